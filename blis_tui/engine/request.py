@@ -1,0 +1,128 @@
+"""One request: what it asks for, and where it stands.
+
+A request's progress while it decodes is not stored here: the decode cohort of its instance derives it from a clock
+(see ``engine.cohort``). The fields below are exact whenever the request is outside a cohort.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from blis_tui.engine.kv.pool import Block
+
+Segments = tuple[tuple[str, int], ...]
+"""The shareable head of a prompt: ``(segment id, tokens)`` pairs; what follows them is the request's own."""
+
+
+class RequestState(IntEnum):
+    """Where a request is in its life (INV-2 allows only the moves that ``invariants`` lists)."""
+
+    CREATED = 0
+    WAITING = 1
+    RUNNING = 2
+    COMPLETED = 3
+    REJECTED = 4
+    DROPPED_UNSERVABLE = 5
+    TIMED_OUT = 6
+
+
+class Request:
+    """One inference request. All times are simulated microseconds; -1 means "has not happened".
+
+    Attributes:
+        index: position in arrival order, from 0; identifies the request inside a simulation.
+        request_id: the user's name for it.
+        input_tokens: length of the whole prompt, shared segments included.
+        output_tokens: tokens it will generate. Only the engine may read this (INV-9).
+        max_output_tokens: the declared budget, which admission control may read.
+        segments: the shareable head of the prompt.
+        deadline_us: absolute time of its timeout; 0 = none.
+        computed_tokens: tokens of it in the KV cache (outside a cohort).
+        generated_tokens: output tokens produced so far (outside a cohort).
+        target_tokens: computed tokens at which its current prefill ends.
+        held_blocks: KV blocks it holds (outside a cohort).
+        shared_blocks: those of them whose content others can find: always a prefix of its block table.
+    """
+
+    __slots__ = (
+        "arrival_us",
+        "cached_tokens",
+        "completed_us",
+        "computed_tokens",
+        "deadline_us",
+        "finish_clock",
+        "first_token_us",
+        "generated_tokens",
+        "held_blocks",
+        "index",
+        "input_tokens",
+        "instance",
+        "joined_clock",
+        "joined_us",
+        "length_capped",
+        "max_output_tokens",
+        "output_tokens",
+        "preemptions",
+        "priority",
+        "queued_us",
+        "request_id",
+        "round_index",
+        "scheduled_us",
+        "segments",
+        "session_id",
+        "shared_blocks",
+        "slo_class",
+        "state",
+        "target_tokens",
+        "tenant",
+    )
+
+    def __init__(
+        self,
+        index: int,
+        request_id: str,
+        arrival_us: int,
+        input_tokens: int,
+        output_tokens: int,
+        segments: Segments = (),
+        slo_class: str = "standard",
+        tenant: str = "",
+        deadline_us: int = 0,
+        session_id: str = "",
+        round_index: int = 0,
+    ) -> None:
+        self.index = index
+        self.request_id = request_id
+        self.arrival_us = arrival_us
+        self.input_tokens = input_tokens
+        self.output_tokens = output_tokens
+        self.max_output_tokens = output_tokens
+        self.segments = segments
+        self.slo_class = slo_class
+        self.tenant = tenant
+        self.deadline_us = deadline_us
+        self.session_id = session_id
+        self.round_index = round_index
+        self.state = RequestState.CREATED
+        self.instance = -1
+        self.priority = 0
+        self.queued_us = -1
+        self.scheduled_us = -1
+        self.first_token_us = -1
+        self.completed_us = -1
+        self.computed_tokens = 0
+        self.generated_tokens = 0
+        self.target_tokens = input_tokens
+        self.cached_tokens = 0
+        self.preemptions = 0
+        self.length_capped = False
+        self.held_blocks = 0
+        self.shared_blocks: list[Block] = []
+        self.joined_clock = -1
+        self.joined_us = -1
+        self.finish_clock = -1
+
+    def __repr__(self) -> str:
+        return f"<Request {self.request_id} {self.state.name.lower()}>"

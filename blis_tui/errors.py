@@ -1,0 +1,113 @@
+"""Every exception this package raises on purpose.
+
+    BlisError                     base: a message a person can act on
+    ├── SpecError                 a document cannot be used; carries the located diagnostics
+    ├── TraceError                rows of a recorded workload are out of range; carries the located problems
+    ├── InputError                a file cannot be read, or a result cannot be written
+    ├── PolicyError               a policy, rule or step-time model does not exist or rejects its settings
+    └── SimulationError           the simulation itself cannot go on
+        ├── StalledError          a step could advance no request and nothing else will happen
+        ├── InvariantError        a stated invariant does not hold
+        └── DivergenceError       a replay did not reach the state it had been in
+
+Anything else that escapes is a defect of the package.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.spec.diagnostics import Diagnostic
+
+
+class BlisError(Exception):
+    """Base of all errors: one message, and optionally what to do about it."""
+
+    def __init__(self, message: str, *, help: str | None = None) -> None:  # noqa: A002  (rustc's word for it)
+        super().__init__(message)
+        self.message = message
+        self.help = help
+
+    def __str__(self) -> str:
+        return self.message if self.help is None else f"{self.message}\n  = help: {self.help}"
+
+
+class SpecError(BlisError):
+    """One or more documents are wrong; ``diagnostics`` say where and what to do, sorted by position."""
+
+    def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
+        self.diagnostics = tuple(diagnostics)
+        count = len(self.diagnostics)
+        super().__init__(f"{count} error{'' if count == 1 else 's'} in the specification")
+
+    def __str__(self) -> str:
+        from blis_tui.spec.diagnostics import render_text  # noqa: PLC0415  (errors stay at the bottom of the arrows)
+
+        return render_text(self.diagnostics)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceProblem:
+    """One wrong cell of a trace file; ``line`` counts from 1 and includes the header."""
+
+    file: str
+    line: int
+    column: str
+    """Name of the column; empty when the whole line is meant."""
+    message: str
+    help: str | None = None
+
+
+class TraceError(BlisError):
+    """Rows of a recorded workload cannot be used; ``problems`` are sorted by line."""
+
+    def __init__(self, problems: Sequence[TraceProblem]) -> None:
+        self.problems = tuple(problems)
+        first = self.problems[0]
+        where = f"{first.file}:{first.line}" + (f" ({first.column})" if first.column else "")
+        more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
+        super().__init__(f"{where}: {first.message}{more}", help=first.help)
+
+
+class InputError(BlisError):
+    """A file could not be read or written."""
+
+
+class PolicyError(BlisError):
+    """No policy of that name is registered, or its settings are unusable."""
+
+
+class SimulationError(BlisError):
+    """The simulation cannot go on."""
+
+
+class StalledError(SimulationError):
+    """No step can advance any request and no event is pending that could change that."""
+
+
+class InvariantError(SimulationError):
+    """An invariant does not hold: a defect in the simulator or in a user's policy.
+
+    Attributes:
+        invariant: the identifier, such as ``INV-4``.
+        time_us: simulated time of the event after which the check failed, in microseconds.
+        event: number of that event.
+    """
+
+    def __init__(self, invariant: str, detail: str, *, time_us: int, event: int) -> None:
+        super().__init__(f"{invariant} does not hold at t={time_us} us (event {event}): {detail}")
+        self.invariant = invariant
+        self.time_us = time_us
+        self.event = event
+
+
+class DivergenceError(SimulationError):
+    """A replay from a checkpoint reached another state than the first run did.
+
+    Cause: something outside the simulation's own state took part (a policy with hidden state, a changed file).
+    Remedy: keep all state of a policy in attributes that pickle, and randomness in named streams.
+    """
