@@ -1,0 +1,1 @@
+"""Where requests come from: generated from distributions, or read from recorded traces."""

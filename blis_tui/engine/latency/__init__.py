@@ -1,0 +1,1 @@
+"""Step-time models: how long an accelerator needs for a given load."""

@@ -1,0 +1,160 @@
+"""How many KV-cache blocks fit into the accelerators' memory beside the weights.
+
+The arithmetic is that of the llm-d capacity planner, which BLIS uses too: usable memory of all accelerators
+of an instance, minus the weights, minus a measured allowance for activations and for what lives outside
+PyTorch's pool (CUDA context, NCCL buffers), divided by the bytes of a block on one accelerator.
+
+Known approximations, kept because results must agree with BLIS: the memory of the whole tensor-parallel group
+is divided by the block size of *one* of its members, so capacity grows faster than physically possible with
+``tensor_parallel``; KV heads are divided even where there are fewer of them than accelerators; an interleaved
+model counts as if every layer held experts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.errors import PolicyError
+
+if TYPE_CHECKING:
+    from blis_tui.spec.model import Hardware, Model
+
+_GIB: Final = 2**30
+_ACTIVATION_DENSE_GIB: Final = 5.5
+_ACTIVATION_MOE_GIB: Final = 8.0
+_OVERHEAD_SINGLE_GIB: Final = 0.15
+_OVERHEAD_PER_ACCELERATOR_GIB: Final = 0.6
+_GATED_ACTIVATIONS: Final = ("silu", "swiglu", "geglu", "")
+_LARGEST_TENSOR_PARALLEL: Final = 64
+_USUAL_BLOCK_TOKENS: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvCapacity:
+    """The memory budget of one instance, all its accelerators together, and the KV blocks it leaves."""
+
+    blocks: int
+    """0 when not even one block fits."""
+    weights_gib: float
+    activation_gib: float
+    overhead_gib: float
+    """Memory outside the allocator's pool: contexts and communication buffers."""
+    available_gib: float
+    """What the instance may use in total: memory times utilization times accelerators."""
+    bytes_per_block: int
+    """Bytes of one block on one accelerator."""
+
+
+def kv_capacity(
+    model: Model,
+    hardware: Hardware,
+    *,
+    tensor_parallel: int,
+    block_size_tokens: int,
+    gpu_memory_utilization: float,
+) -> KvCapacity:
+    """Budget the memory of one instance.
+
+    Args:
+        model: shape and precision of the model.
+        hardware: the accelerator, of which the instance has ``tensor_parallel``.
+        tensor_parallel: accelerators that share each layer.
+        block_size_tokens: tokens per KV block.
+        gpu_memory_utilization: share of the memory that may be used, in (0, 1].
+
+    Returns:
+        The budget; ``blocks`` is 0 when weights and allowances leave too little.
+
+    Raises:
+        PolicyError: the model's MLP is not of the gated kind the weight formula counts, or an argument is
+            out of range.
+    """
+    if tensor_parallel < 1 or block_size_tokens < 1 or not 0.0 < gpu_memory_utilization <= 1.0:
+        raise PolicyError(
+            f"no KV capacity for tensor_parallel {tensor_parallel}, block_size_tokens {block_size_tokens}, "
+            f"gpu_memory_utilization {gpu_memory_utilization}",
+            help="the first two must be at least 1, the utilization in (0, 1]",
+        )
+    if model.hidden_act not in _GATED_ACTIVATIONS:
+        raise PolicyError(
+            f"weights of {model.name!r} cannot be estimated: activation {model.hidden_act!r} is not gated",
+            help="set engine.kv_blocks to a number",
+        )
+    weights = int(_parameters(model) * model.weight_bytes) / _GIB
+    activation = _ACTIVATION_MOE_GIB if model.num_experts > 1 else _ACTIVATION_DENSE_GIB
+    per_accelerator = _OVERHEAD_SINGLE_GIB if tensor_parallel == 1 else _OVERHEAD_PER_ACCELERATOR_GIB
+    overhead = per_accelerator * tensor_parallel
+    available = hardware.memory_gib * gpu_memory_utilization * tensor_parallel
+    bytes_per_block = _bytes_per_block(model, tensor_parallel, block_size_tokens)
+    left = available - (weights + activation + overhead)
+    return KvCapacity(
+        blocks=int(left * _GIB) // bytes_per_block if left > 0.0 else 0,
+        weights_gib=weights,
+        activation_gib=activation,
+        overhead_gib=overhead,
+        available_gib=available,
+        bytes_per_block=bytes_per_block,
+    )
+
+
+def minimum_tensor_parallel(model: Model, hardware: Hardware, gpu_memory_utilization: float) -> int | None:
+    """The smallest power of two of accelerators that hold the model and divide its heads, up to 64."""
+    tensor_parallel = 1
+    while tensor_parallel <= _LARGEST_TENSOR_PARALLEL:
+        if _divides_heads(model, tensor_parallel):
+            capacity = kv_capacity(
+                model,
+                hardware,
+                tensor_parallel=tensor_parallel,
+                block_size_tokens=_USUAL_BLOCK_TOKENS,
+                gpu_memory_utilization=gpu_memory_utilization,
+            )
+            if capacity.blocks > 0:
+                return tensor_parallel
+        tensor_parallel *= 2
+    return None
+
+
+def _divides_heads(model: Model, tensor_parallel: int) -> bool:
+    """Whether query heads divide evenly, and KV heads divide or are replicated evenly."""
+    kv_heads = model.num_key_value_heads
+    even_kv = kv_heads % tensor_parallel == 0 or tensor_parallel % kv_heads == 0
+    return model.num_attention_heads % tensor_parallel == 0 and even_kv
+
+
+def _bytes_per_block(model: Model, tensor_parallel: int, block_size_tokens: int) -> int:
+    """Bytes of one KV block on one accelerator, at least 1.
+
+    Multi-head latent attention stores one compressed vector and one rotary key per token and layer, whole on
+    every accelerator; everything else stores a key and a value per KV head, split over the accelerators.
+    """
+    if model.kv_lora_rank > 0:
+        elements = model.num_hidden_layers * (model.kv_lora_rank + model.qk_rope_head_dim)
+        per_token = elements * model.activation_bytes
+    else:
+        elements = model.num_hidden_layers * 2 * model.head_dim * model.num_key_value_heads
+        per_token = elements * model.activation_bytes / tensor_parallel
+    return max(1, int(per_token * block_size_tokens))
+
+
+def _parameters(model: Model) -> int:
+    """Weights of the whole model, counted from its shape."""
+    hidden = model.hidden_size
+    query = model.num_attention_heads * model.head_dim
+    key_value = model.num_key_value_heads * model.head_dim
+    attention = hidden * (query + 2 * key_value) + query * hidden
+    norms = 2 * hidden
+    dense_mlp = 3 * hidden * model.intermediate_size
+    layers = model.num_hidden_layers
+    if model.num_experts > 1:
+        expert = model.moe_intermediate_size or model.intermediate_size
+        routed = 3 * hidden * expert * model.num_experts
+        shared = 3 * hidden * model.shared_expert_intermediate_size
+        router = model.num_experts * hidden
+        dense_layers = min(layers, model.first_k_dense_replace)
+        mlp = dense_layers * dense_mlp + (layers - dense_layers) * (routed + shared + router)
+    else:
+        mlp = layers * dense_mlp
+    embeddings = model.vocab_size * hidden * (1 if model.tie_word_embeddings else 2)
+    return embeddings + layers * (attention + norms) + mlp + hidden

@@ -1,0 +1,152 @@
+"""The common form of the trained models: two roofline phases plus terms linear in tokens and requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from blis_tui.engine.latency.model import Overheads
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.engine.latency.model import StepLoad
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """One phase (prefill or decode): the larger of arithmetic and KV traffic, or their weighted sum.
+
+    ``attended`` below means, for decode, the summed contexts; for prefill, the sum over chunks of
+    ``new * (prompt + new / 2)``.
+    """
+
+    compute_per_token_us: float
+    compute_per_attended_us: float
+    traffic_per_token_us: float
+    traffic_per_attended_us: float
+
+    def larger_of(self, weight: float) -> Phase:
+        """``weight * max(compute, traffic)``."""
+        return Phase(
+            compute_per_token_us=weight * self.compute_per_token_us,
+            compute_per_attended_us=weight * self.compute_per_attended_us,
+            traffic_per_token_us=weight * self.traffic_per_token_us,
+            traffic_per_attended_us=weight * self.traffic_per_attended_us,
+        )
+
+    def sum_of(self, compute_weight: float, traffic_weight: float) -> Phase:
+        """``compute_weight * compute + traffic_weight * traffic``: affine, so one side of the max does."""
+        return Phase(
+            compute_per_token_us=compute_weight * self.compute_per_token_us
+            + traffic_weight * self.traffic_per_token_us,
+            compute_per_attended_us=compute_weight * self.compute_per_attended_us
+            + traffic_weight * self.traffic_per_attended_us,
+            traffic_per_token_us=0.0,
+            traffic_per_attended_us=0.0,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertTraffic:
+    """Reading experts: ``per_expert_us * min(experts, max(per_token, tokens * per_token))``."""
+
+    per_expert_us: float
+    experts: float
+    per_token: float
+
+
+class TwoPhaseModel(Overheads):
+    """``prefill + decode + tokens + requests + experts + constant``, each in microseconds.
+
+    Args:
+        alpha: microseconds: to the queue, after the last token, per output token.
+        prefill: the weighted prefill phase.
+        decode: the weighted decode phase.
+        step_us: per step.
+        request_us: per request in the step.
+        token_us: per new token of either phase.
+        experts: traffic of experts that depends on the batch; ``None`` when it does not.
+    """
+
+    __slots__ = (
+        "_decode_attended_us",
+        "_decode_extra_us",
+        "_decode_kv_attended_us",
+        "_decode_kv_us",
+        "_decode_us",
+        "_experts",
+        "_prefill",
+        "_request_us",
+        "_step_us",
+        "_token_us",
+    )
+
+    def __init__(
+        self,
+        alpha: Sequence[float],
+        *,
+        prefill: Phase,
+        decode: Phase,
+        step_us: float,
+        request_us: float,
+        token_us: float = 0.0,
+        experts: ExpertTraffic | None = None,
+    ) -> None:
+        super().__init__(
+            queue_us=alpha[0], queue_per_token_us=0.0, output_token_us=alpha[2], post_decode_us=alpha[1]
+        )
+        self._prefill = prefill
+        self._step_us = step_us
+        self._request_us = request_us
+        self._token_us = token_us
+        self._experts = experts
+        self._decode_us = decode.compute_per_token_us
+        self._decode_attended_us = decode.compute_per_attended_us
+        self._decode_kv_us = decode.traffic_per_token_us
+        self._decode_kv_attended_us = decode.traffic_per_attended_us
+        self._decode_extra_us = request_us + token_us
+
+    def step_time_us(self, load: StepLoad) -> int:
+        """Duration of a step with this load, at least 1 us."""
+        count = load.decode_requests
+        context = load.decode_context_tokens
+        chunks = load.chunks
+        time_us = count * self._decode_us + context * self._decode_attended_us
+        traffic = count * self._decode_kv_us + context * self._decode_kv_attended_us
+        if traffic > time_us:  # noqa: PLR1730  (max() would double the cost of a step)
+            time_us = traffic
+        if chunks:
+            time_us += self._prefill_us(load)
+        elif not count:
+            return 1
+        if self._experts is not None:
+            time_us += self._experts_us(load)
+        time_us += self._step_us + count * self._decode_extra_us
+        return int(time_us) if time_us >= 1.0 else 1
+
+    def _prefill_us(self, load: StepLoad) -> float:
+        """Everything the prefill chunks add, shared terms aside."""
+        tokens = 0
+        attended = 0.0
+        for chunk in load.chunks:
+            new = chunk.new
+            tokens += new
+            # The whole prompt counts, even where a chunk sees only part of it: the fit was made so.
+            attended += new * (chunk.prompt + new / 2.0)
+        phase = self._prefill
+        time_us = tokens * phase.compute_per_token_us + attended * phase.compute_per_attended_us
+        traffic = tokens * phase.traffic_per_token_us
+        time_us = max(time_us, traffic)
+        return time_us + len(load.chunks) * self._request_us + tokens * self._token_us
+
+    def _experts_us(self, load: StepLoad) -> float:
+        """Reading the experts that this many tokens use."""
+        experts = self._experts
+        if experts is None:
+            return 0.0
+        tokens = load.decode_requests
+        for chunk in load.chunks:
+            tokens += chunk.new
+        used = min(experts.experts, max(experts.per_token, tokens * experts.per_token))
+        return experts.per_expert_us * used

@@ -1,0 +1,81 @@
+"""What a step-time model is asked, and what it answers.
+
+A model is a pure function of the step's load: prefill chunks one by one (there are few), decoding requests
+only as their number and the sum of their contexts. Every published formula here is affine in those two, which
+is what lets the engine advance a whole batch in constant time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from blis_tui.engine.request import Request
+
+
+@dataclass(slots=True)
+class Chunk:
+    """A piece of one request's prefill, scheduled in a step."""
+
+    request: Request
+    computed: int
+    """Tokens already in the KV cache before the step."""
+    new: int
+    """Tokens this step computes, at least 1."""
+    prompt: int
+    """Tokens this prefill must reach."""
+
+
+@dataclass(slots=True)
+class StepLoad:
+    """The work of one step; one mutable record per instance, reused from step to step."""
+
+    chunks: list[Chunk] = field(default_factory=list)
+    decode_requests: int = 0
+    """Requests that generate one token each."""
+    decode_context_tokens: int = 0
+    """Their computed tokens before the step, summed."""
+
+
+class StepTimeModel(Protocol):
+    """How long a step takes, and what a request waits for outside of steps. All times in microseconds."""
+
+    output_token_overhead_us: int
+    """Added to the first token's latency and to every inter-token latency, but not to the step."""
+    post_decode_overhead_us: int
+    """Added once to the end-to-end latency of a request that generates anything."""
+
+    def step_time_us(self, load: StepLoad) -> int:
+        """Duration of a step with this load, at least 1."""
+        ...
+
+    def queueing_time_us(self, request: Request) -> int:
+        """From the arrival of ``request`` until it stands in the waiting queue."""
+        ...
+
+
+class Overheads:
+    """The part all models share: times a request spends outside of steps.
+
+    Each is truncated to whole microseconds on its own, as BLIS does.
+    """
+
+    __slots__ = ("_queue_per_token_us", "_queue_us", "output_token_overhead_us", "post_decode_overhead_us")
+
+    def __init__(
+        self,
+        *,
+        queue_us: float,
+        queue_per_token_us: float,
+        output_token_us: float,
+        post_decode_us: float,
+    ) -> None:
+        self._queue_us = queue_us
+        self._queue_per_token_us = queue_per_token_us
+        self.output_token_overhead_us = int(output_token_us)
+        self.post_decode_overhead_us = int(post_decode_us)
+
+    def queueing_time_us(self, request: Request) -> int:
+        """From arrival to the waiting queue: tokenization and hand-over, affine in the prompt's length."""
+        return int(self._queue_us + self._queue_per_token_us * request.input_tokens)

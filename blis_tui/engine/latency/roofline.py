@@ -1,0 +1,172 @@
+"""Step time as the larger of arithmetic and memory traffic (the roofline model, with BLIS's terms).
+
+One forward pass per step: FLOPs of all requests, each phase at its measured utilisation, against the bytes of
+the weights (read once), of the KV cache and of the activations. No communication, no overheads. Two matrices
+per MLP are counted, not three: the utilisation figures were measured against that count.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.latency.model import Overheads
+from blis_tui.engine.latency.shape import peak_tflops, shape_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.engine.latency.model import StepLoad
+    from blis_tui.spec.model import Hardware, Model
+
+_MLP_MATRICES: Final = 2.0
+_LONGEST_MEMO: Final = 4096
+_DEFAULT_MEMO: Final = 256
+
+
+class RooflineModel(Overheads):
+    """``max(compute, memory)`` over the whole step.
+
+    Args:
+        alpha: as in the blackbox model; empty means no overheads.
+        model: the model's shape.
+        hardware: peak figures and utilisations.
+        tensor_parallel: accelerators among which all work divides evenly.
+        max_num_seqs: expert traffic of decode batches up to this size is tabulated.
+    """
+
+    __slots__ = (
+        "_bandwidth",
+        "_bytes_per_context",
+        "_bytes_per_token",
+        "_decode_us_per_context",
+        "_decode_us_per_token",
+        "_expert_weight_bytes",
+        "_experts",
+        "_flops_per_context",
+        "_flops_per_token",
+        "_idle_share",
+        "_moe_bytes",
+        "_prefill_us_per_flop",
+        "_weight_bytes",
+    )
+
+    def __init__(
+        self,
+        alpha: Sequence[float],
+        model: Model,
+        hardware: Hardware,
+        *,
+        tensor_parallel: int,
+        max_num_seqs: int | None = None,
+    ) -> None:
+        queue_us, per_token_us, output_us = alpha or (0.0, 0.0, 0.0)
+        super().__init__(
+            queue_us=queue_us, queue_per_token_us=per_token_us, output_token_us=output_us, post_decode_us=0.0
+        )
+        self._set_arithmetic(model, hardware, tensor_parallel)
+        self._set_traffic(model, hardware, tensor_parallel)
+        memo = min(_LONGEST_MEMO, _DEFAULT_MEMO if max_num_seqs is None else max_num_seqs)
+        self._moe_bytes = (
+            tuple(self._moe_weight_bytes(tokens) for tokens in range(memo + 1)) if self._experts > 0.0 else ()
+        )
+
+    def _set_arithmetic(self, model: Model, hardware: Hardware, tensor_parallel: int) -> None:
+        """FLOPs of a token: affine in the tokens before it."""
+        shape = shape_of(model)
+        projections = 2.0 * (2.0 * shape.hidden * shape.query + 2.0 * shape.hidden * shape.key_value)
+        rotary = 2.0 * shape.hidden
+        expert_mlp = 2.0 * _MLP_MATRICES * shape.hidden * shape.expert_ffn * model.num_experts_per_tok
+        dense_mlp = 2.0 * _MLP_MATRICES * shape.hidden * shape.dense_ffn
+        self._flops_per_token = (
+            shape.layers * (projections + rotary)
+            + shape.moe_layers * expert_mlp
+            + shape.dense_layers * dense_mlp
+        )
+        # Scores and weighted values are matrix products (4 per element); softmax and masking take 5 vector
+        # ops more.
+        self._flops_per_context = shape.layers * (4.0 * shape.heads * shape.head_dim + 5.0 * shape.heads)
+        peak = peak_tflops(model, hardware) * 1e12
+        self._prefill_us_per_flop = 1e6 / tensor_parallel / (peak * hardware.mfu_prefill)
+        decode_us_per_flop = 1e6 / tensor_parallel / (peak * hardware.mfu_decode)
+        self._decode_us_per_token = self._flops_per_token * decode_us_per_flop
+        self._decode_us_per_context = self._flops_per_context * decode_us_per_flop
+
+    def _set_traffic(self, model: Model, hardware: Hardware, tensor_parallel: int) -> None:
+        """Bytes of a step: weights once, then affine in new tokens and in the tokens before them."""
+        shape = shape_of(model)
+        attention = shape.hidden * (shape.query + 2.0 * shape.key_value) + shape.query * shape.hidden
+        dense_mlp = _MLP_MATRICES * shape.hidden * shape.dense_ffn
+        per_weight = model.weight_bytes / tensor_parallel
+        self._weight_bytes = (shape.layers * attention + shape.dense_layers * dense_mlp) * per_weight
+        self._experts = float(model.num_experts) if shape.moe_layers > 0.0 else 0.0
+        expert_mlp = _MLP_MATRICES * shape.hidden * shape.expert_ffn
+        self._expert_weight_bytes = shape.moe_layers * expert_mlp * per_weight
+        self._idle_share = (
+            (model.num_experts - model.num_experts_per_tok) / model.num_experts
+            if self._experts > 0.0
+            else 0.0
+        )
+        kv = 2.0 * shape.layers * shape.key_value * model.activation_bytes / tensor_parallel
+        activations = shape.layers * shape.hidden * model.activation_bytes / tensor_parallel
+        self._bytes_per_token = kv + activations
+        self._bytes_per_context = kv
+        self._bandwidth = hardware.memory_bandwidth_tb_per_s * 1e12
+
+    def step_time_us(self, load: StepLoad) -> int:
+        """Duration of a step with this load, at least 1 us."""
+        count = load.decode_requests
+        context = load.decode_context_tokens
+        if load.chunks:
+            return self._mixed_us(load)
+        compute = count * self._decode_us_per_token + context * self._decode_us_per_context
+        traffic = self._weight_bytes + (count * self._bytes_per_token + context * self._bytes_per_context)
+        if self._moe_bytes:
+            traffic += (
+                self._moe_bytes[count] if count < len(self._moe_bytes) else self._moe_weight_bytes(count)
+            )
+        time_us = traffic / self._bandwidth * 1e6
+        if compute > time_us:  # noqa: PLR1730  (max() would double the cost of a step)
+            time_us = compute
+        return int(time_us) if count and time_us >= 1.0 else 1
+
+    def _mixed_us(self, load: StepLoad) -> int:
+        """A step with prefill in it."""
+        tokens = 0
+        context = 0
+        attended = 0.0
+        for chunk in load.chunks:
+            new = chunk.new
+            tokens += new
+            context += chunk.computed
+            # A token of the chunk attends to those before the chunk and, on average, to half of the others in
+            # it.
+            attended += new * (chunk.computed + (new - 1) / 2.0)
+        flops = tokens * self._flops_per_token + attended * self._flops_per_context
+        compute = (
+            flops * self._prefill_us_per_flop
+            + load.decode_requests * self._decode_us_per_token
+            + load.decode_context_tokens * self._decode_us_per_context
+        )
+        tokens += load.decode_requests
+        context += load.decode_context_tokens
+        traffic = self._weight_bytes + (tokens * self._bytes_per_token + context * self._bytes_per_context)
+        if self._experts > 0.0:
+            traffic += self._moe_weight_bytes(tokens)
+        memory = traffic / self._bandwidth * 1e6
+        return max(1, int(max(compute, memory)))
+
+    def _moe_weight_bytes(self, tokens: int) -> float:
+        """Bytes of the experts that ``tokens`` tokens use, in all layers together.
+
+        When each token picks k of N experts independently, ``N * (1 - ((N - k) / N) ** tokens)`` of them are
+        expected to be read. The power is computed by squaring: libm's differs between machines.
+        """
+        idle = 1.0
+        factor = self._idle_share
+        exponent = tokens
+        while exponent:
+            if exponent & 1:
+                idle *= factor
+            factor *= factor
+            exponent >>= 1
+        return self._expert_weight_bytes * (self._experts * (1.0 - idle))

@@ -1,0 +1,70 @@
+"""Figures of a model's shape that several step-time formulas need, with the fallbacks applied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from blis_tui.spec.model import Hardware, Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """Widths and layer counts as floats, ready for formulas."""
+
+    layers: float
+    moe_layers: float
+    dense_layers: float
+    hidden: float
+    heads: float
+    head_dim: float
+    query: float
+    """Width of all query heads; the hidden size unless the model declares its own head dimension."""
+    key_value: float
+    """Width of all KV heads."""
+    ffn: float
+    dense_ffn: float
+    expert_ffn: float
+    shared_ffn: float
+
+
+def shape_of(model: Model) -> Shape:
+    """Derive the shape; a model with one expert is dense.
+
+    Interleaved models follow BLIS: every ``(step + 1)``-th layer holds experts. A dense prefix
+    (``first_k_dense_replace``) is not split off here: the formulas were fitted without.
+    """
+    layers = model.num_hidden_layers
+    if model.num_experts <= 1:
+        moe_layers = 0
+    elif model.interleave_moe_layer_step > 0:
+        moe_layers = layers // (model.interleave_moe_layer_step + 1)
+    else:
+        moe_layers = layers
+    ffn = model.intermediate_size or 4 * model.hidden_size
+    return Shape(
+        layers=float(layers),
+        moe_layers=float(moe_layers),
+        dense_layers=float(layers - moe_layers),
+        hidden=float(model.hidden_size),
+        heads=float(model.num_attention_heads),
+        head_dim=float(model.head_dim),
+        query=float(model.num_attention_heads * model.head_dim),
+        key_value=float((model.num_key_value_heads or model.num_attention_heads) * model.head_dim),
+        ffn=float(ffn),
+        dense_ffn=float(model.dense_intermediate_size or ffn),
+        expert_ffn=float(model.moe_intermediate_size or ffn),
+        shared_ffn=float(model.shared_expert_intermediate_size),
+    )
+
+
+def peak_tflops(model: Model, hardware: Hardware) -> float:
+    """Peak rate of the model's matrix products in TFLOP/s.
+
+    Only weights of exactly one byte use the FP8 units; narrower ones are widened to 16 bits before
+    multiplying.
+    """
+    if model.weight_bytes == 1.0 and hardware.peak_tflops_fp8 > 0.0:
+        return hardware.peak_tflops_fp8
+    return hardware.peak_tflops_bf16

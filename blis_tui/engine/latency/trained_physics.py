@@ -1,0 +1,96 @@
+"""Roofline terms for every kind of traffic, weighted by learned coefficients (BLIS's ``trained-physics``).
+
+Unlike ``trained-roofline`` it splits dense from expert layers, knows narrow weights and the FP8 units, counts
+shared experts and the all-reduces of tensor parallelism, and reads all experts of a layer in every step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.latency.affine import Phase, TwoPhaseModel
+from blis_tui.engine.latency.shape import peak_tflops, shape_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.engine.latency.shape import Shape
+    from blis_tui.spec.model import Hardware, Model
+
+_KV_BYTES: Final = 2.0
+_PREFILL_SPLIT: Final = 9
+_DECODE_SPLIT: Final = 10
+
+
+def trained_physics(
+    alpha: Sequence[float], beta: Sequence[float], model: Model, hardware: Hardware, *, tensor_parallel: int
+) -> TwoPhaseModel:
+    """Build the model.
+
+    Args:
+        alpha: microseconds: to the queue, after the last token, per output token.
+        beta: 7 to 11 coefficients. Weights of prefill compute, decode compute, reading the weights and
+            communication; microseconds per layer, request and step; then optionally microseconds per expert
+            layer of an interleaved model, weight of prefill KV traffic, weight of decode KV traffic, and
+            weight of expert dispatch (only used with data parallelism). With fewer than 9 (10), prefill
+            (decode) is the larger of compute and traffic instead of their weighted sum.
+        model: the model's shape; heads and KV heads divide by ``tensor_parallel``.
+        hardware: peak figures.
+        tensor_parallel: accelerators that share each layer.
+    """
+    shape = shape_of(model)
+    bytes_per_us = hardware.memory_bandwidth_tb_per_s * 1e6
+    prefill, decode = _phases(shape, model, hardware, tensor_parallel)
+    weights_us = _weight_bytes(shape, model, tensor_parallel) / bytes_per_us
+    # A ring all-reduce moves each byte twice past all but one member; one after attention, one after the MLP.
+    units = shape.layers + shape.dense_layers + shape.moe_layers
+    ring = 2.0 * (tensor_parallel - 1) / tensor_parallel
+    all_reduce_us = units * shape.hidden * model.activation_bytes * ring / bytes_per_us
+    interleaved = model.interleave_moe_layer_step > 0 and model.num_experts > 1
+    expert_layers_us = beta[7] * shape.moe_layers if interleaved and len(beta) > 7 else 0.0
+    return TwoPhaseModel(
+        alpha,
+        prefill=(
+            prefill.sum_of(beta[0], beta[8]) if len(beta) >= _PREFILL_SPLIT else prefill.larger_of(beta[0])
+        ),
+        decode=decode.sum_of(beta[1], beta[9]) if len(beta) >= _DECODE_SPLIT else decode.larger_of(beta[1]),
+        step_us=beta[2] * weights_us + beta[4] * shape.layers + beta[6] + expert_layers_us,
+        request_us=beta[5],
+        token_us=beta[3] * all_reduce_us,
+    )
+
+
+def _phases(shape: Shape, model: Model, hardware: Hardware, tensor_parallel: int) -> tuple[Phase, Phase]:
+    """Unweighted prefill and decode."""
+    flops_per_us = peak_tflops(model, hardware) * 1e6
+    bytes_per_us = hardware.memory_bandwidth_tb_per_s * 1e6
+    experts_per_token = float(max(1, model.num_experts_per_tok))
+    projection = 2.0 * shape.layers * shape.hidden * (2.0 * shape.query + 2.0 * shape.key_value)
+    routed = shape.moe_layers * experts_per_token * 6.0 * shape.hidden * shape.expert_ffn
+    shared = shape.moe_layers * 6.0 * shape.hidden * shape.shared_ffn
+    dense = shape.dense_layers * 6.0 * shape.hidden * shape.dense_ffn
+    token_us = (projection + routed + shared + dense) / tensor_parallel / flops_per_us
+    attended_us = shape.layers * 4.0 * (shape.heads / tensor_parallel) * shape.head_dim / flops_per_us
+    kv_us = shape.layers * 2.0 * (shape.key_value / tensor_parallel) * _KV_BYTES / bytes_per_us
+    prefill = Phase(
+        compute_per_token_us=token_us,
+        compute_per_attended_us=attended_us,
+        traffic_per_token_us=kv_us,
+        traffic_per_attended_us=0.0,
+    )
+    decode = Phase(
+        compute_per_token_us=token_us,
+        compute_per_attended_us=attended_us,
+        traffic_per_token_us=kv_us,
+        traffic_per_attended_us=kv_us,
+    )
+    return prefill, decode
+
+
+def _weight_bytes(shape: Shape, model: Model, tensor_parallel: int) -> float:
+    """Bytes of weights one accelerator reads per step."""
+    attention = shape.layers * shape.hidden * (2.0 * shape.query + 2.0 * shape.key_value)
+    routed = shape.moe_layers * model.num_experts * 3.0 * shape.hidden * shape.expert_ffn
+    shared = shape.moe_layers * 3.0 * shape.hidden * shape.shared_ffn
+    dense = shape.dense_layers * 3.0 * shape.hidden * shape.dense_ffn
+    return (attention + routed + shared + dense) * model.weight_bytes / tensor_parallel

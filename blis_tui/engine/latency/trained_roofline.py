@@ -1,0 +1,76 @@
+"""A roofline corrected by coefficients learned from traces (BLIS's ``trained-roofline``).
+
+Peak rates without utilisation factors (the coefficients are those), three matrices per MLP, 16-bit weights
+and KV
+elements: the fit assumed all three.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.latency.affine import ExpertTraffic, Phase, TwoPhaseModel
+from blis_tui.engine.latency.shape import shape_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.spec.model import Hardware, Model
+
+_BYTES: Final = 2.0
+
+
+def trained_roofline(
+    alpha: Sequence[float], beta: Sequence[float], model: Model, hardware: Hardware, *, tensor_parallel: int
+) -> TwoPhaseModel:
+    """Build the model.
+
+    Args:
+        alpha: microseconds: to the queue, after the last token, per output token.
+        beta: weights of the prefill phase, the decode phase, reading the weights, communication (always 0
+            here); then microseconds per layer, per request and per step.
+        model: the model's shape; heads and KV heads divide by ``tensor_parallel``.
+        hardware: peak figures.
+        tensor_parallel: accelerators that share each layer.
+    """
+    shape = shape_of(model)
+    flops_per_us = hardware.peak_tflops_bf16 * 1e6
+    bytes_per_us = hardware.memory_bandwidth_tb_per_s * 1e6
+    experts_per_token = float(max(1, model.num_experts_per_tok))
+    projection = shape.hidden * (2.0 * shape.query + 2.0 * shape.key_value)
+    mlp = experts_per_token * 6.0 * shape.hidden * shape.ffn
+    token_us = shape.layers * (2.0 * projection + mlp) / tensor_parallel / flops_per_us
+    attended_us = shape.layers * 4.0 * (shape.heads / tensor_parallel) * shape.head_dim / flops_per_us
+    kv_us = shape.layers * 2.0 * (shape.key_value / tensor_parallel) * _BYTES / bytes_per_us
+    attention_weights_us = shape.layers * projection * _BYTES / tensor_parallel / bytes_per_us
+    mlp_weights_us = shape.layers * 3.0 * shape.hidden * shape.ffn * _BYTES / tensor_parallel / bytes_per_us
+    prefill = Phase(
+        compute_per_token_us=token_us,
+        compute_per_attended_us=attended_us,
+        traffic_per_token_us=kv_us,
+        traffic_per_attended_us=0.0,
+    )
+    decode = Phase(
+        compute_per_token_us=token_us,
+        compute_per_attended_us=attended_us,
+        traffic_per_token_us=kv_us,
+        traffic_per_attended_us=kv_us,
+    )
+    experts = None
+    weights_us = beta[2] * attention_weights_us
+    if model.num_experts > 1:
+        experts = ExpertTraffic(
+            per_expert_us=beta[2] * mlp_weights_us,
+            experts=float(model.num_experts),
+            per_token=experts_per_token,
+        )
+    else:
+        weights_us += beta[2] * mlp_weights_us
+    return TwoPhaseModel(
+        alpha,
+        prefill=prefill.larger_of(beta[0]),
+        decode=decode.larger_of(beta[1]),
+        step_us=weights_us + beta[4] * shape.layers + beta[6],
+        request_us=beta[5],
+        experts=experts,
+    )

@@ -1,0 +1,155 @@
+"""KV capacity: a published figure to the block, weights against published model sizes, and properties."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blis_tui.engine.kv.capacity import KvCapacity, kv_capacity, minimum_tensor_parallel
+from blis_tui.errors import PolicyError
+from blis_tui.spec.model import Hardware, Model
+
+
+def shape(name: str, hidden: int, layers: int, heads: tuple[int, int], widths: tuple[int, int]) -> Model:
+    """A 16-bit model; ``heads`` are (query, KV) of 128 elements each, ``widths`` (MLP, vocabulary)."""
+    return Model(
+        name=name,
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads[0],
+        num_key_value_heads=heads[1],
+        head_dim=128,
+        intermediate_size=widths[0],
+        vocab_size=widths[1],
+        activation_bytes=2.0,
+        weight_bytes=2.0,
+        max_position_embeddings=131072,
+    )
+
+
+QWEN3_14B = shape("qwen3-14b", 5120, 40, (40, 8), (17408, 151936))
+LLAMA_70B = shape("llama-3.1-70b-instruct", 8192, 80, (64, 8), (28672, 128256))
+NEMO = shape("mistral-nemo-instruct-2407", 5120, 40, (32, 8), (14336, 131072))
+MIXTRAL = replace(
+    shape("mixtral-8x7b-v0.1", 4096, 32, (32, 8), (14336, 32000)), num_experts=8, num_experts_per_tok=2
+)
+QWEN3_30B = replace(
+    shape("qwen3-30b-a3b", 2048, 48, (32, 4), (6144, 151936)),
+    num_experts=128,
+    num_experts_per_tok=8,
+    moe_intermediate_size=768,
+)
+DEEPSEEK_LITE = replace(
+    shape("deepseek-v2-lite", 2048, 27, (16, 16), (10944, 102400)),
+    num_experts=64,
+    num_experts_per_tok=6,
+    moe_intermediate_size=1408,
+    shared_expert_intermediate_size=2816,
+    first_k_dense_replace=1,
+    kv_lora_rank=512,
+    qk_rope_head_dim=64,
+)
+H100 = Hardware(
+    name="h100",
+    memory_gib=80.0,
+    peak_tflops_bf16=989.5,
+    peak_tflops_fp8=1979.0,
+    memory_bandwidth_tb_per_s=3.35,
+    mfu_prefill=0.45,
+    mfu_decode=0.30,
+)
+
+
+def capacity(model: Model, tensor_parallel: int = 1, block: int = 16, utilization: float = 0.9) -> KvCapacity:
+    return kv_capacity(
+        model,
+        H100,
+        tensor_parallel=tensor_parallel,
+        block_size_tokens=block,
+        gpu_memory_utilization=utilization,
+    )
+
+
+def test_qwen3_14b_on_one_h100_has_as_many_blocks_as_in_blis() -> None:
+    found = capacity(QWEN3_14B)
+    assert found.blocks == 15909
+    assert found.bytes_per_block == 40 * 2 * 128 * 8 * 2 * 16
+    assert (found.available_gib, found.activation_gib, found.overhead_gib) == (72.0, 5.5, 0.15)
+
+
+@pytest.mark.parametrize(
+    ("model", "billions", "tolerance"),
+    [
+        (QWEN3_14B, 14.8, 0.01),
+        (LLAMA_70B, 70.6, 0.005),
+        (NEMO, 12.2, 0.01),
+        (MIXTRAL, 46.7, 0.005),
+        (QWEN3_30B, 30.5, 0.005),
+        (DEEPSEEK_LITE, 15.7, 0.02),
+    ],
+    ids=lambda value: value.name if isinstance(value, Model) else None,
+)
+def test_weights_agree_with_the_published_number_of_parameters(
+    model: Model, billions: float, tolerance: float
+) -> None:
+    found = capacity(model).weights_gib * 2**30 / model.weight_bytes / 1e9
+    assert found == pytest.approx(billions, rel=tolerance)
+
+
+def test_a_model_that_does_not_fit_has_no_blocks() -> None:
+    assert capacity(LLAMA_70B).blocks == 0
+    assert capacity(LLAMA_70B, 4).blocks > 0
+
+
+def test_a_compressed_cache_is_not_split_over_accelerators() -> None:
+    one, two = capacity(DEEPSEEK_LITE), capacity(DEEPSEEK_LITE, 2)
+    assert one.bytes_per_block == two.bytes_per_block == 27 * (512 + 64) * 2 * 16
+
+
+def test_tied_embeddings_are_stored_once() -> None:
+    tied = capacity(replace(QWEN3_14B, tie_word_embeddings=True))
+    saved = (capacity(QWEN3_14B).weights_gib - tied.weights_gib) * 2**30
+    assert saved == pytest.approx(151936 * 5120 * 2)
+
+
+def test_experts_need_a_larger_allowance() -> None:
+    assert capacity(MIXTRAL, 2).activation_gib == 8.0
+    assert capacity(MIXTRAL, 2).overhead_gib == 1.2
+
+
+@given(st.integers(1, 128), st.floats(0.01, 1.0), st.sampled_from([1, 2, 4, 8]))
+def test_blocks_never_exceed_the_memory_left(block: int, utilization: float, tensor_parallel: int) -> None:
+    found = capacity(QWEN3_14B, tensor_parallel, block, utilization)
+    left = found.available_gib - found.weights_gib - found.activation_gib - found.overhead_gib
+    assert found.blocks >= 0
+    assert found.blocks * found.bytes_per_block <= max(0.0, left * 2**30)
+    assert (found.blocks + 1) * found.bytes_per_block > left * 2**30 - 1
+
+
+@pytest.mark.parametrize(("model", "fits_on"), [(QWEN3_14B, 1), (MIXTRAL, 2), (LLAMA_70B, 2)])
+def test_the_smallest_tensor_parallelism_that_fits(model: Model, fits_on: int) -> None:
+    assert minimum_tensor_parallel(model, H100, 0.9) == fits_on
+
+
+def test_no_tensor_parallelism_may_fit() -> None:
+    assert minimum_tensor_parallel(replace(LLAMA_70B, num_hidden_layers=20000), H100, 0.9) is None
+
+
+def test_only_degrees_that_divide_the_heads_count() -> None:
+    odd = replace(LLAMA_70B, num_attention_heads=65, num_key_value_heads=5)
+    assert minimum_tensor_parallel(odd, H100, 0.9) is None
+
+
+def test_ungated_activations_are_refused() -> None:
+    with pytest.raises(PolicyError, match="activation 'relu' is not gated") as caught:
+        capacity(replace(QWEN3_14B, hidden_act="relu"))
+    assert caught.value.help == "set engine.kv_blocks to a number"
+
+
+@pytest.mark.parametrize(
+    ("tensor_parallel", "block", "utilization"), [(0, 16, 0.9), (1, 0, 0.9), (1, 16, 1.1)]
+)
+def test_impossible_arguments_are_refused(tensor_parallel: int, block: int, utilization: float) -> None:
+    with pytest.raises(PolicyError, match="no KV capacity for"):
+        capacity(QWEN3_14B, tensor_parallel, block, utilization)
