@@ -42,12 +42,14 @@ class Request:
         computed_tokens: tokens of it in the KV cache (outside a cohort).
         generated_tokens: output tokens produced so far (outside a cohort).
         target_tokens: computed tokens at which its current prefill ends.
+        batch_slot: its number in the running list, in order of admission; -1 = not running.
         held_blocks: KV blocks it holds (outside a cohort).
         shared_blocks: those of them whose content others can find: always a prefix of its block table.
     """
 
     __slots__ = (
         "arrival_us",
+        "batch_slot",
         "cached_tokens",
         "completed_us",
         "computed_tokens",
@@ -120,6 +122,7 @@ class Request:
         self.length_capped = False
         self.held_blocks = 0
         self.shared_blocks: list[Block] = []
+        self.batch_slot = -1
         self.joined_clock = -1
         self.joined_us = -1
         self.finish_clock = -1

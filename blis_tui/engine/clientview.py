@@ -1,0 +1,25 @@
+"""What a request's client measures: the engine's times plus the overheads outside of steps.
+
+Each output token passes detokenization and streaming once (``output_token_overhead_us``): once in the time to the first
+token, once in each gap after it. ``post_decode_overhead_us`` comes once, after the last token.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from blis_tui.engine.latency.model import StepTimeModel
+    from blis_tui.engine.request import Request
+
+
+def client_ttft_us(request: Request, latency: StepTimeModel) -> int:
+    """Time to first token, in microseconds; the first token must have been produced."""
+    return request.first_token_us - request.arrival_us + latency.output_token_overhead_us
+
+
+def client_e2e_us(request: Request, latency: StepTimeModel) -> int:
+    """Arrival to last token, in microseconds; the request must have completed."""
+    tokens = max(request.generated_tokens, 1)
+    post = latency.post_decode_overhead_us if request.generated_tokens else 0
+    return request.completed_us - request.arrival_us + tokens * latency.output_token_overhead_us + post

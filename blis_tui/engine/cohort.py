@@ -1,0 +1,147 @@
+"""The decode cohort: every request of an instance that gets one token in each step, advanced together.
+
+``clock`` counts the steps in which the cohort advanced. A member remembers the clock at which it joined, so its
+progress is derived, never stored: ``context = computed at join + (clock - joined_clock)``. Who finishes when is known
+at join (``calendar``), and so is the step in which a member's context crosses a block boundary: members are kept in
+``block_size`` classes, and one advance needs new blocks for exactly one class. An advance costs O(1), not O(members).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from blis_tui.engine.latency.model import StepLoad
+    from blis_tui.engine.request import Request
+
+
+class DecodeCohort:
+    """The requests of one instance that decode in lock-step.
+
+    Attributes:
+        clock: number of advances so far.
+        load: the step load whose decode aggregates this cohort keeps.
+        calendar: clock value -> members that have their last token then.
+        classes: ``classes[clock % block_size]`` are the members that need a block for the next advance.
+        last_advance_us: when the latest advance ended.
+        uneven: some member's last token is not the latest advance's (it stalled, or joined from elsewhere).
+    """
+
+    __slots__ = (
+        "block_size_tokens",
+        "calendar",
+        "classes",
+        "clock",
+        "last_advance_us",
+        "load",
+        "max_context_tokens",
+        "uneven",
+    )
+
+    def __init__(self, load: StepLoad, block_size_tokens: int, max_model_len: int | None) -> None:
+        self.load = load
+        self.block_size_tokens = block_size_tokens
+        # A request is capped when its context reaches max_model_len - 1.
+        self.max_context_tokens = None if max_model_len is None else max_model_len - 1
+        self.clock = 0
+        self.calendar: dict[int, list[Request]] = {}
+        self.classes: list[dict[int, Request]] = [{} for _ in range(block_size_tokens)]
+        self.last_advance_us = -1
+        self.uneven = False
+
+    def join(self, request: Request, last_token_us: int) -> None:
+        """Take in a request whose ``computed_tokens`` and ``generated_tokens`` are exact and that is not finished."""
+        clock = self.clock
+        context = request.computed_tokens
+        remaining = request.output_tokens - request.generated_tokens
+        limit = self.max_context_tokens
+        if limit is not None and context + remaining > limit:
+            remaining = limit - context
+        finish = clock + remaining
+        request.joined_clock = clock
+        request.joined_us = last_token_us
+        request.finish_clock = finish
+        if last_token_us != self.last_advance_us:
+            self.uneven = True
+        finishing = self.calendar.get(finish)
+        if finishing is None:
+            self.calendar[finish] = [request]
+        else:
+            finishing.append(request)
+        self.classes[(clock - context) % self.block_size_tokens][request.index] = request
+        load = self.load
+        load.decode_requests += 1
+        load.decode_context_tokens += context
+
+    def leave(self, request: Request) -> None:
+        """Let a member go before its end; its derived progress is written back to it."""
+        finishing = self.calendar[request.finish_clock]
+        finishing.remove(request)
+        if not finishing:
+            del self.calendar[request.finish_clock]
+        self.retire(request)
+
+    def retire(self, request: Request) -> None:
+        """Let a member go that the calendar no longer lists."""
+        clock = self.clock
+        joined = request.joined_clock
+        size = self.block_size_tokens
+        del self.classes[(joined - request.computed_tokens) % size][request.index]
+        if joined != clock:
+            request.joined_us = self.last_advance_us
+            request.computed_tokens += clock - joined
+            request.generated_tokens += clock - joined
+        request.joined_clock = -1
+        request.held_blocks = -(-request.computed_tokens // size)
+        load = self.load
+        load.decode_requests -= 1
+        load.decode_context_tokens -= request.computed_tokens
+
+    def due(self) -> dict[int, Request]:
+        """The members that need one more block each before the next advance."""
+        return self.classes[self.clock % self.block_size_tokens]
+
+    def advance(self, now: int, duration_us: int, itl_us: dict[int, int]) -> list[Request] | None:
+        """Every member gets a token at ``now + duration_us``; returns the members that thereby have their last one.
+
+        ``itl_us`` counts tokens by the time since the one before: usually the step's duration for all of them.
+        """
+        load = self.load
+        count = load.decode_requests
+        end = now + duration_us
+        if self.last_advance_us == now and not self.uneven:
+            itl_us[duration_us] = itl_us.get(duration_us, 0) + count
+        else:
+            for members in self.classes:
+                for request in members.values():
+                    gap = end - self.last_token_us(request)
+                    itl_us[gap] = itl_us.get(gap, 0) + 1
+            self.uneven = False
+        load.decode_context_tokens += count
+        self.last_advance_us = end
+        self.clock = clock = self.clock + 1
+        return self.calendar.pop(clock, None)
+
+    def last_token_us(self, request: Request) -> int:
+        """When a member had its latest token."""
+        return request.joined_us if request.joined_clock == self.clock else self.last_advance_us
+
+    def context_tokens(self, request: Request) -> int:
+        """Computed tokens of a request, member or not."""
+        joined = request.joined_clock
+        return request.computed_tokens if joined < 0 else request.computed_tokens + self.clock - joined
+
+    def generated_tokens(self, request: Request) -> int:
+        """Output tokens of a request, member or not."""
+        joined = request.joined_clock
+        return request.generated_tokens if joined < 0 else request.generated_tokens + self.clock - joined
+
+    def held_blocks(self, request: Request) -> int:
+        """KV blocks of a request, member or not."""
+        if request.joined_clock < 0:
+            return request.held_blocks
+        return -(-self.context_tokens(request) // self.block_size_tokens)
+
+    def members(self) -> list[Request]:
+        """All members, in the order of their block classes (not of admission)."""
+        return [request for members in self.classes for request in members.values()]

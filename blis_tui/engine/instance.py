@@ -1,0 +1,500 @@
+"""One serving instance: its queue, its running batch, its KV blocks, and the four phases of a step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.clientview import client_e2e_us, client_ttft_us
+from blis_tui.engine.cohort import DecodeCohort
+from blis_tui.engine.events import REQUEST_LEFT, STEP, TIMEOUT, instance_order
+from blis_tui.engine.latency.model import Chunk, StepLoad
+from blis_tui.engine.records import (
+    ChunkDone,
+    Dropped,
+    FirstToken,
+    Preempted,
+    Queued,
+    Scheduled,
+    StepFinished,
+    TimedOut,
+)
+from blis_tui.engine.request import RequestState
+from blis_tui.errors import PolicyError, StalledError
+
+if TYPE_CHECKING:
+    from blis_tui.engine.batching.rule import BatchRule
+    from blis_tui.engine.events import EventQueue
+    from blis_tui.engine.kv.pool import BlockPool
+    from blis_tui.engine.latency.model import StepTimeModel
+    from blis_tui.engine.ledger import Ledger
+    from blis_tui.engine.records import Observers
+    from blis_tui.engine.request import Request
+    from blis_tui.engine.scheduling.priority import PriorityRule
+    from blis_tui.engine.scheduling.queues import WaitingQueue
+    from blis_tui.spec.model import Engine
+
+IDLE: Final = -1
+"""A step's answer: nothing is left to do."""
+HOLLOW: Final = -2
+"""A step's answer: there was nothing to do (everybody timed out meanwhile); it did not happen."""
+
+VICTIMS: Final = ("tail", "priority")
+
+
+class Instance:
+    """One engine with its own GPU memory.
+
+    Attributes:
+        index: position in the cluster, from 0.
+        running: batch slot -> request, in the order of admission.
+        prefills: those of ``running`` whose prefill is not finished.
+        stalled: those of ``running`` that decode, but got no token in the latest step.
+        now: start of the latest planned step.
+        advance: whether the decode cohort takes part in the step being planned.
+        order_step: place of its Step events among simultaneous events.
+        step_pending: whether a Step event stands in the queue; there is never a second one.
+        steps: steps so far.
+        preemptions: preemptions so far.
+        routed: requests the router sent here.
+        itl_us: tokens by the time since the request's previous token, overheads not included.
+        busy_us: sum of the durations of all steps.
+        peak_running: the largest batch so far.
+    """
+
+    __slots__ = (
+        "_admitted",
+        "_batching",
+        "_events",
+        "_first_tokens",
+        "_instant",
+        "_latency",
+        "_ledger",
+        "_next_slot",
+        "_observers",
+        "_order_left",
+        "order_step",
+        "_order_timeout",
+        "_preempted",
+        "_priority",
+        "_victim",
+        "advance",
+        "busy_us",
+        "cohort",
+        "index",
+        "itl_us",
+        "load",
+        "long_prefill_token_threshold",
+        "max_model_len",
+        "max_num_batched_tokens",
+        "max_num_seqs",
+        "now",
+        "peak_running",
+        "pool",
+        "preempted_requests",
+        "preemptions",
+        "prefills",
+        "routed",
+        "running",
+        "stalled",
+        "step_pending",
+        "steps",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        index: int,
+        engine: Engine,
+        *,
+        latency: StepTimeModel,
+        batching: BatchRule,
+        waiting: WaitingQueue,
+        priority: PriorityRule,
+        victim: str,
+        pool: BlockPool,
+        events: EventQueue,
+        ledger: Ledger,
+        observers: Observers,
+    ) -> None:
+        if victim not in VICTIMS:
+            raise PolicyError(f"no preemption victim `{victim}`", help=f"known: {', '.join(VICTIMS)}")
+        self.index = index
+        self.max_num_seqs = engine.max_num_seqs
+        self.max_num_batched_tokens = engine.max_num_batched_tokens
+        self.max_model_len = engine.max_model_len
+        self.long_prefill_token_threshold = batching.prefill_threshold(engine)
+        self.waiting = waiting
+        self.pool = pool
+        self.load = StepLoad()
+        self.cohort = DecodeCohort(self.load, engine.block_size_tokens, engine.max_model_len)
+        self.running: dict[int, Request] = {}
+        self.prefills: dict[int, Request] = {}
+        self.stalled: dict[int, Request] = {}
+        self.now = 0
+        self.advance = True
+        self.step_pending = False
+        self.steps = 0
+        self.preemptions = 0
+        self.preempted_requests = 0
+        self.routed = 0
+        self.itl_us: dict[int, int] = {}
+        self.busy_us = 0
+        self.peak_running = 0
+        self._latency = latency
+        self._batching = batching
+        self._priority = priority
+        self._victim = victim
+        self._events = events
+        self._ledger = ledger
+        self._observers = observers
+        self.order_step = instance_order(STEP, index)
+        self._order_left = instance_order(REQUEST_LEFT, index)
+        self._order_timeout = instance_order(TIMEOUT, index)
+        self._next_slot = 0
+        self._instant: list[Request] = []
+        self._admitted: list[Request] = []
+        self._preempted: list[Request] = []
+        self._first_tokens: list[Request] = []
+
+    # ---- the way in -------------------------------------------------------------------------------------------
+
+    @property
+    def latency(self) -> StepTimeModel:
+        """The step-time model (its overheads belong to every latency a client sees)."""
+        return self._latency
+
+    def enqueue(self, request: Request, now: int) -> None:
+        """Take a request into the waiting queue, or drop it when it can never be served here."""
+        request.queued_us = now
+        observers = self._observers
+        reason = self._unservable(request)
+        if reason:
+            request.state = RequestState.DROPPED_UNSERVABLE
+            if Dropped in observers.kinds:
+                observers.emit(Dropped(observers.event, now, request.request_id, self.index, reason))
+            self._ledger.close(request)
+            return
+        if 0 < request.deadline_us <= now:
+            self._expire(request, now, was_running=False)
+            return
+        request.state = RequestState.WAITING
+        request.priority = self._priority.priority(request)
+        position = self.waiting.push(request)
+        if request.deadline_us > 0:
+            self._events.push(request.deadline_us, self._order_timeout, TIMEOUT, request)
+        if not self.step_pending:
+            self.step_pending = True
+            self._events.push(now, self.order_step, STEP, self)
+        if Queued in observers.kinds:
+            observers.emit(Queued(observers.event, now, request.request_id, self.index, position))
+
+    def _unservable(self, request: Request) -> str:
+        """Why ``request`` can never run here; empty when it can."""
+        prompt = request.input_tokens
+        budget = request.max_output_tokens
+        limit = self.max_model_len
+        if limit is not None:
+            if prompt >= limit:
+                return f"prompt of {prompt} tokens, max_model_len is {limit}"
+            if prompt + budget > limit:
+                return f"prompt of {prompt} + {budget} output tokens, max_model_len is {limit}"
+        # The last token generated never enters the cache.
+        whole = prompt + max(budget, 1) - 1
+        blocks = -(-whole // self.pool.block_size_tokens)
+        if blocks > self.pool.total:
+            return f"{whole} tokens need {blocks} KV blocks, there are {self.pool.total}"
+        return ""
+
+    def timeout(self, request: Request, now: int) -> None:
+        """Its deadline has come: a request that still waits or runs leaves with nothing. A pending step stays pending."""
+        was_running = request.state is RequestState.RUNNING
+        if was_running:
+            slot = request.batch_slot
+            if request.joined_clock >= 0:
+                self.cohort.leave(request)
+            del self.running[slot]
+            self.prefills.pop(slot, None)
+            self.stalled.pop(slot, None)
+            request.batch_slot = -1
+            self.pool.release(request, findable=False)
+        else:
+            self.waiting.remove(request)
+        self._expire(request, now, was_running=was_running)
+
+    def _expire(self, request: Request, now: int, *, was_running: bool) -> None:
+        request.state = RequestState.TIMED_OUT
+        observers = self._observers
+        if TimedOut in observers.kinds:
+            observers.emit(
+                TimedOut(observers.event, now, request.request_id, self.index, was_running, request.generated_tokens)
+            )
+        started = request.first_token_us >= 0
+        self._ledger.close(request, client_ttft_us(request, self._latency) if started else -1)
+
+    # ---- one step ---------------------------------------------------------------------------------------------
+
+    def step(self, now: int) -> int:
+        """Run one step from ``now``; returns when the next one starts, IDLE or HOLLOW."""
+        load = self.load
+        decodes = load.decode_requests
+        if (
+            not decodes
+            or self.prefills
+            or self.stalled
+            or decodes > self.max_num_batched_tokens
+            or (self.waiting.items and len(self.running) < self.max_num_seqs)
+        ):
+            return self._planned_step(now)
+        # A plain decode: nothing to decide, every running request gets its token.
+        cohort = self.cohort
+        due = len(cohort.classes[cohort.clock % cohort.block_size_tokens])
+        if due:
+            pool = self.pool
+            if due > pool.free:
+                return self._planned_step(now)
+            pool.take(due)
+        context = load.decode_context_tokens
+        duration = self._latency.step_time_us(load)
+        finishing = cohort.advance(now, duration, self.itl_us)
+        if finishing is not None:
+            self._complete_decodes(finishing, now + duration)
+        self.steps += 1
+        self.busy_us += duration
+        upcoming = now + duration if self.running or self.waiting.items else IDLE
+        if self._observers.kinds:
+            self._report_step(now, duration, decodes, context, finishing or [], upcoming)
+        return upcoming
+
+    def _planned_step(self, now: int) -> int:
+        if not self.running and not self.waiting.items:
+            return HOLLOW
+        # Schedule.
+        load = self.load
+        cohort = self.cohort
+        self.now = now
+        self.advance = True
+        self._batching.schedule(self)
+        self._note_admissions(now)
+        decodes = load.decode_requests if self.advance else 0
+        context = load.decode_context_tokens if self.advance else 0
+        if not decodes and not load.chunks and not self._instant and not self._preempted:
+            raise self._stall(now)
+        # Execute.
+        duration = self._latency.step_time_us(load if self.advance else StepLoad(load.chunks))
+        end = now + duration
+        # Complete.
+        finishing = (cohort.advance(now, duration, self.itl_us) if decodes else None) or []
+        for request in finishing:
+            cohort.retire(request)
+        for chunk in load.chunks:
+            request = chunk.request
+            request.computed_tokens = chunk.computed + chunk.new
+            if request.computed_tokens == request.target_tokens:
+                self._end_prefill(request, end, finishing)
+        for request in self._instant:
+            self._end_prefill(request, end, finishing)
+        if len(finishing) > 1:
+            finishing.sort(key=_slot)
+        for request in finishing:
+            self._complete(request, end)
+        # Next.
+        self.steps += 1
+        self.busy_us += duration
+        upcoming = end if self.running or self.waiting.items else IDLE
+        if self._observers.kinds:
+            self._report_step(now, duration, decodes, context, finishing, upcoming)
+        load.chunks.clear()
+        self._admitted.clear()
+        self._preempted.clear()
+        self._instant.clear()
+        self._first_tokens.clear()
+        return upcoming
+
+    def _end_prefill(self, request: Request, end: int, finishing: list[Request]) -> None:
+        """The last token of its prefill is computed: a first token comes out, or (after a preemption) the next one."""
+        del self.prefills[request.batch_slot]
+        wanted = request.output_tokens
+        if request.generated_tokens:
+            gap = end - request.joined_us
+            self.itl_us[gap] = self.itl_us.get(gap, 0) + 1
+        else:
+            request.first_token_us = end
+            self._first_tokens.append(request)
+        if wanted:
+            request.generated_tokens += 1
+        request.joined_us = end
+        if request.generated_tokens >= wanted:
+            finishing.append(request)
+        elif self.max_model_len is not None and request.computed_tokens >= self.max_model_len - 1:
+            finishing.append(request)
+        else:
+            self.cohort.join(request, end)
+
+    def _complete_decodes(self, finishing: list[Request], end: int) -> None:
+        if len(finishing) > 1:
+            finishing.sort(key=_slot)
+        for request in finishing:
+            self.cohort.retire(request)
+            self._complete(request, end)
+
+    def _complete(self, request: Request, end: int) -> None:
+        del self.running[request.batch_slot]
+        request.batch_slot = -1
+        self.pool.release(request, findable=False)
+        request.state = RequestState.COMPLETED
+        request.length_capped = request.generated_tokens < request.output_tokens
+        request.completed_us = end
+        latency = self._latency
+        self._ledger.close(request, client_ttft_us(request, latency), client_e2e_us(request, latency))
+        self._events.push(end, self._order_left, REQUEST_LEFT, request)
+
+    def _stall(self, now: int) -> StalledError:
+        request = self.waiting.head() if self.waiting.items else next(iter(self.running.values()))
+        return StalledError(
+            f"instance {self.index} cannot go on at t={now} us: request {request.request_id} needs "
+            f"{request.target_tokens - request.computed_tokens} more tokens in the cache and nothing can be scheduled",
+            help="a prompt must fit max_num_batched_tokens when chunked prefill is off, and its blocks the KV cache",
+        )
+
+    # ---- what batch-formation rules do with it ----------------------------------------------------------------
+
+    def admit(self, request: Request, cached_blocks: int, new_tokens: int) -> None:
+        """Move the head of the queue into the running batch, with its cached blocks and a first chunk."""
+        pool = self.pool
+        self.waiting.pop()
+        if cached_blocks:
+            pool.pin(request, cached_blocks)
+        request.computed_tokens = request.cached_tokens = cached_blocks * pool.block_size_tokens
+        request.state = RequestState.RUNNING
+        slot = self._next_slot
+        self._next_slot = slot + 1
+        request.batch_slot = slot
+        self.running[slot] = request
+        self.prefills[slot] = request
+        if new_tokens:
+            self.grant(request, new_tokens)
+        else:
+            self._instant.append(request)
+        self._admitted.append(request)
+
+    def grant(self, request: Request, new_tokens: int) -> None:
+        """Let a running request compute ``new_tokens`` more tokens of its prefill in this step."""
+        computed = request.computed_tokens
+        self.pool.extend(request, computed + new_tokens)
+        self.load.chunks.append(Chunk(request, computed, new_tokens, request.target_tokens))
+
+    def choose_victim(self) -> Request:
+        """Whom to preempt next, by the policy's rule: the youngest running request, or the least urgent one."""
+        if self._victim == "tail":
+            return next(reversed(self.running.values()))
+        return max(self.running.values(), key=_urgency)
+
+    def preempt(self, victim: Request, beneficiary: Request) -> None:
+        """Take all blocks from a running request outside the cohort and put it back to the head of the queue."""
+        slot = victim.batch_slot
+        del self.running[slot]
+        self.prefills.pop(slot, None)
+        self.stalled.pop(slot, None)
+        chunks = self.load.chunks
+        for i, chunk in enumerate(chunks):
+            if chunk.request is victim:
+                del chunks[i]
+                break
+        lost = victim.computed_tokens
+        blocks = victim.held_blocks
+        # Its content can only be found again under keys that exist for preempted requests.
+        victim.preemptions += 1
+        self.pool.release(victim, findable=True)
+        victim.computed_tokens = 0
+        victim.batch_slot = -1
+        victim.state = RequestState.WAITING
+        self._batching.restart(victim)
+        self.waiting.push_front(victim)
+        self.preemptions += 1
+        self.preempted_requests += victim.preemptions == 1
+        self._preempted.append(victim)
+        observers = self._observers
+        if Preempted in observers.kinds:
+            observers.emit(
+                Preempted(
+                    observers.event,
+                    self.now,
+                    victim.request_id,
+                    self.index,
+                    beneficiary.request_id,
+                    lost,
+                    blocks,
+                )
+            )
+
+    def dissolve_cohort(self) -> None:
+        """Take every decoding request out of the cohort, to be served one by one."""
+        for request in self.cohort.members():
+            self.cohort.leave(request)
+            self.stalled[request.batch_slot] = request
+
+    def reform_cohort(self, decoding: dict[int, Request]) -> None:
+        """Let the requests that get a token in this step advance together again; the others stay stalled."""
+        for slot, request in decoding.items():
+            del self.stalled[slot]
+            self.cohort.join(request, request.joined_us)
+
+    # ---- telling ----------------------------------------------------------------------------------------------
+
+    def _note_admissions(self, now: int) -> None:
+        observers = self._observers
+        told = Scheduled in observers.kinds
+        for request in self._admitted:
+            waited = now - request.arrival_us
+            if request.scheduled_us < 0:
+                request.scheduled_us = now
+            if told:
+                granted = next((c.new for c in self.load.chunks if c.request is request), 0)
+                observers.emit(
+                    Scheduled(
+                        observers.event, now, request.request_id, self.index, request.cached_tokens, granted, waited
+                    )
+                )
+        if len(self.running) > self.peak_running:
+            self.peak_running = len(self.running)
+
+    def _report_step(
+        self, now: int, duration: int, decodes: int, context: int, finishing: list[Request], upcoming: int
+    ) -> None:
+        observers = self._observers
+        if StepFinished in observers.kinds:
+            observers.emit(
+                StepFinished(
+                    observers.event,
+                    now,
+                    self.index,
+                    self.steps,
+                    tuple(request.request_id for request in self._admitted),
+                    tuple(request.request_id for request in self._preempted),
+                    tuple(ChunkDone(c.request.request_id, c.computed, c.new) for c in self.load.chunks),
+                    decodes,
+                    context,
+                    tuple(self.stalled[slot].request_id for slot in sorted(self.stalled)),
+                    duration,
+                    tuple(request.request_id for request in self._first_tokens),
+                    tuple(request.request_id for request in finishing),
+                    len(self.waiting.items),
+                    len(self.running),
+                    self.pool.used,
+                    upcoming,
+                )
+            )
+        if FirstToken in observers.kinds:
+            for request in self._first_tokens:
+                ttft = client_ttft_us(request, self._latency)
+                observers.emit(
+                    FirstToken(observers.event, now, request.request_id, self.index, request.first_token_us, ttft)
+                )
+
+
+def _slot(request: Request) -> int:
+    return request.batch_slot
+
+
+def _urgency(request: Request) -> tuple[int, int]:
+    return (request.priority, request.arrival_us)

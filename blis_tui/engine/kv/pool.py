@@ -1,0 +1,292 @@
+"""The KV block pool of one instance: what is used, what is free, and what free blocks still hold.
+
+Three facts keep it small and fast:
+
+* A prompt has no tokens here, only segments, so a block's content is a key (see ``PromptKeys``). Blocks whose content
+  nobody but their holder could ever ask for are *private*: they are counted, never listed.
+* Free blocks stand in the order in which they will be taken (least recently released first). A run of private blocks
+  released together is one entry with a count; only findable blocks have entries of their own.
+* ``blank`` counts the anonymous blocks at the very front of that order: never-used ones at first, later each run as
+  it reaches the front. Taking blocks is then mostly one subtraction.
+
+Every allocation is checked by its caller first (``free`` is exact) and mutates afterwards; nothing is rolled back.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from blis_tui.engine.request import Request, Segments
+
+_INDEX_BITS: Final = 32
+
+
+class PromptKeys:
+    """Content keys of prompt blocks: two prompts share block ``i`` exactly when their keys for ``i`` are equal.
+
+    A key names the chain of segments up to the one that holds the block's last token, and the block's position. How
+    far that last segment goes on behind the block does not matter, so prompts that share only the head of a segment
+    share the blocks of that head.
+    """
+
+    __slots__ = ("_block_size", "_chains", "_keys")
+
+    def __init__(self, block_size_tokens: int) -> None:
+        self._block_size = block_size_tokens
+        self._chains: dict[tuple[int, int, str], int] = {}
+        self._keys: dict[Segments, tuple[int, ...]] = {}
+
+    def shareable(self, segments: Segments) -> tuple[int, ...]:
+        """Keys of the full blocks that lie within ``segments``, first block first."""
+        keys = self._keys.get(segments)
+        if keys is None:
+            keys = self._keys[segments] = self._build(segments)
+        return keys
+
+    def _build(self, segments: Segments) -> tuple[int, ...]:
+        keys: list[int] = []
+        chain = end = 0
+        for name, tokens in segments:
+            chain = self._chains.setdefault((chain, end, name), len(self._chains) + 1)
+            end += tokens
+            keys.extend((chain << 1) << _INDEX_BITS | i for i in range(len(keys), end // self._block_size))
+        return tuple(keys)
+
+    @staticmethod
+    def own(request: Request, block: int) -> int:
+        """Key of a block that ends in tokens only ``request`` has."""
+        return (request.index << 1 | 1) << _INDEX_BITS | block
+
+
+class Block:
+    """A block whose content can be found: its key, its holders, and its place in the free order (-1 = in use)."""
+
+    __slots__ = ("key", "place", "references")
+
+    def __init__(self, key: int, references: int, place: int) -> None:
+        self.key = key
+        self.references = references
+        self.place = place
+
+
+class BlockPool:
+    """All KV blocks of one instance.
+
+    Attributes:
+        total: blocks in the pool.
+        free: blocks that nobody references (their content may still be findable).
+        blank: how many anonymous free blocks will be taken before anything else.
+        hits: blocks found in the cache at admission, ever.
+        misses: blocks taken from the free list, ever.
+        min_free: the lowest ``free`` has been.
+    """
+
+    __slots__ = (
+        "_free_order",
+        "_index",
+        "_next_place",
+        "_older",
+        "blank",
+        "block_size_tokens",
+        "free",
+        "hits",
+        "min_free",
+        "misses",
+        "prompts",
+        "total",
+    )
+
+    def __init__(self, total: int, block_size_tokens: int, prompts: PromptKeys) -> None:
+        self.total = total
+        self.block_size_tokens = block_size_tokens
+        self.prompts = prompts
+        self.free = self.blank = self.min_free = total
+        self.hits = 0
+        self.misses = 0
+        self._free_order: OrderedDict[int, Block | int] = OrderedDict()
+        self._next_place = 0
+        self._index: dict[int, Block] = {}
+        self._older: dict[int, list[Block]] = {}
+
+    @property
+    def used(self) -> int:
+        """Blocks that some request holds."""
+        return self.total - self.free
+
+    def cached_prefix(self, request: Request, limit_blocks: int) -> int:
+        """How many leading blocks of the prompt, at most ``limit_blocks``, are in the cache right now."""
+        index = self._index
+        keys = self.prompts.shareable(request.segments)
+        found = 0
+        for key in keys[:limit_blocks] if limit_blocks < len(keys) else keys:
+            if key not in index:
+                return found
+            found += 1
+        # Only a preempted request has left content of its own behind.
+        if request.preemptions:
+            own = self.prompts.own
+            while found < limit_blocks and own(request, found) in index:
+                found += 1
+        return found
+
+    def idle_among(self, request: Request, blocks: int) -> int:
+        """How many of the first ``blocks`` cached blocks nobody references: pinning them takes free blocks."""
+        return len([1 for key in self._keys(request, blocks) if not self._index[key].references])
+
+    def pin(self, request: Request, blocks: int) -> None:
+        """Give ``request`` (which holds nothing) the first ``blocks`` cached blocks of its prompt."""
+        held = request.shared_blocks
+        for key in self._keys(request, blocks):
+            block = self._index[key]
+            if not block.references:
+                del self._free_order[block.place]
+                block.place = -1
+                self.free -= 1
+            block.references += 1
+            held.append(block)
+        request.held_blocks = blocks
+        self.hits += blocks
+        self.min_free = min(self.min_free, self.free)
+
+    def missing(self, request: Request, computed_tokens: int) -> int:
+        """Blocks to take before ``request`` can hold ``computed_tokens`` tokens."""
+        return -(-computed_tokens // self.block_size_tokens) - request.held_blocks
+
+    def extend(self, request: Request, computed_tokens: int) -> None:
+        """Make room for ``computed_tokens`` tokens; blocks that become full and are shareable become findable."""
+        size = self.block_size_tokens
+        need = -(-computed_tokens // size) - request.held_blocks
+        if need > 0:
+            self.take(need)
+            request.held_blocks += need
+        shared = request.shared_blocks
+        if request.segments:
+            keys = self.prompts.shareable(request.segments)
+            for i in range(len(shared), min(computed_tokens // size, len(keys))):
+                block = Block(keys[i], 1, -1)
+                self._publish(block)
+                shared.append(block)
+
+    def take(self, count: int) -> None:
+        """Take ``count`` blocks in free order; findable content in them is forgotten. ``count <= free`` must hold."""
+        self.misses += count
+        self.free -= count
+        if self.free < self.min_free:
+            self.min_free = self.free
+        while count > self.blank:
+            count -= self.blank
+            _, entry = self._free_order.popitem(last=False)
+            if isinstance(entry, int):
+                self.blank = entry
+            else:
+                self._forget(entry)
+                self.blank = 1
+        self.blank -= count
+
+    def release(self, request: Request, *, findable: bool) -> None:
+        """Take back all blocks of ``request``, last block first.
+
+        With ``findable`` the content it has computed stays in the cache under its own keys (a preempted request may
+        come back for it); otherwise nobody will ever ask for the private part again.
+        """
+        shared = request.shared_blocks
+        size = self.block_size_tokens
+        computed = request.computed_tokens // size
+        # Blocks granted in a step that is given up were never computed: their content must not be found.
+        while len(shared) > computed and shared[-1].references == 1:
+            self._forget(shared.pop())
+        private_from = len(shared)
+        tail = request.held_blocks - private_from
+        if findable and computed > private_from:
+            self._park(request.held_blocks - computed)
+            for i in range(computed - 1, private_from - 1, -1):
+                block = Block(self.prompts.own(request, i), 0, self._next_place)
+                self._publish(block)
+                self._park_block(block)
+        else:
+            self._park(tail)
+        self.free += tail
+        for block in reversed(shared):
+            block.references -= 1
+            if not block.references:
+                self._park_block(block)
+                self.free += 1
+        shared.clear()
+        request.held_blocks = 0
+
+    def cached_free(self) -> int:
+        """Free blocks whose content can still be found."""
+        return len([1 for entry in self._free_order.values() if not isinstance(entry, int)])
+
+    def state(self) -> tuple[object, ...]:
+        """Everything that decides the pool's future, as plain values (for digests and invariants)."""
+        order = tuple(
+            entry if isinstance(entry, int) else ("block", entry.key) for entry in self._free_order.values()
+        )
+        return (self.free, self.blank, self.hits, self.misses, self.min_free, order)
+
+    def audit(self, holders: list[Request]) -> str:
+        """What is wrong with the books, given everybody who holds blocks; empty when nothing is."""
+        parked = self.blank
+        for place, entry in self._free_order.items():
+            if isinstance(entry, int):
+                parked += entry
+            elif entry.references or entry.place != place:
+                return f"block {entry.key:#x} stands in the free order with {entry.references} references"
+            else:
+                parked += 1
+        if parked != self.free:
+            return f"{self.free} blocks are said to be free, {parked} stand in the free order"
+        references: dict[int, int] = {}
+        blocks: dict[int, Block] = {}
+        private = 0
+        for request in holders:
+            private += request.held_blocks - len(request.shared_blocks)
+            for block in request.shared_blocks:
+                references[id(block)] = references.get(id(block), 0) + 1
+                blocks[id(block)] = block
+        for name, count in references.items():
+            if blocks[name].references != count:
+                return f"block {blocks[name].key:#x} counts {blocks[name].references} references, {count} are held"
+        if private + len(blocks) + self.free != self.total:
+            return f"{private} private + {len(blocks)} shared + {self.free} free blocks are not {self.total}"
+        return ""
+
+    def _keys(self, request: Request, blocks: int) -> list[int]:
+        keys = self.prompts.shareable(request.segments)
+        own = self.prompts.own
+        return [*keys[:blocks], *(own(request, i) for i in range(len(keys), blocks))]
+
+    def _park(self, count: int) -> None:
+        """Put ``count`` anonymous blocks at the end of the free order."""
+        if count > 0:
+            self._free_order[self._next_place] = count
+            self._next_place += 1
+
+    def _park_block(self, block: Block) -> None:
+        block.place = self._next_place
+        self._free_order[self._next_place] = block
+        self._next_place += 1
+
+    def _publish(self, block: Block) -> None:
+        """Make a block findable; it stands before older blocks of the same content."""
+        older = self._index.get(block.key)
+        if older is not None:
+            self._older.setdefault(block.key, []).append(older)
+        self._index[block.key] = block
+
+    def _forget(self, block: Block) -> None:
+        """Its content is gone; an older block of the same content, if one is left, is found from now on."""
+        key = block.key
+        older = self._older.get(key)
+        if older is None:
+            del self._index[key]
+            return
+        if self._index[key] is block:
+            self._index[key] = older.pop()
+        else:
+            older.remove(block)
+        if not older:
+            del self._older[key]

@@ -1,0 +1,1 @@
+"""In which order an instance's waiting requests are served."""
