@@ -1,0 +1,305 @@
+"""A resolved document (plain data, every default filled in, every reference followed) -> the frozen experiment.
+
+Standard library only: a resolved document can be simulated where neither PyYAML nor jsonschema is installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from blis_tui.engine.kv.capacity import kv_capacity
+from blis_tui.errors import InputError
+from blis_tui.spec import model as spec
+from blis_tui.spec.hf import build_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+def canonical_json(document: Mapping[str, object]) -> str:
+    """The text that is hashed: sorted keys, no white space, no NaN."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def digest(document: Mapping[str, object]) -> str:
+    """SHA-256 of a resolved document in hexadecimal; a trace counts by its content, not by where it lies."""
+    hashed = dict(document)
+    workload = document.get("workload")
+    if isinstance(workload, dict) and isinstance(trace := workload.get("trace"), dict):
+        hashed["workload"] = {
+            **workload,
+            "trace": {key: value for key, value in trace.items() if key != "file"},
+        }
+    return hashlib.sha256(canonical_json(hashed).encode()).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's content in hexadecimal.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def build_experiment(document: Mapping[str, object], *, trace_path: str | None = None) -> spec.Experiment:
+    """Build the experiment a resolved document describes.
+
+    Args:
+        document: plain data as :func:`blis_tui.spec.load.load` leaves it in ``Experiment.document``; ``auto`` for
+            ``kv_blocks`` and ``max_model_len`` is worked out here.
+        trace_path: where the trace lies, when not where ``workload.trace.file`` says.
+
+    Raises:
+        InputError: the document is not a resolved experiment, or its trace is missing or another one.
+    """
+    top = _Part(document, "")
+    model = build_model_part(document)
+    hardware = build_hardware_part(document)
+    resolved = with_numbers(document, model, hardware)
+    metadata, engine = top.part("metadata"), _Part(resolved, "").part("engine")
+    cluster = top.part("cluster")
+    return spec.Experiment(
+        name=metadata.text("name"),
+        description=metadata.text("description", ""),
+        seed=top.integer("seed"),
+        model=model,
+        hardware=hardware,
+        latency=_latency(top.part("latency")),
+        workload=_workload(top.part("workload"), trace_path),
+        policy=_policy(top.part("policy")),
+        cluster=spec.Cluster(
+            instances=cluster.integer("instances"),
+            tensor_parallel=cluster.integer("tensor_parallel"),
+            admission_latency_us=cluster.integer("admission_latency_us"),
+            routing_latency_us=cluster.integer("routing_latency_us"),
+        ),
+        engine=spec.Engine(
+            max_num_seqs=engine.integer("max_num_seqs"),
+            max_num_batched_tokens=engine.integer("max_num_batched_tokens"),
+            long_prefill_token_threshold=engine.integer("long_prefill_token_threshold"),
+            max_model_len=engine.limit("max_model_len"),
+            block_size_tokens=engine.integer("block_size_tokens"),
+            kv_blocks=engine.integer("kv_blocks"),
+        ),
+        horizon_us=top.limit("horizon_us"),
+        expect=tuple(_expectation(entry) for entry in top.parts("expect")),
+        sha256=digest(resolved),
+        document=resolved,
+    )
+
+
+def build_model_part(document: Mapping[str, object]) -> spec.Model:
+    """The model of a resolved document."""
+    part = _Part(document, "").part("model")
+    config = part.part("config")
+    for key in (
+        "hidden_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "vocab_size",
+        "max_position_embeddings",
+    ):
+        config.integer(key)
+    config.text("torch_dtype")
+    config.text("hidden_act")
+    return build_model(part.name(), config.data)
+
+
+def build_hardware_part(document: Mapping[str, object]) -> spec.Hardware:
+    """The accelerator of a resolved document."""
+    part = _Part(document, "").part("hardware")
+    peak, mfu = part.part("peak_tflops"), part.part("mfu")
+    return spec.Hardware(
+        name=part.name(),
+        memory_gib=part.number("memory_gib"),
+        peak_tflops_bf16=peak.number("bf16"),
+        peak_tflops_fp8=peak.number("fp8"),
+        memory_bandwidth_tb_per_s=part.number("memory_bandwidth_tb_per_s"),
+        mfu_prefill=mfu.number("prefill"),
+        mfu_decode=mfu.number("decode"),
+    )
+
+
+def with_numbers(
+    document: Mapping[str, object], model: spec.Model, hardware: spec.Hardware
+) -> dict[str, object]:
+    """The document with numbers in place of ``auto`` (``gpu_memory_utilization`` has then served its purpose).
+
+    ``kv_blocks: auto`` is what fits into the memory beside the weights; ``max_model_len: auto`` is the model's own limit,
+    capped by the KV cache.
+    """
+    top = _Part(document, "")
+    engine = dict(top.part("engine").data)
+    block_size = top.part("engine").integer("block_size_tokens")
+    if engine.get("kv_blocks") == "auto":
+        engine["kv_blocks"] = kv_capacity(
+            model,
+            hardware,
+            tensor_parallel=top.part("cluster").integer("tensor_parallel"),
+            block_size_tokens=block_size,
+            gpu_memory_utilization=top.part("engine").number("gpu_memory_utilization"),
+        ).blocks
+    if engine.get("max_model_len") == "auto":
+        blocks = _Part(engine, "engine").integer("kv_blocks")
+        engine["max_model_len"] = min(model.max_position_embeddings, blocks * block_size)
+    return {**document, "engine": engine}
+
+
+def _latency(part: _Part) -> spec.Latency:
+    return spec.Latency(kind=part.text("kind"), alpha=part.numbers("alpha"), beta=part.numbers("beta"))
+
+
+def _workload(part: _Part, trace_path: str | None) -> spec.Workload:
+    requests = None if part.data.get("requests") is None else part.integer("requests")
+    if "trace" in part.data:
+        return spec.Workload(
+            name=part.name(), requests=requests, trace=_trace(part.part("trace"), trace_path)
+        )
+    return spec.Workload(
+        name=part.name(),
+        requests=requests,
+        rate_per_s=part.number("rate_per_s"),
+        clients=tuple(_client(client) for client in part.parts("clients")),
+    )
+
+
+def _trace(part: _Part, trace_path: str | None) -> spec.Trace:
+    path = Path(part.text("file") if trace_path is None else trace_path).resolve()
+    found = file_digest(path)
+    expected = part.text("sha256", found)
+    if found != expected:
+        raise InputError(f"{path} is not the recorded trace: its SHA-256 is {found}, expected {expected}")
+    return spec.Trace(path=str(path), format=part.text("format"), sha256=found)
+
+
+def _client(part: _Part) -> spec.Client:
+    prefix = part.part("prefix") if "prefix" in part.data else None
+    arrivals = part.part("arrivals")
+    return spec.Client(
+        id=part.text("id"),
+        share=part.number("share"),
+        arrivals=spec.Arrivals(kind=arrivals.text("kind"), cv=arrivals.number("cv", 1.0)),
+        input_tokens=_lengths(part.part("input_tokens")),
+        output_tokens=_lengths(part.part("output_tokens")),
+        prefix=None
+        if prefix is None
+        else spec.Prefix(group=prefix.text("group"), tokens=prefix.integer("tokens")),
+        slo_class=part.text("slo_class"),
+        tenant=part.text("tenant", ""),
+        timeout_us=part.limit("timeout_us"),
+    )
+
+
+def _lengths(part: _Part) -> spec.Lengths:
+    kind = part.text("kind")
+    if kind == "empirical":
+        weights = part.part("weights")
+        table = sorted((int(tokens), weights.number(tokens)) for tokens in weights.data)
+        return spec.Lengths(kind=kind, weights=tuple(table))
+    return spec.Lengths(
+        kind=kind, params={key: part.number(key) for key in sorted(part.data) if key != "kind"}
+    )
+
+
+def _policy(part: _Part) -> spec.Policy:
+    preemption = part.part("preemption")
+    return spec.Policy(
+        name=part.name(),
+        admission=_plug(part.part("admission")),
+        routing=_plug(part.part("routing")),
+        scheduling=_plug(part.part("scheduling")),
+        priority=_plug(part.part("priority")),
+        batching=_plug(part.part("batching")),
+        preemption_victim=preemption.text("victim"),
+        preemption_restore=preemption.text("restore"),
+    )
+
+
+def _plug(part: _Part) -> spec.Plug:
+    return spec.Plug(
+        kind=part.text("kind"), settings={key: part.setting(key) for key in part.data if key != "kind"}
+    )
+
+
+def _expectation(part: _Part) -> spec.Expectation:
+    return spec.Expectation(
+        metric=part.text("metric"),
+        min=part.number("min") if "min" in part.data else None,
+        max=part.number("max") if "max" in part.data else None,
+        equals=part.setting("equals") if "equals" in part.data else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A map of the document, read with its types checked; ``path`` names it in errors."""
+
+    data: Mapping[str, object]
+    path: str
+
+    def _wrong(self, key: str, wanted: str) -> InputError:
+        where = f"{self.path}.{key}" if self.path else key
+        found = "missing" if key not in self.data else f"not {wanted}"
+        return InputError(f"not a resolved experiment: `{where}` is {found}")
+
+    def part(self, key: str) -> _Part:
+        value = self.data.get(key)
+        if not isinstance(value, dict):
+            raise self._wrong(key, "a map")
+        return _Part(value, f"{self.path}.{key}" if self.path else key)
+
+    def parts(self, key: str) -> Iterator[_Part]:
+        value = self.data.get(key)
+        if not isinstance(value, list):
+            raise self._wrong(key, "a list")
+        for at, entry in enumerate(value):
+            if not isinstance(entry, dict):
+                raise self._wrong(f"{key}.{at}", "a map")
+            yield _Part(entry, f"{self.path}.{key}.{at}" if self.path else f"{key}.{at}")
+
+    def name(self) -> str:
+        return self.part("metadata").text("name")
+
+    def text(self, key: str, otherwise: str | None = None) -> str:
+        value = self.data.get(key, otherwise)
+        if not isinstance(value, str):
+            raise self._wrong(key, "text")
+        return value
+
+    def integer(self, key: str) -> int:
+        value = self.data.get(key)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self._wrong(key, "a whole number")
+        return value
+
+    def limit(self, key: str) -> int | None:
+        """A whole number, or ``None`` for the word ``none``."""
+        return None if self.data.get(key) == "none" else self.integer(key)
+
+    def number(self, key: str, otherwise: float | None = None) -> float:
+        value = self.data.get(key, otherwise)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise self._wrong(key, "a number")
+        return float(value)
+
+    def numbers(self, key: str) -> tuple[float, ...]:
+        value = self.data.get(key)
+        if not isinstance(value, list):
+            raise self._wrong(key, "a list")
+        listed = _Part({str(at): item for at, item in enumerate(value)}, f"{self.path}.{key}")
+        return tuple(listed.number(at) for at in listed.data)
+
+    def setting(self, key: str) -> spec.Setting:
+        value = self.data.get(key)
+        if not isinstance(value, bool | int | float | str):
+            raise self._wrong(key, "a plain value")
+        return value

@@ -1,0 +1,252 @@
+"""What a document means: the third layer of checks, on the resolved experiment."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.kv.capacity import kv_capacity, minimum_tensor_parallel
+from blis_tui.errors import PolicyError
+from blis_tui.spec.build import build_hardware_part, build_model_part
+from blis_tui.spec.diagnostics import Diagnostic, about, suggestion
+from blis_tui.spec.hf import contradictions, missing_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from blis_tui.spec.model import Hardware, Model
+    from blis_tui.spec.source import DataPath, Document, Json
+
+_SUMMARY: Final = ("mean", "min", "p50", "p90", "p95", "p99", "max")
+_LATENCIES: Final = ("ttft_ms", "e2e_ms", "itl_ms", "tpot_ms", "scheduling_delay_ms")
+_PLAIN: Final = {
+    "requests": (
+        *("total", "injected", "rejected", "completed", "still_queued", "still_running"),
+        *("dropped_unservable", "timed_out", "length_capped"),
+    ),
+    "tokens": ("input", "output", "cached"),
+    "throughput": ("requests_per_s", "output_tokens_per_s"),
+    "kv": ("blocks", "peak_used", "hit_rate", "preemptions", "preempted_requests"),
+}
+METRICS: Final = frozenset(
+    {f"{group}.{name}" for group, names in _PLAIN.items() for name in names}
+    | {f"latency.{name}.{statistic}" for name in _LATENCIES for statistic in _SUMMARY}
+    | {"duration_us"}
+)
+"""Metrics of every report."""
+
+_OPEN_ENDED: Final = re.compile(
+    r"(?:instances\.\d+|slo_classes\.[^.]+|tenants\.[^.]+|invariants)(?:\.[A-Za-z0-9_-]+)+\Z"
+)
+"""Metrics whose names depend on the run: one instance's, one class's, one tenant's."""
+
+
+def check(document: Document) -> list[Diagnostic]:
+    """Every problem of meaning in a resolved experiment."""
+    problems = list(_check_model(document))
+    sound = not problems
+    problems += _check_workload(document)
+    problems += _check_expectations(document)
+    if sound:
+        model, hardware = _build_parts(document)
+        problems += _check_heads(document, model)
+        if not problems:
+            problems += _check_capacity(document, model, hardware)
+    return problems
+
+
+def _build_parts(document: Document) -> tuple[Model, Hardware]:
+    data = document.data
+    if not isinstance(data, dict):
+        raise TypeError("a resolved document is a map")
+    return build_model_part(data), build_hardware_part(data)
+
+
+def _number(document: Document, *path: str | int) -> float | None:
+    value = document.get(*path)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _whole(document: Document, *path: str | int) -> int | None:
+    value = document.get(*path)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _check_model(document: Document) -> Iterator[Diagnostic]:
+    config = document.get("model", "config")
+    if not isinstance(config, dict):
+        return
+    path = ("model", "config")
+    for name in missing_fields(config):
+        yield about(document, path, "BLIS2018", f"the model's configuration lacks `{name}`", key=True)
+    if not missing_fields(config):
+        for text in contradictions(config):
+            yield about(document, path, "BLIS2018", text, key=True)
+
+
+def _check_heads(document: Document, model: Model) -> Iterator[Diagnostic]:
+    split = _whole(document, "cluster", "tensor_parallel") or 1
+    path = ("cluster", "tensor_parallel")
+    heads, kv_heads = model.num_attention_heads, model.num_key_value_heads
+    if heads % split:
+        message = f"tensor_parallel {split} does not divide the {heads} attention heads of {model.name}"
+    elif kv_heads >= split and kv_heads % split:
+        message = f"tensor_parallel {split} does not divide the {kv_heads} key/value heads of {model.name}"
+    else:
+        return
+    usable = [str(n) for n in range(1, 65) if heads % n == 0 and (kv_heads < n or kv_heads % n == 0)]
+    yield about(document, path, "BLIS2004", message, help=f"possible are {', '.join(usable[:12])}")
+
+
+def _check_capacity(document: Document, model: Model, hardware: Hardware) -> Iterator[Diagnostic]:
+    """Does the model fit, and does the smallest request of each client fit into what is left?"""
+    block_size = _whole(document, "engine", "block_size_tokens") or 1
+    blocks = _whole(document, "engine", "kv_blocks")
+    if blocks is None:
+        utilization = _number(document, "engine", "gpu_memory_utilization") or 1.0
+        split = _whole(document, "cluster", "tensor_parallel") or 1
+        try:
+            found = kv_capacity(
+                model,
+                hardware,
+                tensor_parallel=split,
+                block_size_tokens=block_size,
+                gpu_memory_utilization=utilization,
+            )
+        except PolicyError as error:
+            yield about(document, ("model",), "BLIS2018", error.message, key=True, help=error.help)
+            return
+        if found.blocks <= 0:
+            needed = found.weights_gib + found.activation_gib + found.overhead_gib
+            yield about(
+                document,
+                ("model",),
+                "BLIS2005",
+                f"{model.name} does not fit on {hardware.name} with tensor_parallel {split}: "
+                f"{needed - found.available_gib:.1f} GiB short of a KV cache",
+                help=_fitting(model, hardware, utilization, needed, found.available_gib),
+            )
+            return
+        blocks = found.blocks
+    limit = document.get("engine", "max_model_len")
+    longest = limit if isinstance(limit, int) else None
+    if limit == "auto":
+        longest = min(model.max_position_embeddings, blocks * block_size)
+    yield from _check_smallest(document, blocks, block_size, longest)
+
+
+def _fitting(model: Model, hardware: Hardware, utilization: float, needed: float, available: float) -> str:
+    split = minimum_tensor_parallel(model, hardware, utilization)
+    figures = f"needs {needed:.1f} GiB of {available:.1f} GiB"
+    return f"{figures}; " + (
+        "no tensor_parallel is enough" if split is None else f"tensor_parallel {split} is enough"
+    )
+
+
+def _check_smallest(
+    document: Document, blocks: int, block_size: int, longest: int | None
+) -> Iterator[Diagnostic]:
+    clients = document.get("workload", "clients")
+    for at, client in enumerate(clients if isinstance(clients, list) else []):
+        path = ("workload", "clients", at)
+        prompt = _smallest(document, (*path, "input_tokens")) + (
+            _whole(document, *path, "prefix", "tokens") or 0
+        )
+        total = prompt + _smallest(document, (*path, "output_tokens"))
+        name = client.get("id") if isinstance(client, dict) else at
+        if -(-prompt // block_size) > blocks:
+            message = f"the smallest prompt of client `{name}`, {prompt} tokens, exceeds the KV cache"
+            help_ = f"{blocks} blocks of {block_size} tokens hold {blocks * block_size}"
+            yield about(document, (*path, "input_tokens"), "BLIS2006", message, key=True, help=help_)
+        elif longest is not None and total > longest:
+            message = f"the smallest request of client `{name}`, {total} tokens, exceeds max_model_len"
+            help_ = f"max_model_len is {longest}; prompt and output count together"
+            yield about(document, (*path, "input_tokens"), "BLIS2007", message, key=True, help=help_)
+
+
+def _smallest(document: Document, path: DataPath) -> int:
+    """The smallest value of a distribution of lengths, at least 1."""
+    kind = document.get(*path, "kind")
+    if kind == "constant":
+        return _whole(document, *path, "value") or 1
+    if kind == "empirical":
+        weights = document.get(*path, "weights")
+        counts = (
+            [int(tokens) for tokens, weight in weights.items() if weight] if isinstance(weights, dict) else []
+        )
+        return min(counts, default=1)
+    return _whole(document, *path, "min") or 1
+
+
+def _check_workload(document: Document) -> Iterator[Diagnostic]:
+    workload = document.get("workload")
+    if not isinstance(workload, dict):
+        return
+    if ("clients" in workload) == ("trace" in workload):
+        both = "both `clients` and `trace`" if "trace" in workload else "neither `clients` nor `trace`"
+        yield about(
+            document, ("workload",), "BLIS2014", f"the workload has {both}", key=True, help="give exactly one"
+        )
+        return
+    if "trace" in workload:
+        if "rate_per_s" in workload:
+            message = "`rate_per_s` does not apply to a trace: its rows say when requests arrive"
+            yield about(document, ("workload", "rate_per_s"), "BLIS2014", message, key=True, help="remove it")
+        return
+    if "rate_per_s" not in workload:
+        message = "the workload has `clients` but no `rate_per_s`"
+        yield about(
+            document, ("workload",), "BLIS2014", message, key=True, help="add it, in requests a second"
+        )
+    if workload.get("requests") is None and document.get("horizon_us") == "none":
+        message = "neither `requests` nor `horizon_us` ends the run"
+        yield about(document, ("workload",), "BLIS2016", message, key=True, help="set one of them")
+    yield from _check_clients(document, workload.get("clients"))
+
+
+def _check_clients(document: Document, clients: Json) -> Iterator[Diagnostic]:
+    seen: dict[str, int] = {}
+    for at, client in enumerate(clients if isinstance(clients, list) else []):
+        if not isinstance(client, dict):
+            continue
+        path = ("workload", "clients", at)
+        name = str(client.get("id"))
+        if name in seen:
+            first = document.place(("workload", "clients", seen[name], "id"))
+            message = f"two clients have the id `{name}`"
+            yield about(
+                document, (*path, "id"), "BLIS2017", message, help=f"the first is on line {first.span.line}"
+            )
+        seen.setdefault(name, at)
+        for key in ("input_tokens", "output_tokens"):
+            yield from _check_lengths(document, (*path, key))
+
+
+def _check_lengths(document: Document, path: DataPath) -> Iterator[Diagnostic]:
+    low, high, mean = (_number(document, *path, key) for key in ("min", "max", "mean"))
+    if low is not None and high is not None and low > high:
+        yield about(document, (*path, "min"), "BLIS2008", f"min {low:g} is greater than max {high:g}")
+    elif mean is not None and ((low is not None and mean < low) or (high is not None and mean > high)):
+        bounds = f"[{1 if low is None else low:g}, {'unlimited' if high is None else format(high, 'g')}]"
+        yield about(document, (*path, "mean"), "BLIS2009", f"mean {mean:g} lies outside {bounds}")
+    weights = document.get(*path, "weights")
+    if isinstance(weights, dict) and not any(weights.values()):
+        yield about(document, (*path, "weights"), "BLIS2010", "all weights are zero", key=True)
+
+
+def _check_expectations(document: Document) -> Iterator[Diagnostic]:
+    entries = document.get("expect")
+    for at, entry in enumerate(entries if isinstance(entries, list) else []):
+        if not isinstance(entry, dict):
+            continue
+        path = ("expect", at)
+        metric = str(entry.get("metric"))
+        if metric not in METRICS and not _OPEN_ENDED.match(metric):
+            near = suggestion(metric, METRICS, otherwise="metrics are, for example,")
+            yield about(document, (*path, "metric"), "BLIS2013", f"no metric is named `{metric}`", help=near)
+        if not entry.keys() & {"min", "max", "equals"}:
+            message = f"the expectation on `{metric}` has no bound"
+            yield about(document, (*path, "metric"), "BLIS2012", message, help="add `min`, `max` or `equals`")
+        low, high = _number(document, *path, "min"), _number(document, *path, "max")
+        if low is not None and high is not None and low > high:
+            yield about(document, (*path, "min"), "BLIS2008", f"min {low:g} is greater than max {high:g}")

@@ -1,0 +1,204 @@
+"""The stable codes of diagnostics: what each means, why it is an error, and what to do.
+
+``BLIS0xxx`` YAML syntax, ``BLIS1xxx`` schema, ``BLIS2xxx`` meaning. A code is never re-used for something else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class CodeInfo:
+    """What ``explain`` and the documentation say about a code."""
+
+    title: str
+    cause: str
+    remedy: str
+
+
+_TABLE: Final = {
+    "BLIS0001": CodeInfo(
+        "not valid YAML",
+        "The text breaks a rule of YAML's grammar: an unclosed quote or bracket, a tab as indentation, a stray colon.",
+        "Look at the marked character and the line above it; quote text that contains `: ` or ` #`.",
+    ),
+    "BLIS0002": CodeInfo(
+        "duplicate key",
+        "A map contains the same key twice. Most YAML readers silently keep the last one.",
+        "Remove one of the two.",
+    ),
+    "BLIS0003": CodeInfo(
+        "key is not text",
+        "A key is a number, a truth value, null, a list or a map. Keys of these documents are text.",
+        "Quote the key.",
+    ),
+    "BLIS0004": CodeInfo(
+        "not a finite number",
+        "NaN and infinities (also numbers too large for a double) have no meaning in a simulation.",
+        "Use `none` or leave the key out where a limit should be off.",
+    ),
+    "BLIS0005": CodeInfo(
+        "merge key",
+        "`<<` is a YAML 1.1 extension that hides where a value comes from.",
+        "Repeat the keys, or inherit a whole experiment with `extends`.",
+    ),
+    "BLIS0006": CodeInfo(
+        "more than one document",
+        "The file contains a second YAML document after `---`.",
+        "Put each document into a file of its own.",
+    ),
+    "BLIS0007": CodeInfo(
+        "empty document", "The file contains nothing but comments or white space.", "Write a document."
+    ),
+    "BLIS0008": CodeInfo(
+        "alias contains itself", "An alias refers to a value it is part of.", "Write the value out."
+    ),
+    "BLIS0009": CodeInfo(
+        "too many values",
+        "After expanding aliases the document has more values than any sensible specification.",
+        "Move bulk data into a trace file.",
+    ),
+    "BLIS0010": CodeInfo(
+        "nested too deeply", "Maps and lists are nested beyond the limit.", "Flatten the document."
+    ),
+    "BLIS0011": CodeInfo(
+        "file too large",
+        "Specifications are small; bulk data does not belong into YAML.",
+        "Move it into a trace file.",
+    ),
+    "BLIS0012": CodeInfo("not UTF-8", "The file's bytes are no UTF-8 text.", "Save the file as UTF-8."),
+    "BLIS0013": CodeInfo(
+        "unknown tag",
+        "A value carries a YAML tag that means nothing here.",
+        "Remove the tag (the part after `!`).",
+    ),
+    "BLIS0014": CodeInfo(
+        "control character", "The text contains an invisible control character.", "Delete it."
+    ),
+    "BLIS0015": CodeInfo(
+        "number out of range",
+        "A whole number does not fit into 64 bits.",
+        "Use a smaller number, or quote an identifier.",
+    ),
+    "BLIS0016": CodeInfo(
+        "unknown alias", "`*name` refers to an anchor that does not exist above it.", "Define `&name` first."
+    ),
+    "BLIS1001": CodeInfo(
+        "unknown key", "The schema has no such key at this place.", "Correct the spelling or remove the key."
+    ),
+    "BLIS1002": CodeInfo("missing key", "A key without a default is absent.", "Add it."),
+    "BLIS1003": CodeInfo(
+        "wrong type", "The value is of another type than the schema allows.", "Write it as the message says."
+    ),
+    "BLIS1004": CodeInfo(
+        "value not allowed", "Only certain values are possible here.", "Use one of those listed."
+    ),
+    "BLIS1005": CodeInfo(
+        "out of range", "A number is below or above what is possible.", "Use a number in the range."
+    ),
+    "BLIS1006": CodeInfo(
+        "wrong length", "A list, map or text has too few or too many elements.", "Add or remove some."
+    ),
+    "BLIS1007": CodeInfo(
+        "malformed text", "A text does not have the required form.", "Follow the pattern in the message."
+    ),
+    "BLIS1008": CodeInfo(
+        "another kind of document",
+        "The document's `kind` is not what this place takes.",
+        "Refer to a document of that kind.",
+    ),
+    "BLIS1009": CodeInfo(
+        "override leads nowhere",
+        "The path of a `--set` argument does not exist or passes through a value that has no keys.",
+        "Use the dotted path of a key, such as `cluster.instances=8`.",
+    ),
+    "BLIS1099": CodeInfo(
+        "schema violation", "The value breaks a rule of the schema.", "See the reference of the document."
+    ),
+    "BLIS2001": CodeInfo(
+        "unknown name", "No document of that kind has this name.", "Use a name that `spec list` shows."
+    ),
+    "BLIS2002": CodeInfo(
+        "missing file",
+        "A file this document refers to cannot be read.",
+        "Check the path; it starts at the file that says it.",
+    ),
+    "BLIS2003": CodeInfo("circular inheritance", "An experiment extends itself.", "Break the circle."),
+    "BLIS2004": CodeInfo(
+        "heads do not divide",
+        "Tensor parallelism splits attention heads evenly over accelerators.",
+        "Choose a `tensor_parallel` that divides the number of heads.",
+    ),
+    "BLIS2005": CodeInfo(
+        "model does not fit",
+        "Weights, activations and overhead leave no memory for the KV cache.",
+        "Use more tensor parallelism, a larger accelerator, or a quantised model.",
+    ),
+    "BLIS2006": CodeInfo(
+        "KV cache smaller than a request",
+        "Even the smallest request of a client needs more KV blocks than there are, so nothing can ever run.",
+        "Give more `kv_blocks` or shorten the requests.",
+    ),
+    "BLIS2007": CodeInfo(
+        "context limit smaller than a request",
+        "Even the smallest request of a client is longer than `max_model_len`.",
+        "Raise `engine.max_model_len` or shorten the requests.",
+    ),
+    "BLIS2008": CodeInfo(
+        "empty interval", "A lower bound is above its upper bound.", "Swap or correct them."
+    ),
+    "BLIS2009": CodeInfo(
+        "mean out of bounds",
+        "The mean of a length lies outside [min, max].",
+        "Correct the mean or the bounds.",
+    ),
+    "BLIS2010": CodeInfo(
+        "no positive weight", "A table of weights has only zeros.", "Give at least one positive weight."
+    ),
+    "BLIS2011": CodeInfo(
+        "no coefficients",
+        "No measurement exists for this combination of model, hardware and tensor parallelism.",
+        "Give `alpha` and `beta`, choose a measured combination, or another step-time model.",
+    ),
+    "BLIS2012": CodeInfo(
+        "expectation without a bound",
+        "An entry of `expect` says nothing about its metric.",
+        "Add `min`, `max` or `equals`.",
+    ),
+    "BLIS2013": CodeInfo(
+        "unknown metric", "The report has no such metric.", "Use a dotted path of the report."
+    ),
+    "BLIS2014": CodeInfo(
+        "not exactly one source of requests",
+        "A workload is either generated by `clients` or recorded in a `trace`.",
+        "Give exactly one of the two; `clients` also need `rate_per_s`.",
+    ),
+    "BLIS2015": CodeInfo(
+        "changed file",
+        "A file's content does not match the digest that pins it.",
+        "Restore the file, or update `sha256`.",
+    ),
+    "BLIS2016": CodeInfo(
+        "endless run",
+        "Requests are unlimited and time is unlimited, so the run never ends.",
+        "Set `requests` or `horizon_us`.",
+    ),
+    "BLIS2017": CodeInfo("duplicate client", "Two clients have the same id.", "Rename one."),
+    "BLIS2018": CodeInfo(
+        "incomplete model",
+        "The model's configuration lacks a figure, or two figures contradict each other.",
+        "Compare it with the model's config.json.",
+    ),
+    "BLIS2100": CodeInfo(
+        "bad trace row", "A cell of a recorded workload cannot be used.", "Correct the row."
+    ),
+}
+
+CODES: Final[Mapping[str, CodeInfo]] = MappingProxyType(_TABLE)
+"""Every code a diagnostic can have."""

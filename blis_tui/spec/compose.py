@@ -1,0 +1,145 @@
+"""From a file to one checked document: inheritance, overrides, schema."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from blis_tui.errors import InputError, SpecError
+from blis_tui.spec.diagnostics import Diagnostic, about, suggestion
+from blis_tui.spec.library import find, names
+from blis_tui.spec.loader import read_document
+from blis_tui.spec.messages import check_schema
+from blis_tui.spec.overrides import Override, apply_override
+from blis_tui.spec.schema import KINDS
+
+if TYPE_CHECKING:
+    from blis_tui.spec.source import DataPath, Document, Json
+
+_HEADER = ("apiVersion", "kind", "metadata")
+
+
+@dataclass(slots=True)
+class Problems:
+    """Diagnostics collected across the files of one experiment."""
+
+    found: list[Diagnostic] = field(default_factory=list)
+
+    def add(self, diagnostic: Diagnostic) -> None:
+        """Note one."""
+        self.found.append(diagnostic)
+
+    def take(self, error: SpecError) -> None:
+        """Note all that an error carries."""
+        self.found.extend(error.diagnostics)
+
+
+def is_path(reference: str) -> bool:
+    """Whether a reference names a file rather than a document: it has a slash or the ending of a document."""
+    return "/" in reference or "\\" in reference or reference.endswith((".yaml", ".yml", ".json"))
+
+
+def directory_of(document: Document, path: DataPath) -> Path:
+    """What a relative path written at ``path`` starts from."""
+    return document.place(path).source.directory or Path()
+
+
+def open_reference(document: Document, path: DataPath, kind: str, problems: Problems) -> Document | None:
+    """Read the document of that kind which the text at ``path`` names, or note why that is impossible."""
+    reference = document.get(*path)
+    if not isinstance(reference, str):
+        return None
+    directory = directory_of(document, path)
+    if is_path(reference):
+        target: Path | None = directory / reference
+    else:
+        target = find(kind, reference, directory)
+    if target is None:
+        message = f"no {kind.lower()} is named `{reference}`"
+        known = suggestion(reference, names(kind, directory), otherwise="known names are")
+        problems.add(about(document, path, "BLIS2001", message, help=known))
+        return None
+    try:
+        return read_document(target, shown(target))
+    except InputError as error:
+        problems.add(
+            about(document, path, "BLIS2002", error.message, help="paths start at the file that says them")
+        )
+    except SpecError as error:
+        problems.take(error)
+    return None
+
+
+def shown(path: Path) -> str:
+    """A path as messages show it: relative to the working directory where that is shorter."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(path)
+
+
+def inherit(document: Document, problems: Problems, chain: tuple[Path, ...] = ()) -> Document:
+    """The document with everything its ``extends`` chain says: maps merge, lists and scalars replace."""
+    data = document.data
+    if not isinstance(data, dict) or not isinstance(data.get("extends"), str):
+        return document
+    for key in _HEADER:
+        if key not in data:
+            problems.add(about(document, (), "BLIS1002", f"the document lacks the key `{key}`"))
+    parent = open_reference(document, ("extends",), "Experiment", problems)
+    del data["extends"]
+    if parent is None:
+        return document
+    where = Path(parent.source.name).resolve()
+    if where in chain:
+        circle = " -> ".join(path.name for path in (*chain[chain.index(where) :], where))
+        problems.add(about(document, ("extends",), "BLIS2003", f"an experiment extends itself: {circle}"))
+        return document
+    parent = inherit(parent, problems, (*chain, where))
+    if isinstance(parent.data, dict):
+        merge(parent, document, ())
+        parent.source = document.source
+        return parent
+    return document
+
+
+def merge(base: Document, top: Document, path: DataPath) -> None:
+    """Lay the map at ``path`` of ``top`` over that of ``base``, in place."""
+    below, above = base.get(*path), top.get(*path)
+    if not isinstance(below, dict) or not isinstance(above, dict):
+        raise TypeError("only maps merge")
+    if path in top.values:
+        base.values[path] = top.values[path]
+    for key, value in above.items():
+        here = (*path, key)
+        if here in top.keys:
+            base.keys[here] = top.keys[here]
+        if isinstance(value, dict) and isinstance(below.get(key), dict):
+            merge(base, top, here)
+        else:
+            base.graft(here, top.branch(here))
+            if here in top.keys:
+                base.keys[here] = top.keys[here]
+
+
+def checked(document: Document, kind: str, overrides: tuple[Override, ...], problems: Problems) -> bool:
+    """Apply overrides and check the schema; ``False`` when anything is wrong."""
+    before = len(problems.found)
+    for override in overrides:
+        problem = apply_override(document, override, kind)
+        if problem is not None:
+            problems.add(problem)
+    problems.found.extend(check_document(document, kind))
+    return len(problems.found) == before
+
+
+def check_document(document: Document, kind: str) -> list[Diagnostic]:
+    """The schema's complaints; for another kind of document only that."""
+    data: Json = document.data
+    if isinstance(data, dict):
+        found = data.get("kind")
+        if isinstance(found, str) and found in KINDS and found != kind:
+            message = f"expected kind `{kind}`, found kind `{found}`"
+            return [about(document, ("kind",), "BLIS1008", message)]
+    return check_schema(document, kind)

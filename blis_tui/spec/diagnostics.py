@@ -1,0 +1,166 @@
+"""What is wrong with a document, where, and what to do about it; as text in the manner of rustc, or as JSON."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from dataclasses import asdict, dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.spec.source import DataPath, Document, Place, dotted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from blis_tui.errors import TraceError
+
+MAX_SHOWN: Final = 20
+"""How many diagnostics a text rendering shows before it only counts."""
+
+_MAX_LINE: Final = 160
+"""Longer source lines are clipped around the marked columns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostic:
+    """One problem. ``line``, ``column`` and ``end_column`` count from 1, in code points; 0 = no place in a text."""
+
+    code: str
+    severity: str = "error"
+    message: str
+    file: str
+    line: int = 0
+    column: int = 0
+    end_column: int = 0
+    path: str = ""
+    """Dotted path of the key or value in its document; empty = the document itself."""
+    source_line: str = ""
+    help: str | None = None
+
+
+def located(
+    code: str, message: str, place: Place, *, path: DataPath = (), help: str | None = None
+) -> Diagnostic:
+    """A diagnostic about the text at ``place``."""
+    lines = place.source.lines()
+    span = place.span
+    return Diagnostic(
+        code=code,
+        message=message,
+        file=place.source.name,
+        line=span.line,
+        column=span.column,
+        end_column=span.end_column,
+        path="" if place.source.is_argument else dotted(path),
+        source_line=lines[span.line - 1] if span.line <= len(lines) else "",
+        help=help,
+    )
+
+
+def about(
+    document: Document,
+    path: DataPath,
+    code: str,
+    message: str,
+    *,
+    key: bool = False,
+    help: str | None = None,  # noqa: A002
+) -> Diagnostic:
+    """A diagnostic about the value (or the key) at ``path`` of ``document``."""
+    return located(code, message, document.place(path, key=key), path=path, help=help)
+
+
+def from_trace_error(error: TraceError) -> tuple[Diagnostic, ...]:
+    """The rows a trace reader complained about, as diagnostics."""
+    return tuple(
+        Diagnostic(
+            code="BLIS2100",
+            message=problem.message,
+            file=problem.file,
+            line=problem.line,
+            column=1,
+            end_column=2,
+            path=problem.column,
+            help=problem.help,
+        )
+        for problem in error.problems
+    )
+
+
+def suggestion(wrong: str, known: Iterable[str], *, otherwise: str = "one of") -> str:
+    """Help for a misspelt name: the nearest known one, else all of them (the first dozen when there are many)."""
+    names = sorted(known)
+    near = get_close_matches(wrong, names, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean `{near[0]}`?"
+    if not names:
+        return "there are none"
+    shown = ", ".join(f"`{name}`" for name in names[:12])
+    return f"{otherwise} {shown}" + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+
+
+def in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Sorted by file and position, without repetitions."""
+    unique = dict.fromkeys(diagnostics)
+    return sorted(unique, key=lambda one: (one.file, one.line, one.column, one.code, one.message))
+
+
+def render_text(diagnostics: Sequence[Diagnostic], *, limit: int = MAX_SHOWN) -> str:
+    """All diagnostics as a person reads them; after ``limit`` of them only their number."""
+    parts = [_render_one(one) for one in diagnostics[:limit]]
+    hidden = len(diagnostics) - limit
+    if hidden > 0:
+        parts.append(f"... and {hidden} more error{'' if hidden == 1 else 's'}")
+    return "\n\n".join(parts)
+
+
+def render_json(diagnostics: Sequence[Diagnostic]) -> str:
+    """All diagnostics as a JSON list of objects with a fixed order of keys."""
+    return json.dumps([asdict(one) for one in diagnostics], indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _render_one(one: Diagnostic) -> str:
+    lines = [f"{one.severity}[{one.code}]: {one.message}"]
+    place = f"{one.file}:{one.line}:{one.column}" if one.line and not one.file.startswith("--") else one.file
+    gutter = " " * len(str(one.line)) if one.line else " "
+    lines.append(f"{gutter}--> {place}" + (f"  ({one.path})" if one.path else ""))
+    if one.source_line.strip():
+        text, start, width = _marked(one)
+        lines.append(f"{gutter} |")
+        lines.append(f"{one.line} | {text}")
+        lines.append(f"{gutter} | {' ' * start}{'^' * width}")
+    if one.help:
+        lines.append(f"{gutter} = help: {one.help}")
+    return "\n".join(lines)
+
+
+def _marked(one: Diagnostic) -> tuple[str, int, int]:
+    """The source line as shown, the terminal column its mark starts at, and the mark's width."""
+    line, start, end = one.source_line, one.column - 1, one.end_column - 1
+    if len(line) > _MAX_LINE:
+        left = max(0, min(start - 20, len(line) - _MAX_LINE))
+        line = line[left : left + _MAX_LINE]
+        start, end = start - left, end - left
+    before, marked = _printable(line[:start]), _printable(line[start:end])
+    return before + marked + _printable(line[end:].rstrip()), _cells(before), max(1, _cells(marked))
+
+
+def _printable(text: str) -> str:
+    """Tabs as blanks, and what a terminal would act on as a replacement character."""
+    return "".join(
+        " "
+        if char == "\t"
+        else "\ufffd"
+        if unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
+        else char
+        for char in text
+    )
+
+
+def _cells(text: str) -> int:
+    """Columns a terminal needs: two for East Asian wide characters and emoji, none for combining marks."""
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in {"W", "F"} else 1
+        for char in text
+    )

@@ -1,0 +1,159 @@
+"""Hugging Face ``config.json`` fields: one name per meaning, and the figures the simulator derives from them."""
+
+from __future__ import annotations
+
+import re
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.spec.model import Model
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from blis_tui.spec.source import Json
+
+_OTHER_NAMES: Final = (
+    ("intermediate_size", ("ffn_hidden_size",)),
+    ("num_key_value_heads", ("num_kv_heads", "multi_query_group_num")),
+    ("num_local_experts", ("num_routed_experts", "n_routed_experts", "num_experts")),
+    ("torch_dtype", ("dtype",)),
+)
+"""Canonical field and its other names, in order of precedence."""
+
+DTYPE_BYTES: Final[Mapping[str, float]] = MappingProxyType(
+    {
+        "float32": 4.0,
+        "float16": 2.0,
+        "bfloat16": 2.0,
+        "int8": 1.0,
+        "uint8": 1.0,
+        "fp8": 1.0,
+        "float8_e4m3fn": 1.0,
+        "int4": 1.0,
+        "nf4": 1.0,
+    }
+)
+_UNSCALED: Final = frozenset({"su", "longrope", "llama3"})
+"""Rotary scalings whose factor is already part of ``max_position_embeddings``."""
+
+_REQUIRED: Final = (
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "vocab_size",
+    "max_position_embeddings",
+)
+
+
+def canonical_config(config: Mapping[str, Json], known: frozenset[str]) -> dict[str, Json]:
+    """The fields in ``known`` under one name each; those of a nested ``text_config`` win; nulls are left out."""
+    inner = config.get("text_config")
+    flat: dict[str, Json] = {
+        key: value for key, value in config.items() if value is not None and key != "text_config"
+    }
+    if isinstance(inner, dict):
+        flat |= {key: value for key, value in inner.items() if value is not None and key != "text_config"}
+    for name, others in _OTHER_NAMES:
+        found = [flat.pop(other) for other in others if other in flat]
+        if name not in flat and found:
+            flat[name] = found[0]
+    return {key: value for key, value in sorted(flat.items()) if key in known}
+
+
+def missing_fields(config: Mapping[str, object]) -> tuple[str, ...]:
+    """Fields without which no model can be built; an empty tuple for a usable (canonical) configuration."""
+    return tuple(name for name in _REQUIRED if not config.get(name))
+
+
+def contradictions(config: Mapping[str, object]) -> tuple[str, ...]:
+    """What does not fit together in a canonical configuration, in words."""
+    found: list[str] = []
+    heads, hidden = _int(config, "num_attention_heads"), _int(config, "hidden_size")
+    if not config.get("head_dim") and heads and hidden % heads:
+        found.append(f"hidden_size {hidden} is no multiple of num_attention_heads {heads}; give head_dim")
+    kv_heads = _int(config, "num_key_value_heads", heads)
+    if kv_heads and heads % kv_heads:
+        found.append(f"num_attention_heads {heads} is no multiple of num_key_value_heads {kv_heads}")
+    experts, chosen = _int(config, "num_local_experts"), _int(config, "num_experts_per_tok")
+    if experts > 1 and not chosen:
+        found.append("num_experts_per_tok is missing although the model has experts")
+    if chosen > max(experts, 1):
+        found.append(f"num_experts_per_tok {chosen} exceeds the number of experts, {experts}")
+    return tuple(found)
+
+
+def build_model(name: str, config: Mapping[str, object]) -> Model:
+    """The shape of a model from its canonical configuration (see :func:`canonical_config`)."""
+    hidden, heads = _int(config, "hidden_size"), _int(config, "num_attention_heads")
+    intermediate = _int(config, "intermediate_size", 4 * hidden)
+    experts = _int(config, "num_local_experts")
+    expert_width = _int(config, "moe_intermediate_size")
+    shared = _int(config, "shared_expert_intermediate_size")
+    if not shared:
+        shared = _int(config, "n_shared_experts") * (expert_width or intermediate)
+    activation_bytes = DTYPE_BYTES[str(config["torch_dtype"])]
+    return Model(
+        name=name,
+        hidden_size=hidden,
+        num_hidden_layers=_int(config, "num_hidden_layers"),
+        num_attention_heads=heads,
+        num_key_value_heads=_int(config, "num_key_value_heads") or heads,
+        head_dim=_int(config, "head_dim") or hidden // heads,
+        intermediate_size=intermediate,
+        vocab_size=_int(config, "vocab_size"),
+        activation_bytes=activation_bytes,
+        weight_bytes=_weight_bytes(name, config, activation_bytes),
+        max_position_embeddings=_context(config),
+        tie_word_embeddings=config.get("tie_word_embeddings") is True,
+        hidden_act=str(config["hidden_act"]),
+        num_experts=experts,
+        num_experts_per_tok=_int(config, "num_experts_per_tok"),
+        moe_intermediate_size=expert_width,
+        shared_expert_intermediate_size=shared,
+        interleave_moe_layer_step=_int(config, "interleave_moe_layer_step"),
+        dense_intermediate_size=_int(config, "intermediate_size_mlp"),
+        first_k_dense_replace=_int(config, "first_k_dense_replace"),
+        kv_lora_rank=_int(config, "kv_lora_rank"),
+        qk_rope_head_dim=_int(config, "qk_rope_head_dim"),
+    )
+
+
+def _int(config: Mapping[str, object], key: str, otherwise: int = 0) -> int:
+    value = config.get(key)
+    return int(value) if isinstance(value, int | float) else otherwise
+
+
+def _context(config: Mapping[str, object]) -> int:
+    """Longest context in tokens: rotary scaling lengthens it, except where the published figure includes it."""
+    longest = _int(config, "max_position_embeddings")
+    scaling = config.get("rope_scaling")
+    if not isinstance(scaling, dict) or "gemma3" in str(config.get("model_type", "")):
+        return longest
+    kind = str(scaling.get("rope_type") or scaling.get("type") or "")
+    factor = scaling.get("factor")
+    if kind in _UNSCALED or not isinstance(factor, int | float) or isinstance(factor, bool):
+        return longest
+    if kind == "yarn":
+        longest = _int(scaling, "original_max_position_embeddings", longest)
+    return int(longest * factor)
+
+
+def _weight_bytes(name: str, config: Mapping[str, object], activation_bytes: float) -> float:
+    """Bytes of one weight: from the quantisation, else from a name such as ``w4a16`` or ``fp8``, else as activations."""
+    quantization = config.get("quantization_config")
+    if isinstance(quantization, dict):
+        bits = quantization.get("bits")
+        if isinstance(bits, int | float):
+            return bits / 8
+        if quantization.get("quant_method") == "fp8":
+            return 1.0
+        groups = quantization.get("config_groups")
+        for group in groups.values() if isinstance(groups, dict) else ():
+            weights = group.get("weights") if isinstance(group, dict) else None
+            width = weights.get("num_bits") if isinstance(weights, dict) else None
+            if isinstance(width, int | float):
+                return width / 8
+    if (match := re.search(r"(?:^|[-_.])w(\d{1,2})a\d{1,2}(?![0-9a-z])", name.lower())) is not None:
+        return int(match.group(1)) / 8
+    return 1.0 if re.search(r"(?:^|[-_.])fp8(?![0-9a-z])", name.lower()) else activation_bytes

@@ -1,0 +1,96 @@
+"""Where the shipped specifications and schemas are, and how a name finds its document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+FOLDERS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "Experiment": "experiments",
+        "Hardware": "hardware",
+        "Latency": "latency",
+        "Model": "models",
+        "Policy": "policies",
+        "Workload": "workloads",
+    }
+)
+"""Kind of document -> its folder below a ``specs/`` folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A document that can be referred to by name."""
+
+    kind: str
+    name: str
+    path: Path
+    shipped: bool
+
+
+def data_root() -> Path:
+    """The folder with ``specs/`` and ``schemas/``: inside an installed package, or the top of a checkout."""
+    installed = _PACKAGE / "_data"
+    return installed if installed.is_dir() else _PACKAGE.parent
+
+
+def schema_path(name: str) -> Path:
+    """File of the schema ``name`` (lower case, such as ``model``)."""
+    return data_root() / "schemas" / f"{name}.schema.json"
+
+
+def shipped_specs() -> Path:
+    """The ``specs/`` folder this package ships."""
+    return data_root() / "specs"
+
+
+def suffix(kind: str) -> str:
+    """How files of this kind end."""
+    return ".blis.yaml" if kind == "Experiment" else ".yaml"
+
+
+def own_specs(directory: Path) -> Path | None:
+    """The ``specs/`` folder that belongs to a file in ``directory``: beside the file, or enclosing it."""
+    beside = directory / "specs"
+    if beside.is_dir():
+        return beside
+    return next((parent for parent in (directory, *directory.parents) if parent.name == "specs"), None)
+
+
+def search_path(directory: Path | None) -> tuple[Path, ...]:
+    """The ``specs/`` folders in which a file in ``directory`` looks for names, the shipped ones last."""
+    shipped = shipped_specs()
+    own = None if directory is None else own_specs(directory.resolve())
+    return (shipped,) if own is None or own == shipped else (own, shipped)
+
+
+def find(kind: str, name: str, directory: Path | None = None) -> Path | None:
+    """The file of the document ``name``, or ``None``."""
+    for folder in search_path(directory):
+        path = folder / FOLDERS[kind] / f"{name}{suffix(kind)}"
+        if path.is_file():
+            return path
+    return None
+
+
+def names(kind: str, directory: Path | None = None) -> tuple[str, ...]:
+    """Every name of that kind, sorted."""
+    return tuple(sorted({entry.name for entry in entries(directory) if entry.kind == kind}))
+
+
+def entries(directory: Path | None = None) -> Iterator[Entry]:
+    """Every document that can be referred to by name, sorted by kind and name; own ones hide shipped ones."""
+    shipped = shipped_specs()
+    for kind, folder in sorted(FOLDERS.items()):
+        found: dict[str, Entry] = {}
+        for root in reversed(search_path(directory)):
+            for path in root.glob(f"{folder}/*{suffix(kind)}"):
+                name = path.name.removesuffix(suffix(kind))
+                found[name] = Entry(kind, name, path, root == shipped)
+        yield from (found[name] for name in sorted(found))

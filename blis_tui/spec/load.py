@@ -1,0 +1,99 @@
+"""The front door: a name, a path or standard input -> a checked, frozen experiment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from blis_tui.errors import InputError, SpecError
+from blis_tui.spec.build import build_experiment
+from blis_tui.spec.checks import check
+from blis_tui.spec.compose import is_path, shown
+from blis_tui.spec.diagnostics import in_order, suggestion
+from blis_tui.spec.library import find, names
+from blis_tui.spec.loader import MAX_BYTES, decode, parse, read_document
+from blis_tui.spec.overrides import parse_overrides
+from blis_tui.spec.resolve import Resolved, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.spec.model import Experiment
+    from blis_tui.spec.source import Document
+
+
+def load(
+    source: str | Path,
+    *,
+    overrides: Mapping[str, object] | Sequence[str] = (),
+    seed: int | None = None,
+    stdin_text: str | None = None,
+) -> Experiment:
+    """Load an experiment.
+
+    Args:
+        source: a path, the name of an experiment (own ``specs/`` of the working directory first, then the shipped
+            ones), or ``-`` for ``stdin_text``.
+        overrides: ``path=value`` texts, or a mapping of dotted paths to plain values; later ones win.
+        seed: replaces the document's ``seed``.
+        stdin_text: the document itself, for ``-``; relative paths in it start from the working directory.
+
+    Raises:
+        SpecError: with every problem of every file involved, sorted by position.
+        InputError: the experiment itself cannot be read.
+    """
+    resolved = resolve_source(source, overrides=overrides, seed=seed, stdin_text=stdin_text)
+    data = resolved.document.data
+    if not isinstance(data, dict):
+        raise TypeError("a resolved document is a map")
+    trace_path = None if resolved.trace_path is None else str(resolved.trace_path)
+    return build_experiment(data, trace_path=trace_path)
+
+
+def resolve_source(
+    source: str | Path,
+    *,
+    overrides: Mapping[str, object] | Sequence[str] = (),
+    seed: int | None = None,
+    stdin_text: str | None = None,
+) -> Resolved:
+    """As :func:`load`, but the checked document with the places of its values instead of the experiment."""
+    parsed = parse_overrides(overrides, seed)
+    resolved = resolve(open_source(source, stdin_text), parsed)
+    problems = check(resolved.document)
+    if problems:
+        raise SpecError(in_order(problems))
+    return resolved
+
+
+def open_source(source: str | Path, stdin_text: str | None = None) -> Document:
+    """Read the text that ``source`` stands for.
+
+    Raises:
+        SpecError: it is not one strict YAML document.
+        InputError: it cannot be read, or no experiment has that name.
+    """
+    if source == "-":
+        raw = (stdin_text or "").encode(errors="surrogateescape")
+        if len(raw) > MAX_BYTES:
+            raise InputError(f"standard input is larger than {MAX_BYTES // 1024 // 1024} MiB")
+        return parse(decode(raw, "<stdin>", Path.cwd()))
+    path = locate(source)
+    return read_document(path, shown(path))
+
+
+def locate(source: str | Path) -> Path:
+    """The file of an experiment given by path or name.
+
+    Raises:
+        InputError: no experiment has that name.
+    """
+    if isinstance(source, Path) or is_path(source):
+        return Path(source)
+    found = find("Experiment", source, Path.cwd())
+    if found is not None:
+        return found
+    if Path(source).is_file():
+        return Path(source)
+    known = suggestion(source, names("Experiment", Path.cwd()), otherwise="known names are")
+    raise InputError(f"no experiment is named `{source}`", help=known)

@@ -1,0 +1,418 @@
+"""YAML text -> plain data with places, strictly.
+
+Scalars follow the YAML 1.2 core schema (``no`` is text, ``1e6`` is a number, ``017`` is seventeen). The reader walks
+the parser's event stream itself instead of letting PyYAML compose nodes: nothing recurses, so no text, however deeply
+nested, can exhaust the stack, and the limits hold while reading rather than afterwards.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import yaml
+from yaml import events
+
+from blis_tui.errors import InputError, SpecError
+from blis_tui.spec.diagnostics import Diagnostic, in_order, located
+from blis_tui.spec.source import DataPath, Document, Json, Place, Source, Span
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAX_BYTES: Final = 8 * 1024 * 1024
+MAX_VALUES: Final = 200_000
+"""Values of one document, counted after aliases are expanded."""
+MAX_DEPTH: Final = 100
+
+_PARSER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml where PyYAML was built with it; the pure Python parser otherwise."""
+
+_NULL = re.compile(r"(?:~|null|Null|NULL|)\Z")
+_TRUE = re.compile(r"(?:true|True|TRUE)\Z")
+_FALSE = re.compile(r"(?:false|False|FALSE)\Z")
+_INT = re.compile(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+_NOT_FINITE = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufeff\uff00-\ufffd\U00010000-\U0010ffff]")
+_CORE = "tag:yaml.org,2002:"
+_PLACEHOLDER = "?"
+"""Stands for a key that is itself an error, so that what is below it has a path."""
+
+
+def read_document(path: Path, name: str | None = None) -> Document:
+    """Read and parse a file; ``name`` is what messages call it (default: the path).
+
+    Raises:
+        InputError: the file cannot be read.
+        SpecError: it is not one strict YAML document.
+    """
+    shown = str(path) if name is None else name
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"cannot read {shown}: {error.strerror or error}") from error
+    except ValueError as error:  # a path with a NUL byte
+        raise InputError(f"cannot read {shown!r}: {error}") from error
+    if len(raw) > MAX_BYTES:
+        message = f"file is larger than {MAX_BYTES // 1024 // 1024} MiB"
+        raise SpecError(
+            [
+                Diagnostic(
+                    code="BLIS0011", message=message, file=shown, help="move bulk data into a trace file"
+                )
+            ]
+        )
+    return parse(decode(raw, shown, path.parent))
+
+
+def decode(raw: bytes, name: str, directory: Path | None) -> Source:
+    """Bytes as a source text (a byte-order mark is dropped).
+
+    Raises:
+        SpecError: the bytes are not UTF-8.
+    """
+    try:
+        return Source(name, raw.decode("utf-8-sig"), directory)
+    except UnicodeDecodeError as error:
+        before = raw[: error.start].decode("utf-8-sig", errors="replace")
+        lines = Source(name, before).lines()
+        place = Place(Source(name, before), Span(len(lines), len(lines[-1]) + 1, len(lines[-1]) + 2))
+        message = f"byte 0x{raw[error.start]:02x} is not UTF-8 text"
+        raise SpecError([located("BLIS0012", message, place, help="save the file as UTF-8")]) from error
+
+
+def parse(source: Source) -> Document:
+    """Parse one YAML document.
+
+    Raises:
+        SpecError: with every problem found; a grammar error ends the search.
+    """
+    reader = _Reader(source)
+    document = reader.read()
+    if reader.problems or document is None:
+        raise SpecError(in_order(reader.problems))
+    return document
+
+
+class _StopReadingError(Exception):
+    """The rest of the text cannot be read; the reason is already among the problems."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """A map or list that has begun and not ended."""
+
+    value: dict[str, Json] | list[Json]
+    path: DataPath
+    anchor: str | None
+    count_before: int
+    start: events.CollectionStartEvent
+    key: str | None = None
+    """The key whose value comes next; ``None`` = a key comes next (maps only)."""
+    skip: bool = False
+    """The next value belongs to an erroneous key: read it for its own errors, then drop it."""
+    first_lines: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Anchor:
+    value: Json
+    path: DataPath
+    size: int
+
+
+class _Reader:
+    """Builds a document from parser events, collecting problems."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.lines = source.lines()
+        self.problems: list[Diagnostic] = []
+        self.count = 0
+        self.stack: list[_Open] = []
+        self.anchors: dict[str, _Anchor] = {}
+        self.document = Document(None, source)
+        self.documents = 0
+
+    def read(self) -> Document | None:
+        """The document, or ``None`` after an error that ends the reading."""
+        bad = _UNPRINTABLE.search(self.source.text)
+        if bad is not None:
+            line, column = self._position(bad.start())
+            message = f"control character U+{ord(bad.group()):04X}"
+            self._problem("BLIS0014", message, Span(line, column, column + 1), help="delete it")
+            return None
+        try:
+            for event in yaml.parse(self.source.text, Loader=_PARSER):
+                self._event(event)
+        except _StopReadingError:
+            return None
+        except yaml.MarkedYAMLError as error:
+            self._syntax(error)
+            return None
+        except yaml.YAMLError as error:
+            self._problem("BLIS0001", f"not valid YAML: {error}", Span(1, 1, 2))
+            return None
+        if self.documents == 0 or self._is_blank():
+            self._problem("BLIS0007", "the document is empty", Span(1, 1, 2))
+        return self.document
+
+    def _is_blank(self) -> bool:
+        """Whether the only value is an absent one (``---`` alone)."""
+        place = self.document.values.get(())
+        return self.document.data is None and (
+            place is None or place.span.end_column <= place.span.column + 1
+        )
+
+    def _event(self, event: events.Event) -> None:
+        if isinstance(event, events.ScalarEvent):
+            self._scalar(event)
+        elif isinstance(event, events.CollectionStartEvent):
+            self._begin(event)
+        elif isinstance(event, events.CollectionEndEvent):
+            self._end(event)
+        elif isinstance(event, events.AliasEvent):
+            self._alias(event)
+        elif isinstance(event, events.DocumentStartEvent):
+            self.documents += 1
+            if self.documents > 1:
+                self._stop(
+                    "BLIS0006",
+                    "a second document begins here",
+                    self._span(event),
+                    "one file holds one document",
+                )
+
+    def _scalar(self, event: events.ScalarEvent) -> None:
+        span = self._span(event)
+        top = self.stack[-1] if self.stack else None
+        if top is not None and isinstance(top.value, dict) and top.key is None:
+            self._key(event, top, span)
+            return
+        self._spend(span)
+        path = self._next_path()
+        value = self._value(event, span, path)
+        self.document.values[path] = Place(self.source, span)
+        if event.anchor:
+            self.anchors[event.anchor] = _Anchor(value, path, 1)
+        self._add(value)
+
+    def _key(self, event: events.ScalarEvent, top: _Open, span: Span) -> None:
+        text = event.value
+        path = (*top.path, text)
+        plain = bool(event.implicit[0]) and event.tag != "!"
+        top.key, top.skip = text, True
+        if plain and text == "<<":
+            self._problem(
+                "BLIS0005", "merge keys are not supported", span, path, "repeat the keys instead of `<<`"
+            )
+        elif plain and not isinstance(self._plain(text, None), str):
+            self._problem("BLIS0003", f"key `{text}` is not text", span, path, f'quote it: "{text}"')
+        elif event.tag is not None and event.tag not in {"!", _CORE + "str"}:
+            self._problem("BLIS0013", f"unknown tag `{_short(event.tag)}`", span, path, "remove the tag")
+        elif text in top.first_lines:
+            self._problem(
+                "BLIS0002",
+                f"key `{text}` appears twice",
+                span,
+                path,
+                f"first defined on line {top.first_lines[text]}",
+            )
+        else:
+            top.skip = False
+            top.first_lines[text] = span.line
+            self.document.keys[path] = Place(self.source, span)
+
+    def _begin(self, event: events.CollectionStartEvent) -> None:
+        span = self._span(event)
+        if len(self.stack) >= MAX_DEPTH:
+            self._stop("BLIS0010", f"nested deeper than {MAX_DEPTH} levels", span)
+        self._spend(span)
+        kind = "map" if isinstance(event, events.MappingStartEvent) else "seq"
+        top = self.stack[-1] if self.stack else None
+        if top is not None and isinstance(top.value, dict) and top.key is None:
+            self._problem(
+                "BLIS0003", f"a {'map' if kind == 'map' else 'list'} cannot be a key", span, top.path
+            )
+            path: DataPath = (*top.path, _PLACEHOLDER)
+        else:
+            path = self._next_path()
+        if event.tag not in {None, "!", _CORE + kind}:
+            self._problem("BLIS0013", f"unknown tag `{_short(event.tag)}`", span, path, "remove the tag")
+        value: dict[str, Json] | list[Json] = {} if kind == "map" else []
+        self.stack.append(_Open(value, path, event.anchor, self.count - 1, event))
+        self.document.values[path] = Place(self.source, span)
+        if event.anchor:
+            self.anchors.pop(event.anchor, None)
+
+    def _end(self, event: events.CollectionEndEvent) -> None:
+        done = self.stack.pop()
+        if done.start.flow_style and event.end_mark.line == done.start.start_mark.line:
+            begin = done.start.start_mark
+            span = Span(begin.line + 1, begin.column + 1, event.end_mark.column + 1)
+            self.document.values[done.path] = Place(self.source, span)
+        if done.anchor:
+            self.anchors[done.anchor] = _Anchor(done.value, done.path, self.count - done.count_before)
+        self._add(done.value)
+
+    def _alias(self, event: events.AliasEvent) -> None:
+        span, name = self._span(event), event.anchor
+        top = self.stack[-1] if self.stack else None
+        if top is not None and isinstance(top.value, dict) and top.key is None:
+            self._problem("BLIS0003", f"alias `*{name}` cannot be a key", span, top.path, "write the key out")
+            top.key, top.skip = _PLACEHOLDER, True
+            return
+        path = self._next_path()
+        if any(open_.anchor == name for open_ in self.stack) and name not in self.anchors:
+            self._stop("BLIS0008", f"alias `*{name}` is part of the value it refers to", span)
+        anchor = self.anchors.get(name)
+        if anchor is None:
+            self._problem("BLIS0016", f"no anchor `&{name}` above", span, path)
+            self._add(None)
+            return
+        self.count += anchor.size - 1
+        self._spend(span)
+        value = self._copy(anchor.value, anchor.path, path, len(self.stack), span)
+        self.document.values[path] = Place(self.source, span)
+        self._add(value)
+
+    def _copy(self, value: Json, old: DataPath, new: DataPath, depth: int, span: Span) -> Json:
+        """A deep copy of an anchored value, with the places of its parts; recursion ends at the depth limit."""
+        if depth > MAX_DEPTH:
+            self._stop("BLIS0010", f"nested deeper than {MAX_DEPTH} levels", span)
+        for table in (self.document.values, self.document.keys):
+            if old in table:
+                table[new] = table[old]
+        if isinstance(value, dict):
+            return {
+                key: self._copy(item, (*old, key), (*new, key), depth + 1, span)
+                for key, item in value.items()
+            }
+        if isinstance(value, list):
+            return [
+                self._copy(item, (*old, at), (*new, at), depth + 1, span) for at, item in enumerate(value)
+            ]
+        return value
+
+    def _add(self, value: Json) -> None:
+        """Attach a finished value to what encloses it."""
+        if not self.stack:
+            self.document.data = value
+            return
+        top = self.stack[-1]
+        if isinstance(top.value, list):
+            top.value.append(value)
+        elif top.key is None:  # a collection where a key was expected
+            top.key, top.skip = _PLACEHOLDER, True
+        else:
+            if not top.skip:
+                top.value[top.key] = value
+            top.key, top.skip = None, False
+
+    def _next_path(self) -> DataPath:
+        if not self.stack:
+            return ()
+        top = self.stack[-1]
+        if isinstance(top.value, list):
+            return (*top.path, len(top.value))
+        return (*top.path, _PLACEHOLDER if top.skip or top.key is None else top.key)
+
+    def _value(self, event: events.ScalarEvent, span: Span, path: DataPath) -> Json:
+        """The scalar's value: by its tag, else by its look when it is plain, else text."""
+        if event.tag is None or event.tag == "!":
+            return (
+                self._plain(event.value, (span, path))
+                if event.implicit[0] and event.tag is None
+                else event.value
+            )
+        name = event.tag.removeprefix(_CORE)
+        if name == "str":
+            return event.value
+        if name not in {"int", "float", "bool", "null"} or name == event.tag:
+            self._problem("BLIS0013", f"unknown tag `{_short(event.tag)}`", span, path, "remove the tag")
+            return None
+        value = self._plain(event.value, (span, path))
+        fits = {"int": type(value) is int, "float": type(value) in {int, float}, "bool": type(value) is bool}
+        if not fits.get(name, value is None):
+            self._problem(
+                "BLIS0013", f"`{event.value}` does not fit its tag `!!{name}`", span, path, "remove the tag"
+            )
+        return value
+
+    def _plain(self, text: str, report: tuple[Span, DataPath] | None) -> Json:
+        """A plain scalar under the YAML 1.2 core schema; ``report`` is where to report numbers that cannot be used."""
+        if _NULL.match(text):
+            return None
+        if _TRUE.match(text):
+            return True
+        if _FALSE.match(text):
+            return False
+        if _INT.match(text):
+            number = _integer(text)
+            if number is None and report is not None:
+                self._problem("BLIS0015", "a whole number must fit into 64 bits", *report)
+            return 0 if number is None else number
+        if _FLOAT.match(text) or _NOT_FINITE.match(text):
+            value = (
+                float(text.replace(".inf", "inf").replace(".nan", "nan")) if _FLOAT.match(text) else math.inf
+            )
+            if not math.isfinite(value) and report is not None:
+                self._problem("BLIS0004", f"`{text[:40]}` is not a finite number", *report)
+            return value if math.isfinite(value) else 0.0
+        return text
+
+    def _spend(self, span: Span) -> None:
+        self.count += 1
+        if self.count > MAX_VALUES:
+            self._stop("BLIS0009", f"more than {MAX_VALUES} values (aliases expanded)", span)
+
+    def _span(self, event: events.Event) -> Span:
+        """The event's text on its first line; a block map or list is marked by its first line's rest."""
+        start, end = event.start_mark, event.end_mark
+        line = self.lines[start.line] if start.line < len(self.lines) else ""
+        if isinstance(event, events.CollectionStartEvent) or end.line > start.line:
+            stop = len(line.rstrip())
+        else:
+            stop = end.column
+        return Span(
+            start.line + 1,
+            start.column + 1,
+            max(stop, start.column + 1) + 1 - (1 if stop > start.column else 0),
+        )
+
+    def _position(self, offset: int) -> tuple[int, int]:
+        before = Source("", self.source.text[:offset]).lines()
+        return len(before), len(before[-1]) + 1
+
+    def _syntax(self, error: yaml.MarkedYAMLError) -> None:
+        mark = error.problem_mark or error.context_mark
+        context = f" {error.context}" if error.context else ""
+        message = f"not valid YAML: {error.problem or 'malformed'}{context}"
+        span = Span(1, 1, 2) if mark is None else Span(mark.line + 1, mark.column + 1, mark.column + 2)
+        self._problem("BLIS0001", message, span)
+
+    def _problem(
+        self, code: str, message: str, span: Span, path: DataPath = (), help: str | None = None
+    ) -> None:
+        self.problems.append(located(code, message, Place(self.source, span), path=path, help=help))
+
+    def _stop(self, code: str, message: str, span: Span, help: str | None = None) -> None:  # noqa: A002
+        self._problem(code, message, span, help=help)
+        raise _StopReadingError
+
+
+def _integer(text: str) -> int | None:
+    """The whole number, or ``None`` when it does not fit into 64 bits (checked before converting: digits are many)."""
+    if len(text) > 30:
+        return None
+    base = {"0o": 8, "0x": 16}.get(text[:2], 10)
+    number = int(text, base) if base != 10 else int(text)
+    return number if -(2**63) <= number < 2**64 else None
+
+
+def _short(tag: str) -> str:
+    return tag.replace(_CORE, "!!")[:60]

@@ -1,0 +1,242 @@
+"""Schema violations in words: one formatter per schema keyword."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.spec.diagnostics import Diagnostic, about, in_order, suggestion
+from blis_tui.spec.schema import violations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from jsonschema.exceptions import ValidationError
+
+    from blis_tui.spec.source import DataPath, Document, Json
+
+_TYPES: Final = {
+    "integer": "a whole number",
+    "number": "a number",
+    "string": "text",
+    "boolean": "true or false",
+    "object": "a map",
+    "array": "a list",
+    "null": "null",
+}
+
+
+def check_schema(document: Document, kind: str) -> list[Diagnostic]:
+    """Everything in ``document`` that breaks the schema of ``kind``, sorted by position."""
+    found: list[Diagnostic] = []
+    for violation in violations(document.data, kind):
+        formatter = _FORMATTERS.get(str(violation.validator), _other)
+        found.extend(formatter(document, violation))
+    return in_order(found)
+
+
+def _path(violation: ValidationError) -> DataPath:
+    return tuple(violation.absolute_path)
+
+
+def show(value: Json) -> str:
+    """A value as YAML's flow style shows it, shortened."""
+    if isinstance(value, str):
+        text = value if value.isprintable() and value.strip() == value and value else json.dumps(value)
+    else:
+        text = json.dumps(value, ensure_ascii=False)
+    return f"`{text if len(text) <= 40 else text[:37] + '...'}`"
+
+
+def _noun(value: Json) -> str:
+    """What a value of the wrong type is called."""
+    if isinstance(value, dict):
+        return "a map"
+    if isinstance(value, list):
+        return "a list"
+    if value is None:
+        return "null"
+    kind = "true or false" if isinstance(value, bool) else "text" if isinstance(value, str) else "number"
+    return show(value) if kind == "true or false" else f"the {kind} {show(value)}"
+
+
+def _unknown_key(document: Document, violation: ValidationError) -> Iterator[Diagnostic]:
+    path, instance = _path(violation), violation.instance
+    if not isinstance(instance, dict) or not isinstance(violation.schema, dict):
+        return
+    known = violation.schema.get("properties", {})
+    for key in instance:
+        if key not in known:
+            near = suggestion(key, set(known), otherwise="known keys are")
+            yield about(document, (*path, key), "BLIS1001", f"unknown key `{key}`", key=True, help=near)
+
+
+def _missing_key(document: Document, violation: ValidationError) -> Iterator[Diagnostic]:
+    path, instance = _path(violation), violation.instance
+    wanted = violation.validator_value
+    if not isinstance(instance, dict) or not isinstance(wanted, list):
+        return
+    missing = [key for key in wanted if key not in instance]
+    # The validator reports every missing key on its own; its message begins with the key in question.
+    for key in missing:
+        if violation.message.startswith(repr(key)):
+            where = (
+                f"`{path[-1]}`"
+                if path and isinstance(path[-1], str)
+                else "the document"
+                if not path
+                else "this entry"
+            )
+            help_ = _required_help(violation, key)
+            yield about(document, path, "BLIS1002", f"{where} lacks the key `{key}`", key=True, help=help_)
+
+
+def _required_help(violation: ValidationError, key: str) -> str | None:
+    part = violation.schema.get("properties", {}).get(key, {}) if isinstance(violation.schema, dict) else {}
+    if "const" in part:
+        return f"add `{key}: {part['const']}`"
+    if "enum" in part:
+        return "add it with one of " + ", ".join(f"`{value}`" for value in part["enum"])
+    return str(part["description"]) if "description" in part else None
+
+
+def _type(document: Document, violation: ValidationError) -> Iterator[Diagnostic]:
+    value, part = violation.instance, violation.schema
+    wanted = _wanted(part if isinstance(part, dict) else {})
+    yield about(
+        document,
+        _path(violation),
+        "BLIS1003",
+        f"expected {wanted}, found {_noun(value)}",
+        help=_type_help(value, wanted),
+    )
+
+
+def _wanted(part: dict[str, Json]) -> str:
+    """What a schema takes, in words; text that is only a few words long is listed word by word."""
+    if isinstance(title := part.get("title"), str):
+        return title
+    types = part.get("type")
+    names = [str(one) for one in types] if isinstance(types, list) else [str(types)]
+    then = part.get("then")
+    words = then.get("enum") if isinstance(then, dict) and "string" in names else None
+    if isinstance(words, list):
+        names.remove("string")
+    nouns = [_TYPES.get(name, name) for name in names] + [
+        f"`{word}`" for word in (words if isinstance(words, list) else [])
+    ]
+    return nouns[0] if len(nouns) == 1 else ", ".join(nouns[:-1]) + " or " + nouns[-1]
+
+
+def _type_help(value: Json, wanted: str) -> str | None:
+    if not isinstance(value, str):
+        return None
+    if "true or false" in wanted and value.lower() in {"yes", "no", "on", "off"}:
+        return f"write {'true' if value.lower() in {'yes', 'on'} else 'false'}; YAML 1.2 knows no other words"
+    if "number" in wanted and "_" in value and value.replace("_", "").isdecimal():
+        return f"write {value.replace('_', '')}, without underscores"
+    if "number" in wanted and value.replace(".", "", 1).isdecimal():
+        return "remove the quotes"
+    return None
+
+
+def _choice(document: Document, violation: ValidationError) -> Iterator[Diagnostic]:
+    value, allowed = violation.instance, violation.validator_value
+    options = [str(option) for option in allowed] if isinstance(allowed, list) else [str(allowed)]
+    path = _path(violation)
+    if isinstance(value, str):
+        number = _number_allowed(violation)
+        near = suggestion(value, options, otherwise="a number, or one of" if number else "one of")
+        yield about(document, path, "BLIS1004", f"unknown value {show(value)}", help=near)
+    else:
+        listed = ", ".join(f"`{option}`" for option in options[:12])
+        yield about(document, path, "BLIS1003", f"expected one of {listed}, found {_noun(value)}")
+
+
+def _number_allowed(violation: ValidationError) -> bool:
+    """Whether the words are the alternative to a number (``if`` the value is text ``then`` one of these words)."""
+    return "then" in list(violation.relative_schema_path)[-2:]
+
+
+def _const(document: Document, violation: ValidationError) -> Iterator[Diagnostic]:
+    path, wanted = _path(violation), violation.validator_value
+    if path and path[-1] == "kind":
+        message = f"expected kind `{wanted}`, found {_noun(violation.instance)}"
+        yield about(document, path, "BLIS1008", message)
+    else:
+        message = f"expected `{wanted}`, found {_noun(violation.instance)}"
+        yield about(document, path, "BLIS1004", message, help=f"write `{wanted}`")
+
+
+_BOUNDS: Final = {
+    "minimum": "at least",
+    "maximum": "at most",
+    "exclusiveMinimum": "greater than",
+    "exclusiveMaximum": "less than",
+}
+
+
+def _bound(document: Document, violation: ValidationError) -> Iterator[Diagnostic]:
+    words = _BOUNDS[str(violation.validator)]
+    limit = show(violation.validator_value).strip("`")
+    part = violation.schema if isinstance(violation.schema, dict) else {}
+    path = _path(violation)
+    name = next((str(step) for step in reversed(path) if isinstance(step, str)), "value")
+    message = f"`{name}` must be {words} {limit}, found {show(violation.instance)}"
+    yield about(document, path, "BLIS1005", message, help=_lower_first(part.get("description")))
+
+
+def _lower_first(text: object) -> str | None:
+    return f"{text[0].lower()}{text[1:].rstrip('.')}" if isinstance(text, str) and text else None
+
+
+_SIZES: Final = {
+    "minItems": ("at least", "entries"),
+    "maxItems": ("at most", "entries"),
+    "minProperties": ("at least", "keys"),
+    "minLength": ("at least", "characters"),
+    "maxLength": ("at most", "characters"),
+}
+
+
+def _size(document: Document, violation: ValidationError) -> Iterator[Diagnostic]:
+    words, what = _SIZES[str(violation.validator)]
+    wanted, found = violation.validator_value, len(violation.instance)
+    noun = what if wanted != 1 else {"entries": "entry", "keys": "key", "characters": "character"}[what]
+    part = violation.schema if isinstance(violation.schema, dict) else {}
+    message = f"expected {words} {wanted} {noun}, found {found}"
+    yield about(document, _path(violation), "BLIS1006", message, help=_lower_first(part.get("description")))
+
+
+def _pattern(document: Document, violation: ValidationError) -> Iterator[Diagnostic]:
+    path, part = _path(violation), violation.schema if isinstance(violation.schema, dict) else {}
+    if "propertyNames" in violation.absolute_schema_path:
+        key = str(violation.instance)
+        message = f"key `{key[:40]}` is not a positive whole number"
+        yield about(document, (*path, key), "BLIS1007", message, key=True)
+        return
+    message = f"malformed text {show(violation.instance)}"
+    yield about(document, path, "BLIS1007", message, help=_lower_first(part.get("description")))
+
+
+def _other(document: Document, violation: ValidationError) -> Iterator[Diagnostic]:
+    yield about(document, _path(violation), "BLIS1099", f"{violation.message[:200]} ({violation.validator})")
+
+
+_FORMATTERS: Final[dict[str, Callable[[Document, ValidationError], Iterator[Diagnostic]]]] = {
+    "additionalProperties": _unknown_key,
+    "required": _missing_key,
+    "type": _type,
+    "enum": _choice,
+    "const": _const,
+    "minimum": _bound,
+    "maximum": _bound,
+    "exclusiveMinimum": _bound,
+    "exclusiveMaximum": _bound,
+    "minItems": _size,
+    "maxItems": _size,
+    "minProperties": _size,
+    "minLength": _size,
+    "maxLength": _size,
+    "pattern": _pattern,
+}

@@ -1,0 +1,131 @@
+"""``--set a.b.c=VALUE``: values from the command line, with places that point into the argument."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from blis_tui.errors import SpecError
+from blis_tui.spec.diagnostics import Diagnostic, located
+from blis_tui.spec.loader import parse
+from blis_tui.spec.schema import default
+from blis_tui.spec.source import Document, Json, Place, Source, Span
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """One assignment. ``steps`` are the path's parts as written; ``places`` are theirs."""
+
+    steps: tuple[str, ...]
+    places: tuple[Place, ...]
+    value: Document
+
+    def below(self, count: int) -> Override:
+        """The same assignment seen from ``count`` keys further down."""
+        return Override(self.steps[count:], self.places[count:], self.value)
+
+
+def parse_overrides(
+    given: Mapping[str, object] | Sequence[str], seed: int | None = None
+) -> tuple[Override, ...]:
+    """Parse ``path=value`` arguments (or a mapping of paths to plain values); ``seed`` comes last.
+
+    Raises:
+        SpecError: an argument is not of that form, or its value is not YAML.
+    """
+    texts = list(given) if not isinstance(given, dict) and not hasattr(given, "items") else _as_texts(given)
+    sources = [Source("--set", text) for text in texts]
+    if seed is not None:
+        sources.append(Source("--seed", f"seed={seed}"))
+    problems: list[Diagnostic] = []
+    parsed: list[Override] = []
+    for source in sources:
+        try:
+            parsed.append(_parse_one(source))
+        except SpecError as error:
+            problems.extend(error.diagnostics)
+    if problems:
+        raise SpecError(problems)
+    return tuple(parsed)
+
+
+def _as_texts(given: object) -> list[str]:
+    items = given.items() if hasattr(given, "items") else ()
+    return [f"{path}={json.dumps(value, ensure_ascii=False, default=str)}" for path, value in items]
+
+
+def _parse_one(source: Source) -> Override:
+    text = source.text
+    path, equals, value = text.partition("=")
+    whole = Place(source, Span(1, 1, max(2, len(text) + 1)))
+    if not equals or not value.strip():
+        message = f"`{text[:60]}` is no assignment" if not equals else f"`{path[:60]}` is given no value"
+        raise SpecError([located("BLIS1009", message, whole, help="write it as `cluster.instances=8`")])
+    steps = tuple(path.split("."))
+    if any(not step.strip() for step in steps):
+        message = f"`{path[:60]}` is no path of keys"
+        raise SpecError([located("BLIS1009", message, whole, help="write it as `cluster.instances=8`")])
+    places: list[Place] = []
+    column = 1
+    for step in steps:
+        places.append(Place(source, Span(1, column, column + len(step))))
+        column += len(step) + 1
+    # Blanks in place of the path keep every column that the parser reports true of the whole argument.
+    try:
+        document = parse(Source(source.name, " " * (len(path) + 1) + value))
+    except SpecError as error:
+        shown = [replace(one, source_line=text.splitlines()[0], path="") for one in error.diagnostics]
+        raise SpecError(shown) from error
+    return Override(steps, tuple(places), _from(document, source))
+
+
+def _from(document: Document, source: Source) -> Document:
+    """The parsed value with places in the whole argument."""
+    return Document(
+        data=document.data,
+        source=source,
+        keys={path: Place(source, place.span) for path, place in document.keys.items()},
+        values={path: Place(source, place.span) for path, place in document.values.items()},
+    )
+
+
+def apply_override(document: Document, override: Override, kind: str) -> Diagnostic | None:
+    """Assign in place; containers that were left out appear with their defaults. Returns what went wrong, if anything."""
+    path: tuple[str | int, ...] = ()
+    last = len(override.steps) - 1
+    for at, (step, place) in enumerate(zip(override.steps, override.places, strict=True)):
+        container = document.get(*path)
+        if isinstance(container, list):
+            if not (step.isdecimal() and step.isascii() and int(step[:9]) < len(container)):
+                message = f"`{'.'.join(map(str, path))}` has {len(container)} entries, no entry `{step[:40]}`"
+                return located("BLIS1009", message, place, path=path, help="entries count from 0")
+            path = (*path, int(step))
+        elif isinstance(container, dict):
+            path = (*path, step)
+            if at < last and step not in container:
+                container[step] = _container(kind, [str(one) for one in path])
+            document.keys.setdefault(path, place)
+        else:
+            message = f"`{'.'.join(map(str, path))}` is no map or list, so it has no `{step[:40]}`"
+            return located("BLIS1009", message, place, path=path)
+    branch = Document(
+        _copied(override.value.data), override.value.source, dict(override.value.keys), override.value.values
+    )
+    branch.keys[()] = override.places[-1]
+    document.graft(path, branch)
+    return None
+
+
+def _container(kind: str, path: list[str]) -> Json:
+    found = default(kind, *path)
+    return found if isinstance(found, dict | list) else {}
+
+
+def _copied(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,238 @@
+"""Follow every reference of an experiment and fill in every default: many files become one document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.errors import InputError, SpecError
+from blis_tui.spec.build import file_digest
+from blis_tui.spec.compose import (
+    Problems,
+    check_document,
+    checked,
+    directory_of,
+    inherit,
+    open_reference,
+    shown,
+)
+from blis_tui.spec.diagnostics import about, in_order
+from blis_tui.spec.hf import canonical_config
+from blis_tui.spec.library import find
+from blis_tui.spec.loader import read_document
+from blis_tui.spec.schema import complete, default, properties_of
+from blis_tui.spec.source import Document
+
+if TYPE_CHECKING:
+    from blis_tui.spec.overrides import Override
+    from blis_tui.spec.source import Json
+
+SLOTS: Final = MappingProxyType(
+    {"model": "Model", "hardware": "Hardware", "workload": "Workload", "policy": "Policy"}
+)
+"""Keys of an experiment that take another document -> that document's kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """One complete document, and where its trace lies (``None`` for a generated workload)."""
+
+    document: Document
+    trace_path: Path | None
+
+
+def resolve(document: Document, overrides: tuple[Override, ...] = ()) -> Resolved:
+    """Inherit, override, check and complete an experiment and everything it refers to.
+
+    Raises:
+        SpecError: with the problems of all files involved.
+    """
+    problems = Problems()
+    chain = (Path(document.source.name).resolve(),)
+    document = inherit(document, problems, chain)
+    _set_slot_defaults(document)
+    own = tuple(one for one in overrides if not _is_deferred(document, one, overrides))
+    checked(document, "Experiment", own, problems)
+    for slot, kind in SLOTS.items():
+        deferred = tuple(one.below(1) for one in overrides if one.steps[0] == slot and one not in own)
+        _fill_slot(document, slot, kind, deferred, problems)
+    _stop_at(problems)
+    _expand_model(document, problems)
+    trace_path = _pin_trace(document, problems)
+    _stop_at(problems)
+    document.data = complete(document.data, "Experiment")
+    _strip(document)
+    _fill_coefficients(document, problems)
+    _stop_at(problems)
+    return Resolved(document, trace_path)
+
+
+def _stop_at(problems: Problems) -> None:
+    if problems.found:
+        raise SpecError(in_order(problems.found))
+
+
+def _set_slot_defaults(document: Document) -> None:
+    """Slots that were left out name their default document, so that overrides can reach into it."""
+    if isinstance(document.data, dict):
+        for slot in SLOTS:
+            if slot not in document.data and (name := default("Experiment", slot)) is not None:
+                document.data[slot] = name
+
+
+def _is_deferred(document: Document, override: Override, overrides: tuple[Override, ...]) -> bool:
+    """Whether an override reaches into a referenced document (and so has to wait until it is read)."""
+    slot = override.steps[0]
+    if slot not in SLOTS or len(override.steps) == 1:
+        return False
+    whole = [one.value.data for one in overrides if one.steps == (slot,)]
+    return isinstance(whole[-1] if whole else document.get(slot), str)
+
+
+def _fill_slot(
+    document: Document, slot: str, kind: str, overrides: tuple[Override, ...], problems: Problems
+) -> None:
+    """Replace the reference at ``slot`` by the document it names."""
+    if not isinstance(document.get(slot), str):
+        if kind == "Model":
+            _inline_config_file(document, (slot,), problems)
+        return
+    referenced = open_reference(document, (slot,), kind, problems)
+    if referenced is None:
+        return
+    if kind == "Model":
+        _inline_config_file(referenced, (), problems)
+    checked(referenced, kind, overrides, problems)
+    place = document.keys.get((slot,))
+    document.graft((slot,), referenced)
+    if place is not None:
+        document.keys[(slot,)] = place
+
+
+def _inline_config_file(document: Document, at: tuple[str, ...], problems: Problems) -> None:
+    """Put the content of ``config_file`` where ``config`` would be."""
+    part = document.get(*at)
+    if not isinstance(part, dict) or not isinstance(name := part.get("config_file"), str):
+        return
+    path = (*at, "config_file")
+    if "config" in part:
+        problems.add(about(document, path, "BLIS2018", "give `config` or `config_file`, not both", key=True))
+        return
+    target = directory_of(document, path) / name
+    try:
+        config = read_document(target, shown(target))
+    except InputError as error:
+        problems.add(
+            about(document, path, "BLIS2002", error.message, help="paths start at the file that says them")
+        )
+        return
+    except SpecError as error:
+        problems.take(error)
+        return
+    del part["config_file"]
+    part["config"] = None
+    document.graft((*at, "config"), config)
+    if at:  # an inline body was checked before its file was read
+        problems.found.extend(check_document(document, "Experiment"))
+
+
+def _expand_model(document: Document, problems: Problems) -> None:
+    """One name per meaning in the model's configuration."""
+    config = document.get("model", "config")
+    model = document.get("model")
+    if not isinstance(config, dict) or not isinstance(model, dict):
+        message = "the model has neither `config` nor `config_file`"
+        problems.add(about(document, ("model",), "BLIS2018", message, key=True))
+        return
+    known = frozenset(properties_of("Model", "config"))
+    model["config"] = canonical_config(config, known)
+
+
+def _pin_trace(document: Document, problems: Problems) -> Path | None:
+    """Digest of the recorded workload; the resolved document keeps only the file's name beside it."""
+    trace = document.get("workload", "trace")
+    if not isinstance(trace, dict):
+        return None
+    at = ("workload", "trace", "file")
+    path = (directory_of(document, at) / str(trace["file"])).resolve()
+    try:
+        found = file_digest(path)
+    except InputError as error:
+        message = error.message.replace(str(path), str(trace["file"]))
+        problems.add(about(document, at, "BLIS2002", message, help="paths start at the file that says them"))
+        return None
+    if trace.get("sha256", found) != found:
+        message = f"`{trace['file']}` has another content than `sha256` says"
+        problems.add(about(document, at, "BLIS2015", message, help=f"its SHA-256 is {found}"))
+    trace["sha256"] = found
+    trace["file"] = path.name
+    return path
+
+
+def _strip(document: Document) -> None:
+    """Drop what only mattered while reading: headers of referenced documents."""
+    for slot in SLOTS:
+        part = document.get(slot)
+        if isinstance(part, dict):
+            part.pop("apiVersion", None)
+            part.pop("kind", None)
+            if "metadata" not in part:
+                metadata: Json = {"name": "inline", "description": ""}
+                rest = dict(part)
+                part.clear()
+                part.update({"metadata": metadata, **rest})
+
+
+def _fill_coefficients(document: Document, problems: Problems) -> None:
+    """Coefficients that the experiment leaves out come from ``specs/latency/``."""
+    latency = document.get("latency")
+    if not isinstance(latency, dict) or ("alpha" in latency and "beta" in latency):
+        return
+    kind = str(latency["kind"])
+    path = find("Latency", kind, directory_of(document, ("latency",)))
+    if path is None:
+        message = f"no coefficients are shipped for `{kind}`"
+        problems.add(about(document, ("latency",), "BLIS2011", message, help="give `alpha` and `beta`"))
+        return
+    try:
+        table = read_document(path, shown(path))
+    except SpecError as error:
+        problems.take(error)
+        return
+    if not checked(table, "Latency", (), problems):
+        return
+    source = complete(table.data, "Latency")
+    if isinstance(source, dict) and "rows" in source:
+        source = _matching_row(document, source["rows"], problems)
+    if not isinstance(source, dict):
+        return
+    for name in ("alpha", "beta"):
+        latency.setdefault(name, source.get(name, []))
+
+
+def _matching_row(document: Document, rows: Json, problems: Problems) -> Json:
+    """The first measured row for this model, hardware and tensor parallelism."""
+    model, hardware = document.get("model", "metadata", "name"), document.get("hardware", "metadata", "name")
+    split = document.get("cluster", "tensor_parallel")
+    known: list[str] = []
+    for row in rows if isinstance(rows, list) else []:
+        if not isinstance(row, dict):
+            continue
+        if (row["model"], row["hardware"], row["tensor_parallel"]) == (model, hardware, split):
+            return row
+        known.append(f"{row['model']} / {row['hardware']} / {row['tensor_parallel']}")
+    same_model = [one for one in known if one.startswith(f"{model} /")]
+    message = f"no blackbox coefficients for {model} on {hardware} with tensor_parallel {split}"
+    listed = ", ".join(dict.fromkeys(same_model or known))
+    problems.add(
+        about(
+            document,
+            ("latency",),
+            "BLIS2011",
+            message,
+            help=f"measured are (or give alpha and beta): {listed}",
+        )
+    )
+    return None

@@ -1,0 +1,172 @@
+"""The schemas as the one source of types, ranges and defaults: look up, check, fill in.
+
+Only the schemas a document really uses are read. Validation is jsonschema's; filling in defaults and turning ``8``
+into ``8.0`` where a number is meant (so that equal experiments have equal digests) is done here, by walking the schema
+and the data together. The walk understands the subset the schemas keep to: ``$ref``, ``properties``, ``items``,
+``additionalProperties``, ``allOf`` and ``if``/``then``/``else``.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from functools import cache
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from blis_tui.errors import InputError
+from blis_tui.spec.library import schema_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jsonschema.exceptions import ValidationError
+    from jsonschema.protocols import Validator
+    from referencing import Resource
+
+    from blis_tui.spec.source import Json
+
+Schema: TypeAlias = "dict[str, Json]"
+
+KINDS: Final = ("Experiment", "Model", "Hardware", "Workload", "Policy", "Latency")
+"""Kinds of document; each has the schema of its lower-case name."""
+
+
+@cache
+def schema(name: str) -> Schema:
+    """The schema ``name``, such as ``model``.
+
+    Raises:
+        InputError: the installation is incomplete.
+    """
+    path = schema_path(name)
+    try:
+        loaded: Schema = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(
+            f"cannot read {path}: {error.strerror}", help="the installation is incomplete"
+        ) from error
+    return loaded
+
+
+def violations(data: Json, kind: str) -> Iterator[ValidationError]:
+    """Every leaf violation of the schema for ``kind``."""
+    yield from _validator(kind.lower()).iter_errors(data)
+
+
+@cache
+def _validator(name: str) -> Validator:
+    from jsonschema.validators import Draft202012Validator  # noqa: PLC0415  (60 ms that `--version` need not spend)
+    from referencing import Registry, Resource  # noqa: PLC0415
+
+    def retrieve(uri: str) -> Resource[Schema]:
+        return Resource.from_contents(schema(uri.removesuffix(".schema.json")))
+
+    registry: Registry[Schema] = Registry(retrieve=retrieve)  # type: ignore[call-arg]  # attrs alias unseen by mypy
+    return Draft202012Validator({"$ref": f"{name}.schema.json"}, registry=registry)
+
+
+def complete(data: Json, kind: str) -> Json:
+    """A copy of valid data with every default filled in and numbers in their declared type."""
+    name = kind.lower()
+    return _walk(copy.deepcopy(data), schema(name), name)
+
+
+def default(kind: str, *path: str) -> Json:
+    """The default of a property of a document of that kind, such as ``default("Experiment", "policy")``."""
+    found: Json = _document(kind)
+    name = kind.lower()
+    for key in path:
+        node, name = _follow(found, name)
+        found = _part(node, "properties").get(key)
+    return copy.deepcopy(found.get("default")) if isinstance(found, dict) else None
+
+
+def properties_of(kind: str, definition: str = "document") -> tuple[str, ...]:
+    """The keys that a definition in the schema of that kind knows."""
+    return tuple(_part(_part(_part(schema(kind.lower()), "$defs"), definition), "properties"))
+
+
+def _document(kind: str) -> Schema:
+    return _part(_part(schema(kind.lower()), "$defs"), "document")
+
+
+def _part(node: Schema, key: str) -> Schema:
+    value = node.get(key, {})
+    return value if isinstance(value, dict) else {}
+
+
+def _follow(node: Json, name: str) -> tuple[Schema, str]:
+    """The schema ``node`` stands for (its ``$ref`` followed) and the name of the file it is in."""
+    while isinstance(node, dict) and isinstance(reference := node.get("$ref"), str):
+        file, _, pointer = reference.partition("#")
+        name = file.removesuffix(".schema.json") or name
+        target: Json = schema(name)
+        for step in pointer.strip("/").split("/") if pointer.strip("/") else ():
+            target = target.get(step) if isinstance(target, dict) else None
+        node = target
+    return (node if isinstance(node, dict) else {}), name
+
+
+def _walk(data: Json, node: Json, name: str) -> Json:
+    if not isinstance(node, dict):
+        return data
+    if "$ref" in node:
+        target, where = _follow({"$ref": node["$ref"]}, name)
+        data = _walk(data, target, where)
+    data = _typed(data, node.get("type"))
+    if isinstance(data, dict):
+        _fill(data, node, name)
+    elif isinstance(data, list) and "items" in node:
+        data = [_walk(item, node["items"], name) for item in data]
+    for part in _list(node.get("allOf")):
+        data = _walk(data, part, name)
+    if "if" in node:
+        data = _walk(data, node.get("then" if matches(data, node["if"]) else "else"), name)
+    return data
+
+
+def _fill(data: dict[str, Json], node: Schema, name: str) -> None:
+    known = _part(node, "properties")
+    for key, part in known.items():
+        if key not in data and isinstance(part, dict) and "default" in part:
+            data[key] = copy.deepcopy(part["default"])
+        if key in data:
+            data[key] = _walk(data[key], part, name)
+    others = node.get("additionalProperties")
+    if isinstance(others, dict):
+        for key in data.keys() - known.keys():
+            data[key] = _walk(data[key], others, name)
+
+
+def _typed(data: Json, types: Json) -> Json:
+    """``1e6`` as a whole number where one is meant, ``8`` as ``8.0`` where a number is meant."""
+    allowed = set(_list(types)) if isinstance(types, list) else {types}
+    if isinstance(data, float) and "integer" in allowed and data.is_integer():
+        return int(data)
+    if type(data) is int and "number" in allowed and not allowed & {"integer", "boolean"}:
+        return float(data)
+    return data
+
+
+def matches(data: Json, condition: Json) -> bool:
+    """Whether an ``if`` of the schemas holds: ``type``, ``required``, and ``const`` or ``enum`` of properties."""
+    if not isinstance(condition, dict):
+        return True
+    names = {"object": dict, "string": str, "array": list}
+    if isinstance(wanted := condition.get("type"), str) and not isinstance(data, names.get(wanted, object)):
+        return False
+    if "const" in condition and data != condition["const"]:
+        return False
+    if "enum" in condition and data not in _list(condition["enum"]):
+        return False
+    if not isinstance(data, dict):
+        return True
+    if any(key not in data for key in _list(condition.get("required"))):
+        return False
+    return all(
+        matches(data[key], part) for key, part in _part(condition, "properties").items() if key in data
+    )
+
+
+def _list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,136 @@
+"""Documents as plain data that remember where each value was written."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+"""What a document is made of; every number is finite."""
+
+DataPath: TypeAlias = "tuple[str | int, ...]"
+"""Keys and list positions from a document's root to a value."""
+
+_LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A text that was read: a file, standard input, or one ``--set`` argument."""
+
+    name: str
+    """What to call it in messages."""
+    text: str = field(repr=False)
+    directory: Path | None = None
+    """What relative paths in it start from; ``None`` = the working directory."""
+
+    @property
+    def is_argument(self) -> bool:
+        """Whether it is a command-line argument, which shows its own path."""
+        return self.name.startswith("--")
+
+    def lines(self) -> list[str]:
+        """The text's lines, broken where YAML breaks them."""
+        return _LINE_BREAK.split(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of one line; everything counts from 1 and ``end_column`` is the first column after it."""
+
+    line: int
+    column: int
+    end_column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something was written."""
+
+    source: Source
+    span: Span
+
+
+@dataclass(slots=True)
+class Document:
+    """Plain data with the places of its keys and values.
+
+    Parts of one document may come from several sources: a parent's keys, an override, a referenced file.
+    """
+
+    data: Json
+    source: Source
+    keys: dict[DataPath, Place] = field(default_factory=dict)
+    values: dict[DataPath, Place] = field(default_factory=dict)
+
+    def place(self, path: DataPath, *, key: bool = False) -> Place:
+        """Where the value (or key) at ``path`` was written; for what was left out, what encloses it."""
+        if key and path in self.keys:
+            return self.keys[path]
+        if path in self.values:
+            return self.values[path]
+        for length in range(len(path) - 1, -1, -1):
+            enclosing = path[:length]
+            found = self.keys.get(enclosing) or self.values.get(enclosing)
+            if found is not None:
+                return found
+        return Place(self.source, Span(1, 1, 2))
+
+    def get(self, *path: str | int) -> Json:
+        """The value at ``path``, or ``None`` where there is nothing."""
+        value = self.data
+        for step in path:
+            if isinstance(value, dict) and isinstance(step, str):
+                value = value.get(step)
+            elif isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value):
+                value = value[step]
+            else:
+                return None
+        return value
+
+    def graft(self, path: DataPath, branch: Document) -> None:
+        """Put ``branch`` at ``path`` (whose container exists), replacing what was there, with its places."""
+        container = self.get(*path[:-1])
+        last = path[-1]
+        if (isinstance(container, dict) and isinstance(last, str)) or (isinstance(container, list) and isinstance(last, int)):
+            container[last] = branch.data
+        else:
+            raise KeyError(path)
+        self.forget(path)
+        self.values.update((path + sub, place) for sub, place in branch.values.items())
+        self.keys.update((path + sub, place) for sub, place in branch.keys.items() if sub)
+        if () in branch.keys:
+            self.keys[path] = branch.keys[()]
+
+    def forget(self, path: DataPath) -> None:
+        """Drop the places of everything below ``path`` and of its value; its key stays known."""
+        size = len(path)
+        for table in (self.keys, self.values):
+            stale = [
+                known
+                for known in table
+                if known[:size] == path and (len(known) > size or table is self.values)
+            ]
+            for known in stale:
+                del table[known]
+
+    def branch(self, path: DataPath) -> Document:
+        """The part below ``path`` as a document of its own (the data is shared, not copied)."""
+        size = len(path)
+        place = self.place(path)
+        return Document(
+            data=self.get(*path),
+            source=place.source,
+            keys={known[size:]: where for known, where in self.keys.items() if known[:size] == path},
+            values={known[size:]: where for known, where in self.values.items() if known[:size] == path},
+        )
+
+
+def dotted(path: Iterable[str | int]) -> str:
+    """A path as ``--set`` takes it: ``workload.clients.0.share``."""
+    return ".".join(str(step) for step in path)
