@@ -1,0 +1,1 @@
+"""Specifications: YAML text -> data with source places -> schema check -> resolved, frozen experiment."""

@@ -1,4 +1,4 @@
-"""A resolved document (plain data, every default filled in, every reference followed) -> the frozen experiment.
+"""A resolved document (plain data, defaults filled in, references followed) -> the frozen experiment.
 
 Standard library only: a resolved document can be simulated where neither PyYAML nor jsonschema is installed.
 """
@@ -54,8 +54,8 @@ def build_experiment(document: Mapping[str, object], *, trace_path: str | None =
     """Build the experiment a resolved document describes.
 
     Args:
-        document: plain data as :func:`blis_tui.spec.load.load` leaves it in ``Experiment.document``; ``auto`` for
-            ``kv_blocks`` and ``max_model_len`` is worked out here.
+        document: plain data as :func:`blis_tui.spec.load.load` leaves it in ``Experiment.document``;
+            ``auto`` for ``kv_blocks`` and ``max_model_len`` is worked out here.
         trace_path: where the trace lies, when not where ``workload.trace.file`` says.
 
     Raises:
@@ -132,10 +132,10 @@ def build_hardware_part(document: Mapping[str, object]) -> spec.Hardware:
 def with_numbers(
     document: Mapping[str, object], model: spec.Model, hardware: spec.Hardware
 ) -> dict[str, object]:
-    """The document with numbers in place of ``auto`` (``gpu_memory_utilization`` has then served its purpose).
+    """The document with numbers in place of ``auto``.
 
-    ``kv_blocks: auto`` is what fits into the memory beside the weights; ``max_model_len: auto`` is the model's own limit,
-    capped by the KV cache.
+    ``kv_blocks: auto`` is what fits into the memory beside the weights; ``max_model_len: auto`` is the
+    model's own limit, capped by the KV cache.
     """
     top = _Part(document, "")
     engine = dict(top.part("engine").data)

@@ -95,7 +95,7 @@ def _check_heads(document: Document, model: Model) -> Iterator[Diagnostic]:
     else:
         return
     usable = [str(n) for n in range(1, 65) if heads % n == 0 and (kv_heads < n or kv_heads % n == 0)]
-    yield about(document, path, "BLIS2004", message, help=f"possible are {', '.join(usable[:12])}")
+    yield about(document, path, "BLIS2004", message, hint=f"possible are {', '.join(usable[:12])}")
 
 
 def _check_capacity(document: Document, model: Model, hardware: Hardware) -> Iterator[Diagnostic]:
@@ -114,7 +114,7 @@ def _check_capacity(document: Document, model: Model, hardware: Hardware) -> Ite
                 gpu_memory_utilization=utilization,
             )
         except PolicyError as error:
-            yield about(document, ("model",), "BLIS2018", error.message, key=True, help=error.help)
+            yield about(document, ("model",), "BLIS2018", error.message, key=True, hint=error.help)
             return
         if found.blocks <= 0:
             needed = found.weights_gib + found.activation_gib + found.overhead_gib
@@ -124,7 +124,7 @@ def _check_capacity(document: Document, model: Model, hardware: Hardware) -> Ite
                 "BLIS2005",
                 f"{model.name} does not fit on {hardware.name} with tensor_parallel {split}: "
                 f"{needed - found.available_gib:.1f} GiB short of a KV cache",
-                help=_fitting(model, hardware, utilization, needed, found.available_gib),
+                hint=_fitting(model, hardware, utilization, needed, found.available_gib),
             )
             return
         blocks = found.blocks
@@ -157,11 +157,11 @@ def _check_smallest(
         if -(-prompt // block_size) > blocks:
             message = f"the smallest prompt of client `{name}`, {prompt} tokens, exceeds the KV cache"
             help_ = f"{blocks} blocks of {block_size} tokens hold {blocks * block_size}"
-            yield about(document, (*path, "input_tokens"), "BLIS2006", message, key=True, help=help_)
+            yield about(document, (*path, "input_tokens"), "BLIS2006", message, key=True, hint=help_)
         elif longest is not None and total > longest:
             message = f"the smallest request of client `{name}`, {total} tokens, exceeds max_model_len"
             help_ = f"max_model_len is {longest}; prompt and output count together"
-            yield about(document, (*path, "input_tokens"), "BLIS2007", message, key=True, help=help_)
+            yield about(document, (*path, "input_tokens"), "BLIS2007", message, key=True, hint=help_)
 
 
 def _smallest(document: Document, path: DataPath) -> int:
@@ -185,22 +185,22 @@ def _check_workload(document: Document) -> Iterator[Diagnostic]:
     if ("clients" in workload) == ("trace" in workload):
         both = "both `clients` and `trace`" if "trace" in workload else "neither `clients` nor `trace`"
         yield about(
-            document, ("workload",), "BLIS2014", f"the workload has {both}", key=True, help="give exactly one"
+            document, ("workload",), "BLIS2014", f"the workload has {both}", key=True, hint="give exactly one"
         )
         return
     if "trace" in workload:
         if "rate_per_s" in workload:
             message = "`rate_per_s` does not apply to a trace: its rows say when requests arrive"
-            yield about(document, ("workload", "rate_per_s"), "BLIS2014", message, key=True, help="remove it")
+            yield about(document, ("workload", "rate_per_s"), "BLIS2014", message, key=True, hint="remove it")
         return
     if "rate_per_s" not in workload:
         message = "the workload has `clients` but no `rate_per_s`"
         yield about(
-            document, ("workload",), "BLIS2014", message, key=True, help="add it, in requests a second"
+            document, ("workload",), "BLIS2014", message, key=True, hint="add it, in requests a second"
         )
     if workload.get("requests") is None and document.get("horizon_us") == "none":
         message = "neither `requests` nor `horizon_us` ends the run"
-        yield about(document, ("workload",), "BLIS2016", message, key=True, help="set one of them")
+        yield about(document, ("workload",), "BLIS2016", message, key=True, hint="set one of them")
     yield from _check_clients(document, workload.get("clients"))
 
 
@@ -215,7 +215,7 @@ def _check_clients(document: Document, clients: Json) -> Iterator[Diagnostic]:
             first = document.place(("workload", "clients", seen[name], "id"))
             message = f"two clients have the id `{name}`"
             yield about(
-                document, (*path, "id"), "BLIS2017", message, help=f"the first is on line {first.span.line}"
+                document, (*path, "id"), "BLIS2017", message, hint=f"the first is on line {first.span.line}"
             )
         seen.setdefault(name, at)
         for key in ("input_tokens", "output_tokens"):
@@ -243,10 +243,10 @@ def _check_expectations(document: Document) -> Iterator[Diagnostic]:
         metric = str(entry.get("metric"))
         if metric not in METRICS and not _OPEN_ENDED.match(metric):
             near = suggestion(metric, METRICS, otherwise="metrics are, for example,")
-            yield about(document, (*path, "metric"), "BLIS2013", f"no metric is named `{metric}`", help=near)
+            yield about(document, (*path, "metric"), "BLIS2013", f"no metric is named `{metric}`", hint=near)
         if not entry.keys() & {"min", "max", "equals"}:
             message = f"the expectation on `{metric}` has no bound"
-            yield about(document, (*path, "metric"), "BLIS2012", message, help="add `min`, `max` or `equals`")
+            yield about(document, (*path, "metric"), "BLIS2012", message, hint="add `min`, `max` or `equals`")
         low, high = _number(document, *path, "min"), _number(document, *path, "max")
         if low is not None and high is not None and low > high:
             yield about(document, (*path, "min"), "BLIS2008", f"min {low:g} is greater than max {high:g}")

@@ -1,6 +1,6 @@
 """The stable codes of diagnostics: what each means, why it is an error, and what to do.
 
-``BLIS0xxx`` YAML syntax, ``BLIS1xxx`` schema, ``BLIS2xxx`` meaning. A code is never re-used for something else.
+``BLIS0xxx`` YAML syntax, ``BLIS1xxx`` schema, ``BLIS2xxx`` meaning. A code is never re-used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class CodeInfo:
 _TABLE: Final = {
     "BLIS0001": CodeInfo(
         "not valid YAML",
-        "The text breaks a rule of YAML's grammar: an unclosed quote or bracket, a tab as indentation, a stray colon.",
+        "The text breaks YAML's grammar: an unclosed quote or bracket, a tab as indentation, a stray colon.",
         "Look at the marked character and the line above it; quote text that contains `: ` or ` #`.",
     ),
     "BLIS0002": CodeInfo(

@@ -58,13 +58,13 @@ def open_reference(document: Document, path: DataPath, kind: str, problems: Prob
     if target is None:
         message = f"no {kind.lower()} is named `{reference}`"
         known = suggestion(reference, names(kind, directory), otherwise="known names are")
-        problems.add(about(document, path, "BLIS2001", message, help=known))
+        problems.add(about(document, path, "BLIS2001", message, hint=known))
         return None
     try:
         return read_document(target, shown(target))
     except InputError as error:
         problems.add(
-            about(document, path, "BLIS2002", error.message, help="paths start at the file that says them")
+            about(document, path, "BLIS2002", error.message, hint="paths start at the file that says them")
         )
     except SpecError as error:
         problems.take(error)

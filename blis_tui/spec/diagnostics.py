@@ -1,4 +1,4 @@
-"""What is wrong with a document, where, and what to do about it; as text in the manner of rustc, or as JSON."""
+"""What is wrong with a document, where, and what to do about it; as text like rustc's, or as JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_LINE: Final = 160
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
-    """One problem. ``line``, ``column`` and ``end_column`` count from 1, in code points; 0 = no place in a text."""
+    """One problem; ``line``, ``column`` and ``end_column`` count from 1, in code points (0 = no place)."""
 
     code: str
     severity: str = "error"
@@ -40,7 +40,7 @@ class Diagnostic:
 
 
 def located(
-    code: str, message: str, place: Place, *, path: DataPath = (), help: str | None = None
+    code: str, message: str, place: Place, *, path: DataPath = (), hint: str | None = None
 ) -> Diagnostic:
     """A diagnostic about the text at ``place``."""
     lines = place.source.lines()
@@ -54,7 +54,7 @@ def located(
         end_column=span.end_column,
         path="" if place.source.is_argument else dotted(path),
         source_line=lines[span.line - 1] if span.line <= len(lines) else "",
-        help=help,
+        help=hint,
     )
 
 
@@ -65,10 +65,10 @@ def about(
     message: str,
     *,
     key: bool = False,
-    help: str | None = None,  # noqa: A002
+    hint: str | None = None,
 ) -> Diagnostic:
     """A diagnostic about the value (or the key) at ``path`` of ``document``."""
-    return located(code, message, document.place(path, key=key), path=path, help=help)
+    return located(code, message, document.place(path, key=key), path=path, hint=hint)
 
 
 def from_trace_error(error: TraceError) -> tuple[Diagnostic, ...]:
@@ -89,7 +89,7 @@ def from_trace_error(error: TraceError) -> tuple[Diagnostic, ...]:
 
 
 def suggestion(wrong: str, known: Iterable[str], *, otherwise: str = "one of") -> str:
-    """Help for a misspelt name: the nearest known one, else all of them (the first dozen when there are many)."""
+    """Help for a misspelt name: the nearest known one, else all of them (the first dozen of many)."""
     names = sorted(known)
     near = get_close_matches(wrong, names, n=1, cutoff=0.6)
     if near:

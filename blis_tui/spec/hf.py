@@ -1,4 +1,4 @@
-"""Hugging Face ``config.json`` fields: one name per meaning, and the figures the simulator derives from them."""
+"""Hugging Face ``config.json`` fields: one name per meaning, and the figures derived from them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _REQUIRED: Final = (
 
 
 def canonical_config(config: Mapping[str, Json], known: frozenset[str]) -> dict[str, Json]:
-    """The fields in ``known`` under one name each; those of a nested ``text_config`` win; nulls are left out."""
+    """The fields in ``known`` under one name each; a nested ``text_config`` wins; nulls are left out."""
     inner = config.get("text_config")
     flat: dict[str, Json] = {
         key: value for key, value in config.items() if value is not None and key != "text_config"
@@ -125,7 +125,7 @@ def _int(config: Mapping[str, object], key: str, otherwise: int = 0) -> int:
 
 
 def _context(config: Mapping[str, object]) -> int:
-    """Longest context in tokens: rotary scaling lengthens it, except where the published figure includes it."""
+    """Longest context in tokens: rotary scaling lengthens it unless the published figure includes it."""
     longest = _int(config, "max_position_embeddings")
     scaling = config.get("rope_scaling")
     if not isinstance(scaling, dict) or "gemma3" in str(config.get("model_type", "")):
@@ -140,7 +140,7 @@ def _context(config: Mapping[str, object]) -> int:
 
 
 def _weight_bytes(name: str, config: Mapping[str, object], activation_bytes: float) -> float:
-    """Bytes of one weight: from the quantisation, else from a name such as ``w4a16`` or ``fp8``, else as activations."""
+    """Bytes of one weight: by quantisation, else by a name with ``w4a16`` or ``fp8``, else by type."""
     quantization = config.get("quantization_config")
     if isinstance(quantization, dict):
         bits = quantization.get("bits")

@@ -32,8 +32,8 @@ def load(
     """Load an experiment.
 
     Args:
-        source: a path, the name of an experiment (own ``specs/`` of the working directory first, then the shipped
-            ones), or ``-`` for ``stdin_text``.
+        source: a path, the name of an experiment (in the working directory's own ``specs/`` first, then
+            among the shipped ones), or ``-`` for ``stdin_text``.
         overrides: ``path=value`` texts, or a mapping of dotted paths to plain values; later ones win.
         seed: replaces the document's ``seed``.
         stdin_text: the document itself, for ``-``; relative paths in it start from the working directory.

@@ -1,22 +1,21 @@
 """YAML text -> plain data with places, strictly.
 
-Scalars follow the YAML 1.2 core schema (``no`` is text, ``1e6`` is a number, ``017`` is seventeen). The reader walks
-the parser's event stream itself instead of letting PyYAML compose nodes: nothing recurses, so no text, however deeply
-nested, can exhaust the stack, and the limits hold while reading rather than afterwards.
+The reader walks the parser's event stream itself instead of letting PyYAML compose nodes: nothing recurses,
+so no text, however deeply nested, can exhaust the stack, and the limits hold while reading, not afterwards.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import yaml
 from yaml import events
 
 from blis_tui.errors import InputError, SpecError
 from blis_tui.spec.diagnostics import Diagnostic, in_order, located
+from blis_tui.spec.scalars import ScalarError, is_text, plain_scalar
 from blis_tui.spec.source import DataPath, Document, Json, Place, Source, Span
 
 if TYPE_CHECKING:
@@ -30,12 +29,6 @@ MAX_DEPTH: Final = 100
 _PARSER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml where PyYAML was built with it; the pure Python parser otherwise."""
 
-_NULL = re.compile(r"(?:~|null|Null|NULL|)\Z")
-_TRUE = re.compile(r"(?:true|True|TRUE)\Z")
-_FALSE = re.compile(r"(?:false|False|FALSE)\Z")
-_INT = re.compile(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
-_NOT_FINITE = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufeff\uff00-\ufffd\U00010000-\U0010ffff]")
 _CORE = "tag:yaml.org,2002:"
 _PLACEHOLDER = "?"
@@ -82,7 +75,7 @@ def decode(raw: bytes, name: str, directory: Path | None) -> Source:
         lines = Source(name, before).lines()
         place = Place(Source(name, before), Span(len(lines), len(lines[-1]) + 1, len(lines[-1]) + 2))
         message = f"byte 0x{raw[error.start]:02x} is not UTF-8 text"
-        raise SpecError([located("BLIS0012", message, place, help="save the file as UTF-8")]) from error
+        raise SpecError([located("BLIS0012", message, place, hint="save the file as UTF-8")]) from error
 
 
 def parse(source: Source) -> Document:
@@ -96,6 +89,15 @@ def parse(source: Source) -> Document:
     if reader.problems or document is None:
         raise SpecError(in_order(reader.problems))
     return document
+
+
+class _Mark(Protocol):
+    """A position, as both of PyYAML's parsers report it."""
+
+    @property
+    def line(self) -> int: ...
+    @property
+    def column(self) -> int: ...
 
 
 class _StopReadingError(Exception):
@@ -144,7 +146,7 @@ class _Reader:
         if bad is not None:
             line, column = self._position(bad.start())
             message = f"control character U+{ord(bad.group()):04X}"
-            self._problem("BLIS0014", message, Span(line, column, column + 1), help="delete it")
+            self._problem("BLIS0014", message, Span(line, column, column + 1), hint="delete it")
             return None
         try:
             for event in yaml.parse(self.source.text, Loader=_PARSER):
@@ -210,7 +212,7 @@ class _Reader:
             self._problem(
                 "BLIS0005", "merge keys are not supported", span, path, "repeat the keys instead of `<<`"
             )
-        elif plain and not isinstance(self._plain(text, None), str):
+        elif plain and not is_text(text):
             self._problem("BLIS0003", f"key `{text}` is not text", span, path, f'quote it: "{text}"')
         elif event.tag is not None and event.tag not in {"!", _CORE + "str"}:
             self._problem("BLIS0013", f"unknown tag `{_short(event.tag)}`", span, path, "remove the tag")
@@ -251,10 +253,10 @@ class _Reader:
 
     def _end(self, event: events.CollectionEndEvent) -> None:
         done = self.stack.pop()
-        if done.start.flow_style and event.end_mark.line == done.start.start_mark.line:
-            begin = done.start.start_mark
-            span = Span(begin.line + 1, begin.column + 1, event.end_mark.column + 1)
-            self.document.values[done.path] = Place(self.source, span)
+        line, column = _position_of(done.start.start_mark)
+        end_line, end_column = _position_of(event.end_mark)
+        if done.start.flow_style and line == end_line:
+            self.document.values[done.path] = Place(self.source, Span(line + 1, column + 1, end_column + 1))
         if done.anchor:
             self.anchors[done.anchor] = _Anchor(done.value, done.path, self.count - done.count_before)
         self._add(done.value)
@@ -269,7 +271,7 @@ class _Reader:
         path = self._next_path()
         if any(open_.anchor == name for open_ in self.stack) and name not in self.anchors:
             self._stop("BLIS0008", f"alias `*{name}` is part of the value it refers to", span)
-        anchor = self.anchors.get(name)
+        anchor = self.anchors.get(name or "")
         if anchor is None:
             self._problem("BLIS0016", f"no anchor `&{name}` above", span, path)
             self._add(None)
@@ -281,7 +283,7 @@ class _Reader:
         self._add(value)
 
     def _copy(self, value: Json, old: DataPath, new: DataPath, depth: int, span: Span) -> Json:
-        """A deep copy of an anchored value, with the places of its parts; recursion ends at the depth limit."""
+        """A deep copy of an anchored value, with the places of its parts; the depth limit ends it."""
         if depth > MAX_DEPTH:
             self._stop("BLIS0010", f"nested deeper than {MAX_DEPTH} levels", span)
         for table in (self.document.values, self.document.keys):
@@ -325,7 +327,7 @@ class _Reader:
         """The scalar's value: by its tag, else by its look when it is plain, else text."""
         if event.tag is None or event.tag == "!":
             return (
-                self._plain(event.value, (span, path))
+                self._plain(event.value, span, path)
                 if event.implicit[0] and event.tag is None
                 else event.value
             )
@@ -335,7 +337,7 @@ class _Reader:
         if name not in {"int", "float", "bool", "null"} or name == event.tag:
             self._problem("BLIS0013", f"unknown tag `{_short(event.tag)}`", span, path, "remove the tag")
             return None
-        value = self._plain(event.value, (span, path))
+        value = self._plain(event.value, span, path)
         fits = {"int": type(value) is int, "float": type(value) in {int, float}, "bool": type(value) is bool}
         if not fits.get(name, value is None):
             self._problem(
@@ -343,27 +345,13 @@ class _Reader:
             )
         return value
 
-    def _plain(self, text: str, report: tuple[Span, DataPath] | None) -> Json:
-        """A plain scalar under the YAML 1.2 core schema; ``report`` is where to report numbers that cannot be used."""
-        if _NULL.match(text):
-            return None
-        if _TRUE.match(text):
-            return True
-        if _FALSE.match(text):
-            return False
-        if _INT.match(text):
-            number = _integer(text)
-            if number is None and report is not None:
-                self._problem("BLIS0015", "a whole number must fit into 64 bits", *report)
-            return 0 if number is None else number
-        if _FLOAT.match(text) or _NOT_FINITE.match(text):
-            value = (
-                float(text.replace(".inf", "inf").replace(".nan", "nan")) if _FLOAT.match(text) else math.inf
-            )
-            if not math.isfinite(value) and report is not None:
-                self._problem("BLIS0004", f"`{text[:40]}` is not a finite number", *report)
-            return value if math.isfinite(value) else 0.0
-        return text
+    def _plain(self, text: str, span: Span, path: DataPath) -> Json:
+        """A plain scalar's value; numbers that cannot be used are reported and read as zero."""
+        try:
+            return plain_scalar(text)
+        except ScalarError as error:
+            self._problem(error.code, error.message, span, path)
+            return 0
 
     def _spend(self, span: Span) -> None:
         self.count += 1
@@ -371,18 +359,12 @@ class _Reader:
             self._stop("BLIS0009", f"more than {MAX_VALUES} values (aliases expanded)", span)
 
     def _span(self, event: events.Event) -> Span:
-        """The event's text on its first line; a block map or list is marked by its first line's rest."""
-        start, end = event.start_mark, event.end_mark
-        line = self.lines[start.line] if start.line < len(self.lines) else ""
-        if isinstance(event, events.CollectionStartEvent) or end.line > start.line:
-            stop = len(line.rstrip())
-        else:
-            stop = end.column
-        return Span(
-            start.line + 1,
-            start.column + 1,
-            max(stop, start.column + 1) + 1 - (1 if stop > start.column else 0),
-        )
+        """The event's text on its first line; a block map or list is marked by the rest of that line."""
+        line, column = _position_of(event.start_mark)
+        end_line, end_column = _position_of(event.end_mark)
+        if isinstance(event, events.CollectionStartEvent) or end_line > line:
+            end_column = len(self.lines[line].rstrip()) if line < len(self.lines) else column
+        return Span(line + 1, column + 1, max(end_column, column + 1) + 1)
 
     def _position(self, offset: int) -> tuple[int, int]:
         before = Source("", self.source.text[:offset]).lines()
@@ -392,26 +374,22 @@ class _Reader:
         mark = error.problem_mark or error.context_mark
         context = f" {error.context}" if error.context else ""
         message = f"not valid YAML: {error.problem or 'malformed'}{context}"
-        span = Span(1, 1, 2) if mark is None else Span(mark.line + 1, mark.column + 1, mark.column + 2)
-        self._problem("BLIS0001", message, span)
+        line, column = _position_of(mark)
+        self._problem("BLIS0001", message, Span(line + 1, column + 1, column + 2))
 
     def _problem(
-        self, code: str, message: str, span: Span, path: DataPath = (), help: str | None = None
+        self, code: str, message: str, span: Span, path: DataPath = (), hint: str | None = None
     ) -> None:
-        self.problems.append(located(code, message, Place(self.source, span), path=path, help=help))
+        self.problems.append(located(code, message, Place(self.source, span), path=path, hint=hint))
 
-    def _stop(self, code: str, message: str, span: Span, help: str | None = None) -> None:  # noqa: A002
-        self._problem(code, message, span, help=help)
+    def _stop(self, code: str, message: str, span: Span, hint: str | None = None) -> None:
+        self._problem(code, message, span, hint=hint)
         raise _StopReadingError
 
 
-def _integer(text: str) -> int | None:
-    """The whole number, or ``None`` when it does not fit into 64 bits (checked before converting: digits are many)."""
-    if len(text) > 30:
-        return None
-    base = {"0o": 8, "0x": 16}.get(text[:2], 10)
-    number = int(text, base) if base != 10 else int(text)
-    return number if -(2**63) <= number < 2**64 else None
+def _position_of(mark: _Mark | None) -> tuple[int, int]:
+    """Line and column from 0; events always carry a mark, errors not always."""
+    return (0, 0) if mark is None else (mark.line, mark.column)
 
 
 def _short(tag: str) -> str:

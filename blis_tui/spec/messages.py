@@ -6,14 +6,12 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.spec.diagnostics import Diagnostic, about, in_order, suggestion
-from blis_tui.spec.schema import violations
+from blis_tui.spec.schema import Violation, violations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from jsonschema.exceptions import ValidationError
-
-    from blis_tui.spec.source import DataPath, Document, Json
+    from blis_tui.spec.source import Document, Json
 
 _TYPES: Final = {
     "integer": "a whole number",
@@ -30,13 +28,9 @@ def check_schema(document: Document, kind: str) -> list[Diagnostic]:
     """Everything in ``document`` that breaks the schema of ``kind``, sorted by position."""
     found: list[Diagnostic] = []
     for violation in violations(document.data, kind):
-        formatter = _FORMATTERS.get(str(violation.validator), _other)
+        formatter = _FORMATTERS.get(violation.keyword, _other)
         found.extend(formatter(document, violation))
     return in_order(found)
-
-
-def _path(violation: ValidationError) -> DataPath:
-    return tuple(violation.absolute_path)
 
 
 def show(value: Json) -> str:
@@ -60,23 +54,23 @@ def _noun(value: Json) -> str:
     return show(value) if kind == "true or false" else f"the {kind} {show(value)}"
 
 
-def _unknown_key(document: Document, violation: ValidationError) -> Iterator[Diagnostic]:
-    path, instance = _path(violation), violation.instance
-    if not isinstance(instance, dict) or not isinstance(violation.schema, dict):
+def _unknown_key(document: Document, violation: Violation) -> Iterator[Diagnostic]:
+    path, instance = violation.path, violation.instance
+    known = violation.schema.get("properties")
+    if not isinstance(instance, dict) or not isinstance(known, dict):
         return
-    known = violation.schema.get("properties", {})
     for key in instance:
         if key not in known:
             near = suggestion(key, set(known), otherwise="known keys are")
-            yield about(document, (*path, key), "BLIS1001", f"unknown key `{key}`", key=True, help=near)
+            yield about(document, (*path, key), "BLIS1001", f"unknown key `{key}`", key=True, hint=near)
 
 
-def _missing_key(document: Document, violation: ValidationError) -> Iterator[Diagnostic]:
-    path, instance = _path(violation), violation.instance
-    wanted = violation.validator_value
+def _missing_key(document: Document, violation: Violation) -> Iterator[Diagnostic]:
+    path, instance = violation.path, violation.instance
+    wanted = violation.wanted
     if not isinstance(instance, dict) or not isinstance(wanted, list):
         return
-    missing = [key for key in wanted if key not in instance]
+    missing = [str(key) for key in wanted if key not in instance]
     # The validator reports every missing key on its own; its message begins with the key in question.
     for key in missing:
         if violation.message.startswith(repr(key)):
@@ -88,27 +82,30 @@ def _missing_key(document: Document, violation: ValidationError) -> Iterator[Dia
                 else "this entry"
             )
             help_ = _required_help(violation, key)
-            yield about(document, path, "BLIS1002", f"{where} lacks the key `{key}`", key=True, help=help_)
+            yield about(document, path, "BLIS1002", f"{where} lacks the key `{key}`", key=True, hint=help_)
 
 
-def _required_help(violation: ValidationError, key: str) -> str | None:
-    part = violation.schema.get("properties", {}).get(key, {}) if isinstance(violation.schema, dict) else {}
+def _required_help(violation: Violation, key: str) -> str | None:
+    known = violation.schema.get("properties")
+    part = known.get(key) if isinstance(known, dict) else None
+    if not isinstance(part, dict):
+        return None
     if "const" in part:
         return f"add `{key}: {part['const']}`"
-    if "enum" in part:
-        return "add it with one of " + ", ".join(f"`{value}`" for value in part["enum"])
-    return str(part["description"]) if "description" in part else None
+    if isinstance(values := part.get("enum"), list):
+        return "add it with one of " + ", ".join(f"`{value}`" for value in values)
+    return _lower_first(part.get("description"))
 
 
-def _type(document: Document, violation: ValidationError) -> Iterator[Diagnostic]:
+def _type(document: Document, violation: Violation) -> Iterator[Diagnostic]:
     value, part = violation.instance, violation.schema
-    wanted = _wanted(part if isinstance(part, dict) else {})
+    wanted = _wanted(part)
     yield about(
         document,
-        _path(violation),
+        violation.path,
         "BLIS1003",
         f"expected {wanted}, found {_noun(value)}",
-        help=_type_help(value, wanted),
+        hint=_type_help(value, wanted),
     )
 
 
@@ -140,32 +137,32 @@ def _type_help(value: Json, wanted: str) -> str | None:
     return None
 
 
-def _choice(document: Document, violation: ValidationError) -> Iterator[Diagnostic]:
-    value, allowed = violation.instance, violation.validator_value
+def _choice(document: Document, violation: Violation) -> Iterator[Diagnostic]:
+    value, allowed = violation.instance, violation.wanted
     options = [str(option) for option in allowed] if isinstance(allowed, list) else [str(allowed)]
-    path = _path(violation)
+    path = violation.path
     if isinstance(value, str):
         number = _number_allowed(violation)
         near = suggestion(value, options, otherwise="a number, or one of" if number else "one of")
-        yield about(document, path, "BLIS1004", f"unknown value {show(value)}", help=near)
+        yield about(document, path, "BLIS1004", f"unknown value {show(value)}", hint=near)
     else:
         listed = ", ".join(f"`{option}`" for option in options[:12])
         yield about(document, path, "BLIS1003", f"expected one of {listed}, found {_noun(value)}")
 
 
-def _number_allowed(violation: ValidationError) -> bool:
-    """Whether the words are the alternative to a number (``if`` the value is text ``then`` one of these words)."""
-    return "then" in list(violation.relative_schema_path)[-2:]
+def _number_allowed(violation: Violation) -> bool:
+    """Whether the words are the alternative to a number (``then`` of an ``if`` the value is text)."""
+    return "then" in violation.schema_path[-2:]
 
 
-def _const(document: Document, violation: ValidationError) -> Iterator[Diagnostic]:
-    path, wanted = _path(violation), violation.validator_value
+def _const(document: Document, violation: Violation) -> Iterator[Diagnostic]:
+    path, wanted = violation.path, violation.wanted
     if path and path[-1] == "kind":
         message = f"expected kind `{wanted}`, found {_noun(violation.instance)}"
         yield about(document, path, "BLIS1008", message)
     else:
         message = f"expected `{wanted}`, found {_noun(violation.instance)}"
-        yield about(document, path, "BLIS1004", message, help=f"write `{wanted}`")
+        yield about(document, path, "BLIS1004", message, hint=f"write `{wanted}`")
 
 
 _BOUNDS: Final = {
@@ -176,14 +173,14 @@ _BOUNDS: Final = {
 }
 
 
-def _bound(document: Document, violation: ValidationError) -> Iterator[Diagnostic]:
-    words = _BOUNDS[str(violation.validator)]
-    limit = show(violation.validator_value).strip("`")
-    part = violation.schema if isinstance(violation.schema, dict) else {}
-    path = _path(violation)
+def _bound(document: Document, violation: Violation) -> Iterator[Diagnostic]:
+    words = _BOUNDS[violation.keyword]
+    limit = show(violation.wanted).strip("`")
+    part = violation.schema
+    path = violation.path
     name = next((str(step) for step in reversed(path) if isinstance(step, str)), "value")
     message = f"`{name}` must be {words} {limit}, found {show(violation.instance)}"
-    yield about(document, path, "BLIS1005", message, help=_lower_first(part.get("description")))
+    yield about(document, path, "BLIS1005", message, hint=_lower_first(part.get("description")))
 
 
 def _lower_first(text: object) -> str | None:
@@ -199,31 +196,35 @@ _SIZES: Final = {
 }
 
 
-def _size(document: Document, violation: ValidationError) -> Iterator[Diagnostic]:
-    words, what = _SIZES[str(violation.validator)]
-    wanted, found = violation.validator_value, len(violation.instance)
+def _size(document: Document, violation: Violation) -> Iterator[Diagnostic]:
+    words, what = _SIZES[violation.keyword]
+    wanted, found = violation.wanted, len(_sized(violation.instance))
     noun = what if wanted != 1 else {"entries": "entry", "keys": "key", "characters": "character"}[what]
-    part = violation.schema if isinstance(violation.schema, dict) else {}
+    part = violation.schema
     message = f"expected {words} {wanted} {noun}, found {found}"
-    yield about(document, _path(violation), "BLIS1006", message, help=_lower_first(part.get("description")))
+    yield about(document, violation.path, "BLIS1006", message, hint=_lower_first(part.get("description")))
 
 
-def _pattern(document: Document, violation: ValidationError) -> Iterator[Diagnostic]:
-    path, part = _path(violation), violation.schema if isinstance(violation.schema, dict) else {}
-    if "propertyNames" in violation.absolute_schema_path:
+def _sized(value: Json) -> str | list[Json] | dict[str, Json]:
+    return value if isinstance(value, str | list | dict) else ""
+
+
+def _pattern(document: Document, violation: Violation) -> Iterator[Diagnostic]:
+    path, part = violation.path, violation.schema
+    if "propertyNames" in violation.schema_path:
         key = str(violation.instance)
         message = f"key `{key[:40]}` is not a positive whole number"
         yield about(document, (*path, key), "BLIS1007", message, key=True)
         return
     message = f"malformed text {show(violation.instance)}"
-    yield about(document, path, "BLIS1007", message, help=_lower_first(part.get("description")))
+    yield about(document, path, "BLIS1007", message, hint=_lower_first(part.get("description")))
 
 
-def _other(document: Document, violation: ValidationError) -> Iterator[Diagnostic]:
-    yield about(document, _path(violation), "BLIS1099", f"{violation.message[:200]} ({violation.validator})")
+def _other(document: Document, violation: Violation) -> Iterator[Diagnostic]:
+    yield about(document, violation.path, "BLIS1099", f"{violation.message[:200]} ({violation.keyword})")
 
 
-_FORMATTERS: Final[dict[str, Callable[[Document, ValidationError], Iterator[Diagnostic]]]] = {
+_FORMATTERS: Final[dict[str, Callable[[Document, Violation], Iterator[Diagnostic]]]] = {
     "additionalProperties": _unknown_key,
     "required": _missing_key,
     "type": _type,

@@ -1,8 +1,8 @@
 """The resolved experiment: frozen records, every default filled in, every reference followed.
 
-Standard library only, and the bottom of the package's arrows: the engine, the cluster and the workload know these
-records and nothing of YAML, schemas or files. Units are in the names; ``None`` means "off" or "unlimited".
-Descriptions, defaults and ranges of each field live in ``schemas/``.
+Standard library only, and the bottom of the package's arrows: the engine, the cluster and the workload know
+these records and nothing of YAML, schemas or files. Units are in the names; ``None`` means "off" or
+"unlimited". Descriptions, defaults and ranges of each field live in ``schemas/``.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Arrivals:
 class Lengths:
     """A distribution of token counts: ``kind`` and its parameters under their schema names.
 
-    For ``empirical`` the parameters are empty and ``weights`` holds ``(tokens, weight)`` in ascending order of tokens.
+    For ``empirical`` the parameters are empty and ``weights`` holds ascending ``(tokens, weight)``.
     """
 
     kind: str
@@ -125,7 +125,7 @@ class Client:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """A recorded workload. ``path`` is absolute; ``sha256`` of the content stands for it in the experiment's hash."""
+    """A recorded workload. ``path`` is absolute; ``sha256`` of the content stands for it in the digest."""
 
     path: str
     format: str

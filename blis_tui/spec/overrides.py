@@ -64,11 +64,11 @@ def _parse_one(source: Source) -> Override:
     whole = Place(source, Span(1, 1, max(2, len(text) + 1)))
     if not equals or not value.strip():
         message = f"`{text[:60]}` is no assignment" if not equals else f"`{path[:60]}` is given no value"
-        raise SpecError([located("BLIS1009", message, whole, help="write it as `cluster.instances=8`")])
+        raise SpecError([located("BLIS1009", message, whole, hint="write it as `cluster.instances=8`")])
     steps = tuple(path.split("."))
     if any(not step.strip() for step in steps):
         message = f"`{path[:60]}` is no path of keys"
-        raise SpecError([located("BLIS1009", message, whole, help="write it as `cluster.instances=8`")])
+        raise SpecError([located("BLIS1009", message, whole, hint="write it as `cluster.instances=8`")])
     places: list[Place] = []
     column = 1
     for step in steps:
@@ -94,7 +94,11 @@ def _from(document: Document, source: Source) -> Document:
 
 
 def apply_override(document: Document, override: Override, kind: str) -> Diagnostic | None:
-    """Assign in place; containers that were left out appear with their defaults. Returns what went wrong, if anything."""
+    """Assign in place; containers that were left out appear with their defaults.
+
+    Returns:
+        What went wrong, if anything.
+    """
     path: tuple[str | int, ...] = ()
     last = len(override.steps) - 1
     for at, (step, place) in enumerate(zip(override.steps, override.places, strict=True)):
@@ -102,7 +106,7 @@ def apply_override(document: Document, override: Override, kind: str) -> Diagnos
         if isinstance(container, list):
             if not (step.isdecimal() and step.isascii() and int(step[:9]) < len(container)):
                 message = f"`{'.'.join(map(str, path))}` has {len(container)} entries, no entry `{step[:40]}`"
-                return located("BLIS1009", message, place, path=path, help="entries count from 0")
+                return located("BLIS1009", message, place, path=path, hint="entries count from 0")
             path = (*path, int(step))
         elif isinstance(container, dict):
             path = (*path, step)

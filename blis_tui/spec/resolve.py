@@ -23,11 +23,10 @@ from blis_tui.spec.hf import canonical_config
 from blis_tui.spec.library import find
 from blis_tui.spec.loader import read_document
 from blis_tui.spec.schema import complete, default, properties_of
-from blis_tui.spec.source import Document
 
 if TYPE_CHECKING:
     from blis_tui.spec.overrides import Override
-    from blis_tui.spec.source import Json
+    from blis_tui.spec.source import Document, Json
 
 SLOTS: Final = MappingProxyType(
     {"model": "Model", "hardware": "Hardware", "workload": "Workload", "policy": "Policy"}
@@ -125,7 +124,7 @@ def _inline_config_file(document: Document, at: tuple[str, ...], problems: Probl
         config = read_document(target, shown(target))
     except InputError as error:
         problems.add(
-            about(document, path, "BLIS2002", error.message, help="paths start at the file that says them")
+            about(document, path, "BLIS2002", error.message, hint="paths start at the file that says them")
         )
         return
     except SpecError as error:
@@ -161,11 +160,11 @@ def _pin_trace(document: Document, problems: Problems) -> Path | None:
         found = file_digest(path)
     except InputError as error:
         message = error.message.replace(str(path), str(trace["file"]))
-        problems.add(about(document, at, "BLIS2002", message, help="paths start at the file that says them"))
+        problems.add(about(document, at, "BLIS2002", message, hint="paths start at the file that says them"))
         return None
     if trace.get("sha256", found) != found:
         message = f"`{trace['file']}` has another content than `sha256` says"
-        problems.add(about(document, at, "BLIS2015", message, help=f"its SHA-256 is {found}"))
+        problems.add(about(document, at, "BLIS2015", message, hint=f"its SHA-256 is {found}"))
     trace["sha256"] = found
     trace["file"] = path.name
     return path
@@ -194,7 +193,7 @@ def _fill_coefficients(document: Document, problems: Problems) -> None:
     path = find("Latency", kind, directory_of(document, ("latency",)))
     if path is None:
         message = f"no coefficients are shipped for `{kind}`"
-        problems.add(about(document, ("latency",), "BLIS2011", message, help="give `alpha` and `beta`"))
+        problems.add(about(document, ("latency",), "BLIS2011", message, hint="give `alpha` and `beta`"))
         return
     try:
         table = read_document(path, shown(path))
@@ -232,7 +231,7 @@ def _matching_row(document: Document, rows: Json, problems: Problems) -> Json:
             ("latency",),
             "BLIS2011",
             message,
-            help=f"measured are (or give alpha and beta): {listed}",
+            hint=f"measured are (or give alpha and beta): {listed}",
         )
     )
     return None

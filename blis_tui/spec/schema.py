@@ -1,29 +1,29 @@
 """The schemas as the one source of types, ranges and defaults: look up, check, fill in.
 
-Only the schemas a document really uses are read. Validation is jsonschema's; filling in defaults and turning ``8``
-into ``8.0`` where a number is meant (so that equal experiments have equal digests) is done here, by walking the schema
-and the data together. The walk understands the subset the schemas keep to: ``$ref``, ``properties``, ``items``,
-``additionalProperties``, ``allOf`` and ``if``/``then``/``else``.
+Only the schemas a document really uses are read. Validation is jsonschema's; filling in defaults and turning
+``8`` into ``8.0`` where a number is meant (so that equal experiments have equal digests) is done here, by a
+walk over schema and data together. The walk understands the subset the schemas keep to: ``$ref``, ``properties``,
+``items``, ``additionalProperties``, ``allOf`` and ``if``/``then``/``else``.
 """
 
 from __future__ import annotations
 
 import copy
 import json
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from blis_tui.errors import InputError
 from blis_tui.spec.library import schema_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from jsonschema.exceptions import ValidationError
     from jsonschema.protocols import Validator
     from referencing import Resource
 
-    from blis_tui.spec.source import Json
+    from blis_tui.spec.source import DataPath, Json
 
 Schema: TypeAlias = "dict[str, Json]"
 
@@ -48,20 +48,44 @@ def schema(name: str) -> Schema:
     return loaded
 
 
-def violations(data: Json, kind: str) -> Iterator[ValidationError]:
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One keyword of a schema that a value breaks."""
+
+    path: DataPath
+    keyword: str
+    wanted: Json
+    """The keyword's own value, such as the limit of ``minimum``."""
+    instance: Json
+    schema: Schema
+    """The part of the schema that holds the keyword."""
+    schema_path: tuple[str, ...]
+    message: str
+
+
+def violations(data: Json, kind: str) -> Iterator[Violation]:
     """Every leaf violation of the schema for ``kind``."""
-    yield from _validator(kind.lower()).iter_errors(data)
+    for error in _validator(kind.lower()).iter_errors(data):
+        yield Violation(
+            path=tuple(error.absolute_path),
+            keyword=str(error.validator),
+            wanted=cast("Json", error.validator_value),
+            instance=cast("Json", error.instance),
+            schema=cast("Schema", error.schema) if isinstance(error.schema, dict) else {},
+            schema_path=tuple(str(step) for step in error.absolute_schema_path),
+            message=error.message,
+        )
 
 
 @cache
 def _validator(name: str) -> Validator:
-    from jsonschema.validators import Draft202012Validator  # noqa: PLC0415  (60 ms that `--version` need not spend)
+    from jsonschema.validators import Draft202012Validator  # noqa: PLC0415  (60 ms `--version` need not spend)
     from referencing import Registry, Resource  # noqa: PLC0415
 
-    def retrieve(uri: str) -> Resource[Schema]:
+    def retrieve(uri: str) -> Resource[bool | Mapping[str, object]]:
         return Resource.from_contents(schema(uri.removesuffix(".schema.json")))
 
-    registry: Registry[Schema] = Registry(retrieve=retrieve)  # type: ignore[call-arg]  # attrs alias unseen by mypy
+    registry = Registry(retrieve=retrieve)  # type: ignore[call-arg]  # the stub omits an attrs field
     return Draft202012Validator({"$ref": f"{name}.schema.json"}, registry=registry)
 
 
@@ -136,6 +160,9 @@ def _fill(data: dict[str, Json], node: Schema, name: str) -> None:
     if isinstance(others, dict):
         for key in data.keys() - known.keys():
             data[key] = _walk(data[key], others, name)
+    in_schema_order = {key: data[key] for key in (*known, *data) if key in data}
+    data.clear()
+    data.update(in_schema_order)
 
 
 def _typed(data: Json, types: Json) -> Json:
@@ -149,7 +176,7 @@ def _typed(data: Json, types: Json) -> Json:
 
 
 def matches(data: Json, condition: Json) -> bool:
-    """Whether an ``if`` of the schemas holds: ``type``, ``required``, and ``const`` or ``enum`` of properties."""
+    """Whether an ``if`` of the schemas holds: ``type``, ``required``, ``const`` or ``enum`` of properties."""
     if not isinstance(condition, dict):
         return True
     names = {"object": dict, "string": str, "array": list}

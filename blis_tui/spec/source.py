@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 """What a document is made of; every number is finite."""
 
 DataPath: TypeAlias = "tuple[str | int, ...]"
@@ -95,12 +95,7 @@ class Document:
 
     def graft(self, path: DataPath, branch: Document) -> None:
         """Put ``branch`` at ``path`` (whose container exists), replacing what was there, with its places."""
-        container = self.get(*path[:-1])
-        last = path[-1]
-        if (isinstance(container, dict) and isinstance(last, str)) or (isinstance(container, list) and isinstance(last, int)):
-            container[last] = branch.data
-        else:
-            raise KeyError(path)
+        _assign(self.get(*path[:-1]), path[-1], branch.data)
         self.forget(path)
         self.values.update((path + sub, place) for sub, place in branch.values.items())
         self.keys.update((path + sub, place) for sub, place in branch.keys.items() if sub)
@@ -129,6 +124,15 @@ class Document:
             keys={known[size:]: where for known, where in self.keys.items() if known[:size] == path},
             values={known[size:]: where for known, where in self.values.items() if known[:size] == path},
         )
+
+
+def _assign(container: Json, step: str | int, value: Json) -> None:
+    if isinstance(container, dict):
+        container[str(step)] = value
+    elif isinstance(container, list) and isinstance(step, int):
+        container[step] = value
+    else:
+        raise TypeError(f"nothing can be put at {step!r}")
 
 
 def dotted(path: Iterable[str | int]) -> str:

@@ -1,0 +1,58 @@
+"""Plain scalars under the YAML 1.2 core schema: ``no`` is text, ``1e6`` a number, ``017`` is seventeen."""
+
+from __future__ import annotations
+
+import math
+import re
+
+_NULL = re.compile(r"(?:~|null|Null|NULL|)\Z")
+_TRUE = re.compile(r"(?:true|True|TRUE)\Z")
+_FALSE = re.compile(r"(?:false|False|FALSE)\Z")
+_INT = re.compile(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+_NOT_FINITE = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
+_MOST_DIGITS = 30
+"""More characters than any 64-bit number has; longer ones are not even converted."""
+
+
+class ScalarError(Exception):
+    """A number that looks right and cannot be used."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+def is_text(scalar: str) -> bool:
+    """Whether a plain scalar is neither null, nor a truth value, nor a number."""
+    return not any(known.match(scalar) for known in (_NULL, _TRUE, _FALSE, _INT, _FLOAT, _NOT_FINITE))
+
+
+def plain_scalar(scalar: str) -> bool | int | float | str | None:
+    """The value of a plain scalar.
+
+    Raises:
+        ScalarError: a number is not finite or does not fit into 64 bits.
+    """
+    if _NULL.match(scalar):
+        return None
+    if _TRUE.match(scalar):
+        return True
+    if _FALSE.match(scalar):
+        return False
+    if _INT.match(scalar):
+        return _integer(scalar)
+    if _FLOAT.match(scalar) or _NOT_FINITE.match(scalar):
+        value = math.inf if _NOT_FINITE.match(scalar) else float(scalar)
+        if not math.isfinite(value):
+            raise ScalarError("BLIS0004", f"`{scalar[:40]}` is not a finite number")
+        return value
+    return scalar
+
+
+def _integer(scalar: str) -> int:
+    number = int(scalar, {"0o": 8, "0x": 16}.get(scalar[:2], 10)) if len(scalar) <= _MOST_DIGITS else 2**64
+    if not -(2**63) <= number < 2**64:
+        raise ScalarError("BLIS0015", "a whole number must fit into 64 bits")
+    return number
