@@ -5,8 +5,8 @@
 two. ``ln`` and ``exp`` stay within one unit in the last place of the true value.
 
 Methods: ``ln`` reduces to ``[sqrt(1/2), sqrt(2))`` and sums the area-tangent series; ``exp`` reduces to 1/64
-    of a binary octave with a table of 32nd roots of two (P. T. P. Tang, ACM TOMS 15, 1989), the table being
-    computed at import in integers; ``gamma`` is Stirling's series after shifting the argument up.
+of a binary octave with a table of 32nd roots of two (P. T. P. Tang, ACM TOMS 15, 1989), the table being
+computed at import in integers; ``gamma`` is Stirling's series after shifting the argument up.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from math import frexp, inf, isqrt, ldexp
 from typing import Final
 
 _SQRT_HALF: Final = 0.7071067811865476
-# ln 2 in two parts: the first has 32 trailing zero bits, so that its product with any exponent is exact.
+# ln 2 in two parts: the first has 32 significant bits, so that its product with any exponent is exact.
 _LN2_HIGH: Final = float.fromhex("0x1.62E42FEE00000p-1")
 _LN2_LOW: Final = float.fromhex("0x1.A39EF35793C76p-33")
 

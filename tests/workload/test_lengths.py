@@ -1,0 +1,132 @@
+"""Token counts: moments and quantiles against theory, bounds, and what is refused."""
+
+import math
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blis_tui.engine.streams import Streams
+from blis_tui.errors import PolicyError
+from blis_tui.spec.model import Lengths
+from blis_tui.workload.lengths import KINDS, create_lengths
+
+DRAWS = 20_000
+
+
+def sample(lengths: Lengths, count: int = DRAWS, seed: int = 5) -> list[int]:
+    distribution = create_lengths(lengths)
+    stream = Streams(seed).stream(lengths.kind)
+    return [distribution.sample(stream) for _ in range(count)]
+
+
+def lengths_of(kind: str, **params: float) -> Lengths:
+    return Lengths(kind=kind, params=params)
+
+
+def test_gaussian_lengths() -> None:
+    counts = sample(lengths_of("gaussian", mean=500.0, std_dev=100.0, min=1, max=10_000))
+    mean = sum(counts) / DRAWS
+    assert mean == pytest.approx(500, abs=4 * 100 / math.sqrt(DRAWS))
+    assert math.sqrt(sum((n - mean) ** 2 for n in counts) / DRAWS) == pytest.approx(100, rel=0.02)
+
+
+def test_gaussian_lengths_gather_at_the_bounds() -> None:
+    counts = sample(lengths_of("gaussian", mean=100.0, std_dev=50.0, min=50, max=150))
+    assert (min(counts), max(counts)) == (50, 150)
+    tail = 1 - 0.8413447  # beyond one deviation
+    assert counts.count(50) / DRAWS == pytest.approx(tail, abs=0.012)
+    assert counts.count(150) / DRAWS == pytest.approx(tail, abs=0.012)
+    assert dict.fromkeys(sample(lengths_of("gaussian", mean=9.0, std_dev=50.0, min=7, max=7), 50)) == {
+        7: None
+    }
+
+
+def test_exponential_lengths() -> None:
+    counts = sample(lengths_of("exponential", mean=300.0))
+    assert sum(counts) / DRAWS == pytest.approx(300, rel=4 / math.sqrt(DRAWS))
+    assert sorted(counts)[DRAWS // 2] == pytest.approx(300 * math.log(2), rel=0.03)
+    assert max(sample(lengths_of("exponential", mean=300.0, min=10, max=20))) == 20
+
+
+def test_lognormal_lengths() -> None:
+    counts = sorted(sample(lengths_of("lognormal", mu=6.0, sigma=0.8)))
+    for quantile, z in ((0.1, -1.2816), (0.5, 0.0), (0.9, 1.2816)):
+        assert counts[int(quantile * DRAWS)] == pytest.approx(math.exp(6 + 0.8 * z), rel=0.04)
+
+
+def test_a_mixture_has_a_power_tail() -> None:
+    mixed = lengths_of("pareto-lognormal", alpha=1.5, xm=1000.0, mu=4.0, sigma=0.5, mix_weight=0.3)
+    counts = sample(mixed)
+    # The body stays below xm; the tail above 4000 holds (1000 / 4000) ** 1.5 = 1/8 of the Pareto part.
+    assert sum(n < 1000 for n in counts) / DRAWS == pytest.approx(0.7, abs=0.013)
+    assert sum(n >= 4000 for n in counts) / DRAWS == pytest.approx(0.3 / 8, abs=0.006)
+
+
+def test_constant_lengths_draw_nothing() -> None:
+    stream = Streams(0).stream("x")
+    assert create_lengths(lengths_of("constant", value=17)).sample(stream) == 17
+    assert stream.next_word() == Streams(0).stream("x").next_word()
+
+
+def test_empirical_lengths_follow_their_weights() -> None:
+    weights = ((10, 1.0), (20, 0.0), (30, 2.0), (40, -1.0), (50, 1.0))
+    counts = sample(Lengths(kind="empirical", weights=weights))
+    assert sorted(dict.fromkeys(counts)) == [10, 30, 50]
+    for tokens, share in ((10, 0.25), (30, 0.5), (50, 0.25)):
+        assert counts.count(tokens) / DRAWS == pytest.approx(share, abs=0.014)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"mu": 20.0, "sigma": 200.0, "min": 0.0},
+        {"mu": 1e6, "sigma": 0.0},
+        {"mu": -1e6, "sigma": 0.0},
+        {"mu": math.nan, "sigma": 0.0},
+    ],
+)
+def test_overflows_count_as_one_token(params: Mapping[str, float]) -> None:
+    counts = sample(Lengths(kind="lognormal", params=params), 200)
+    assert all(1 <= n <= 2**53 for n in counts)
+    assert 1 in counts
+
+
+@given(
+    st.sampled_from(["gaussian", "exponential", "lognormal", "constant", "pareto-lognormal"]),
+    st.floats(0.01, 1e6),
+    st.floats(0.0, 10.0),
+    st.integers(0, 100),
+)
+def test_every_length_is_a_positive_whole_number(kind: str, size: float, spread: float, seed: int) -> None:
+    params = {
+        "mean": size,
+        "value": size,
+        "xm": size,
+        "std_dev": size * spread,
+        "mu": spread,
+        "sigma": spread,
+        "alpha": 0.05 + spread,
+        "mix_weight": 0.5,
+    }
+    assert all(type(n) is int and n >= 1 for n in sample(Lengths(kind=kind, params=params), 20, seed))
+
+
+def test_unknown_distributions_name_the_known_ones() -> None:
+    with pytest.raises(PolicyError, match="no length distribution 'normal'") as caught:
+        create_lengths(lengths_of("normal"))
+    assert caught.value.help == f"the length distributions are {', '.join(KINDS)}"
+
+
+@pytest.mark.parametrize(
+    ("lengths", "message"),
+    [
+        (lengths_of("gaussian", mean=1.0), "gaussian lengths require the parameter 'std_dev'"),
+        (lengths_of("pareto-lognormal", alpha=0.0), "alpha of pareto-lognormal lengths is 0"),
+        (Lengths(kind="empirical", weights=((5, 0.0),)), "empirical lengths have no positive weight"),
+    ],
+)
+def test_incomplete_distributions_are_refused(lengths: Lengths, message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
+        create_lengths(lengths)
