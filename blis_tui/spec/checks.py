@@ -43,9 +43,9 @@ _OPEN_ENDED: Final = re.compile(
 
 def check(document: Document) -> list[Diagnostic]:
     """Every problem of meaning in a resolved experiment."""
-    problems = list(_check_model(document))
+    problems = list(check_model(document))
     sound = not problems
-    problems += _check_workload(document)
+    problems += check_workload(document)
     problems += _check_expectations(document)
     if sound:
         model, hardware = _build_parts(document)
@@ -72,7 +72,8 @@ def _whole(document: Document, *path: str | int) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _check_model(document: Document) -> Iterator[Diagnostic]:
+def check_model(document: Document) -> Iterator[Diagnostic]:
+    """Is the (canonical) configuration at ``model.config`` complete and free of contradictions?"""
     config = document.get("model", "config")
     if not isinstance(config, dict):
         return
@@ -178,7 +179,8 @@ def _smallest(document: Document, path: DataPath) -> int:
     return _whole(document, *path, "min") or 1
 
 
-def _check_workload(document: Document) -> Iterator[Diagnostic]:
+def check_workload(document: Document) -> Iterator[Diagnostic]:
+    """Are the requests at ``workload`` possible, whatever serves them?"""
     workload = document.get("workload")
     if not isinstance(workload, dict):
         return

@@ -58,8 +58,8 @@ def resolve(document: Document, overrides: tuple[Override, ...] = ()) -> Resolve
         deferred = tuple(one.below(1) for one in overrides if one.steps[0] == slot and one not in own)
         _fill_slot(document, slot, kind, deferred, problems)
     _stop_at(problems)
-    _expand_model(document, problems)
-    trace_path = _pin_trace(document, problems)
+    expand_model(document, problems)
+    trace_path = pin_trace(document, problems)
     _stop_at(problems)
     document.data = complete(document.data, "Experiment")
     _strip(document)
@@ -96,13 +96,13 @@ def _fill_slot(
     """Replace the reference at ``slot`` by the document it names."""
     if not isinstance(document.get(slot), str):
         if kind == "Model":
-            _inline_config_file(document, (slot,), problems)
+            inline_config_file(document, (slot,), problems)
         return
     referenced = open_reference(document, (slot,), kind, problems)
     if referenced is None:
         return
     if kind == "Model":
-        _inline_config_file(referenced, (), problems)
+        inline_config_file(referenced, (), problems)
     checked(referenced, kind, overrides, problems)
     place = document.keys.get((slot,))
     document.graft((slot,), referenced)
@@ -110,7 +110,7 @@ def _fill_slot(
         document.keys[(slot,)] = place
 
 
-def _inline_config_file(document: Document, at: tuple[str, ...], problems: Problems) -> None:
+def inline_config_file(document: Document, at: tuple[str, ...], problems: Problems) -> None:
     """Put the content of ``config_file`` where ``config`` would be."""
     part = document.get(*at)
     if not isinstance(part, dict) or not isinstance(name := part.get("config_file"), str):
@@ -137,7 +137,7 @@ def _inline_config_file(document: Document, at: tuple[str, ...], problems: Probl
         problems.found.extend(check_document(document, "Experiment"))
 
 
-def _expand_model(document: Document, problems: Problems) -> None:
+def expand_model(document: Document, problems: Problems) -> None:
     """One name per meaning in the model's configuration."""
     config = document.get("model", "config")
     model = document.get("model")
@@ -149,7 +149,7 @@ def _expand_model(document: Document, problems: Problems) -> None:
     model["config"] = canonical_config(config, known)
 
 
-def _pin_trace(document: Document, problems: Problems) -> Path | None:
+def pin_trace(document: Document, problems: Problems) -> Path | None:
     """Digest of the recorded workload; the resolved document keeps only the file's name beside it."""
     trace = document.get("workload", "trace")
     if not isinstance(trace, dict):

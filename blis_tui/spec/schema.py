@@ -1,9 +1,9 @@
 """The schemas as the one source of types, ranges and defaults: look up, check, fill in.
 
-Only the schemas a document really uses are read. Validation is jsonschema's; filling in defaults and turning
-``8`` into ``8.0`` where a number is meant (so that equal experiments have equal digests) is done here, by a
-walk over schema and data together. The walk understands the subset the schemas keep to: ``$ref``, ``properties``,
-``items``, ``additionalProperties``, ``allOf`` and ``if``/``then``/``else``.
+Only the schemas a document really uses are read. Validation is jsonschema's. Filling in defaults and turning
+``8`` into ``8.0`` where a number is meant (so that equal experiments have equal digests) is done here, along
+schema and data together; the walk knows the subset the schemas keep to: ``$ref``, ``properties``, ``items``,
+``additionalProperties``, ``allOf`` and ``if``/``then``/``else``.
 """
 
 from __future__ import annotations

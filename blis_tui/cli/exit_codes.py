@@ -1,0 +1,20 @@
+"""What the process's exit code means."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes of every command."""
+
+    OK = 0
+    CHECK_FAILED = 1
+    """A golden, an expectation or an invariant did not hold."""
+    USAGE = 2
+    """Wrong arguments, or an invalid specification."""
+    IO = 3
+    """A file could not be read or written."""
+    SIMULATION = 4
+    """The simulation could not go on."""
+    INTERRUPTED = 130

@@ -1,0 +1,123 @@
+"""``blis-tui spec``: what documents there are, and what an experiment resolves to."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from blis_tui.cli.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from blis_tui.errors import BlisError
+    from blis_tui.spec.library import Entry
+
+KINDS = ("experiment", "model", "hardware", "workload", "policy", "latency")
+
+
+@click.group("spec")
+def spec() -> None:
+    """List and show specifications."""
+
+
+@spec.command("list")
+@click.option("--kind", type=click.Choice(KINDS), help="Only documents of this kind.")
+@click.option(
+    "--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+def list_specs(kind: str | None, output_format: str) -> None:
+    """List the documents that have names: own ones in ./specs first, then the shipped ones."""
+    from blis_tui.spec.library import entries  # noqa: PLC0415
+
+    chosen = [entry for entry in entries(Path.cwd()) if kind is None or entry.kind.lower() == kind]
+    rows = [(entry, _description(entry)) for entry in chosen]
+    if output_format == "json":
+        listed = [
+            {"kind": entry.kind, "name": entry.name, "shipped": entry.shipped, "description": description}
+            for entry, description in rows
+        ]
+        click.echo(json.dumps(listed, indent=2, ensure_ascii=False))
+        return
+    width = max((len(entry.name) for entry in chosen), default=0)
+    for entry, description in rows:
+        click.echo(f"{entry.kind.lower():<11} {entry.name:<{width}}  {description}".rstrip())
+
+
+@spec.command("show")
+@click.argument("name")
+@click.option(
+    "--kind", type=click.Choice(KINDS), help="Which kind, when documents of several kinds share the name."
+)
+@click.option(
+    "--resolved", is_flag=True, help="As JSON: references followed, defaults filled in, auto worked out."
+)
+@click.option(
+    "--set", "overrides", metavar="PATH=VALUE", multiple=True, help="Override a value of an experiment."
+)
+def show(name: str, kind: str | None, overrides: tuple[str, ...], *, resolved: bool) -> None:
+    """Print the document NAME (or the file at that path)."""
+    from blis_tui.errors import BlisError, InputError  # noqa: PLC0415
+
+    try:
+        entry = _find(name, kind, prefer_experiment=resolved or bool(overrides))
+        if resolved or overrides:
+            click.echo(_resolved(entry, overrides))
+        else:
+            click.echo(entry.path.read_text(encoding="utf-8"), nl=False)
+    except (BlisError, OSError, UnicodeDecodeError) as error:
+        click.echo(_error_text(error), err=True)
+        sys.exit(ExitCode.IO if isinstance(error, InputError | OSError) else ExitCode.USAGE)
+
+
+def _error_text(error: BlisError | OSError | UnicodeDecodeError) -> str:
+    from blis_tui.errors import SpecError  # noqa: PLC0415
+
+    return str(error) if isinstance(error, SpecError) else f"error: {error}"
+
+
+def _find(name: str, kind: str | None, *, prefer_experiment: bool) -> Entry:
+    from blis_tui.errors import InputError  # noqa: PLC0415
+    from blis_tui.spec.compose import is_path  # noqa: PLC0415
+    from blis_tui.spec.diagnostics import suggestion  # noqa: PLC0415
+    from blis_tui.spec.library import Entry, entries  # noqa: PLC0415
+
+    if is_path(name):
+        return Entry((kind or "").capitalize(), name, Path(name), shipped=False)
+    known = [entry for entry in entries(Path.cwd()) if kind is None or entry.kind.lower() == kind]
+    found = [entry for entry in known if entry.name == name]
+    if prefer_experiment and len(found) > 1:
+        found = [entry for entry in found if entry.kind == "Experiment"] or found
+    if len(found) > 1:
+        kinds = ", ".join(entry.kind.lower() for entry in found)
+        raise click.UsageError(f"`{name}` is the name of several documents ({kinds}); choose with --kind")
+    if not found:
+        names = {entry.name for entry in known}
+        raise InputError(f"no {kind or 'document'} is named `{name}`", help=suggestion(name, names))
+    return found[0]
+
+
+def _resolved(entry: Entry, overrides: tuple[str, ...]) -> str:
+    from blis_tui.spec.load import load  # noqa: PLC0415
+    from blis_tui.spec.validate import validate  # noqa: PLC0415
+
+    if entry.kind == "Experiment" or overrides:
+        data: object = load(entry.path, overrides=overrides).document
+    else:
+        valid = validate(entry.path)
+        data = load(entry.path).document if valid.kind == "Experiment" else valid.data
+    return json.dumps(data, indent=2, ensure_ascii=False)
+
+
+def _description(entry: Entry) -> str:
+    """The document's own description; empty when the file cannot be read."""
+    from blis_tui.errors import BlisError  # noqa: PLC0415
+    from blis_tui.spec.loader import read_document  # noqa: PLC0415
+
+    try:
+        description = read_document(entry.path).get("metadata", "description")
+    except BlisError:
+        return ""
+    return description if isinstance(description, str) else ""

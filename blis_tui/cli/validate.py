@@ -1,0 +1,117 @@
+"""``blis-tui validate``: check documents of any kind without running anything."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from blis_tui.cli.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from blis_tui.spec.diagnostics import Diagnostic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What validation found in one document."""
+
+    file: str
+    kind: str = ""
+    name: str = ""
+    diagnostics: tuple[Diagnostic, ...] = ()
+    unreadable: str = ""
+    """Why the file could not be read; empty = it could."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.diagnostics and not self.unreadable
+
+
+@click.command("validate")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="text: errors on stderr as a compiler prints them; json: one document on stdout.",
+)
+def validate(paths: tuple[str, ...], output_format: str) -> None:
+    """Check documents of any kind: syntax, schema, meaning.
+
+    PATH is a file, a folder (every YAML file below it), the name of an experiment, or - for standard input.
+    """
+    stdin_text = sys.stdin.buffer.read().decode(errors="surrogateescape") if "-" in paths else None
+    outcomes = [_check(source, stdin_text) for source in _expand(paths)]
+    if output_format == "json":
+        click.echo(_as_json(outcomes))
+    else:
+        _print_text(outcomes)
+    if any(outcome.unreadable for outcome in outcomes):
+        sys.exit(ExitCode.IO)
+    if not all(outcome.ok for outcome in outcomes):
+        sys.exit(ExitCode.USAGE)
+
+
+def _expand(paths: tuple[str, ...]) -> list[str]:
+    """Folders as the YAML files below them, in a fixed order."""
+    expanded: list[str] = []
+    for path in paths:
+        folder = Path(path)
+        if path != "-" and folder.is_dir():
+            expanded += sorted(str(file) for pattern in ("*.yaml", "*.yml") for file in folder.rglob(pattern))
+        else:
+            expanded.append(path)
+    return expanded
+
+
+def _check(source: str, stdin_text: str | None) -> Outcome:
+    from blis_tui.errors import InputError, SpecError  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.spec.validate import validate as check_document  # noqa: PLC0415
+
+    try:
+        valid = check_document(source, stdin_text=stdin_text)
+    except SpecError as error:
+        return Outcome(file=source, diagnostics=error.diagnostics)
+    except InputError as error:
+        return Outcome(file=source, unreadable=str(error))
+    return Outcome(file=source, kind=valid.kind, name=valid.name)
+
+
+def _print_text(outcomes: list[Outcome]) -> None:
+    from blis_tui.spec.diagnostics import render_text  # noqa: PLC0415
+
+    for outcome in outcomes:
+        if outcome.ok:
+            click.echo(f"ok  {outcome.file}  ({outcome.kind} {outcome.name})")
+        elif outcome.unreadable:
+            click.echo(f"error: {outcome.unreadable}\n", err=True)
+        else:
+            click.echo(render_text(outcome.diagnostics) + "\n", err=True)
+    bad = sum(not outcome.ok for outcome in outcomes)
+    documents = f"{len(outcomes)} document{'' if len(outcomes) == 1 else 's'}"
+    click.echo(f"{documents}, {bad} with errors" if bad else f"{documents}, no errors")
+
+
+def _as_json(outcomes: list[Outcome]) -> str:
+    documents = [
+        {
+            "file": outcome.file,
+            "ok": outcome.ok,
+            "kind": outcome.kind,
+            "name": outcome.name,
+            "unreadable": outcome.unreadable,
+            "diagnostics": [asdict(one) for one in outcome.diagnostics],
+        }
+        for outcome in outcomes
+    ]
+    return json.dumps(
+        {"ok": all(outcome.ok for outcome in outcomes), "documents": documents}, indent=2, ensure_ascii=False
+    )

@@ -1,0 +1,83 @@
+"""Check a document of any kind on its own, as deeply as that is possible without an experiment around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from blis_tui.errors import SpecError
+from blis_tui.spec.checks import check_model, check_workload
+from blis_tui.spec.compose import Problems, checked
+from blis_tui.spec.diagnostics import about, in_order, suggestion
+from blis_tui.spec.load import open_source, resolve_source
+from blis_tui.spec.resolve import expand_model, inline_config_file, pin_trace
+from blis_tui.spec.schema import KINDS, complete
+from blis_tui.spec.source import Document
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from blis_tui.spec.source import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Valid:
+    """A document without errors; ``data`` is complete (and resolved, for an experiment)."""
+
+    kind: str
+    name: str
+    data: Json
+
+
+def validate(source: str | Path, *, stdin_text: str | None = None) -> Valid:
+    """Check one document: a path, the name of an experiment, or ``-`` for ``stdin_text``.
+
+    Raises:
+        SpecError: with every problem found.
+        InputError: the document cannot be read.
+    """
+    document = open_source(source, stdin_text)
+    kind = _kind(document)
+    if kind == "Experiment":
+        document = resolve_source(source, stdin_text=stdin_text).document
+        return Valid(kind, str(document.get("metadata", "name")), document.data)
+    problems = Problems()
+    if kind == "Model":
+        inline_config_file(document, (), problems)
+    checked(document, kind, (), problems)
+    if not problems.found:
+        _check_alone(document, kind, problems)
+    if problems.found:
+        raise SpecError(in_order(problems.found))
+    return Valid(kind, str(document.get("metadata", "name")), document.data)
+
+
+def _kind(document: Document) -> str:
+    """The document's own kind.
+
+    Raises:
+        SpecError: there is none, or it is unknown.
+    """
+    kind = document.get("kind")
+    if isinstance(kind, str) and kind in KINDS:
+        return kind
+    if isinstance(kind, str):
+        hint = suggestion(kind, KINDS)
+        raise SpecError([about(document, ("kind",), "BLIS1004", f"unknown kind `{kind[:40]}`", hint=hint)])
+    hint = "add it with one of " + ", ".join(f"`{name}`" for name in KINDS)
+    raise SpecError([about(document, (), "BLIS1002", "the document lacks the key `kind`", hint=hint)])
+
+
+def _check_alone(document: Document, kind: str, problems: Problems) -> None:
+    """What can be said about the document's meaning, with the same checks as inside an experiment."""
+    slot = kind.lower()
+    if kind in {"Model", "Workload"}:
+        inside = Document({slot: document.data}, document.source)
+        inside.graft((slot,), document)
+        if kind == "Model":
+            expand_model(inside, problems)
+        else:
+            pin_trace(inside, problems)
+        if not problems.found:
+            problems.found.extend(check_model(inside) if kind == "Model" else check_workload(inside))
+    document.data = complete(document.data, kind)
