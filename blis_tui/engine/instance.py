@@ -76,6 +76,7 @@ class Instance:
         "_order_timeout",
         "_preempted",
         "_priority",
+        "_stores_last_token",
         "_victim",
         "advance",
         "busy_us",
@@ -142,6 +143,7 @@ class Instance:
         self.peak_running = 0
         self._latency = latency
         self._batching = batching
+        self._stores_last_token = batching.stores_last_token
         self._priority = priority
         self._victim = victim
         self._events = events
@@ -340,7 +342,10 @@ class Instance:
     def _complete(self, request: Request, end: int) -> None:
         del self.running[request.batch_slot]
         request.batch_slot = -1
-        self.pool.release(request, findable=False)
+        pool = self.pool
+        if self._stores_last_token and request.generated_tokens and pool.missing(request, request.computed_tokens + 1):
+            pool.take_spare(request)
+        pool.release(request, findable=False)
         request.state = RequestState.COMPLETED
         request.length_capped = request.generated_tokens < request.output_tokens
         request.completed_us = end
@@ -372,16 +377,16 @@ class Instance:
         self.running[slot] = request
         self.prefills[slot] = request
         if new_tokens:
-            self.grant(request, new_tokens)
+            self.grant(request, new_tokens, request.cached_tokens)
         else:
             self._instant.append(request)
         self._admitted.append(request)
 
-    def grant(self, request: Request, new_tokens: int) -> None:
+    def grant(self, request: Request, new_tokens: int, cached_tokens: int = 0) -> None:
         """Let a running request compute ``new_tokens`` more tokens of its prefill in this step."""
         computed = request.computed_tokens
         self.pool.extend(request, computed + new_tokens)
-        self.load.chunks.append(Chunk(request, computed, new_tokens, request.target_tokens))
+        self.load.chunks.append(Chunk(request, computed, new_tokens, request.target_tokens, cached_tokens))
 
     def choose_victim(self) -> Request:
         """Whom to preempt next, by the policy's rule: the youngest running request, or the least urgent one."""

@@ -19,6 +19,8 @@ class BlisBatching:
     step. A preempted request computes its prompt again and generates its output again.
     """
 
+    stores_last_token = True
+
     def __init__(self, plug: Plug) -> None:
         del plug  # it has no settings
 

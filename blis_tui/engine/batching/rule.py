@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 class BatchRule(Protocol):
     """Decides what an instance's next step works on."""
 
+    stores_last_token: bool
+    """Whether the last token of an answer takes a place in the KV cache before all places are given back."""
+
     def schedule(self, instance: Instance) -> None:
         """Plan one step: grant prefill chunks and decode tokens, admit waiting requests, preempt if need be.
 

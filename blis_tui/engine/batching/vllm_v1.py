@@ -24,6 +24,8 @@ class VllmV1Batching:
     generated and computes prompt and output again.
     """
 
+    stores_last_token = False
+
     def __init__(self, plug: Plug) -> None:
         self._watermark = plug.number("watermark")
         self._reserve_full_input = plug.flag("reserve_full_input")

@@ -185,6 +185,12 @@ class BlockPool:
                 self.blank = 1
         self.blank -= count
 
+    def take_spare(self, request: Request) -> None:
+        """Give ``request`` one more block if there is one."""
+        if self.free:
+            self.take(1)
+            request.held_blocks += 1
+
     def release(self, request: Request, *, findable: bool) -> None:
         """Take back all blocks of ``request``, last block first.
 

@@ -25,6 +25,8 @@ class Chunk:
     """Tokens this step computes, at least 1."""
     prompt: int
     """Tokens this prefill must reach."""
+    cached: int = 0
+    """Of ``computed``, the tokens that were found in the cache when this step admitted the request."""
 
 
 @dataclass(slots=True)

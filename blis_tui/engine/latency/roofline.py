@@ -137,10 +137,11 @@ class RooflineModel(Overheads):
         for chunk in load.chunks:
             new = chunk.new
             tokens += new
-            context += chunk.computed
-            # A token of the chunk attends to those before the chunk and, on average, to half of the others in
-            # it.
-            attended += new * (chunk.computed + (new - 1) / 2.0)
+            # What was found in the cache a moment ago counts as context only from the next step on, as in BLIS.
+            before = chunk.computed - chunk.cached
+            context += before
+            # A token of the chunk attends to those before the chunk and, on average, to half of the others in it.
+            attended += new * (before + (new - 1) / 2.0)
         flops = tokens * self._flops_per_token + attended * self._flops_per_context
         compute = (
             flops * self._prefill_us_per_flop
