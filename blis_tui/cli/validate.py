@@ -65,11 +65,18 @@ def _expand(paths: tuple[str, ...]) -> list[str]:
     expanded: list[str] = []
     for path in paths:
         folder = Path(path)
-        if path != "-" and folder.is_dir():
+        if path != "-" and _is_dir(folder):
             expanded += sorted(str(file) for pattern in ("*.yaml", "*.yml") for file in folder.rglob(pattern))
         else:
             expanded.append(path)
     return expanded
+
+
+def _is_dir(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # such as a name that is too long
+        return False
 
 
 def _check(source: str, stdin_text: str | None) -> Outcome:

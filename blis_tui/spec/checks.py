@@ -125,6 +125,7 @@ def _check_capacity(document: Document, model: Model, hardware: Hardware) -> Ite
                 "BLIS2005",
                 f"{model.name} does not fit on {hardware.name} with tensor_parallel {split}: "
                 f"{needed - found.available_gib:.1f} GiB short of a KV cache",
+                key=True,
                 hint=_fitting(model, hardware, utilization, needed, found.available_gib),
             )
             return
@@ -186,9 +187,7 @@ def check_workload(document: Document) -> Iterator[Diagnostic]:
         return
     if ("clients" in workload) == ("trace" in workload):
         both = "both `clients` and `trace`" if "trace" in workload else "neither `clients` nor `trace`"
-        yield about(
-            document, ("workload",), "BLIS2014", f"the workload has {both}", key=True, hint="give exactly one"
-        )
+        yield _about_workload(document, "BLIS2014", f"the workload has {both}", "give exactly one")
         return
     if "trace" in workload:
         if "rate_per_s" in workload:
@@ -197,13 +196,18 @@ def check_workload(document: Document) -> Iterator[Diagnostic]:
         return
     if "rate_per_s" not in workload:
         message = "the workload has `clients` but no `rate_per_s`"
-        yield about(
-            document, ("workload",), "BLIS2014", message, key=True, hint="add it, in requests a second"
-        )
+        yield _about_workload(document, "BLIS2014", message, "add it, in requests a second")
     if workload.get("requests") is None and document.get("horizon_us") == "none":
         message = "neither `requests` nor `horizon_us` ends the run"
-        yield about(document, ("workload",), "BLIS2016", message, key=True, hint="set one of them")
+        yield _about_workload(document, "BLIS2016", message, "set one of them")
     yield from _check_clients(document, workload.get("clients"))
+
+
+def _about_workload(document: Document, code: str, message: str, hint: str) -> Diagnostic:
+    """A diagnostic about the workload as a whole: at its key when inline, else at the top of its file."""
+    path = ("workload",)
+    inline = document.place(path).source is document.place(path, key=True).source
+    return about(document, path, code, message, key=inline, hint=hint)
 
 
 def _check_clients(document: Document, clients: Json) -> Iterator[Diagnostic]:

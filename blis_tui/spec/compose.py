@@ -75,7 +75,7 @@ def shown(path: Path) -> str:
     """A path as messages show it: relative to the working directory where that is shorter."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
-    except (ValueError, OSError):
+    except (ValueError, OSError, RuntimeError):  # outside of it, gone, or a loop of links
         return str(path)
 
 
@@ -88,14 +88,16 @@ def inherit(document: Document, problems: Problems, chain: tuple[Path, ...] = ()
         if key not in data:
             problems.add(about(document, (), "BLIS1002", f"the document lacks the key `{key}`"))
     parent = open_reference(document, ("extends",), "Experiment", problems)
-    del data["extends"]
-    if parent is None:
+    if (
+        parent is None
+    ):  # `extends` stays, and with it the schema does not miss what the parent would have said
         return document
     where = Path(parent.source.name).resolve()
     if where in chain:
         circle = " -> ".join(path.name for path in (*chain[chain.index(where) :], where))
         problems.add(about(document, ("extends",), "BLIS2003", f"an experiment extends itself: {circle}"))
         return document
+    del data["extends"]
     parent = inherit(parent, problems, (*chain, where))
     if isinstance(parent.data, dict):
         merge(parent, document, ())

@@ -117,21 +117,22 @@ def render_text(diagnostics: Sequence[Diagnostic], *, limit: int = MAX_SHOWN) ->
 
 def render_json(diagnostics: Sequence[Diagnostic]) -> str:
     """All diagnostics as a JSON list of objects with a fixed order of keys."""
-    return json.dumps([asdict(one) for one in diagnostics], indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps([asdict(one) for one in diagnostics], indent=2, ensure_ascii=False, allow_nan=False)
+    return text.encode(errors="replace").decode()  # an argument may hold bytes that are no text
 
 
 def _render_one(one: Diagnostic) -> str:
-    lines = [f"{one.severity}[{one.code}]: {one.message}"]
+    lines = [f"{one.severity}[{one.code}]: {_printable(one.message)}"]
     place = f"{one.file}:{one.line}:{one.column}" if one.line and not one.file.startswith("--") else one.file
     gutter = " " * len(str(one.line)) if one.line else " "
-    lines.append(f"{gutter}--> {place}" + (f"  ({one.path})" if one.path else ""))
+    lines.append(f"{gutter}--> {place}" + (f"  ({_printable(one.path)})" if one.path else ""))
     if one.source_line.strip():
         text, start, width = _marked(one)
         lines.append(f"{gutter} |")
         lines.append(f"{one.line} | {text}")
         lines.append(f"{gutter} | {' ' * start}{'^' * width}")
     if one.help:
-        lines.append(f"{gutter} = help: {one.help}")
+        lines.append(f"{gutter} = help: {_printable(one.help)}")
     return "\n".join(lines)
 
 

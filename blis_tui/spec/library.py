@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 _PACKAGE = Path(__file__).resolve().parent.parent
 FOLDERS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -72,6 +74,8 @@ def search_path(directory: Path | None) -> tuple[Path, ...]:
 
 def find(kind: str, name: str, directory: Path | None = None) -> Path | None:
     """The file of the document ``name``, or ``None``."""
+    if not _NAME.match(name):
+        return None
     for folder in search_path(directory):
         path = folder / FOLDERS[kind] / f"{name}{suffix(kind)}"
         if path.is_file():

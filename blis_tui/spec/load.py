@@ -74,12 +74,20 @@ def open_source(source: str | Path, stdin_text: str | None = None) -> Document:
         InputError: it cannot be read, or no experiment has that name.
     """
     if source == "-":
-        raw = (stdin_text or "").encode(errors="surrogateescape")
+        raw = _as_bytes(stdin_text or "")
         if len(raw) > MAX_BYTES:
             raise InputError(f"standard input is larger than {MAX_BYTES // 1024 // 1024} MiB")
         return parse(decode(raw, "<stdin>", Path.cwd()))
     path = locate(source)
     return read_document(path, shown(path))
+
+
+def _as_bytes(text: str) -> bytes:
+    """The bytes a text was decoded from; what was no text stays recognisable as such."""
+    try:
+        return text.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode(errors="surrogatepass")
 
 
 def locate(source: str | Path) -> Path:
@@ -93,7 +101,5 @@ def locate(source: str | Path) -> Path:
     found = find("Experiment", source, Path.cwd())
     if found is not None:
         return found
-    if Path(source).is_file():
-        return Path(source)
     known = suggestion(source, names("Experiment", Path.cwd()), otherwise="known names are")
     raise InputError(f"no experiment is named `{source}`", help=known)

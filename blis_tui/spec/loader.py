@@ -30,6 +30,7 @@ _PARSER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml where PyYAML was built with it; the pure Python parser otherwise."""
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufeff\uff00-\ufffd\U00010000-\U0010ffff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _CORE = "tag:yaml.org,2002:"
 _PLACEHOLDER = "?"
 """Stands for a key that is itself an error, so that what is below it has a path."""
@@ -191,6 +192,10 @@ class _Reader:
 
     def _scalar(self, event: events.ScalarEvent) -> None:
         span = self._span(event)
+        if _SURROGATE.search(event.value):  # libyaml refuses these escapes itself
+            self._stop(
+                "BLIS0014", "escape of half a character (a surrogate)", span, "write the character itself"
+            )
         top = self.stack[-1] if self.stack else None
         if top is not None and isinstance(top.value, dict) and top.key is None:
             self._key(event, top, span)
@@ -371,11 +376,18 @@ class _Reader:
         return len(before), len(before[-1]) + 1
 
     def _syntax(self, error: yaml.MarkedYAMLError) -> None:
-        mark = error.problem_mark or error.context_mark
+        mark, hint = error.problem_mark or error.context_mark, None
+        line, column = _position_of(mark)
+        text = self.lines[line] if line < len(self.lines) else ""
+        if not text.strip() and error.context_mark is not None:
+            line, column = _position_of(
+                error.context_mark
+            )  # the end of the text says nothing; the beginning does
+        elif text[column : column + 1] == "\t":
+            hint = "indent with blanks, not with tabs"
         context = f" {error.context}" if error.context else ""
         message = f"not valid YAML: {error.problem or 'malformed'}{context}"
-        line, column = _position_of(mark)
-        self._problem("BLIS0001", message, Span(line + 1, column + 1, column + 2))
+        self._problem("BLIS0001", message, Span(line + 1, column + 1, column + 2), hint=hint)
 
     def _problem(
         self, code: str, message: str, span: Span, path: DataPath = (), hint: str | None = None

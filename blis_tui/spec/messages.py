@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.spec.diagnostics import Diagnostic, about, in_order, suggestion
-from blis_tui.spec.schema import Violation, violations
+from blis_tui.spec.schema import Violation, property_of, violations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,6 +88,8 @@ def _missing_key(document: Document, violation: Violation) -> Iterator[Diagnosti
 def _required_help(violation: Violation, key: str) -> str | None:
     known = violation.schema.get("properties")
     part = known.get(key) if isinstance(known, dict) else None
+    if part is None and not violation.path:  # required by a condition that does not repeat the properties
+        part = property_of(violation.kind, key)
     if not isinstance(part, dict):
         return None
     if "const" in part:
@@ -143,7 +145,8 @@ def _choice(document: Document, violation: Violation) -> Iterator[Diagnostic]:
     path = violation.path
     if isinstance(value, str):
         number = _number_allowed(violation)
-        near = suggestion(value, options, otherwise="a number, or one of" if number else "one of")
+        words = ("use a number, or" if number else "use") + (" one of" if len(options) > 1 else "")
+        near = suggestion(value, options, otherwise=words)
         yield about(document, path, "BLIS1004", f"unknown value {show(value)}", hint=near)
     else:
         listed = ", ".join(f"`{option}`" for option in options[:12])
@@ -184,7 +187,11 @@ def _bound(document: Document, violation: Violation) -> Iterator[Diagnostic]:
 
 
 def _lower_first(text: object) -> str | None:
-    return f"{text[0].lower()}{text[1:].rstrip('.')}" if isinstance(text, str) and text else None
+    """A description as help: without its full stop, and lower case unless it begins with an acronym."""
+    if not isinstance(text, str) or len(text) < 2:
+        return None
+    first = text[0] if text[1].isupper() else text[0].lower()
+    return f"{first}{text[1:].rstrip('.')}"
 
 
 _SIZES: Final = {

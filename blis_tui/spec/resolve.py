@@ -155,7 +155,7 @@ def pin_trace(document: Document, problems: Problems) -> Path | None:
     if not isinstance(trace, dict):
         return None
     at = ("workload", "trace", "file")
-    path = (directory_of(document, at) / str(trace["file"])).resolve()
+    path = directory_of(document, at) / str(trace["file"])
     try:
         found = file_digest(path)
     except InputError as error:
@@ -167,7 +167,7 @@ def pin_trace(document: Document, problems: Problems) -> Path | None:
         problems.add(about(document, at, "BLIS2015", message, hint=f"its SHA-256 is {found}"))
     trace["sha256"] = found
     trace["file"] = path.name
-    return path
+    return path.resolve()
 
 
 def _strip(document: Document) -> None:
@@ -224,7 +224,8 @@ def _matching_row(document: Document, rows: Json, problems: Problems) -> Json:
         known.append(f"{row['model']} / {row['hardware']} / {row['tensor_parallel']}")
     same_model = [one for one in known if one.startswith(f"{model} /")]
     message = f"no blackbox coefficients for {model} on {hardware} with tensor_parallel {split}"
-    listed = ", ".join(dict.fromkeys(same_model or known))
+    known = list(dict.fromkeys(same_model or known))
+    listed = ", ".join(known[:12]) + (f" and {len(known) - 12} more" if len(known) > 12 else "")
     problems.add(
         about(
             document,

@@ -52,6 +52,8 @@ def schema(name: str) -> Schema:
 class Violation:
     """One keyword of a schema that a value breaks."""
 
+    kind: str
+    """Kind of the document the value is in."""
     path: DataPath
     keyword: str
     wanted: Json
@@ -67,6 +69,7 @@ def violations(data: Json, kind: str) -> Iterator[Violation]:
     """Every leaf violation of the schema for ``kind``."""
     for error in _validator(kind.lower()).iter_errors(data):
         yield Violation(
+            kind=kind,
             path=tuple(error.absolute_path),
             keyword=str(error.validator),
             wanted=cast("Json", error.validator_value),
@@ -108,6 +111,11 @@ def default(kind: str, *path: str) -> Json:
 def properties_of(kind: str, definition: str = "document") -> tuple[str, ...]:
     """The keys that a definition in the schema of that kind knows."""
     return tuple(_part(_part(_part(schema(kind.lower()), "$defs"), definition), "properties"))
+
+
+def property_of(kind: str, name: str) -> Json:
+    """What the schema says about a key of a document of that kind; ``None`` when it has no such key."""
+    return _part(_document(kind), "properties").get(name)
 
 
 def _document(kind: str) -> Schema:

@@ -58,6 +58,9 @@ def _kind(document: Document) -> str:
     Raises:
         SpecError: there is none, or it is unknown.
     """
+    if not isinstance(document.data, dict):
+        found = "a list" if isinstance(document.data, list) else "a plain value"
+        raise SpecError([about(document, (), "BLIS1003", f"expected a map of keys, found {found}")])
     kind = document.get("kind")
     if isinstance(kind, str) and kind in KINDS:
         return kind

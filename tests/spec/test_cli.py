@@ -1,0 +1,108 @@
+"""The validate and spec commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from click.testing import CliRunner, Result
+
+from blis_tui.cli.spec import spec
+from blis_tui.cli.validate import validate
+from blis_tui.spec.library import shipped_specs
+
+if TYPE_CHECKING:
+    import pytest
+
+BROKEN = Path(__file__).parent / "broken"
+
+
+def run_validate(*arguments: str, text: str | None = None) -> Result:
+    return CliRunner().invoke(validate, arguments, input=text)
+
+
+def run_spec(*arguments: str) -> Result:
+    return CliRunner().invoke(spec, arguments)
+
+
+def test_valid_documents() -> None:
+    result = run_validate(str(shipped_specs() / "policies"), "quickstart")
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    lines = result.stdout.splitlines()
+    assert lines[-1] == f"{len(lines) - 1} documents, no errors"
+    assert lines[-2] == "ok  quickstart  (Experiment quickstart)"
+
+
+def test_errors_go_to_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(BROKEN)
+    result = run_validate("./schema-unknown-keys.yaml", "quickstart")
+    assert result.exit_code == 2
+    assert "error[BLIS1001]: unknown key `engin`" in result.stderr
+    assert result.stdout.splitlines() == [
+        "ok  quickstart  (Experiment quickstart)",
+        "2 documents, 1 with errors",
+    ]
+
+
+def test_unreadable_files_are_another_exit_code() -> None:
+    result = run_validate("./none.yaml")
+    assert result.exit_code == 3
+    assert "cannot read none.yaml: No such file" in result.stderr
+
+
+def test_standard_input() -> None:
+    text = (shipped_specs() / "policies" / "sjf.yaml").read_text(encoding="utf-8")
+    assert run_validate("-", text=text).stdout == "ok  -  (Policy sjf)\n1 document, no errors\n"
+    assert run_validate("-", text="kind: [").exit_code == 2
+
+
+def test_json_is_one_document_on_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(BROKEN)
+    result = run_validate("--format", "json", "./schema-unknown-keys.yaml", "quickstart")
+    assert result.exit_code == 2
+    assert result.stderr == ""
+    document = json.loads(result.stdout)
+    assert document["ok"] is False
+    broken, fine = document["documents"]
+    assert (broken["ok"], fine["ok"], fine["kind"]) == (False, True, "Experiment")
+    assert broken["diagnostics"][0]["code"] == "BLIS1001"
+
+
+def test_a_path_is_needed() -> None:
+    assert run_validate().exit_code == 2
+
+
+def test_list() -> None:
+    result = run_spec("list", "--kind", "policy")
+    assert result.exit_code == 0
+    assert [line.split()[:2] for line in result.stdout.splitlines()] == [
+        ["policy", path.stem] for path in sorted((shipped_specs() / "policies").glob("*.yaml"))
+    ]
+    listed = json.loads(run_spec("list", "--format", "json").stdout)
+    assert {
+        "kind": "Hardware",
+        "name": "h100",
+        "shipped": True,
+        "description": "NVIDIA H100 SXM, 80 GB HBM3.",
+    } in listed
+
+
+def test_show() -> None:
+    text = (shipped_specs() / "models" / "yi-34b.yaml").read_text(encoding="utf-8")
+    assert run_spec("show", "yi-34b").stdout == text
+    resolved = json.loads(run_spec("show", "sjf", "--resolved", "--set", "cluster.instances=3").stdout)
+    assert resolved["cluster"]["instances"] == 3
+    assert resolved["policy"]["scheduling"] == {"kind": "sjf"}
+    assert "sjf" in run_spec("show", "sjf", "--kind", "policy").stdout
+    policy = json.loads(run_spec("show", "default", "--resolved").stdout)
+    assert policy["preemption"] == {"victim": "tail", "restore": "recompute"}
+
+
+def test_show_says_what_is_wrong() -> None:
+    assert "choose with --kind" in run_spec("show", "sjf").stderr
+    unknown = run_spec("show", "quickstrat")
+    assert (unknown.exit_code, "did you mean `quickstart`?" in unknown.stderr) == (3, True)
+    invalid = run_spec("show", "quickstart", "--set", "cluster.instance=3")
+    assert (invalid.exit_code, "BLIS1001" in invalid.stderr) == (2, True)

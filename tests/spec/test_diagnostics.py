@@ -1,0 +1,94 @@
+"""How diagnostics look."""
+
+from __future__ import annotations
+
+import json
+
+from blis_tui.errors import SpecError, TraceError, TraceProblem
+from blis_tui.spec.diagnostics import (
+    MAX_SHOWN,
+    Diagnostic,
+    from_trace_error,
+    in_order,
+    located,
+    render_json,
+    render_text,
+    suggestion,
+)
+from blis_tui.spec.source import Place, Source, Span
+
+
+def at(text: str, column: int, end: int) -> Diagnostic:
+    return located(
+        "BLIS1001", "unknown key", Place(Source("f.yaml", text), Span(1, column, end)), path=("a", 0)
+    )
+
+
+def test_text_form() -> None:
+    assert render_text([at("  max_num_seq: 64", 3, 14)]) == (
+        "error[BLIS1001]: unknown key\n --> f.yaml:1:3  (a.0)\n  |\n1 |   max_num_seq: 64\n  |   ^^^^^^^^^^^"
+    )
+
+
+def test_the_caret_allows_for_wide_and_combining_characters() -> None:
+    lines = render_text([at("日本: é\u0301x", 5, 7)]).splitlines()
+    assert lines[-1] == "  |       ^"
+    wide = render_text([at("k: 日本", 4, 6)]).splitlines()
+    assert wide[-1] == "  |    ^^^^"
+
+
+def test_tabs_and_control_characters_do_not_reach_the_terminal() -> None:
+    text = render_text([at("a:\t\x1b[31mred", 4, 5)])
+    assert "\x1b" not in text
+    assert "\t" not in text
+
+
+def test_long_lines_are_clipped_around_the_mark() -> None:
+    text = render_text([at("x" * 5000 + "HERE" + "y" * 5000, 5001, 5005)])
+    assert "HERE" in text
+    assert max(len(line) for line in text.splitlines()) < 200
+    source, caret = text.splitlines()[-2:]
+    assert source[caret.index("^") : caret.rindex("^") + 1] == "HERE"
+
+
+def test_only_so_many_are_shown() -> None:
+    many = [at("x" * 50, n, n + 1) for n in range(1, MAX_SHOWN + 6)]
+    text = render_text(many)
+    assert text.count("error[") == MAX_SHOWN
+    assert text.endswith("... and 5 more errors")
+    assert str(SpecError(many)) == text
+
+
+def test_json_form_keeps_every_field() -> None:
+    (found,) = json.loads(render_json([at("k: v", 1, 2)]))
+    assert list(found) == [
+        "code",
+        "severity",
+        "message",
+        "file",
+        "line",
+        "column",
+        "end_column",
+        "path",
+        "source_line",
+        "help",
+    ]
+
+
+def test_order_and_repetition() -> None:
+    first, second = at("abc", 1, 2), at("abc", 2, 3)
+    assert in_order([second, first, second]) == [first, second]
+
+
+def test_suggestions() -> None:
+    assert suggestion("fcsf", ["fcfs", "sjf"]) == "did you mean `fcfs`?"
+    assert suggestion("zzz", ["fcfs", "sjf"]) == "one of `fcfs`, `sjf`"
+    assert suggestion("zzz", []) == "there are none"
+    assert suggestion("?", [f"n{i:02}" for i in range(20)]).endswith("`n11` and 8 more")
+
+
+def test_trace_errors_become_diagnostics() -> None:
+    problem = TraceProblem(file="t.csv", line=7, column="input_tokens", message="not a number", help="fix it")
+    (found,) = from_trace_error(TraceError([problem]))
+    assert (found.code, found.file, found.line, found.path) == ("BLIS2100", "t.csv", 7, "input_tokens")
+    assert render_text([found]).splitlines()[1] == " --> t.csv:7:1  (input_tokens)"

@@ -1,0 +1,146 @@
+"""Mutated specifications: whatever the text, only the two errors that are meant for users may come out."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Final
+
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from blis_tui.errors import InputError, SpecError
+from blis_tui.spec.codes import CODES
+from blis_tui.spec.diagnostics import Diagnostic, render_json, render_text
+from blis_tui.spec.library import shipped_specs
+from blis_tui.spec.load import load
+
+TEXTS: Final = tuple(
+    path.read_text(encoding="utf-8") for path in sorted((shipped_specs() / "experiments").glob("*.yaml"))
+)
+BROKEN: Final = tuple(
+    path.read_text(encoding="utf-8", errors="replace")
+    for path in sorted((Path(__file__).parent / "broken").glob("*.yaml"))
+)
+PIECES: Final = (
+    *(
+        "{",
+        "}",
+        "[",
+        "]",
+        ":",
+        ": ",
+        "-",
+        "- ",
+        "\n",
+        "\n  ",
+        "\t",
+        "'",
+        '"',
+        "#",
+        " #",
+        "&a ",
+        "*a",
+        "!",
+        "!!int ",
+        "|",
+        ">",
+    ),
+    *(
+        "? ",
+        "<<: ",
+        "---\n",
+        "...",
+        "%YAML 1.1\n",
+        "null",
+        "~",
+        "true",
+        ".nan",
+        ".inf",
+        "1e400",
+        "-1",
+        "0",
+        "1e6",
+        "0x1F",
+    ),
+    *(
+        "9" * 40,
+        "é",
+        "日本",
+        "\u2028",
+        "\x00",
+        "\x7f",
+        "\ud800",
+        "😀",
+        "\\",
+        "..",
+        "/",
+        "./x.yaml",
+        "extends: quickstart\n",
+    ),
+    *("kind: empirical", "weights: {}", "trace: {file: x}", "x" * 300),
+)
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> str:
+    text = draw(st.sampled_from(TEXTS + BROKEN))
+    for _ in range(draw(st.integers(1, 6))):
+        start = draw(st.integers(0, len(text)))
+        kind = draw(st.sampled_from(["delete", "insert", "repeat", "swap-lines"]))
+        if kind == "delete":
+            text = text[:start] + text[start + draw(st.integers(1, 40)) :]
+        elif kind == "insert":
+            text = text[:start] + draw(st.sampled_from(PIECES)) + text[start:]
+        elif kind == "repeat":
+            text = text[:start] + text[start : start + draw(st.integers(1, 80))] * 2 + text[start:]
+        else:
+            lines = text.splitlines(keepends=True)
+            if len(lines) > 1:
+                one, two = draw(st.integers(0, len(lines) - 1)), draw(st.integers(0, len(lines) - 1))
+                lines[one], lines[two] = lines[two], lines[one]
+            text = "".join(lines)
+    return text
+
+
+def diagnostics_of(text: str) -> list[Diagnostic]:
+    """What loading complains about; any other exception than the two for users escapes and fails the test."""
+    try:
+        load("-", stdin_text=text)
+    except SpecError as error:
+        return list(error.diagnostics)
+    except InputError:
+        pass
+    return []
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(mutated())
+@example("[" * 100_000)
+@example("a: " * 5_000)
+@example("&a [*a]")
+@example("extends: " + "x" * 10_000)
+@example("{")
+@example(
+    "apiVersion: blis/v1\nkind: Experiment\nmetadata: {name: x}\n"
+    'model: "a\\0b.yaml"\nhardware: h100\nworkload: chatbot\n'
+)
+def test_mutated_documents(text: str) -> None:
+    found = diagnostics_of(text)
+    render_text(found).encode()
+    render_json(found)
+    assert all(one.code in CODES for one in found)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(["cluster", "instances", "policy", "kind", "workload", "clients", "0", "-1", "x", ""])
+    ),
+    st.sampled_from(["", "="]),
+    st.one_of(st.text(max_size=20), st.sampled_from(PIECES)),
+)
+def test_arbitrary_overrides(steps: list[str], equals: str, value: str) -> None:
+    argument = ".".join(steps) + equals + value
+    with contextlib.suppress(SpecError, InputError):
+        load("quickstart", overrides=[argument])

@@ -1,0 +1,257 @@
+"""From files to the frozen experiment: composition, overrides, references, digests."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from blis_tui.errors import InputError, SpecError
+from blis_tui.spec.build import build_experiment, digest
+from blis_tui.spec.library import shipped_specs
+from blis_tui.spec.load import load
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HEAD = "apiVersion: blis/v1\nkind: Experiment\nmetadata: {name: mine}\n"
+BASE = HEAD + "model: qwen3-14b\nhardware: h100\nworkload: chatbot\n"
+
+
+def codes(source: str | Path, *, overrides: Sequence[str] = (), stdin_text: str | None = None) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        load(source, overrides=overrides, stdin_text=stdin_text)
+    return [one.code for one in caught.value.diagnostics]
+
+
+def test_quickstart() -> None:
+    experiment = load("quickstart")
+    assert experiment.name == "quickstart"
+    assert experiment.engine.kv_blocks == 15909  # the published capacity of this model on this accelerator
+    assert experiment.engine.max_model_len == 40960
+    assert experiment.latency.alpha == (0.0, 0.0, 0.0)
+    assert experiment.latency.beta == ()
+    assert experiment.horizon_us is None
+    assert experiment.workload.clients[0].timeout_us is None
+
+
+def test_standard_input_and_paths_mean_the_same() -> None:
+    path = shipped_specs() / "experiments" / "quickstart.blis.yaml"
+    by_text = load("-", stdin_text=path.read_text(encoding="utf-8"))
+    assert by_text == load(path) == load(str(path)) == load("quickstart")
+
+
+def test_unknown_experiments_are_input_errors() -> None:
+    with pytest.raises(InputError) as caught:
+        load("quickstrat")
+    assert caught.value.help == "did you mean `quickstart`?"
+    with pytest.raises(InputError):
+        load("./none.blis.yaml")
+    with pytest.raises(InputError):
+        load("x" * 5000)
+
+
+def test_overrides() -> None:
+    experiment = load(
+        "quickstart",
+        overrides=[
+            "cluster.instances=8",
+            "engine.max_num_seqs=1e2",
+            "engine.kv_blocks=700",
+            "policy.scheduling.kind=sjf",
+            "workload.clients.0.arrivals={kind: gamma, cv: 2}",
+            "workload.rate_per_s=20",
+            "cluster.instances=9",
+        ],
+        seed=7,
+    )
+    assert experiment.cluster.instances == 9
+    assert experiment.engine.max_num_seqs == 100
+    assert type(experiment.engine.max_num_seqs) is int
+    assert experiment.engine.max_model_len == 700 * 16
+    assert experiment.policy.scheduling.kind == "sjf"
+    assert experiment.workload.clients[0].arrivals.cv == 2.0
+    assert experiment.workload.rate_per_s == 20.0
+    assert experiment.seed == 7
+
+
+def test_overrides_as_a_mapping() -> None:
+    by_value = load("quickstart", overrides={"cluster.instances": 3, "latency": {"kind": "blackbox"}})
+    by_text = load("quickstart", overrides=["cluster.instances=3", "latency={kind: blackbox}"])
+    assert by_value == by_text
+
+
+def test_overrides_reach_into_what_was_left_out() -> None:
+    assert (
+        load("-", stdin_text=BASE, overrides=["policy.scheduling.kind=sjf"]).policy.scheduling.kind == "sjf"
+    )
+    assert load("-", stdin_text=BASE, overrides=["engine.kv_blocks=100"]).engine.kv_blocks == 100
+    assert load("-", stdin_text=BASE, overrides=["latency.alpha=[1, 2, 3]"]).latency.alpha == (1.0, 2.0, 3.0)
+
+
+def test_an_override_can_replace_a_whole_document_and_then_change_it() -> None:
+    experiment = load("quickstart", overrides=["policy=vllm-v1", "policy.batching.watermark=0.5"])
+    assert experiment.policy.batching.number("watermark") == 0.5
+    assert experiment.policy.batching.integer("max_num_partial_prefills") == 1
+
+
+@pytest.mark.parametrize(
+    ("override", "code"),
+    [
+        ("cluster.instances", "BLIS1009"),
+        ("cluster.instances=", "BLIS1009"),
+        ("=5", "BLIS1009"),
+        ("cluster..instances=5", "BLIS1009"),
+        ("cluster.instances.more=5", "BLIS1009"),
+        ("workload.clients.7.share=1", "BLIS1009"),
+        ("workload.clients.x.share=1", "BLIS1009"),
+        ("cluster.instances=[", "BLIS0001"),
+        ("cluster.instances=.nan", "BLIS0004"),
+        ("cluster.instance=5", "BLIS1001"),
+        ("cluster.instances=many", "BLIS1003"),
+        ("cluster.instances=0", "BLIS1005"),
+        ("model=qwen", "BLIS2001"),
+        ("workload.clients.0.input_tokens.min=700", "BLIS2009"),
+        ("kind=Policy", "BLIS1008"),
+    ],
+)
+def test_wrong_overrides_are_shown_as_given(override: str, code: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        load("quickstart", overrides=[override])
+    assert [one.code for one in caught.value.diagnostics] == [code]
+    if code != "BLIS2009":  # that one is about the mean, which the file says
+        assert caught.value.diagnostics[0].file == "--set"
+        assert caught.value.diagnostics[0].source_line == override
+
+
+def test_extends_merges_maps_and_replaces_lists(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(
+        BASE + "engine: {max_num_seqs: 5, kv_blocks: 900}\nexpect: [{metric: kv.blocks, min: 1}]\n"
+    )
+    (tmp_path / "middle.yaml").write_text(HEAD + "extends: base.yaml\nengine: {max_num_seqs: 6}\n")
+    (tmp_path / "top.yaml").write_text(
+        HEAD + "extends: ./middle.yaml\nseed: 9\nexpect: [{metric: kv.blocks, max: 2}]\n"
+    )
+    experiment = load(tmp_path / "top.yaml")
+    assert (experiment.engine.max_num_seqs, experiment.engine.kv_blocks, experiment.seed) == (6, 900, 9)
+    assert [entry.max for entry in experiment.expect] == [2.0]
+    assert "extends" not in experiment.document
+
+
+def test_paths_start_at_the_file_that_says_them(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "trace.csv").write_text("arrival_time_us,input_tokens,output_tokens\n0,1,1\n")
+    (tmp_path / "shared" / "replay.yaml").write_text(
+        "apiVersion: blis/v1\nkind: Workload\nmetadata: {name: replay}\ntrace: {file: trace.csv}\n"
+    )
+    path = tmp_path / "experiment.yaml"
+    path.write_text(HEAD + "model: qwen3-14b\nhardware: h100\nworkload: shared/replay.yaml\n")
+    trace = load(path).workload.trace
+    assert trace is not None
+    assert Path(trace.path) == (tmp_path / "shared" / "trace.csv").resolve()
+
+
+def test_own_specs_come_first(tmp_path: Path) -> None:
+    for folder, name, text in (
+        ("policies", "default", "kind: Policy\nscheduling: {kind: sjf}\n"),
+        ("experiments", "mine.blis", ""),
+    ):
+        (tmp_path / "specs" / folder).mkdir(parents=True)
+        body = (
+            f"apiVersion: blis/v1\nmetadata: {{name: {name.removesuffix('.blis')}}}\n{text}" if text else BASE
+        )
+        (tmp_path / "specs" / folder / f"{name}.yaml").write_text(body)
+    (tmp_path / "beside.yaml").write_text(BASE)
+    assert load(tmp_path / "beside.yaml").policy.scheduling.kind == "sjf"
+    assert load(tmp_path / "specs" / "experiments" / "mine.blis.yaml").policy.scheduling.kind == "sjf"
+
+
+def test_digests_do_not_depend_on_how_it_is_written(tmp_path: Path) -> None:
+    inline = (
+        HEAD
+        + "model: qwen3-14b\nhardware: h100\npolicy: {metadata: {name: default, "
+        + 'description: "Admit all, round-robin, first come first served."}}\n'
+        + "workload: chatbot\nseed: 4.2e1\n"
+    )
+    usual = load("-", stdin_text=BASE).sha256
+    assert load("-", stdin_text=inline).sha256 == usual
+    assert load("-", stdin_text=BASE, seed=1).sha256 != usual
+    target = tmp_path / "elsewhere" / "specs"
+    shutil.copytree(shipped_specs(), target)
+    moved = load(target / "experiments" / "trace-replay.blis.yaml")
+    assert moved.sha256 == load("trace-replay").sha256
+
+
+def test_a_resolved_document_means_the_same_experiment() -> None:
+    experiment = load("vllm-preemption")
+    text = json.dumps(experiment.document)
+    assert build_experiment(json.loads(text)) == experiment
+    assert load("-", stdin_text=text) == experiment
+    assert digest(json.loads(text)) == experiment.sha256
+
+
+def test_a_resolved_trace_needs_its_file(tmp_path: Path) -> None:
+    experiment = load("trace-replay")
+    assert experiment.workload.trace is not None
+    document = json.loads(json.dumps(experiment.document))
+    assert build_experiment(document, trace_path=experiment.workload.trace.path) == experiment
+    with pytest.raises(InputError, match="cannot read"):
+        build_experiment(document)
+    other = tmp_path / "other.csv"
+    other.write_text("arrival_time_us,input_tokens,output_tokens\n")
+    with pytest.raises(InputError, match="is not the recorded trace"):
+        build_experiment(document, trace_path=str(other))
+
+
+@pytest.mark.parametrize("missing", ["seed", "model", "engine", "latency", "expect"])
+def test_building_from_something_else_says_what_is_missing(missing: str) -> None:
+    document = dict(load("quickstart").document)
+    del document[missing]
+    with pytest.raises(InputError, match=f"`{missing}` is missing"):
+        build_experiment(document)
+
+
+def test_building_needs_the_standard_library_only() -> None:
+    program = (
+        "import sys, json\n"
+        "sys.modules.update(dict.fromkeys(('yaml', 'jsonschema', 'referencing', 'click')))\n"
+        "from blis_tui.spec.build import build_experiment\n"
+        "print(build_experiment(json.load(sys.stdin)).sha256)\n"
+    )
+    experiment = load("quickstart")
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input=json.dumps(experiment.document),
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert done.stderr == ""
+    assert done.stdout.strip() == experiment.sha256
+
+
+def test_blackbox_takes_the_measured_row() -> None:
+    latency = load("quickstart", overrides=["latency.kind=blackbox"]).latency
+    assert latency.alpha[0] == pytest.approx(8888.09, abs=0.01)
+    assert latency.beta == pytest.approx((13578.19, 39.4447, 27.3228), rel=1e-5)
+
+
+def test_given_coefficients_win() -> None:
+    latency = load("quickstart", overrides=["latency={kind: crossmodel, alpha: [1, 0, 2]}"]).latency
+    assert latency.alpha == (1.0, 0.0, 2.0)
+    assert latency.beta == (116.110, 1226.868, 19.943, 9445.157)
+
+
+def test_errors_of_several_files_come_together(tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(
+        "apiVersion: blis/v1\nkind: Policy\nmetadata: {name: p}\nscheduling: {kind: sfj}\n"
+    )
+    path = tmp_path / "broken.yaml"
+    path.write_text(HEAD + "model: nope\nhardware: h100\nworkload: chatbot\npolicy: policy.yaml\nseed: x\n")
+    assert sorted(codes(path)) == ["BLIS1003", "BLIS1004", "BLIS2001"]
