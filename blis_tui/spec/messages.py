@@ -81,8 +81,14 @@ def _missing_key(document: Document, violation: Violation) -> Iterator[Diagnosti
                 if not path
                 else "this entry"
             )
-            help_ = _required_help(violation, key)
+            help_ = _glued(instance, key) or _required_help(violation, key)
             yield about(document, path, "BLIS1002", f"{where} lacks the key `{key}`", key=True, hint=help_)
+
+
+def _glued(instance: dict[str, Json], key: str) -> str | None:
+    """Help for ``{kind:gamma}``, which YAML reads as one long key."""
+    found = next((one for one in instance if one.startswith(f"{key}:")), None)
+    return None if found is None else f"`{found[:40]}` is one word: write a blank after the colon"
 
 
 def _required_help(violation: Violation, key: str) -> str | None:
