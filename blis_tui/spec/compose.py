@@ -41,8 +41,28 @@ def is_path(reference: str) -> bool:
 
 
 def directory_of(document: Document, path: DataPath) -> Path:
-    """What a relative path written at ``path`` starts from."""
+    """What a relative path written at ``path`` starts from: the file's folder, or the working directory."""
     return document.place(path).source.directory or Path()
+
+
+def naming_directory(document: Document, path: DataPath) -> Path:
+    """The folder whose ``specs/`` a name written at ``path`` is looked up in first.
+
+    A name given on the command line means what it would mean in the experiment itself.
+    """
+    source = document.place(path).source
+    return (document.source if source.is_argument else source).directory or Path()
+
+
+def no_file(document: Document, path: DataPath, message: str) -> Diagnostic:
+    """The diagnostic for a path written at ``path`` that cannot be read."""
+    argument = document.place(path).source.is_argument
+    start = (
+        "on the command line start at the working directory"
+        if argument
+        else "start at the file that says them"
+    )
+    return about(document, path, "BLIS2002", message, hint=f"paths {start}")
 
 
 def open_reference(document: Document, path: DataPath, kind: str, problems: Problems) -> Document | None:
@@ -50,9 +70,9 @@ def open_reference(document: Document, path: DataPath, kind: str, problems: Prob
     reference = document.get(*path)
     if not isinstance(reference, str):
         return None
-    directory = directory_of(document, path)
+    directory = naming_directory(document, path)
     if is_path(reference):
-        target: Path | None = directory / reference
+        target: Path | None = directory_of(document, path) / reference
     else:
         target = find(kind, reference, directory)
     if target is None:
@@ -63,9 +83,7 @@ def open_reference(document: Document, path: DataPath, kind: str, problems: Prob
     try:
         return read_document(target, shown(target))
     except InputError as error:
-        problems.add(
-            about(document, path, "BLIS2002", error.message, hint="paths start at the file that says them")
-        )
+        problems.add(no_file(document, path, error.message))
     except SpecError as error:
         problems.take(error)
     return None

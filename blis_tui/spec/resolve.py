@@ -15,6 +15,8 @@ from blis_tui.spec.compose import (
     checked,
     directory_of,
     inherit,
+    naming_directory,
+    no_file,
     open_reference,
     shown,
 )
@@ -123,9 +125,7 @@ def inline_config_file(document: Document, at: tuple[str, ...], problems: Proble
     try:
         config = read_document(target, shown(target))
     except InputError as error:
-        problems.add(
-            about(document, path, "BLIS2002", error.message, hint="paths start at the file that says them")
-        )
+        problems.add(no_file(document, path, error.message))
         return
     except SpecError as error:
         problems.take(error)
@@ -160,7 +160,7 @@ def pin_trace(document: Document, problems: Problems) -> Path | None:
         found = file_digest(path)
     except InputError as error:
         message = error.message.replace(str(path), str(trace["file"]))
-        problems.add(about(document, at, "BLIS2002", message, hint="paths start at the file that says them"))
+        problems.add(no_file(document, at, message))
         return None
     if trace.get("sha256", found) != found:
         message = f"`{trace['file']}` has another content than `sha256` says"
@@ -190,7 +190,7 @@ def _fill_coefficients(document: Document, problems: Problems) -> None:
     if not isinstance(latency, dict) or ("alpha" in latency and "beta" in latency):
         return
     kind = str(latency["kind"])
-    path = find("Latency", kind, directory_of(document, ("latency",)))
+    path = find("Latency", kind, naming_directory(document, ("latency",)))
     if path is None:
         message = f"no coefficients are shipped for `{kind}`"
         problems.add(about(document, ("latency",), "BLIS2011", message, hint="give `alpha` and `beta`"))

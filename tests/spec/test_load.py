@@ -171,6 +171,31 @@ def test_own_specs_come_first(tmp_path: Path) -> None:
     assert load(tmp_path / "specs" / "experiments" / "mine.blis.yaml").policy.scheduling.kind == "sjf"
 
 
+def test_names_on_the_command_line_mean_what_they_would_mean_in_the_file(tmp_path: Path) -> None:
+    (tmp_path / "specs" / "policies").mkdir(parents=True)
+    (tmp_path / "specs" / "policies" / "own.yaml").write_text(
+        "apiVersion: blis/v1\nkind: Policy\nmetadata: {name: own}\nscheduling: {kind: sjf}\n"
+    )
+    (tmp_path / "experiment.yaml").write_text(BASE)
+    experiment = load(tmp_path / "experiment.yaml", overrides=["policy=own"])
+    assert (experiment.policy.name, experiment.policy.scheduling.kind) == ("own", "sjf")
+    with pytest.raises(SpecError) as caught:
+        load(tmp_path / "experiment.yaml", overrides=["policy=./specs/policies/none.yaml"])
+    assert caught.value.diagnostics[0].help == "paths on the command line start at the working directory"
+
+
+def test_own_coefficients(tmp_path: Path) -> None:
+    (tmp_path / "specs" / "latency").mkdir(parents=True)
+    (tmp_path / "specs" / "latency" / "blackbox.yaml").write_text(
+        "apiVersion: blis/v1\nkind: Latency\nmetadata: {name: blackbox}\nstep_time: blackbox\nrows:\n"
+        "  - {model: qwen3-14b, hardware: h100, tensor_parallel: 1, alpha: [1, 2, 3], beta: [4, 5, 6]}\n"
+        "  - {model: qwen3-14b, hardware: h100, tensor_parallel: 1, alpha: [7, 7, 7], beta: [7, 7, 7]}\n"
+    )
+    (tmp_path / "experiment.yaml").write_text(BASE)
+    latency = load(tmp_path / "experiment.yaml", overrides=["latency={kind: blackbox}"]).latency
+    assert (latency.alpha, latency.beta) == ((1.0, 2.0, 3.0), (4.0, 5.0, 6.0))
+
+
 def test_digests_do_not_depend_on_how_it_is_written(tmp_path: Path) -> None:
     inline = (
         HEAD
