@@ -6,6 +6,7 @@ from heapq import heappop, heapreplace
 from typing import TYPE_CHECKING
 
 from blis_tui.cluster.admission import create_admission
+from blis_tui.cluster.boundary import window
 from blis_tui.cluster.routing import create_routing
 from blis_tui.engine.batching.registry import create_batching
 from blis_tui.engine.clientview import client_e2e_us, client_ttft_us
@@ -23,7 +24,7 @@ from blis_tui.engine.events import (
 from blis_tui.engine.instance import HOLLOW, Instance
 from blis_tui.engine.kv.pool import BlockPool, PromptKeys
 from blis_tui.engine.latency.registry import create as create_latency
-from blis_tui.engine.records import Admitted, Arrived, Completed, Observers, Rejected, Routed
+from blis_tui.engine.records import Admitted, Arrived, Completed, Rejected, Routed
 from blis_tui.engine.request import Request, RequestState
 from blis_tui.engine.scheduling.priority import create_priority
 from blis_tui.engine.scheduling.queues import create_queue
@@ -31,6 +32,7 @@ from blis_tui.engine.scheduling.queues import create_queue
 if TYPE_CHECKING:
     from blis_tui.engine.events import Event
     from blis_tui.engine.ledger import Ledger
+    from blis_tui.engine.records import Observers
     from blis_tui.spec.model import Experiment
     from blis_tui.workload.source import RequestSource
 
@@ -45,6 +47,9 @@ class Cluster:
         input_tokens: prompt tokens of all requests that entered a waiting queue.
         queue: pending events.
         instances: the instances, by index.
+        guarded: whether policies see requests through a window that notes forbidden looks.
+        boundary_breaches: the looks noted.
+        previous_event_us: time of the event before the latest slice of the run.
     """
 
     def __init__(self, experiment: Experiment, source: RequestSource, ledger: Ledger, observers: Observers) -> None:
@@ -53,6 +58,9 @@ class Cluster:
         self.arrived = 0
         self.rejected = 0
         self.input_tokens = 0
+        self.guarded = False
+        self.boundary_breaches: list[str] = []
+        self.previous_event_us = 0
         self.horizon_us = experiment.horizon_us
         self.queue = EventQueue()
         self.ledger = ledger
@@ -89,6 +97,21 @@ class Cluster:
         )
         self._pull()
 
+    def as_request(self, target: object) -> Request | None:
+        """What an event is about, if it is a request."""
+        return target if isinstance(target, Request) else None
+
+    def as_instance(self, target: object) -> Instance:
+        """What an event is about; it must be an instance."""
+        if not isinstance(target, Instance):
+            raise TypeError("the event is about a request")
+        return target
+
+    def policy_state(self) -> tuple[object, ...]:
+        """What the cluster's policies and the workload remember, as plain values (for digests)."""
+        remembered = (sorted(vars(policy).items()) for policy in (self._admission, self._routing))
+        return (*remembered, self._source.state())
+
     # ---- the loop ---------------------------------------------------------------------------------------------
 
     def next_event_us(self) -> int | None:
@@ -108,6 +131,7 @@ class Cluster:
         observers = self.observers
         limit = _earlier(self.horizon_us, until_us)
         queue = self.queue
+        self.previous_event_us = self.now
         first = self.events
         last = first + max_events
         while self.events < last and heap:
@@ -142,6 +166,10 @@ class Cluster:
         stages = (ADMISSION, ROUTING, QUEUED)
         return [event[4] for event in sorted(self.queue.heap, key=_event_key) if event[3] in stages]  # type: ignore[misc]
 
+    def closed(self) -> int:
+        """Requests in a terminal state, rejected ones included."""
+        return len(self.ledger)
+
     def _drop_stale(self) -> None:
         """Remove events from the front that nothing will come of."""
         heap = self.queue.heap
@@ -173,6 +201,10 @@ class Cluster:
         else:
             self.instances[request.instance].timeout(request, now)
 
+    def _shown(self, request: Request) -> Request:
+        """``request`` as a policy gets to see it."""
+        return window(request, self.boundary_breaches) if self.guarded else request
+
     def _pull(self) -> None:
         """Fetch the next arrival; only one is ever pending."""
         request = self._source.next_request()
@@ -199,7 +231,7 @@ class Cluster:
 
     def _admit(self, request: Request, now: int) -> None:
         observers = self.observers
-        reason = self._admission.refusal(request, now)
+        reason = self._admission.refusal(self._shown(request), now)
         if reason:
             self.rejected += 1
             request.state = RequestState.REJECTED
@@ -212,7 +244,7 @@ class Cluster:
             observers.emit(Admitted(observers.event, now, request.request_id, self._admission_name))
 
     def _route(self, request: Request, now: int) -> None:
-        instance, reason = self._routing.choose(request, self.instances)
+        instance, reason = self._routing.choose(self._shown(request), self.instances)
         request.instance = instance.index
         instance.routed += 1
         delay = instance.latency.queueing_time_us(request)

@@ -16,3 +16,9 @@ class Ledger(Protocol):
 
         ``ttft_us`` and ``e2e_us`` are what its client measured, -1 where there was no first or last token.
         """
+
+    def __len__(self) -> int:
+        """How many requests have ended."""
+
+    def fingerprint(self) -> str:
+        """A digest of all books (two ledgers that agree on it agree on everything)."""

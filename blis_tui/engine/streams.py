@@ -56,6 +56,10 @@ class Stream:
         """The eight words from ``8 * number`` on."""
         return _UNPACK(blake2b(number.to_bytes(8, "little"), key=self._key).digest())
 
+    def state(self) -> tuple[int, float | None]:
+        """How far it has been read, and a deviate held back: with the key, everything that decides what follows."""
+        return (self._counter, self._spare)
+
     def next_word(self) -> int:
         """A whole number, uniform in [0, 2**64)."""
         counter = self._counter

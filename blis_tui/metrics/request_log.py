@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -9,8 +10,6 @@ from blis_tui.engine.clientview import client_ttft_us
 from blis_tui.engine.request import RequestState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.engine.request import Request
 
@@ -95,9 +94,9 @@ class RequestLog:
         """The request's session and its round in it, if it belongs to one."""
         return self._sessions.get(index)
 
-    def packed(self) -> Iterator[tuple[int, ...]]:
-        """The closed rows as they lie in memory, in order of their ends (for digests)."""
-        return _ROW.iter_unpack(self._packed)
+    def fingerprint(self) -> str:
+        """A digest of all closed rows, in order of their ends."""
+        return sha256(self._packed).hexdigest()
 
     def _pack(self, request: Request, ttft_us: int, e2e_us: int, generated_tokens: int) -> bytes:
         group = self._group_numbers.get((request.slo_class, request.tenant))

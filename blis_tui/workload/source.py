@@ -28,6 +28,10 @@ class RequestSource(Protocol):
         """The next request, not earlier than the last; ``None`` when there are no more."""
         ...
 
+    def state(self) -> tuple[object, ...]:
+        """What decides all further requests, as plain values (for digests)."""
+        ...
+
 
 class _ClientSource:
     """The endless requests of one client.
@@ -69,6 +73,10 @@ class _ClientSource:
     def next_gap_us(self) -> int:
         """Time from this client's last arrival to its next."""
         return self._gaps.sample(self._arrival_stream)
+
+    def state(self) -> tuple[object, ...]:
+        """Where its three streams stand."""
+        return (self._arrival_stream.state(), self._input_stream.state(), self._output_stream.state())
 
     def request(self, index: int, arrival_us: int) -> Request:
         """The request that arrives at ``arrival_us``, the ``index``-th of all clients."""
@@ -130,6 +138,10 @@ class GeneratedSource:
         self._produced = index + 1
         return client.request(index, arrival_us)
 
+    def state(self) -> tuple[object, ...]:
+        """Requests so far, each client's next arrival, and where their streams stand."""
+        return (self._produced, tuple(sorted(self._next)), tuple(client.state() for client in self._clients))
+
 
 class TraceSource:
     """The requests of a recorded workload.
@@ -146,6 +158,11 @@ class TraceSource:
         self._cursor = 0
         self._end = len(table) if requests_limit is None else min(len(table), requests_limit)
 
+    @property
+    def table(self) -> TraceTable:
+        """The trace it reads."""
+        return self._table
+
     def next_request(self) -> Request | None:
         """The next request; ``None`` at the end of the trace or of the limit."""
         cursor = self._cursor
@@ -153,3 +170,7 @@ class TraceSource:
             return None
         self._cursor = cursor + 1
         return self._table.request(cursor)
+
+    def state(self) -> tuple[object, ...]:
+        """Requests so far."""
+        return (self._cursor,)

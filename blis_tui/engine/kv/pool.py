@@ -18,6 +18,8 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blis_tui.engine.request import Request, Segments
 
 _INDEX_BITS: Final = 32
@@ -233,8 +235,8 @@ class BlockPool:
         )
         return (self.free, self.blank, self.hits, self.misses, self.min_free, order)
 
-    def audit(self, holders: list[Request]) -> str:
-        """What is wrong with the books, given everybody who holds blocks; empty when nothing is."""
+    def audit(self, holders: Sequence[tuple[Request, int]]) -> str:
+        """What is wrong with the books, given who holds how many blocks; empty when nothing is."""
         parked = self.blank
         for place, entry in self._free_order.items():
             if isinstance(entry, int):
@@ -248,8 +250,8 @@ class BlockPool:
         references: dict[int, int] = {}
         blocks: dict[int, Block] = {}
         private = 0
-        for request in holders:
-            private += request.held_blocks - len(request.shared_blocks)
+        for request, held in holders:
+            private += held - len(request.shared_blocks)
             for block in request.shared_blocks:
                 references[id(block)] = references.get(id(block), 0) + 1
                 blocks[id(block)] = block

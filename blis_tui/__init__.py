@@ -1,0 +1,69 @@
+"""Deterministic simulation of LLM inference serving, from declarative specs.
+
+    import blis_tui
+
+    report = blis_tui.run(blis_tui.load("quickstart", set={"cluster.instances": 4}))
+    print(report.latency.ttft_ms.p99)
+
+Importing the package costs next to nothing; each name below is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from blis_tui._version import __version__
+
+if TYPE_CHECKING:
+    from blis_tui.api import load, run
+    from blis_tui.errors import (
+        BlisError,
+        DivergenceError,
+        InputError,
+        InvariantError,
+        PolicyError,
+        SimulationError,
+        SpecError,
+        StalledError,
+        TraceError,
+    )
+    from blis_tui.metrics.report import Report
+    from blis_tui.simulation import Simulation
+    from blis_tui.spec.model import Experiment
+
+__all__ = [
+    "BlisError",
+    "DivergenceError",
+    "Experiment",
+    "InputError",
+    "InvariantError",
+    "PolicyError",
+    "Report",
+    "Simulation",
+    "SimulationError",
+    "SpecError",
+    "StalledError",
+    "TraceError",
+    "__version__",
+    "load",
+    "run",
+]
+
+_HOMES = {
+    "Experiment": "spec.model",
+    "Report": "metrics.report",
+    "Simulation": "simulation",
+    "load": "api",
+    "run": "api",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module `blis_tui` has no attribute `{name}`")
+    return getattr(import_module(f"blis_tui.{_HOMES.get(name, 'errors')}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,36 @@
+"""The one place where results become bytes: same content, same bytes, on every Python and machine.
+
+Key order is the order of insertion (reports are built in a fixed order), floats are shortest round-trip, ``-0.0`` is
+``0.0``, NaN and infinities are refused, lines end in ``\\n``.
+"""
+
+from __future__ import annotations
+
+import json
+
+
+
+def to_json(value: object) -> str:
+    """Indented JSON text with a final newline.
+
+    Raises:
+        ValueError: the value holds a NaN or an infinity.
+        TypeError: the value holds something that is not JSON.
+    """
+    return json.dumps(_normal(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def to_json_line(value: object) -> str:
+    """One line of JSON with a final newline; for streams of records. Raises as :func:`to_json`."""
+    return json.dumps(_normal(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+
+
+def _normal(value: object) -> object:
+    """The value with every ``-0.0`` as ``0.0``."""
+    if isinstance(value, float):
+        return value + 0.0
+    if isinstance(value, dict):
+        return {key: _normal(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_normal(item) for item in value]
+    return value

@@ -1,0 +1,68 @@
+"""The command line: ``blis-tui``. Each command's module is imported only when that command runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Final
+
+import click
+
+from blis_tui._version import ENGINE, __version__
+from blis_tui.cli.exit_codes import ExitCode
+
+COMMANDS: Final = {
+    "run": ("blis_tui.cli.run", "run", "Simulate an experiment and print its report."),
+    "spec": ("blis_tui.cli.spec", "spec", "List and show the documents that ship with the package."),
+    "validate": ("blis_tui.cli.validate", "validate", "Check documents of any kind without running them."),
+}
+"""Command -> module, attribute, and the line that ``--help`` shows without importing it."""
+
+EPILOG: Final = """\b
+Exit codes: 0 ok · 1 an expectation or invariant failed · 2 usage or invalid
+specification · 3 input/output · 4 simulation error · 130 interrupted"""
+
+
+class _LazyGroup(click.Group):
+    """A group that knows its commands by name and imports each on first use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute, _ = COMMANDS[cmd_name]
+        command = getattr(import_module(module), attribute)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{module}.{attribute} is no command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
+
+
+@click.command(
+    cls=_LazyGroup,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, "--version", message=f"blis-tui {__version__} (engine {ENGINE})")
+def cli() -> None:
+    """Deterministic simulator of LLM inference serving.
+
+    An experiment is a YAML document: model, hardware, workload, policy, cluster. Equal documents and seeds give equal
+    bytes.
+    """
+
+
+def main() -> None:
+    """Entry point of the console script; turns every expected error into one message and its exit code."""
+    try:
+        cli(prog_name="blis-tui")
+    except BrokenPipeError:
+        # The reader has gone (`blis-tui run … | head`): nothing to tell anybody.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(ExitCode.IO)

@@ -1,0 +1,247 @@
+"""A look at a simulation that changes nothing: frozen snapshots for readers, and a digest of everything that counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from blis_tui.engine.events import EVENT_NAMES
+from blis_tui.engine.request import RequestState
+
+if TYPE_CHECKING:
+    from blis_tui.cluster.cluster import Cluster
+    from blis_tui.engine.instance import Instance
+    from blis_tui.engine.request import Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingEvent:
+    """An event that has not happened yet."""
+
+    time_us: int
+    kind: str
+    """One of ``engine.events.EVENT_NAMES``."""
+    request_id: str | None
+    instance: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestSnapshot:
+    """Where one live request stands. Times in microseconds, None = has not happened."""
+
+    request_id: str
+    phase: str
+    """``in-transit``, ``waiting``, ``prefill``, ``decode`` or ``stalled`` (decoding, but without a token last step)."""
+    instance: int | None
+    arrival_us: int
+    queued_us: int | None
+    scheduled_us: int | None
+    first_token_us: int | None
+    deadline_us: int | None
+    input_tokens: int
+    max_output_tokens: int
+    target_tokens: int
+    """Computed tokens at which its current prefill ends."""
+    computed_tokens: int
+    generated_tokens: int
+    cached_tokens: int
+    held_blocks: int
+    shared_blocks: int
+    priority: int
+    preemptions: int
+    slo_class: str
+    tenant_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvSnapshot:
+    """A block pool: used blocks, and free ones by whether their content can still be found."""
+
+    total_blocks: int
+    used_blocks: int
+    cached_free_blocks: int
+    blank_blocks: int
+    hits: int
+    misses: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceSnapshot:
+    """One instance: its queue head first, its batch in order of admission."""
+
+    index: int
+    waiting: tuple[RequestSnapshot, ...]
+    running: tuple[RequestSnapshot, ...]
+    kv: KvSnapshot
+    steps: int
+    preemptions: int
+    busy_us: int
+    routed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The whole simulation between two events."""
+
+    event: int
+    time_us: int
+    arrived: int
+    rejected: int
+    ended: int
+    in_transit: tuple[RequestSnapshot, ...]
+    instances: tuple[InstanceSnapshot, ...]
+    next_event: PendingEvent | None
+
+
+def peek(cluster: Cluster) -> PendingEvent | None:
+    """The event that will happen next; None when none will, or only beyond the horizon."""
+    if cluster.next_event_us() is None:
+        return None
+    time_us, _, _, kind, target = cluster.queue.heap[0]
+    request = cluster.as_request(target)
+    if request is None:
+        instance: int | None = cluster.as_instance(target).index
+    else:
+        instance = request.instance if request.instance >= 0 else None
+    return PendingEvent(
+        time_us=time_us,
+        kind=EVENT_NAMES[kind],
+        request_id=None if request is None else request.request_id,
+        instance=instance,
+    )
+
+
+def take_snapshot(cluster: Cluster) -> Snapshot:
+    """The simulation as it stands."""
+    return Snapshot(
+        event=cluster.events,
+        time_us=cluster.now,
+        arrived=cluster.arrived,
+        rejected=cluster.rejected,
+        ended=cluster.closed(),
+        in_transit=tuple(_request(request, None, "in-transit") for request in cluster.in_transit()),
+        instances=tuple(_instance(instance) for instance in cluster.instances),
+        next_event=peek(cluster),
+    )
+
+
+def _instance(instance: Instance) -> InstanceSnapshot:
+    pool = instance.pool
+    cached = pool.cached_free()
+    return InstanceSnapshot(
+        index=instance.index,
+        waiting=tuple(_request(request, instance, "waiting") for request in instance.waiting.ordered()),
+        running=tuple(_request(request, instance, _phase(instance, request)) for request in instance.running.values()),
+        kv=KvSnapshot(
+            total_blocks=pool.total,
+            used_blocks=pool.used,
+            cached_free_blocks=cached,
+            blank_blocks=pool.free - cached,
+            hits=pool.hits,
+            misses=pool.misses,
+        ),
+        steps=instance.steps,
+        preemptions=instance.preemptions,
+        busy_us=instance.busy_us,
+        routed=instance.routed,
+    )
+
+
+def _phase(instance: Instance, request: Request) -> str:
+    if request.batch_slot in instance.prefills:
+        return "prefill"
+    return "stalled" if request.batch_slot in instance.stalled else "decode"
+
+
+def _request(request: Request, instance: Instance | None, phase: str) -> RequestSnapshot:
+    cohort = None if instance is None else instance.cohort
+    return RequestSnapshot(
+        request_id=request.request_id,
+        phase=phase,
+        instance=_happened(request.instance),
+        arrival_us=request.arrival_us,
+        queued_us=_happened(request.queued_us),
+        scheduled_us=_happened(request.scheduled_us),
+        first_token_us=_happened(request.first_token_us),
+        deadline_us=request.deadline_us or None,
+        input_tokens=request.input_tokens,
+        max_output_tokens=request.max_output_tokens,
+        target_tokens=request.target_tokens,
+        computed_tokens=0 if cohort is None else cohort.context_tokens(request),
+        generated_tokens=0 if cohort is None else cohort.generated_tokens(request),
+        cached_tokens=request.cached_tokens,
+        held_blocks=0 if cohort is None else cohort.held_blocks(request),
+        shared_blocks=len(request.shared_blocks),
+        priority=request.priority,
+        preemptions=request.preemptions,
+        slo_class=request.slo_class,
+        tenant_id=request.tenant,
+    )
+
+
+def _happened(value: int) -> int | None:
+    return None if value < 0 else value
+
+
+def digest(cluster: Cluster) -> str:
+    """SHA-256 over everything that decides the simulation's future and its report.
+
+    Two simulations of one experiment with equal digests will do the same from here on.
+    """
+    hasher = sha256()
+    for part in _state(cluster):
+        hasher.update(repr(part).encode())
+    return hasher.hexdigest()
+
+
+def _state(cluster: Cluster) -> list[object]:
+    queue = cluster.queue
+    state: list[object] = [
+        (cluster.now, cluster.events, cluster.arrived, cluster.rejected, cluster.input_tokens, queue.seq),
+        sorted((time, order, seq, kind, _name(cluster, target)) for time, order, seq, kind, target in queue.heap),
+        cluster.policy_state(),
+    ]
+    for instance in cluster.instances:
+        cohort = instance.cohort
+        state += [
+            (instance.steps, instance.preemptions, instance.preempted_requests, instance.routed),
+            (instance.busy_us, instance.peak_running, instance.step_pending, sorted(instance.itl_us.items())),
+            (cohort.clock, cohort.last_advance_us, cohort.uneven),
+            (cohort.load.decode_requests, cohort.load.decode_context_tokens),
+            [_request_state(request) for request in instance.waiting.ordered()],
+            [_request_state(request) for request in instance.running.values()],
+            (sorted(instance.prefills), sorted(instance.stalled)),
+            instance.pool.state(),
+        ]
+    state.append(cluster.ledger.fingerprint())
+    return state
+
+
+def _name(cluster: Cluster, target: object) -> tuple[object, ...]:
+    request = cluster.as_request(target)
+    return ("instance", cluster.as_instance(target).index) if request is None else _request_state(request)
+
+
+def _request_state(request: Request) -> tuple[object, ...]:
+    if request.state > RequestState.RUNNING:
+        return (request.index, int(request.state))
+    return (
+        request.index,
+        int(request.state),
+        request.priority,
+        request.queued_us,
+        request.scheduled_us,
+        request.first_token_us,
+        request.computed_tokens,
+        request.generated_tokens,
+        request.target_tokens,
+        request.cached_tokens,
+        request.preemptions,
+        request.batch_slot,
+        request.joined_clock,
+        request.joined_us,
+        request.finish_clock,
+        request.held_blocks,
+        tuple(block.key for block in request.shared_blocks),
+    )

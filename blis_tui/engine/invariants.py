@@ -1,0 +1,129 @@
+"""What must hold after every event, as a table: an identifier, the statement, and the check.
+
+A check returns what is wrong, or an empty string. Checks cost time in proportion to the simulation's state, so a run
+verifies them once at its end unless told to after every event.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from blis_tui.engine.request import RequestState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from blis_tui.engine.instance import Instance
+    from blis_tui.engine.request import Request
+
+
+class Auditable(Protocol):
+    """What a check may look at."""
+
+    now: int
+    previous_event_us: int
+    arrived: int
+    rejected: int
+
+    @property
+    def instances(self) -> Sequence[Instance]:
+        """All instances."""
+
+    @property
+    def boundary_breaches(self) -> Sequence[str]:
+        """Attempts of the control plane to read what it must not."""
+
+    def in_transit(self) -> list[Request]:
+        """Requests on their way to a queue."""
+
+    def closed(self) -> int:
+        """Requests in a terminal state, rejected ones included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invariant:
+    """One statement about every reachable state."""
+
+    identifier: str
+    statement: str
+    check: Callable[[Auditable], str]
+
+
+def _conservation(state: Auditable) -> str:
+    live = len(state.in_transit())
+    for instance in state.instances:
+        live += len(instance.waiting.items) + len(instance.running)
+    if live + state.closed() != state.arrived:
+        return f"{state.arrived} arrived, but {live} are alive and {state.closed()} have ended"
+    return ""
+
+
+def _lifecycle(state: Auditable) -> str:
+    for request in state.in_transit():
+        if request.state is not RequestState.CREATED:
+            return f"request {request.request_id} is on its way to a queue, but {request.state.name.lower()}"
+    for instance in state.instances:
+        for request in instance.waiting.ordered():
+            if request.state is not RequestState.WAITING:
+                return f"request {request.request_id} stands in a queue, but is {request.state.name.lower()}"
+            if request.held_blocks:
+                return f"request {request.request_id} waits, but holds {request.held_blocks} KV blocks"
+        for slot, request in instance.running.items():
+            if request.state is not RequestState.RUNNING or request.batch_slot != slot:
+                return f"request {request.request_id} is in the batch, but {request.state.name.lower()}"
+            places = (slot in instance.prefills) + (slot in instance.stalled) + (request.joined_clock >= 0)
+            if places != 1:
+                return f"request {request.request_id} is in {places} of prefill, cohort and stalled; it must be in one"
+    return ""
+
+
+def _clock(state: Auditable) -> str:
+    if state.now < state.previous_event_us:
+        return f"the clock went from {state.previous_event_us} us back to {state.now} us"
+    return ""
+
+
+def _kv_conservation(state: Auditable) -> str:
+    for instance in state.instances:
+        holders = []
+        for request in instance.running.values():
+            holders.append((request, instance.cohort.held_blocks(request)))
+        wrong = instance.pool.audit(holders)
+        if wrong:
+            return f"instance {instance.index}: {wrong}"
+    return ""
+
+
+def _causality(state: Auditable) -> str:
+    for instance in state.instances:
+        for request in instance.running.values():
+            times = [request.arrival_us, request.queued_us, request.scheduled_us]
+            if request.first_token_us >= 0:
+                times.append(request.first_token_us)
+            if times != sorted(times):
+                return f"request {request.request_id}: arrival, queued, scheduled, first token are {times}"
+    return ""
+
+
+def _work_conservation(state: Auditable) -> str:
+    for instance in state.instances:
+        if (instance.waiting.items or instance.running) and not instance.step_pending:
+            return f"instance {instance.index} has work and no step is pending"
+    return ""
+
+
+def _oracle_boundary(state: Auditable) -> str:
+    return state.boundary_breaches[0] if state.boundary_breaches else ""
+
+
+INVARIANTS: Final = (
+    Invariant("INV-1", "every request that arrived is in exactly one place or has ended", _conservation),
+    Invariant("INV-2", "a request's state agrees with where it is kept", _lifecycle),
+    Invariant("INV-3", "the clock never goes back", _clock),
+    Invariant("INV-4", "used and free KV blocks add up, and every reference is counted", _kv_conservation),
+    Invariant("INV-5", "arrival <= queued <= scheduled <= first token <= completion", _causality),
+    Invariant("INV-8", "an instance with work has a step pending", _work_conservation),
+    Invariant("INV-9", "admission and routing never read output lengths", _oracle_boundary),
+)
+"""The statements that every event must leave true."""

@@ -1,0 +1,71 @@
+"""``expect:`` entries, judged against a report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from blis_tui.spec.model import Expectation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """One expectation, the value it met, and whether it holds."""
+
+    metric: str
+    min: float | None
+    max: float | None
+    equals: float | str | bool | None
+    value: float | str | bool | None
+    """What the report says; None when it has no such metric, or nothing was observed."""
+    ok: bool
+
+    def sentence(self) -> str:
+        """The verdict in words."""
+        wishes = [
+            f"{word} {wish}"
+            for word, wish in (("at least", self.min), ("at most", self.max), ("exactly", self.equals))
+            if wish is not None
+        ]
+        value = "nothing" if self.value is None else self.value
+        return f"{self.metric} is {value}, expected {' and '.join(wishes)}"
+
+
+def judge(expectation: Expectation, report: dict[str, object]) -> Verdict:
+    """Whether ``report`` is as expected. A metric that is missing or has no value is never as expected."""
+    value = look_up(expectation.metric, report)
+    return Verdict(
+        metric=expectation.metric,
+        min=expectation.min,
+        max=expectation.max,
+        equals=expectation.equals,
+        value=value,
+        ok=_holds(expectation, value),
+    )
+
+
+def look_up(metric: str, report: dict[str, object]) -> float | str | bool | None:
+    """The value at a dotted path; list elements by their number. None when there is none."""
+    here: object = report
+    for name in metric.split("."):
+        if isinstance(here, dict):
+            here = here.get(name)
+        elif isinstance(here, list) and name.isdecimal() and int(name) < len(here):
+            here = here[int(name)]
+        else:
+            return None
+    return here if isinstance(here, (int, float, str)) else None
+
+
+def _holds(expectation: Expectation, value: float | str | bool | None) -> bool:
+    if value is None:
+        return False
+    if expectation.equals is not None and value != expectation.equals:
+        return False
+    if expectation.min is None and expectation.max is None:
+        return True
+    if isinstance(value, str):
+        return False
+    above = expectation.min is None or value >= expectation.min
+    return above and (expectation.max is None or value <= expectation.max)

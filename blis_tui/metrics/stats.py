@@ -1,0 +1,100 @@
+"""Distributions of latencies, exact and the same on every machine: integers as long as possible, then one division."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from math import fsum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+PERCENTILES: Final = (50, 90, 95, 99)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """Summary of a latency in milliseconds; every field is None when nothing was observed.
+
+    Percentiles interpolate linearly between the two samples around rank ``p/100 * (n - 1)``.
+    """
+
+    mean: float | None
+    min: float | None
+    p50: float | None
+    p90: float | None
+    p95: float | None
+    p99: float | None
+    max: float | None
+
+
+NOTHING: Final = Distribution(mean=None, min=None, p50=None, p90=None, p95=None, p99=None, max=None)
+
+
+def of_samples(samples_us: Sequence[int]) -> Distribution:
+    """The distribution of whole microseconds."""
+    total = 0
+    for sample in samples_us:
+        total += sample
+    return _distribution(sorted(samples_us), total)
+
+
+def of_ratios(samples_us: Sequence[float]) -> Distribution:
+    """The distribution of fractional microseconds (such as a time per token)."""
+    return _distribution(sorted(samples_us), fsum(samples_us))
+
+
+def of_histogram(counts: Mapping[int, int], offset_us: int = 0) -> Distribution:
+    """The distribution of ``value + offset_us``, where each value of ``counts`` was seen that many times."""
+    values = sorted(counts)
+    cumulative: list[int] = []
+    seen = total = 0
+    for value in values:
+        seen += counts[value]
+        cumulative.append(seen)
+        total += counts[value] * (value + offset_us)
+    return _distribution(_Expanded(values, cumulative, offset_us), total)
+
+
+class _Expanded:
+    """A sorted histogram that reads like the sorted list of its samples."""
+
+    __slots__ = ("_cumulative", "_offset", "_values")
+
+    def __init__(self, values: list[int], cumulative: list[int], offset: int) -> None:
+        self._values = values
+        self._cumulative = cumulative
+        self._offset = offset
+
+    def __len__(self) -> int:
+        return self._cumulative[-1] if self._cumulative else 0
+
+    def __getitem__(self, rank: int) -> int:
+        return self._values[bisect_right(self._cumulative, rank)] + self._offset
+
+
+def percentile_ms(ordered: Sequence[float] | _Expanded, percent: int) -> float:
+    """The value at rank ``percent/100 * (n - 1)`` of ascending microseconds, interpolated, in milliseconds.
+
+    Whole microseconds are divided once, at the end, so the result is the closest float to the exact value.
+    """
+    rank, rest = divmod(percent * (len(ordered) - 1), 100)
+    low = ordered[rank]
+    return low / 1000 if rest == 0 else (100 * low + rest * (ordered[rank + 1] - low)) / 100_000
+
+
+def _distribution(ordered: Sequence[float] | _Expanded, total_us: float) -> Distribution:
+    count = len(ordered)
+    if not count:
+        return NOTHING
+    p50, p90, p95, p99 = (percentile_ms(ordered, percent) for percent in PERCENTILES)
+    return Distribution(
+        mean=total_us / (1000 * count),
+        min=ordered[0] / 1000,
+        p50=p50,
+        p90=p90,
+        p95=p95,
+        p99=p99,
+        max=ordered[count - 1] / 1000,
+    )

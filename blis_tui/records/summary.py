@@ -1,0 +1,73 @@
+"""A report as a table for people: the figures one looks at first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from blis_tui.metrics.report import Report
+    from blis_tui.metrics.stats import Distribution
+
+_COLUMNS = ("mean", "p50", "p90", "p95", "p99", "max")
+
+
+def summary_text(report: Report) -> str:
+    """Several aligned blocks of text: requests, throughput, latencies, KV cache, expectations."""
+    requests = report.requests
+    kv = report.kv
+    blocks = [
+        _pairs(
+            {
+                "experiment": report.meta.experiment + ("" if report.meta.complete else "  (interrupted)"),
+                "simulated": f"{report.duration_us / 1e6:,.3f} s",
+                "requests": ", ".join(
+                    f"{count:,} {word}"
+                    for count, word in (
+                        (requests.completed, "completed"),
+                        (requests.rejected, "rejected"),
+                        (requests.dropped_unservable, "dropped"),
+                        (requests.timed_out, "timed out"),
+                        (requests.still_running, "still running"),
+                        (requests.still_queued, "still queued"),
+                    )
+                    if count or word == "completed"
+                ),
+                "tokens": f"{report.tokens.input:,} in, {report.tokens.output:,} out, {report.tokens.cached:,} cached",
+                "throughput": f"{report.throughput.requests_per_s:,.2f} requests/s, "
+                f"{report.throughput.output_tokens_per_s:,.1f} output tokens/s",
+                "KV cache": f"{kv.peak_used:,} of {kv.blocks:,} blocks at peak, {100 * kv.hit_rate:.1f} % hits, "
+                f"{kv.preemptions:,} preemptions",
+            }
+        ),
+        _latencies(
+            {
+                "time to first token": report.latency.ttft_ms,
+                "inter-token latency": report.latency.itl_ms,
+                "time per output token": report.latency.tpot_ms,
+                "end to end": report.latency.e2e_ms,
+                "scheduling delay": report.latency.scheduling_delay_ms,
+            }
+        ),
+    ]
+    wrong = {name: text for name, text in report.invariants.items() if text not in ("ok", "not checked")}
+    if wrong:
+        blocks.append("\n".join(["invariants", *(f"  FAIL  {name}: {text}" for name, text in wrong.items())]))
+    if report.expectations:
+        verdicts = [f"  {'ok  ' if one.ok else 'FAIL'}  {one.sentence()}" for one in report.expectations]
+        blocks.append("\n".join(["expectations", *verdicts]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _pairs(values: dict[str, str]) -> str:
+    width = max(map(len, values)) + 2
+    return "\n".join(f"{name:<{width}}{text}" for name, text in values.items())
+
+
+def _latencies(distributions: dict[str, Distribution]) -> str:
+    width = max(map(len, distributions)) + 2
+    lines = ["milliseconds".ljust(width) + "".join(f"{column:>12}" for column in _COLUMNS)]
+    for name, distribution in distributions.items():
+        cells = [getattr(distribution, column) for column in _COLUMNS]
+        text = "".join(f"{'-':>12}" if cell is None else f"{cell:>12,.2f}" for cell in cells)
+        lines.append(f"{name:<{width}}{text}")
+    return "\n".join(lines)

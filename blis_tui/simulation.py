@@ -1,0 +1,248 @@
+"""A simulation that can be stepped, run, looked at, saved, restored and listened to."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from blis_tui.cluster.cluster import Cluster
+from blis_tui.cluster.snapshot import digest, peek, take_snapshot
+from blis_tui.engine.invariants import INVARIANTS
+from blis_tui.engine.records import RECORD_KINDS, Observers, Record
+from blis_tui.errors import InputError, InvariantError
+from blis_tui.metrics.report import build_report
+from blis_tui.metrics.request_log import RequestLog
+from blis_tui.spec.model import Experiment
+from blis_tui.workload.factory import create_source
+from blis_tui.workload.source import TraceSource
+from blis_tui.workload.trace_table import TraceTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from blis_tui.cluster.snapshot import PendingEvent, Snapshot
+    from blis_tui.metrics.report import Report
+
+SLICE_EVENTS: Final = 20_000
+"""Events between two looks at whether to go on: about 50 ms."""
+
+CHECKS: Final = ("all", "end", "off")
+
+_R = TypeVar("_R", bound=Record)
+
+
+class Simulation:
+    """One run of an experiment, from its first event to its last.
+
+    Args:
+        experiment: what to simulate (see :func:`blis_tui.load`).
+        check: when to verify the invariants: after every event (``all``), in the report (``end``), or never (``off``).
+
+    Raises:
+        TraceError: rows of a recorded workload are wrong.
+        PolicyError: a policy does not exist or rejects its settings.
+    """
+
+    def __init__(self, experiment: Experiment, *, check: str = "end") -> None:
+        if check not in CHECKS:
+            raise ValueError(f"check must be one of {', '.join(CHECKS)}, not {check!r}")
+        self.experiment = experiment
+        self._check = check
+        self._observers = Observers()
+        self._log = RequestLog()
+        source = create_source(experiment.workload, experiment.seed)
+        self._cluster = Cluster(experiment, source, self._log, self._observers)
+        # What a checkpoint leaves out, by the name it has there.
+        self._fixed: dict[str, object] = {"experiment": experiment, "observers": self._observers}
+        if isinstance(source, TraceSource):
+            self._fixed["trace"] = source.table
+        self._cluster.guarded = check == "all"
+
+    # ---- forward ----------------------------------------------------------------------------------------------
+
+    @property
+    def now_us(self) -> int:
+        """Simulated time of the latest event, in microseconds."""
+        return self._cluster.now
+
+    @property
+    def events(self) -> int:
+        """Number of events so far."""
+        return self._cluster.events
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing will happen any more (or only beyond the horizon)."""
+        return self._cluster.next_event_us() is None
+
+    @property
+    def arrived(self) -> int:
+        """Requests that have arrived so far."""
+        return self._cluster.arrived
+
+    @property
+    def ended(self) -> int:
+        """Requests that have completed, or ended otherwise, so far."""
+        return self._cluster.closed()
+
+    def peek(self) -> PendingEvent | None:
+        """The next event; None at the end."""
+        return peek(self._cluster)
+
+    def step(self) -> PendingEvent | None:
+        """Process one event and return it; None when there was none left.
+
+        Raises:
+            StalledError: the simulation cannot go on.
+            InvariantError: with ``check="all"``, an invariant does not hold afterwards.
+        """
+        upcoming = peek(self._cluster)
+        if upcoming is not None:
+            self._advance(1, None)
+        return upcoming
+
+    def run(self, until_us: int | None = None, *, go_on: Callable[[Simulation], bool] | None = None) -> bool:
+        """Process events up to and including ``until_us``, or all of them.
+
+        Args:
+            until_us: the last microsecond to simulate; None = to the end.
+            go_on: called every few ten thousand events; False from it stops the run between two events.
+
+        Returns:
+            Whether it ran as far as asked.
+        """
+        size = 1 if self._check == "all" else SLICE_EVENTS
+        count = 0
+        while self._advance(size, until_us) == size:
+            count += size
+            if go_on is not None and count >= SLICE_EVENTS:
+                count = 0
+                if not go_on(self):
+                    return False
+        return True
+
+    def _advance(self, events: int, until_us: int | None) -> int:
+        processed = self._cluster.run(events, until_us)
+        if processed and self._check == "all":
+            self.verify()
+        return processed
+
+    # ---- looking ----------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """Everything a reader may want to see, frozen."""
+        return take_snapshot(self._cluster)
+
+    def digest(self) -> str:
+        """A digest of the whole state: equal digests, equal futures."""
+        return digest(self._cluster)
+
+    def verify(self) -> None:
+        """Check every invariant now. Raises InvariantError at the first that does not hold."""
+        for invariant in INVARIANTS:
+            wrong = invariant.check(self._cluster)
+            if wrong:
+                raise InvariantError(invariant.identifier, wrong, time_us=self.now_us, event=self.events)
+
+    def report(self, *, complete: bool = True) -> Report:
+        """The report as of now.
+
+        Args:
+            complete: False marks the figures of an interrupted run.
+        """
+        verdicts = {
+            item.identifier: "not checked" if self._check == "off" else item.check(self._cluster) or "ok"
+            for item in INVARIANTS
+        }
+        horizon = self._cluster.horizon_us
+        cut = complete and horizon is not None and bool(self._cluster.queue.heap) and self.done
+        return build_report(
+            self.experiment,
+            self._cluster,
+            self._log,
+            complete=complete,
+            duration_us=horizon if cut and horizon is not None else self.now_us,
+            invariants=verdicts,
+        )
+
+    # ---- listening --------------------------------------------------------------------------------------------
+
+    def subscribe(self, kind: type[_R] | str, callback: Callable[[_R], None]) -> Callable[[], None]:
+        """Call ``callback`` with each record of ``kind`` (a record class, its name, or ``all``) from now on.
+
+        Returns a function that ends the subscription. A simulation's results do not depend on who listens.
+
+        Raises:
+            KeyError: there is no such kind of record.
+        """
+        kinds = _record_classes(kind)
+        for one in kinds:
+            self._observers.add(one, callback)  # type: ignore[arg-type]
+
+        def unsubscribe() -> None:
+            for one in kinds:
+                self._observers.remove(one, callback)  # type: ignore[arg-type]
+
+        return unsubscribe
+
+    # ---- back -------------------------------------------------------------------------------------------------
+
+    def checkpoint(self) -> bytes:
+        """The whole state as bytes, for :meth:`restore` on a simulation of the same experiment."""
+        buffer = io.BytesIO()
+        _Pickler(buffer).dump((self.experiment.sha256, self._cluster, self._log))
+        return buffer.getvalue()
+
+    def restore(self, checkpoint: bytes) -> None:
+        """Go to where ``checkpoint`` was taken, forwards or backwards; subscriptions stay.
+
+        Only restore bytes you made yourself: like every pickle, they can run code.
+
+        Raises:
+            InputError: the bytes are no checkpoint of this experiment.
+        """
+        try:
+            sha256, cluster, log = _Unpickler(io.BytesIO(checkpoint), self._fixed).load()
+        except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, TypeError, ValueError) as error:
+            raise InputError(f"these bytes are no checkpoint: {error}") from error
+        if sha256 != self.experiment.sha256:
+            raise InputError("the checkpoint was taken from another experiment")
+        self._cluster = cluster
+        self._log = log
+
+
+def _record_classes(kind: type[Record] | str) -> tuple[type[Record], ...]:
+    if not isinstance(kind, str):
+        return (kind,)
+    if kind == "all":
+        return tuple(RECORD_KINDS.values())
+    return (RECORD_KINDS[kind],)
+
+
+class _Pickler(pickle.Pickler):
+    """Leaves out what never changes (the experiment, a trace) and what is no part of the state (observers)."""
+
+    def __init__(self, buffer: io.BytesIO) -> None:
+        super().__init__(buffer, protocol=5)
+
+    def persistent_id(self, obj: object) -> str | None:
+        if isinstance(obj, TraceTable):
+            return "trace"
+        if isinstance(obj, Observers):
+            return "observers"
+        return "experiment" if isinstance(obj, Experiment) else None
+
+
+class _Unpickler(pickle.Unpickler):
+    """Puts a simulation's own fixed parts where the pickle left them out."""
+
+    def __init__(self, buffer: io.BytesIO, fixed: dict[str, object]) -> None:
+        super().__init__(buffer)
+        self._fixed = fixed
+
+    def persistent_load(self, pid: str) -> object:
+        try:
+            return self._fixed[pid]
+        except KeyError:
+            raise pickle.UnpicklingError(f"it refers to `{pid}`, which this experiment does not have") from None
