@@ -43,7 +43,7 @@ def located(
     code: str, message: str, place: Place, *, path: DataPath = (), hint: str | None = None
 ) -> Diagnostic:
     """A diagnostic about the text at ``place``."""
-    lines = place.source.lines()
+    lines = place.source.lines
     span = place.span
     return Diagnostic(
         code=code,

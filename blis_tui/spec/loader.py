@@ -73,7 +73,7 @@ def decode(raw: bytes, name: str, directory: Path | None) -> Source:
         return Source(name, raw.decode("utf-8-sig"), directory)
     except UnicodeDecodeError as error:
         before = raw[: error.start].decode("utf-8-sig", errors="replace")
-        lines = Source(name, before).lines()
+        lines = Source(name, before).lines
         place = Place(Source(name, before), Span(len(lines), len(lines[-1]) + 1, len(lines[-1]) + 2))
         message = f"byte 0x{raw[error.start]:02x} is not UTF-8 text"
         raise SpecError([located("BLIS0012", message, place, hint="save the file as UTF-8")]) from error
@@ -133,7 +133,7 @@ class _Reader:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.lines = source.lines()
+        self.lines = source.lines
         self.problems: list[Diagnostic] = []
         self.count = 0
         self.stack: list[_Open] = []
@@ -372,7 +372,7 @@ class _Reader:
         return Span(line + 1, column + 1, max(end_column, column + 1) + 1)
 
     def _position(self, offset: int) -> tuple[int, int]:
-        before = Source("", self.source.text[:offset]).lines()
+        before = Source("", self.source.text[:offset]).lines
         return len(before), len(before[-1]) + 1
 
     def _syntax(self, error: yaml.MarkedYAMLError) -> None:

@@ -28,15 +28,16 @@ class Source:
     text: str = field(repr=False)
     directory: Path | None = None
     """What relative paths in it start from; ``None`` = the working directory."""
+    lines: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The text's lines, broken where YAML breaks them."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lines", tuple(_LINE_BREAK.split(self.text)))
 
     @property
     def is_argument(self) -> bool:
         """Whether it is a command-line argument, which shows its own path."""
         return self.name.startswith("--")
-
-    def lines(self) -> list[str]:
-        """The text's lines, broken where YAML breaks them."""
-        return _LINE_BREAK.split(self.text)
 
 
 @dataclass(frozen=True, slots=True)
