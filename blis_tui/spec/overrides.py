@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from blis_tui.spec.schema import default
 from blis_tui.spec.source import Document, Json, Place, Source, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,10 @@ def parse_overrides(
     Raises:
         SpecError: an argument is not of that form, or its value is not YAML.
     """
-    texts = list(given) if not isinstance(given, dict) and not hasattr(given, "items") else _as_texts(given)
+    if isinstance(given, Mapping):
+        texts = [_as_text(path, value) for path, value in given.items()]
+    else:
+        texts = list(given)
     sources = [Source("--set", text) for text in texts]
     if seed is not None:
         sources.append(Source("--seed", f"seed={seed}"))
@@ -53,9 +57,9 @@ def parse_overrides(
     return tuple(parsed)
 
 
-def _as_texts(given: object) -> list[str]:
-    items = given.items() if hasattr(given, "items") else ()
-    return [f"{path}={json.dumps(value, ensure_ascii=False, default=str)}" for path, value in items]
+def _as_text(path: str, value: object) -> str:
+    """A plain value as the argument that would give it (JSON is YAML)."""
+    return f"{path}={json.dumps(value, ensure_ascii=False, default=str)}"
 
 
 def _parse_one(source: Source) -> Override:
