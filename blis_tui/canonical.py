@@ -1,13 +1,12 @@
-"""The one place where results become bytes: same content, same bytes, on every Python and machine.
+r"""The one place where results become bytes: same content, same bytes, on every Python and machine.
 
 Key order is the order of insertion (reports are built in a fixed order), floats are shortest round-trip, ``-0.0`` is
-``0.0``, NaN and infinities are refused, lines end in ``\\n``.
+``0.0``, NaN and infinities are refused, lines end in ``\n``.
 """
 
 from __future__ import annotations
 
 import json
-
 
 
 def to_json(value: object) -> str:

@@ -29,6 +29,17 @@ SLICE_EVENTS: Final = 20_000
 
 CHECKS: Final = ("all", "end", "off")
 
+_BROKEN_PICKLE: Final = (
+    pickle.UnpicklingError,
+    AttributeError,
+    EOFError,
+    ImportError,
+    IndexError,
+    KeyError,
+    TypeError,
+    ValueError,
+)
+
 _R = TypeVar("_R", bound=Record)
 
 
@@ -59,7 +70,7 @@ class Simulation:
             self._fixed["trace"] = source.table
         self._cluster.guarded = check == "all"
 
-    # ---- forward ----------------------------------------------------------------------------------------------
+    # ---- forward ----
 
     @property
     def now_us(self) -> int:
@@ -128,7 +139,7 @@ class Simulation:
             self.verify()
         return processed
 
-    # ---- looking ----------------------------------------------------------------------------------------------
+    # ---- looking ----
 
     def snapshot(self) -> Snapshot:
         """Everything a reader may want to see, frozen."""
@@ -166,7 +177,7 @@ class Simulation:
             invariants=verdicts,
         )
 
-    # ---- listening --------------------------------------------------------------------------------------------
+    # ---- listening ----
 
     def subscribe(self, kind: type[_R] | str, callback: Callable[[_R], None]) -> Callable[[], None]:
         """Call ``callback`` with each record of ``kind`` (a record class, its name, or ``all``) from now on.
@@ -186,7 +197,7 @@ class Simulation:
 
         return unsubscribe
 
-    # ---- back -------------------------------------------------------------------------------------------------
+    # ---- back ----
 
     def checkpoint(self) -> bytes:
         """The whole state as bytes, for :meth:`restore` on a simulation of the same experiment."""
@@ -204,7 +215,7 @@ class Simulation:
         """
         try:
             sha256, cluster, log = _Unpickler(io.BytesIO(checkpoint), self._fixed).load()
-        except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, TypeError, ValueError) as error:
+        except _BROKEN_PICKLE as error:
             raise InputError(f"these bytes are no checkpoint: {error}") from error
         if sha256 != self.experiment.sha256:
             raise InputError("the checkpoint was taken from another experiment")

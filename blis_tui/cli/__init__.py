@@ -1,0 +1,1 @@
+"""The command line: one module a command, imported when that command runs."""

@@ -63,8 +63,8 @@ def run(
 ) -> None:
     """Simulate an experiment and print its report.
 
-    SPEC is the name of an experiment (see `blis-tui spec list`), the path of a .blis.yaml file, or - for standard input.
-    Ctrl-C stops the run and reports what has happened so far, marked as incomplete.
+    SPEC is the name of an experiment (see `blis-tui spec list`), the path of a .blis.yaml file, or - for standard
+    input. Ctrl-C stops the run and reports what has happened so far, marked as incomplete.
     """
     from blis_tui.records.files import atomic_text  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.records.tables import record_line  # noqa: PLC0415
@@ -119,16 +119,17 @@ def _run(simulation: Simulation, progress: _Progress | None) -> bool:
 
 
 def _write(report: Report, output_format: str, output: str | None, requests_file: str | None) -> None:
-    from blis_tui.records.files import write_text  # noqa: PLC0415
+    from blis_tui.records.files import atomic_text, write_text  # noqa: PLC0415
     from blis_tui.records.summary import summary_text  # noqa: PLC0415
     from blis_tui.records.tables import requests_csv  # noqa: PLC0415
 
     if requests_file is not None:
-        write_text(requests_file, requests_csv(report.rows))
+        with atomic_text(requests_file) as out:
+            out.writelines(requests_csv(report.rows))
     text = report.to_json() if output_format == "json" else summary_text(report)
     if output is None or output == "-":
-        click.get_binary_stream("stdout").write(text.encode())
-        click.get_binary_stream("stdout").flush()
+        sys.stdout.buffer.write(text.encode())
+        sys.stdout.buffer.flush()
     else:
         write_text(output, text)
 

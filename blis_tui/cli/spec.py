@@ -25,9 +25,7 @@ def spec() -> None:
 
 @spec.command("list")
 @click.option("--kind", type=click.Choice(KINDS), help="Only documents of this kind.")
-@click.option(
-    "--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
+@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def list_specs(kind: str | None, output_format: str) -> None:
     """List the documents that have names: own ones in ./specs first, then the shipped ones."""
     from blis_tui.spec.library import entries  # noqa: PLC0415
@@ -48,15 +46,9 @@ def list_specs(kind: str | None, output_format: str) -> None:
 
 @spec.command("show")
 @click.argument("name")
-@click.option(
-    "--kind", type=click.Choice(KINDS), help="Which kind, when documents of several kinds share the name."
-)
-@click.option(
-    "--resolved", is_flag=True, help="As JSON: references followed, defaults filled in, auto worked out."
-)
-@click.option(
-    "--set", "overrides", metavar="PATH=VALUE", multiple=True, help="Override a value of an experiment."
-)
+@click.option("--kind", type=click.Choice(KINDS), help="Which kind, when documents of several kinds share the name.")
+@click.option("--resolved", is_flag=True, help="As JSON: references followed, defaults filled in, auto worked out.")
+@click.option("--set", "overrides", metavar="PATH=VALUE", multiple=True, help="Override a value of an experiment.")
 def show(name: str, kind: str | None, overrides: tuple[str, ...], *, resolved: bool) -> None:
     """Print the document NAME (or the file at that path)."""
     from blis_tui.errors import BlisError, InputError  # noqa: PLC0415

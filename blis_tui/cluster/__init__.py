@@ -1,0 +1,1 @@
+"""The cluster around the instances: admission, routing, the event loop, snapshots."""

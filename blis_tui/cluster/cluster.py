@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
     from blis_tui.workload.source import RequestSource
 
+
 class Cluster:
     """All mutable state of a simulation. It pickles: no lambdas, files, threads or callbacks of users.
 
@@ -112,7 +113,7 @@ class Cluster:
         remembered = (sorted(vars(policy).items()) for policy in (self._admission, self._routing))
         return (*remembered, self._source.state())
 
-    # ---- the loop ---------------------------------------------------------------------------------------------
+    # ---- the loop ----
 
     def next_event_us(self) -> int | None:
         """Time of the next event; None when there is none, or it lies beyond the horizon."""
@@ -183,7 +184,7 @@ class Cluster:
                 return
             heappop(heap)
 
-    # ---- the pipeline -----------------------------------------------------------------------------------------
+    # ---- the pipeline ----
 
     def _handle(self, kind: int, request: Request, now: int) -> None:
         if kind == ARRIVAL:
@@ -251,9 +252,7 @@ class Cluster:
         self.queue.push(now + delay, instance_order(QUEUED, instance.index), QUEUED, request)
         observers = self.observers
         if Routed in observers.kinds:
-            observers.emit(
-                Routed(observers.event, now, request.request_id, instance.index, self._routing_name, reason)
-            )
+            observers.emit(Routed(observers.event, now, request.request_id, instance.index, self._routing_name, reason))
 
     def _leave(self, request: Request, now: int) -> None:
         observers = self.observers

@@ -72,7 +72,6 @@ class Instance:
         "_next_slot",
         "_observers",
         "_order_left",
-        "order_step",
         "_order_timeout",
         "_preempted",
         "_priority",
@@ -89,6 +88,7 @@ class Instance:
         "max_num_batched_tokens",
         "max_num_seqs",
         "now",
+        "order_step",
         "peak_running",
         "pool",
         "preempted_requests",
@@ -158,7 +158,7 @@ class Instance:
         self._preempted: list[Request] = []
         self._first_tokens: list[Request] = []
 
-    # ---- the way in -------------------------------------------------------------------------------------------
+    # ---- the way in ----
 
     @property
     def latency(self) -> StepTimeModel:
@@ -208,7 +208,7 @@ class Instance:
         return ""
 
     def timeout(self, request: Request, now: int) -> None:
-        """Its deadline has come: a request that still waits or runs leaves with nothing. A pending step stays pending."""
+        """A deadline has come: a request that waits or runs leaves with nothing. A pending step stays pending."""
         was_running = request.state is RequestState.RUNNING
         if was_running:
             slot = request.batch_slot
@@ -233,7 +233,7 @@ class Instance:
         started = request.first_token_us >= 0
         self._ledger.close(request, client_ttft_us(request, self._latency) if started else -1)
 
-    # ---- one step ---------------------------------------------------------------------------------------------
+    # ---- one step ----
 
     def step(self, now: int) -> int:
         """Run one step from ``now``; returns when the next one starts, IDLE or HOLLOW."""
@@ -325,9 +325,8 @@ class Instance:
         if wanted:
             request.generated_tokens += 1
         request.joined_us = end
-        if request.generated_tokens >= wanted:
-            finishing.append(request)
-        elif self.max_model_len is not None and request.computed_tokens >= self.max_model_len - 1:
+        limit = self.max_model_len
+        if request.generated_tokens >= wanted or (limit is not None and request.computed_tokens >= limit - 1):
             finishing.append(request)
         else:
             self.cohort.join(request, end)
@@ -444,7 +443,7 @@ class Instance:
             del self.stalled[slot]
             self.cohort.join(request, request.joined_us)
 
-    # ---- telling ----------------------------------------------------------------------------------------------
+    # ---- telling ----
 
     def _note_admissions(self, now: int) -> None:
         observers = self._observers
@@ -460,8 +459,7 @@ class Instance:
                         observers.event, now, request.request_id, self.index, request.cached_tokens, granted, waited
                     )
                 )
-        if len(self.running) > self.peak_running:
-            self.peak_running = len(self.running)
+        self.peak_running = max(self.peak_running, len(self.running))
 
     def _report_step(
         self, now: int, duration: int, decodes: int, context: int, finishing: list[Request], upcoming: int

@@ -86,10 +86,8 @@ def _clock(state: Auditable) -> str:
 
 def _kv_conservation(state: Auditable) -> str:
     for instance in state.instances:
-        holders = []
-        for request in instance.running.values():
-            holders.append((request, instance.cohort.held_blocks(request)))
-        wrong = instance.pool.audit(holders)
+        held_blocks = instance.cohort.held_blocks
+        wrong = instance.pool.audit([(request, held_blocks(request)) for request in instance.running.values()])
         if wrong:
             return f"instance {instance.index}: {wrong}"
     return ""

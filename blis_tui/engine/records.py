@@ -130,8 +130,8 @@ class ChunkDone:
 class StepFinished(Record):
     """One step of one instance, with what each of its four phases did.
 
-    Schedule: ``admitted``, ``preempted``, ``chunks``, ``decode_requests`` (all get one token), ``stalled`` (running, but no
-    token this step). Execute: ``duration_us`` from the step-time model, ``decode_context_tokens`` before the step.
+    Schedule: ``admitted``, ``preempted``, ``chunks``, ``decode_requests`` (all get one token), ``stalled`` (running,
+    but no token this step). Execute: ``duration_us`` by the step-time model, ``decode_context_tokens`` before it.
     Complete: ``first_tokens``, ``completed``. Next: ``next_step_us`` (-1 = the instance goes idle).
     """
 

@@ -1,0 +1,1 @@
+"""What is measured: request log, distributions, report, expectations."""

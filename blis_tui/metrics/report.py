@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from array import array
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from typing import TYPE_CHECKING
 
 from blis_tui._version import ENGINE
 from blis_tui.canonical import to_json
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.expectations import Verdict, judge
-from blis_tui.metrics.request_log import STATE_NAMES
 from blis_tui.metrics.stats import Distribution, of_histogram, of_ratios, of_samples
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.cluster.cluster import Cluster
-    from blis_tui.metrics.request_log import RequestLog, Row
+    from blis_tui.engine.instance import Instance
+    from blis_tui.metrics.request_log import RequestLog, RequestRow, RequestTable, Row
     from blis_tui.spec.model import Experiment
 
 
@@ -70,9 +71,9 @@ class Throughput:
 class Latencies:
     """What clients measured, in milliseconds; overheads outside of steps included.
 
-    ``ttft_ms``: arrival to first token, of everybody who got one. ``e2e_ms``: arrival to last token. ``itl_ms``: each gap
-    between two tokens of a request. ``tpot_ms``: a request's mean gap. ``scheduling_delay_ms``: arrival to the first step
-    that worked on the request.
+    ``ttft_ms``: arrival to first token, of everybody who got one. ``e2e_ms``: arrival to last token. ``itl_ms``: each
+    gap between two tokens of a request. ``tpot_ms``: a request's mean gap. ``scheduling_delay_ms``: arrival to the
+    first step that worked on the request.
     """
 
     ttft_ms: Distribution
@@ -86,8 +87,8 @@ class Latencies:
 class KvCounts:
     """The KV caches of all instances together.
 
-    ``blocks`` and ``peak_used`` are sums over instances (each at its own peak). ``hit_rate``: blocks found in the cache at
-    admissions, divided by those and the blocks newly taken, decoding included.
+    ``blocks`` and ``peak_used`` are sums over instances (each at its own peak). ``hit_rate``: blocks found in the cache
+    at admissions, divided by those and the blocks newly taken, decoding included.
     """
 
     blocks: int
@@ -127,29 +128,6 @@ class GroupReport:
     e2e_ms: Distribution
 
 
-class RequestRow(NamedTuple):
-    """One request, as a row of ``--requests`` files and data frames; None where it never happened."""
-
-    request_id: str
-    state: str
-    instance: int | None
-    arrival_us: int
-    queued_us: int | None
-    scheduled_us: int | None
-    first_token_us: int | None
-    completed_us: int | None
-    ttft_us: int | None
-    e2e_us: int | None
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: int
-    preemptions: int
-    slo_class: str
-    tenant_id: str
-    session_id: str
-    round_index: int | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """Everything a run found out. The field order is the order in the file."""
@@ -186,6 +164,86 @@ class Report:
         return to_json(self.to_dict())
 
 
+class _Tally:
+    """Counts and samples of a set of requests."""
+
+    __slots__ = ("cached_tokens", "capped", "delays_us", "e2e_us", "output_tokens", "per_token_us", "states", "ttft_us")
+
+    def __init__(self) -> None:
+        self.states = dict.fromkeys(map(int, RequestState), 0)
+        self.capped = 0
+        self.output_tokens = 0
+        self.cached_tokens = 0
+        self.ttft_us = array("q")
+        self.e2e_us = array("q")
+        self.delays_us = array("q")
+        self.per_token_us = array("d")
+
+    def add(self, row: Row) -> None:
+        self.states[row.state] += 1
+        self.capped += row.length_capped
+        self.output_tokens += row.output_tokens
+        self.cached_tokens += row.cached_tokens
+        if row.scheduled_us >= 0:
+            self.delays_us.append(row.scheduled_us - row.arrival_us)
+        if row.ttft_us >= 0:
+            self.ttft_us.append(row.ttft_us)
+        if row.e2e_us >= 0:
+            self.e2e_us.append(row.e2e_us)
+            if row.output_tokens > 1:
+                self.per_token_us.append((row.e2e_us - row.ttft_us) / (row.output_tokens - 1))
+
+    def counts(self) -> RequestCounts:
+        states = self.states
+        total = 0
+        for count in states.values():
+            total += count
+        rejected = states[RequestState.REJECTED]
+        return RequestCounts(
+            total=total,
+            injected=total - rejected,
+            rejected=rejected,
+            completed=states[RequestState.COMPLETED],
+            still_queued=states[RequestState.WAITING] + states[RequestState.CREATED],
+            still_running=states[RequestState.RUNNING],
+            dropped_unservable=states[RequestState.DROPPED_UNSERVABLE],
+            timed_out=states[RequestState.TIMED_OUT],
+            length_capped=self.capped,
+        )
+
+    def group(self) -> GroupReport:
+        counts = self.counts()
+        return GroupReport(
+            total=counts.total,
+            rejected=counts.rejected,
+            completed=counts.completed,
+            dropped_unservable=counts.dropped_unservable,
+            timed_out=counts.timed_out,
+            output_tokens=self.output_tokens,
+            ttft_ms=of_samples(self.ttft_us),
+            e2e_ms=of_samples(self.e2e_us),
+        )
+
+
+class _Tallies:
+    """The tallies of a report, filled in one pass over the requests."""
+
+    def __init__(self, table: RequestTable, instances: int) -> None:
+        self.everybody = _Tally()
+        self.instances = [(_Tally()) for _ in range(instances)]
+        self.slo_classes: dict[str, _Tally] = {}
+        self.tenants: dict[str, _Tally] = {}
+        for row in table.plain():
+            self.everybody.add(row)
+            if row.instance >= 0:
+                self.instances[row.instance].add(row)
+            slo_class, tenant = table.group(row)
+            if slo_class:
+                self.slo_classes.setdefault(slo_class, _Tally()).add(row)
+            if tenant:
+                self.tenants.setdefault(tenant, _Tally()).add(row)
+
+
 def build_report(
     experiment: Experiment,
     cluster: Cluster,
@@ -196,11 +254,11 @@ def build_report(
     invariants: Mapping[str, str],
 ) -> Report:
     """Summarise a simulation as it stands now."""
-    rows = log.rows(cluster)
+    table = log.table(cluster)
+    tallies = _Tallies(table, len(cluster.instances))
+    everybody = tallies.everybody
+    counts = everybody.counts()
     overhead = cluster.instances[0].latency.output_token_overhead_us
-    instances = tuple(_instance_report(cluster, rows, index, overhead) for index in range(len(cluster.instances)))
-    counts = _count(rows)
-    tokens = _total(rows, "output_tokens")
     seconds = duration_us / 1e6
     merged: dict[int, int] = {}
     for instance in cluster.instances:
@@ -215,68 +273,34 @@ def build_report(
             complete=complete,
         ),
         requests=counts,
-        tokens=TokenCounts(input=cluster.input_tokens, output=tokens, cached=_total(rows, "cached_tokens")),
+        tokens=TokenCounts(input=cluster.input_tokens, output=everybody.output_tokens, cached=everybody.cached_tokens),
         duration_us=duration_us,
         throughput=Throughput(
             requests_per_s=counts.completed / seconds if seconds else 0.0,
-            output_tokens_per_s=tokens / seconds if seconds else 0.0,
+            output_tokens_per_s=everybody.output_tokens / seconds if seconds else 0.0,
         ),
         latency=Latencies(
-            ttft_ms=of_samples([row.ttft_us for row in rows if row.ttft_us >= 0]),
-            e2e_ms=of_samples([row.e2e_us for row in rows if row.e2e_us >= 0]),
+            ttft_ms=of_samples(everybody.ttft_us),
+            e2e_ms=of_samples(everybody.e2e_us),
             itl_ms=of_histogram(merged, overhead),
-            tpot_ms=of_ratios(
-                [
-                    (row.e2e_us - row.ttft_us) / (row.output_tokens - 1)
-                    for row in rows
-                    if row.e2e_us >= 0 and row.output_tokens > 1
-                ]
-            ),
-            scheduling_delay_ms=of_samples(
-                [row.scheduled_us - row.arrival_us for row in rows if row.scheduled_us >= 0]
-            ),
+            tpot_ms=of_ratios(everybody.per_token_us),
+            scheduling_delay_ms=of_samples(everybody.delays_us),
         ),
-        kv=_kv(cluster, range(len(cluster.instances))),
-        instances=instances,
-        slo_classes=_groups(rows, [slo for slo, _ in log.groups]),
-        tenants=_groups(rows, [tenant for _, tenant in log.groups]),
+        kv=_kv(cluster.instances),
+        instances=tuple(map(_instance_report, cluster.instances, tallies.instances)),
+        slo_classes={name: tallies.slo_classes[name].group() for name in sorted(tallies.slo_classes)},
+        tenants={name: tallies.tenants[name].group() for name in sorted(tallies.tenants)},
         invariants=invariants,
         expectations=(),
-        rows=[_request_row(row, log) for row in rows],
+        rows=table,
     )
-    return _with_verdicts(report, experiment)
-
-
-def _with_verdicts(report: Report, experiment: Experiment) -> Report:
     verdicts = tuple(judge(expectation, report.to_dict()) for expectation in experiment.expect)
-    fields = {name: getattr(report, name) for name in report.__dataclass_fields__}
-    return Report(**{**fields, "expectations": verdicts})
+    return replace(report, expectations=verdicts)
 
 
-def _count(rows: Sequence[Row]) -> RequestCounts:
-    by_state = dict.fromkeys(RequestState, 0)
-    capped = 0
-    for row in rows:
-        by_state[RequestState(row.state)] += 1
-        capped += row.length_capped
-    rejected = by_state[RequestState.REJECTED]
-    return RequestCounts(
-        total=len(rows),
-        injected=len(rows) - rejected,
-        rejected=rejected,
-        completed=by_state[RequestState.COMPLETED],
-        still_queued=by_state[RequestState.WAITING] + by_state[RequestState.CREATED],
-        still_running=by_state[RequestState.RUNNING],
-        dropped_unservable=by_state[RequestState.DROPPED_UNSERVABLE],
-        timed_out=by_state[RequestState.TIMED_OUT],
-        length_capped=capped,
-    )
-
-
-def _kv(cluster: Cluster, indices: Sequence[int]) -> KvCounts:
+def _kv(instances: Sequence[Instance]) -> KvCounts:
     hits = misses = blocks = peak = preemptions = preempted = 0
-    for index in indices:
-        instance = cluster.instances[index]
+    for instance in instances:
         pool = instance.pool
         hits += pool.hits
         misses += pool.misses
@@ -293,88 +317,24 @@ def _kv(cluster: Cluster, indices: Sequence[int]) -> KvCounts:
     )
 
 
-def _instance_report(cluster: Cluster, rows: Sequence[Row], index: int, overhead_us: int) -> InstanceReport:
-    instance = cluster.instances[index]
-    mine = [row for row in rows if row.instance == index]
+def _instance_report(instance: Instance, tally: _Tally) -> InstanceReport:
     return InstanceReport(
-        instance=index,
+        instance=instance.index,
         routed=instance.routed,
-        completed=len([1 for row in mine if row.state == RequestState.COMPLETED]),
+        completed=tally.counts().completed,
         steps=instance.steps,
         busy_us=instance.busy_us,
-        output_tokens=_total(mine, "output_tokens"),
+        output_tokens=tally.output_tokens,
         peak_running=instance.peak_running,
-        itl_ms=of_histogram(instance.itl_us, overhead_us),
-        kv=_kv(cluster, (index,)),
+        itl_ms=of_histogram(instance.itl_us, instance.latency.output_token_overhead_us),
+        kv=_kv((instance,)),
     )
-
-
-def _groups(rows: Sequence[Row], names: Sequence[str]) -> dict[str, GroupReport]:
-    """Rows by the name of their group, in alphabetical order; unnamed ones are left out."""
-    by_name: dict[str, list[Row]] = {name: [] for name in sorted(names) if name}
-    for row in rows:
-        name = names[row.group]
-        if name:
-            by_name[name].append(row)
-    return {name: _group(members) for name, members in by_name.items()}
-
-
-def _group(rows: Sequence[Row]) -> GroupReport:
-    counts = _count(rows)
-    return GroupReport(
-        total=counts.total,
-        rejected=counts.rejected,
-        completed=counts.completed,
-        dropped_unservable=counts.dropped_unservable,
-        timed_out=counts.timed_out,
-        output_tokens=_total(rows, "output_tokens"),
-        ttft_ms=of_samples([row.ttft_us for row in rows if row.ttft_us >= 0]),
-        e2e_ms=of_samples([row.e2e_us for row in rows if row.e2e_us >= 0]),
-    )
-
-
-def _total(rows: Sequence[Row], name: str) -> int:
-    total = 0
-    for row in rows:
-        total += getattr(row, name)
-    return total
-
-
-def _request_row(row: Row, log: RequestLog) -> RequestRow:
-    slo_class, tenant = log.groups[row.group]
-    session_id, round_index = log.session(row.index) or ("", None)
-    return RequestRow(
-        log.name(row.index),
-        STATE_NAMES[row.state],
-        _happened(row.instance),
-        row.arrival_us,
-        _happened(row.queued_us),
-        _happened(row.scheduled_us),
-        _happened(row.first_token_us),
-        _happened(row.completed_us),
-        _happened(row.ttft_us),
-        _happened(row.e2e_us),
-        row.input_tokens,
-        row.output_tokens,
-        row.cached_tokens,
-        row.preemptions,
-        slo_class,
-        tenant,
-        session_id,
-        round_index,
-    )
-
-
-def _happened(value: int) -> int | None:
-    return None if value < 0 else value
 
 
 def _plain(value: object) -> object:
     """Records as maps, tuples as lists; the rest is plain already."""
-    if isinstance(value, (str, int, float)) or value is None:
-        return value
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
-    return asdict(value)  # type: ignore[call-overload]
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
 from blis_tui.engine.clientview import client_ttft_us
 from blis_tui.engine.request import RequestState
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.engine.request import Request
 
@@ -30,7 +33,8 @@ STATE_NAMES: Final = {
 class Row(NamedTuple):
     """A request's books as plain integers; times in microseconds, -1 = never happened."""
 
-    index: int
+    number: int
+    """The request's ``index``."""
     arrival_us: int
     queued_us: int
     scheduled_us: int
@@ -47,6 +51,29 @@ class Row(NamedTuple):
     """Number of its (slo class, tenant) pair; see ``RequestLog.groups``."""
     state: int
     length_capped: int
+
+
+class RequestRow(NamedTuple):
+    """One request, as a row of ``--requests`` files and data frames; None where it never happened."""
+
+    request_id: str
+    state: str
+    instance: int | None
+    arrival_us: int
+    queued_us: int | None
+    scheduled_us: int | None
+    first_token_us: int | None
+    completed_us: int | None
+    ttft_us: int | None
+    e2e_us: int | None
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    preemptions: int
+    slo_class: str
+    tenant_id: str
+    session_id: str
+    round_index: int | None
 
 
 class RequestLog:
@@ -72,19 +99,21 @@ class RequestLog:
         """Remember a request that has come to its end."""
         self._packed += self._pack(request, ttft_us, e2e_us, request.generated_tokens)
 
-    def rows(self, cluster: Cluster) -> list[Row]:
-        """All requests that have arrived, in order of arrival; those still on their way as they stand now."""
-        packed = bytearray(self._packed)
+    def table(self, cluster: Cluster) -> RequestTable:
+        """All requests that have arrived; those still on their way as they stand now."""
+        live = bytearray()
         for request in cluster.in_transit():
-            packed += self._pack(request, -1, -1, 0)
+            live += self._pack(request, -1, -1, 0)
         for instance in cluster.instances:
             cohort = instance.cohort
             for request in (*instance.waiting.ordered(), *instance.running.values()):
                 ttft = -1 if request.first_token_us < 0 else client_ttft_us(request, instance.latency)
-                packed += self._pack(request, ttft, -1, cohort.generated_tokens(request))
-        rows = list(map(Row._make, _ROW.iter_unpack(packed)))
-        rows.sort()
-        return rows
+                live += self._pack(request, ttft, -1, cohort.generated_tokens(request))
+        return RequestTable(self, len(self), bytes(live))
+
+    def row(self, number: int) -> Row:
+        """The ``number``-th request to end."""
+        return Row._make(_ROW.unpack_from(self._packed, number * _ROW.size))
 
     def name(self, index: int) -> str:
         """The request's name."""
@@ -126,3 +155,78 @@ class RequestLog:
             request.state,
             request.length_capped,
         )
+
+
+class RequestTable(Sequence["RequestRow"]):
+    """All requests at one moment, in order of arrival: a sequence that builds each row when it is asked for.
+
+    It stays as it is while the simulation goes on: a log only ever grows.
+    """
+
+    __slots__ = ("_closed", "_live", "_log", "_order")
+
+    def __init__(self, log: RequestLog, closed: int, live: bytes) -> None:
+        self._log = log
+        self._closed = closed
+        self._live = live
+        self._order: list[int] | None = None
+
+    def __len__(self) -> int:
+        return self._closed + len(self._live) // _ROW.size
+
+    @overload
+    def __getitem__(self, number: int) -> RequestRow: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[RequestRow]: ...
+
+    def __getitem__(self, number: int | slice) -> RequestRow | list[RequestRow]:
+        if self._order is None:
+            indices = [row.number for row in self.plain()]
+            self._order = sorted(range(len(indices)), key=indices.__getitem__)
+        if isinstance(number, slice):
+            return [self._row(place) for place in self._order[number]]
+        return self._row(self._order[number])
+
+    def plain(self) -> Iterator[Row]:
+        """The rows as plain integers, in order of their ends; the live ones last."""
+        for number in range(self._closed):
+            yield self._log.row(number)
+        yield from map(Row._make, _ROW.iter_unpack(self._live))
+
+    def group(self, row: Row) -> tuple[str, str]:
+        """The SLO class and the tenant of a row."""
+        return self._log.groups[row.group]
+
+    def _row(self, place: int) -> RequestRow:
+        log = self._log
+        if place < self._closed:
+            row = log.row(place)
+        else:
+            row = Row._make(_ROW.unpack_from(self._live, (place - self._closed) * _ROW.size))
+        slo_class, tenant = log.groups[row.group]
+        session_id, round_index = log.session(row.number) or ("", None)
+        return RequestRow(
+            log.name(row.number),
+            STATE_NAMES[RequestState(row.state)],
+            _happened(row.instance),
+            row.arrival_us,
+            _happened(row.queued_us),
+            _happened(row.scheduled_us),
+            _happened(row.first_token_us),
+            _happened(row.completed_us),
+            _happened(row.ttft_us),
+            _happened(row.e2e_us),
+            row.input_tokens,
+            row.output_tokens,
+            row.cached_tokens,
+            row.preemptions,
+            slo_class,
+            tenant,
+            session_id,
+            round_index,
+        )
+
+
+def _happened(value: int) -> int | None:
+    return None if value < 0 else value

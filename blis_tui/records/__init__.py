@@ -1,0 +1,1 @@
+"""Writers of what happened: record streams, request tables, summaries."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def atomic_text(path: str | Path) -> Iterator[IO[str]]:
-    """A text file (UTF-8, ``\\n``) that takes the place of ``path`` when the block ends, and never before.
+    r"""A text file (UTF-8, ``\n``) that takes the place of ``path`` when the block ends, and never before.
 
     Special files such as ``/dev/stdout`` are written directly.
 
@@ -36,10 +36,10 @@ def atomic_text(path: str | Path) -> Iterator[IO[str]]:
                 yield out
                 out.close()
                 _keep_mode(out.name)
-                os.replace(out.name, target)
+                Path(out.name).replace(target)
             except BaseException:
                 out.close()
-                os.unlink(out.name)
+                Path(out.name).unlink()
                 raise
     except OSError as error:
         raise InputError(f"cannot write {target}: {error.strerror or error}") from error
@@ -49,7 +49,7 @@ def _keep_mode(name: str) -> None:
     """Give a temporary file (made private) the permissions that an ordinary new file would have."""
     mask = os.umask(0)
     os.umask(mask)
-    os.chmod(name, 0o666 & ~mask)
+    Path(name).chmod(0o666 & ~mask)
 
 
 def write_text(path: str | Path, text: str) -> None:

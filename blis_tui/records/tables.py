@@ -6,28 +6,29 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from blis_tui.canonical import to_json_line
-from blis_tui.metrics.report import RequestRow
+from blis_tui.metrics.request_log import RequestRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from blis_tui.engine.records import Record
 
 
-def requests_csv(rows: Iterable[RequestRow]) -> str:
-    """The request table, header first, one line a request; empty cells where something never happened."""
-    lines = [",".join(RequestRow._fields)]
-    lines += [",".join([_cell(value) for value in row]) for row in rows]
-    return "\n".join(lines) + "\n"
+def requests_csv(rows: Iterable[RequestRow]) -> Iterator[str]:
+    """The request table line by line, header first; empty cells where something never happened."""
+    yield ",".join(RequestRow._fields) + "\n"
+    for row in rows:
+        yield ",".join(map(_cell, row)) + "\n"
 
 
 def _cell(value: int | str | None) -> str:
     if value is None:
         return ""
-    text = str(value)
-    if isinstance(value, str) and any(mark in text for mark in ',"\r\n'):
-        return '"' + text.replace('"', '""') + '"'
-    return text
+    if isinstance(value, int):
+        return str(value)
+    if "," in value or '"' in value or "\n" in value or "\r" in value:
+        return '"' + value.replace('"', '""') + '"'
+    return value
 
 
 def record_line(record: Record) -> str:

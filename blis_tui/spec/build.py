@@ -129,9 +129,7 @@ def build_hardware_part(document: Mapping[str, object]) -> spec.Hardware:
     )
 
 
-def with_numbers(
-    document: Mapping[str, object], model: spec.Model, hardware: spec.Hardware
-) -> dict[str, object]:
+def with_numbers(document: Mapping[str, object], model: spec.Model, hardware: spec.Hardware) -> dict[str, object]:
     """The document with numbers in place of ``auto``.
 
     ``kv_blocks: auto`` is what fits into the memory beside the weights; ``max_model_len: auto`` is the
@@ -161,9 +159,7 @@ def _latency(part: _Part) -> spec.Latency:
 def _workload(part: _Part, trace_path: str | None) -> spec.Workload:
     requests = None if part.data.get("requests") is None else part.integer("requests")
     if "trace" in part.data:
-        return spec.Workload(
-            name=part.name(), requests=requests, trace=_trace(part.part("trace"), trace_path)
-        )
+        return spec.Workload(name=part.name(), requests=requests, trace=_trace(part.part("trace"), trace_path))
     return spec.Workload(
         name=part.name(),
         requests=requests,
@@ -190,9 +186,7 @@ def _client(part: _Part) -> spec.Client:
         arrivals=spec.Arrivals(kind=arrivals.text("kind"), cv=arrivals.number("cv", 1.0)),
         input_tokens=_lengths(part.part("input_tokens")),
         output_tokens=_lengths(part.part("output_tokens")),
-        prefix=None
-        if prefix is None
-        else spec.Prefix(group=prefix.text("group"), tokens=prefix.integer("tokens")),
+        prefix=None if prefix is None else spec.Prefix(group=prefix.text("group"), tokens=prefix.integer("tokens")),
         slo_class=part.text("slo_class"),
         tenant=part.text("tenant", ""),
         timeout_us=part.limit("timeout_us"),
@@ -205,9 +199,7 @@ def _lengths(part: _Part) -> spec.Lengths:
         weights = part.part("weights")
         table = sorted((int(tokens), weights.number(tokens)) for tokens in weights.data)
         return spec.Lengths(kind=kind, weights=tuple(table))
-    return spec.Lengths(
-        kind=kind, params={key: part.number(key) for key in sorted(part.data) if key != "kind"}
-    )
+    return spec.Lengths(kind=kind, params={key: part.number(key) for key in sorted(part.data) if key != "kind"})
 
 
 def _policy(part: _Part) -> spec.Policy:
@@ -225,9 +217,7 @@ def _policy(part: _Part) -> spec.Policy:
 
 
 def _plug(part: _Part) -> spec.Plug:
-    return spec.Plug(
-        kind=part.text("kind"), settings={key: part.setting(key) for key in part.data if key != "kind"}
-    )
+    return spec.Plug(kind=part.text("kind"), settings={key: part.setting(key) for key in part.data if key != "kind"})
 
 
 def _expectation(part: _Part) -> spec.Expectation:

@@ -140,20 +140,14 @@ def _check_capacity(document: Document, model: Model, hardware: Hardware) -> Ite
 def _fitting(model: Model, hardware: Hardware, utilization: float, needed: float, available: float) -> str:
     split = minimum_tensor_parallel(model, hardware, utilization)
     figures = f"needs {needed:.1f} GiB of {available:.1f} GiB"
-    return f"{figures}; " + (
-        "no tensor_parallel is enough" if split is None else f"tensor_parallel {split} is enough"
-    )
+    return f"{figures}; " + ("no tensor_parallel is enough" if split is None else f"tensor_parallel {split} is enough")
 
 
-def _check_smallest(
-    document: Document, blocks: int, block_size: int, longest: int | None
-) -> Iterator[Diagnostic]:
+def _check_smallest(document: Document, blocks: int, block_size: int, longest: int | None) -> Iterator[Diagnostic]:
     clients = document.get("workload", "clients")
     for at, client in enumerate(clients if isinstance(clients, list) else []):
         path = ("workload", "clients", at)
-        prompt = _smallest(document, (*path, "input_tokens")) + (
-            _whole(document, *path, "prefix", "tokens") or 0
-        )
+        prompt = _smallest(document, (*path, "input_tokens")) + (_whole(document, *path, "prefix", "tokens") or 0)
         total = prompt + _smallest(document, (*path, "output_tokens"))
         name = client.get("id") if isinstance(client, dict) else at
         if -(-prompt // block_size) > blocks:
@@ -173,9 +167,7 @@ def _smallest(document: Document, path: DataPath) -> int:
         return _whole(document, *path, "value") or 1
     if kind == "empirical":
         weights = document.get(*path, "weights")
-        counts = (
-            [int(tokens) for tokens, weight in weights.items() if weight] if isinstance(weights, dict) else []
-        )
+        counts = [int(tokens) for tokens, weight in weights.items() if weight] if isinstance(weights, dict) else []
         return min(counts, default=1)
     return _whole(document, *path, "min") or 1
 
@@ -220,9 +212,7 @@ def _check_clients(document: Document, clients: Json) -> Iterator[Diagnostic]:
         if name in seen:
             first = document.place(("workload", "clients", seen[name], "id"))
             message = f"two clients have the id `{name}`"
-            yield about(
-                document, (*path, "id"), "BLIS2017", message, hint=f"the first is on line {first.span.line}"
-            )
+            yield about(document, (*path, "id"), "BLIS2017", message, hint=f"the first is on line {first.span.line}")
         seen.setdefault(name, at)
         for key in ("input_tokens", "output_tokens"):
             yield from _check_lengths(document, (*path, key))

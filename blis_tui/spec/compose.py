@@ -57,11 +57,7 @@ def naming_directory(document: Document, path: DataPath) -> Path:
 def no_file(document: Document, path: DataPath, message: str) -> Diagnostic:
     """The diagnostic for a path written at ``path`` that cannot be read."""
     argument = document.place(path).source.is_argument
-    start = (
-        "on the command line start at the working directory"
-        if argument
-        else "start at the file that says them"
-    )
+    start = "on the command line start at the working directory" if argument else "start at the file that says them"
     return about(document, path, "BLIS2002", message, hint=f"paths {start}")
 
 
@@ -106,9 +102,7 @@ def inherit(document: Document, problems: Problems, chain: tuple[Path, ...] = ()
         if key not in data:
             problems.add(about(document, (), "BLIS1002", f"the document lacks the key `{key}`"))
     parent = open_reference(document, ("extends",), "Experiment", problems)
-    if (
-        parent is None
-    ):  # `extends` stays, and with it the schema does not miss what the parent would have said
+    if parent is None:  # `extends` stays, and with it the schema does not miss what the parent would have said
         return document
     where = Path(parent.source.name).resolve()
     if where in chain:

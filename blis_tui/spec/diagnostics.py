@@ -39,9 +39,7 @@ class Diagnostic:
     help: str | None = None
 
 
-def located(
-    code: str, message: str, place: Place, *, path: DataPath = (), hint: str | None = None
-) -> Diagnostic:
+def located(code: str, message: str, place: Place, *, path: DataPath = (), hint: str | None = None) -> Diagnostic:
     """A diagnostic about the text at ``place``."""
     lines = place.source.lines
     span = place.span
@@ -150,11 +148,7 @@ def _marked(one: Diagnostic) -> tuple[str, int, int]:
 def _printable(text: str) -> str:
     """Tabs as blanks, and what a terminal would act on as a replacement character."""
     return "".join(
-        " "
-        if char == "\t"
-        else "\ufffd"
-        if unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
-        else char
+        " " if char == "\t" else "\ufffd" if unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"} else char
         for char in text
     )
 

@@ -49,9 +49,7 @@ _REQUIRED: Final = (
 def canonical_config(config: Mapping[str, Json], known: frozenset[str]) -> dict[str, Json]:
     """The fields in ``known`` under one name each; a nested ``text_config`` wins; nulls are left out."""
     inner = config.get("text_config")
-    flat: dict[str, Json] = {
-        key: value for key, value in config.items() if value is not None and key != "text_config"
-    }
+    flat: dict[str, Json] = {key: value for key, value in config.items() if value is not None and key != "text_config"}
     if isinstance(inner, dict):
         flat |= {key: value for key, value in inner.items() if value is not None and key != "text_config"}
     for name, others in _OTHER_NAMES:

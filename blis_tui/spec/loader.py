@@ -54,11 +54,7 @@ def read_document(path: Path, name: str | None = None) -> Document:
     if len(raw) > MAX_BYTES:
         message = f"file is larger than {MAX_BYTES // 1024 // 1024} MiB"
         raise SpecError(
-            [
-                Diagnostic(
-                    code="BLIS0011", message=message, file=shown, help="move bulk data into a trace file"
-                )
-            ]
+            [Diagnostic(code="BLIS0011", message=message, file=shown, help="move bulk data into a trace file")]
         )
     return parse(decode(raw, shown, path.parent))
 
@@ -167,9 +163,7 @@ class _Reader:
     def _is_blank(self) -> bool:
         """Whether the only value is an absent one (``---`` alone)."""
         place = self.document.values.get(())
-        return self.document.data is None and (
-            place is None or place.span.end_column <= place.span.column + 1
-        )
+        return self.document.data is None and (place is None or place.span.end_column <= place.span.column + 1)
 
     def _event(self, event: events.Event) -> None:
         if isinstance(event, events.ScalarEvent):
@@ -193,9 +187,7 @@ class _Reader:
     def _scalar(self, event: events.ScalarEvent) -> None:
         span = self._span(event)
         if _SURROGATE.search(event.value):  # libyaml refuses these escapes itself
-            self._stop(
-                "BLIS0014", "escape of half a character (a surrogate)", span, "write the character itself"
-            )
+            self._stop("BLIS0014", "escape of half a character (a surrogate)", span, "write the character itself")
         top = self.stack[-1] if self.stack else None
         if top is not None and isinstance(top.value, dict) and top.key is None:
             self._key(event, top, span)
@@ -214,9 +206,7 @@ class _Reader:
         plain = bool(event.implicit[0]) and event.tag != "!"
         top.key, top.skip = text, True
         if plain and text == "<<":
-            self._problem(
-                "BLIS0005", "merge keys are not supported", span, path, "repeat the keys instead of `<<`"
-            )
+            self._problem("BLIS0005", "merge keys are not supported", span, path, "repeat the keys instead of `<<`")
         elif plain and not is_text(text):
             self._problem("BLIS0003", f"key `{text}` is not text", span, path, f'quote it: "{text}"')
         elif event.tag is not None and event.tag not in {"!", _CORE + "str"}:
@@ -242,9 +232,7 @@ class _Reader:
         kind = "map" if isinstance(event, events.MappingStartEvent) else "seq"
         top = self.stack[-1] if self.stack else None
         if top is not None and isinstance(top.value, dict) and top.key is None:
-            self._problem(
-                "BLIS0003", f"a {'map' if kind == 'map' else 'list'} cannot be a key", span, top.path
-            )
+            self._problem("BLIS0003", f"a {'map' if kind == 'map' else 'list'} cannot be a key", span, top.path)
             path: DataPath = (*top.path, _PLACEHOLDER)
         else:
             path = self._next_path()
@@ -295,14 +283,9 @@ class _Reader:
             if old in table:
                 table[new] = table[old]
         if isinstance(value, dict):
-            return {
-                key: self._copy(item, (*old, key), (*new, key), depth + 1, span)
-                for key, item in value.items()
-            }
+            return {key: self._copy(item, (*old, key), (*new, key), depth + 1, span) for key, item in value.items()}
         if isinstance(value, list):
-            return [
-                self._copy(item, (*old, at), (*new, at), depth + 1, span) for at, item in enumerate(value)
-            ]
+            return [self._copy(item, (*old, at), (*new, at), depth + 1, span) for at, item in enumerate(value)]
         return value
 
     def _add(self, value: Json) -> None:
@@ -331,11 +314,7 @@ class _Reader:
     def _value(self, event: events.ScalarEvent, span: Span, path: DataPath) -> Json:
         """The scalar's value: by its tag, else by its look when it is plain, else text."""
         if event.tag is None or event.tag == "!":
-            return (
-                self._plain(event.value, span, path)
-                if event.implicit[0] and event.tag is None
-                else event.value
-            )
+            return self._plain(event.value, span, path) if event.implicit[0] and event.tag is None else event.value
         name = event.tag.removeprefix(_CORE)
         if name == "str":
             return event.value
@@ -345,9 +324,7 @@ class _Reader:
         value = self._plain(event.value, span, path)
         fits = {"int": type(value) is int, "float": type(value) in {int, float}, "bool": type(value) is bool}
         if not fits.get(name, value is None):
-            self._problem(
-                "BLIS0013", f"`{event.value}` does not fit its tag `!!{name}`", span, path, "remove the tag"
-            )
+            self._problem("BLIS0013", f"`{event.value}` does not fit its tag `!!{name}`", span, path, "remove the tag")
         return value
 
     def _plain(self, text: str, span: Span, path: DataPath) -> Json:
@@ -380,18 +357,14 @@ class _Reader:
         line, column = _position_of(mark)
         text = self.lines[line] if line < len(self.lines) else ""
         if not text.strip() and error.context_mark is not None:
-            line, column = _position_of(
-                error.context_mark
-            )  # the end of the text says nothing; the beginning does
+            line, column = _position_of(error.context_mark)  # the end of the text says nothing; the beginning does
         elif text[column : column + 1] == "\t":
             hint = "indent with blanks, not with tabs"
         context = f" {error.context}" if error.context else ""
         message = f"not valid YAML: {error.problem or 'malformed'}{context}"
         self._problem("BLIS0001", message, Span(line + 1, column + 1, column + 2), hint=hint)
 
-    def _problem(
-        self, code: str, message: str, span: Span, path: DataPath = (), hint: str | None = None
-    ) -> None:
+    def _problem(self, code: str, message: str, span: Span, path: DataPath = (), hint: str | None = None) -> None:
         self.problems.append(located(code, message, Place(self.source, span), path=path, hint=hint))
 
     def _stop(self, code: str, message: str, span: Span, hint: str | None = None) -> None:

@@ -75,11 +75,7 @@ def _missing_key(document: Document, violation: Violation) -> Iterator[Diagnosti
     for key in missing:
         if violation.message.startswith(repr(key)):
             where = (
-                f"`{path[-1]}`"
-                if path and isinstance(path[-1], str)
-                else "the document"
-                if not path
-                else "this entry"
+                f"`{path[-1]}`" if path and isinstance(path[-1], str) else "the document" if not path else "this entry"
             )
             help_ = _glued(instance, key) or _required_help(violation, key)
             yield about(document, path, "BLIS1002", f"{where} lacks the key `{key}`", key=True, hint=help_)

@@ -30,18 +30,13 @@ class Override:
         return Override(self.steps[count:], self.places[count:], self.value)
 
 
-def parse_overrides(
-    given: Mapping[str, object] | Sequence[str], seed: int | None = None
-) -> tuple[Override, ...]:
+def parse_overrides(given: Mapping[str, object] | Sequence[str], seed: int | None = None) -> tuple[Override, ...]:
     """Parse ``path=value`` arguments (or a mapping of paths to plain values); ``seed`` comes last.
 
     Raises:
         SpecError: an argument is not of that form, or its value is not YAML.
     """
-    if isinstance(given, Mapping):
-        texts = [_as_text(path, value) for path, value in given.items()]
-    else:
-        texts = list(given)
+    texts = [_as_text(path, value) for path, value in given.items()] if isinstance(given, Mapping) else list(given)
     sources = [Source("--set", text) for text in texts]
     if seed is not None:
         sources.append(Source("--seed", f"seed={seed}"))

@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.overrides import Override
     from blis_tui.spec.source import Document, Json
 
-SLOTS: Final = MappingProxyType(
-    {"model": "Model", "hardware": "Hardware", "workload": "Workload", "policy": "Policy"}
-)
+SLOTS: Final = MappingProxyType({"model": "Model", "hardware": "Hardware", "workload": "Workload", "policy": "Policy"})
 """Keys of an experiment that take another document -> that document's kind."""
 
 
@@ -92,9 +90,7 @@ def _is_deferred(document: Document, override: Override, overrides: tuple[Overri
     return isinstance(whole[-1] if whole else document.get(slot), str)
 
 
-def _fill_slot(
-    document: Document, slot: str, kind: str, overrides: tuple[Override, ...], problems: Problems
-) -> None:
+def _fill_slot(document: Document, slot: str, kind: str, overrides: tuple[Override, ...], problems: Problems) -> None:
     """Replace the reference at ``slot`` by the document it names."""
     if not isinstance(document.get(slot), str):
         if kind == "Model":

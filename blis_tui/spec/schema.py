@@ -42,9 +42,7 @@ def schema(name: str) -> Schema:
     try:
         loaded: Schema = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(
-            f"cannot read {path}: {error.strerror}", help="the installation is incomplete"
-        ) from error
+        raise InputError(f"cannot read {path}: {error.strerror}", help="the installation is incomplete") from error
     return loaded
 
 
@@ -198,9 +196,7 @@ def matches(data: Json, condition: Json) -> bool:
         return True
     if any(key not in data for key in _list(condition.get("required"))):
         return False
-    return all(
-        matches(data[key], part) for key, part in _part(condition, "properties").items() if key in data
-    )
+    return all(matches(data[key], part) for key, part in _part(condition, "properties").items() if key in data)
 
 
 def _list(value: Json) -> list[Json]:

@@ -107,11 +107,7 @@ class Document:
         """Drop the places of everything below ``path`` and of its value; its key stays known."""
         size = len(path)
         for table in (self.keys, self.values):
-            stale = [
-                known
-                for known in table
-                if known[:size] == path and (len(known) > size or table is self.values)
-            ]
+            stale = [known for known in table if known[:size] == path and (len(known) > size or table is self.values)]
             for known in stale:
                 del table[known]
 

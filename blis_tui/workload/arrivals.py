@@ -147,12 +147,8 @@ def create_gaps(arrivals: Arrivals, rate_per_s: float) -> Gaps:
     """
     build = _KINDS.get(arrivals.kind)
     if build is None:
-        raise PolicyError(
-            f"no arrival process {arrivals.kind!r}", help=f"the arrival processes are {', '.join(KINDS)}"
-        )
+        raise PolicyError(f"no arrival process {arrivals.kind!r}", help=f"the arrival processes are {', '.join(KINDS)}")
     for name, value in (("rate", rate_per_s), ("cv", arrivals.cv)):
         if not 0.0 < value < float("inf"):
-            raise PolicyError(
-                f"the {name} of {arrivals.kind} arrivals is {value}", help="it must be positive"
-            )
+            raise PolicyError(f"the {name} of {arrivals.kind} arrivals is {value}", help="it must be positive")
     return build(1e6 / rate_per_s, arrivals.cv)

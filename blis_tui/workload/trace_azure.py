@@ -123,9 +123,7 @@ def _inspect(text: str, header: Sequence[str], problems: Problems) -> TraceColum
         stamp = row["TIMESTAMP"]
         time = timestamp_ns(stamp.strip())
         if time is None:
-            problems.add(
-                line, "TIMESTAMP", f"{stamp!r} is no timestamp", "write it like 2023-11-16 18:17:03.9799600"
-            )
+            problems.add(line, "TIMESTAMP", f"{stamp!r} is no timestamp", "write it like 2023-11-16 18:17:03.9799600")
         prompt = whole_number(row["ContextTokens"], line, "ContextTokens", problems)
         if prompt == 0:
             problems.add(line, "ContextTokens", "the prompt has no tokens", "a prompt has at least 1")

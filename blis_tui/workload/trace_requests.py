@@ -175,9 +175,7 @@ class _Inspector:
         if not name:
             self.problems.add(line, "request_id", "the cell is empty", "name all requests or drop the column")
         elif name in self.lines_of_ids:
-            self.problems.add(
-                line, "request_id", f"{name!r} is also the request of line {self.lines_of_ids[name]}"
-            )
+            self.problems.add(line, "request_id", f"{name!r} is also the request of line {self.lines_of_ids[name]}")
         else:
             self.lines_of_ids[name] = line
 

@@ -49,9 +49,7 @@ class Problems:
         Raises:
             TraceError: this was the fiftieth.
         """
-        self._found.append(
-            TraceProblem(file=self._file, line=line, column=column, message=message, help=advice)
-        )
+        self._found.append(TraceProblem(file=self._file, line=line, column=column, message=message, help=advice))
         if len(self._found) >= _MOST_PROBLEMS:
             raise TraceError(self._found)
 
@@ -122,16 +120,12 @@ def read_header(
     known = (*required, *optional)
     for position, name in enumerate(header):
         if name not in known:
-            problems.add(
-                1, name, f"there is no column {_shown(name)}", nearest(name, known, "the columns are")
-            )
+            problems.add(1, name, f"there is no column {_shown(name)}", nearest(name, known, "the columns are"))
         elif name in header[:position]:
             problems.add(1, name, f"column {name!r} appears twice")
     for name in required:
         if name not in header:
-            problems.add(
-                1, name, f"column {name!r} is missing", f"the header must name {', '.join(required)}"
-            )
+            problems.add(1, name, f"column {name!r} is missing", f"the header must name {', '.join(required)}")
     problems.check()
     return header
 

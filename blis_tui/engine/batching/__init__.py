@@ -1,0 +1,1 @@
+"""Batch formation: one module an engine's rule."""

@@ -34,8 +34,8 @@ class BatchRule(Protocol):
 def schedule_running(instance: Instance, budget: int) -> int:
     """Give running requests their tokens for this step, in the order of their admission.
 
-    A prefill gets ``min(what is left of it, threshold, budget left)``, a decode one token. Where blocks run out, victims
-    are preempted. Returns the token budget that is left, or -1 when something was preempted.
+    A prefill gets ``min(what is left of it, threshold, budget left)``, a decode one token. Where blocks run out,
+    victims are preempted. Returns the token budget that is left, or -1 when something was preempted.
     """
     if not instance.stalled:
         left = _grant_all(instance, budget)

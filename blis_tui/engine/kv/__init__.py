@@ -1,0 +1,1 @@
+"""The KV cache: block pool, prompt keys, capacity."""

@@ -175,7 +175,7 @@ class BlockPool:
         """Take ``count`` blocks in free order; findable content in them is forgotten. ``count <= free`` must hold."""
         self.misses += count
         self.free -= count
-        if self.free < self.min_free:
+        if self.free < self.min_free:  # noqa: PLR1730  (max() would double the cost of a step)
             self.min_free = self.free
         while count > self.blank:
             count -= self.blank
@@ -230,9 +230,7 @@ class BlockPool:
 
     def state(self) -> tuple[object, ...]:
         """Everything that decides the pool's future, as plain values (for digests and invariants)."""
-        order = tuple(
-            entry if isinstance(entry, int) else ("block", entry.key) for entry in self._free_order.values()
-        )
+        order = tuple(entry if isinstance(entry, int) else ("block", entry.key) for entry in self._free_order.values())
         return (self.free, self.blank, self.hits, self.misses, self.min_free, order)
 
     def audit(self, holders: Sequence[tuple[Request, int]]) -> str:

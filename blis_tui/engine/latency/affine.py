@@ -93,9 +93,7 @@ class TwoPhaseModel(Overheads):
         token_us: float = 0.0,
         experts: ExpertTraffic | None = None,
     ) -> None:
-        super().__init__(
-            queue_us=alpha[0], queue_per_token_us=0.0, output_token_us=alpha[2], post_decode_us=alpha[1]
-        )
+        super().__init__(queue_us=alpha[0], queue_per_token_us=0.0, output_token_us=alpha[2], post_decode_us=alpha[1])
         self._prefill = prefill
         self._step_us = step_us
         self._request_us = request_us

@@ -30,12 +30,8 @@ class BlackboxModel(Overheads):
 
     __slots__ = ("_base_us", "_decode_only_us", "_decode_us", "_prefill_us")
 
-    def __init__(
-        self, alpha: Sequence[float], beta: Sequence[float], max_num_seqs: int | None = None
-    ) -> None:
-        super().__init__(
-            queue_us=alpha[0], queue_per_token_us=alpha[1], output_token_us=alpha[2], post_decode_us=0.0
-        )
+    def __init__(self, alpha: Sequence[float], beta: Sequence[float], max_num_seqs: int | None = None) -> None:
+        super().__init__(queue_us=alpha[0], queue_per_token_us=alpha[1], output_token_us=alpha[2], post_decode_us=0.0)
         self._base_us = beta[0]
         self._prefill_us = beta[1]
         self._decode_us = beta[2]
@@ -55,6 +51,4 @@ class BlackboxModel(Overheads):
         return self._step_us(prefill, load.decode_requests)
 
     def _step_us(self, prefill_tokens: int, decode_tokens: int) -> int:
-        return max(
-            1, int(self._base_us + self._prefill_us * prefill_tokens + self._decode_us * decode_tokens)
-        )
+        return max(1, int(self._base_us + self._prefill_us * prefill_tokens + self._decode_us * decode_tokens))

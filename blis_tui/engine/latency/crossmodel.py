@@ -31,12 +31,8 @@ class CrossModel(Overheads):
 
     __slots__ = ("_barrier_us", "_decode_us", "_kv_scale", "_layers_us", "_token_us")
 
-    def __init__(
-        self, alpha: Sequence[float], beta: Sequence[float], model: Model, *, tensor_parallel: int
-    ) -> None:
-        super().__init__(
-            queue_us=alpha[0], queue_per_token_us=alpha[1], output_token_us=alpha[2], post_decode_us=0.0
-        )
+    def __init__(self, alpha: Sequence[float], beta: Sequence[float], model: Model, *, tensor_parallel: int) -> None:
+        super().__init__(queue_us=alpha[0], queue_per_token_us=alpha[1], output_token_us=alpha[2], post_decode_us=0.0)
         kv_elements = model.num_hidden_layers * model.num_key_value_heads * model.head_dim
         self._layers_us = beta[0] * model.num_hidden_layers
         self._decode_us = beta[1]
@@ -51,9 +47,6 @@ class CrossModel(Overheads):
         for chunk in load.chunks:
             tokens += chunk.new
         time_us = (
-            self._layers_us
-            + self._decode_us * decode * self._kv_scale
-            + self._token_us * tokens
-            + self._barrier_us
+            self._layers_us + self._decode_us * decode * self._kv_scale + self._token_us * tokens + self._barrier_us
         )
         return int(time_us) if time_us >= 1.0 else 1

@@ -65,9 +65,7 @@ def create(
     if latency.kind == "crossmodel":
         return CrossModel(latency.alpha, latency.beta, model, tensor_parallel=tensor_parallel)
     if latency.kind == "roofline":
-        return RooflineModel(
-            latency.alpha, model, hardware, tensor_parallel=tensor_parallel, max_num_seqs=max_num_seqs
-        )
+        return RooflineModel(latency.alpha, model, hardware, tensor_parallel=tensor_parallel, max_num_seqs=max_num_seqs)
     build = trained_physics if latency.kind == "trained-physics" else trained_roofline
     return build(latency.alpha, latency.beta, model, hardware, tensor_parallel=tensor_parallel)
 
@@ -76,9 +74,7 @@ def _check(latency: Latency, model: Model, tensor_parallel: int) -> None:
     """Refuse what no formula can answer."""
     kind = _KINDS.get(latency.kind)
     if kind is None:
-        raise PolicyError(
-            f"no step-time model {latency.kind!r}", help=f"the step-time models are {', '.join(KINDS)}"
-        )
+        raise PolicyError(f"no step-time model {latency.kind!r}", help=f"the step-time models are {', '.join(KINDS)}")
     for name, values, allowed in (("alpha", latency.alpha, kind.alpha), ("beta", latency.beta, kind.beta)):
         if len(values) not in allowed:
             expected = " or ".join(str(count) for count in allowed)

@@ -78,9 +78,7 @@ class RooflineModel(Overheads):
         expert_mlp = 2.0 * _MLP_MATRICES * shape.hidden * shape.expert_ffn * model.num_experts_per_tok
         dense_mlp = 2.0 * _MLP_MATRICES * shape.hidden * shape.dense_ffn
         self._flops_per_token = (
-            shape.layers * (projections + rotary)
-            + shape.moe_layers * expert_mlp
-            + shape.dense_layers * dense_mlp
+            shape.layers * (projections + rotary) + shape.moe_layers * expert_mlp + shape.dense_layers * dense_mlp
         )
         # Scores and weighted values are matrix products (4 per element); softmax and masking take 5 vector
         # ops more.
@@ -102,9 +100,7 @@ class RooflineModel(Overheads):
         expert_mlp = _MLP_MATRICES * shape.hidden * shape.expert_ffn
         self._expert_weight_bytes = shape.moe_layers * expert_mlp * per_weight
         self._idle_share = (
-            (model.num_experts - model.num_experts_per_tok) / model.num_experts
-            if self._experts > 0.0
-            else 0.0
+            (model.num_experts - model.num_experts_per_tok) / model.num_experts if self._experts > 0.0 else 0.0
         )
         kv = 2.0 * shape.layers * shape.key_value * model.activation_bytes / tensor_parallel
         activations = shape.layers * shape.hidden * model.activation_bytes / tensor_parallel
@@ -121,9 +117,7 @@ class RooflineModel(Overheads):
         compute = count * self._decode_us_per_token + context * self._decode_us_per_context
         traffic = self._weight_bytes + (count * self._bytes_per_token + context * self._bytes_per_context)
         if self._moe_bytes:
-            traffic += (
-                self._moe_bytes[count] if count < len(self._moe_bytes) else self._moe_weight_bytes(count)
-            )
+            traffic += self._moe_bytes[count] if count < len(self._moe_bytes) else self._moe_weight_bytes(count)
         time_us = traffic / self._bandwidth * 1e6
         if compute > time_us:  # noqa: PLR1730  (max() would double the cost of a step)
             time_us = compute

@@ -50,9 +50,7 @@ def trained_physics(
     expert_layers_us = beta[7] * shape.moe_layers if interleaved and len(beta) > 7 else 0.0
     return TwoPhaseModel(
         alpha,
-        prefill=(
-            prefill.sum_of(beta[0], beta[8]) if len(beta) >= _PREFILL_SPLIT else prefill.larger_of(beta[0])
-        ),
+        prefill=(prefill.sum_of(beta[0], beta[8]) if len(beta) >= _PREFILL_SPLIT else prefill.larger_of(beta[0])),
         decode=decode.sum_of(beta[1], beta[9]) if len(beta) >= _DECODE_SPLIT else decode.larger_of(beta[1]),
         step_us=beta[2] * weights_us + beta[4] * shape.layers + beta[6] + expert_layers_us,
         request_us=beta[5],
