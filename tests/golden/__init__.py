@@ -1,0 +1,1 @@
+"""Golden files: the bytes every shipped experiment must give."""
