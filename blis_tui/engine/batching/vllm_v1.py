@@ -19,7 +19,7 @@ class VllmV1Batching:
     """Computed tokens chase known tokens (prompt + generated); there is no prefill or decode phase.
 
     Running requests first. Waiting ones are admitted, head first, only when nothing was preempted in this step, behind
-    two gates: the watermark, and (``reserve_full_input``) room for the *whole* known sequence, not just its first chunk.
+    two gates: the watermark, and (``reserve_full_input``) room for the whole known sequence, not just its first chunk.
     The whole prompt never counts as cached: a step must still compute the last token. A preempted request keeps what
     it has generated and computes prompt and output again.
     """

@@ -1,0 +1,172 @@
+"""Experiments and requests built by hand, for tests of the engine that need no documents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blis_tui.cluster.cluster import Cluster as ClusterState
+from blis_tui.engine.records import RECORD_KINDS, Observers, Record
+from blis_tui.engine.request import Request, Segments
+from blis_tui.metrics.request_log import RequestLog, RequestRow
+from blis_tui.spec.model import (
+    Cluster,
+    Engine,
+    Experiment,
+    Hardware,
+    Latency,
+    Model,
+    Plug,
+    Policy,
+    Setting,
+    Workload,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+MODEL = Model(
+    name="tiny",
+    hidden_size=1024,
+    num_hidden_layers=8,
+    num_attention_heads=8,
+    num_key_value_heads=8,
+    head_dim=128,
+    intermediate_size=4096,
+    vocab_size=32000,
+    activation_bytes=2.0,
+    weight_bytes=2.0,
+    max_position_embeddings=4096,
+)
+HARDWARE = Hardware(
+    name="gpu",
+    memory_gib=80.0,
+    peak_tflops_bf16=1000.0,
+    peak_tflops_fp8=0.0,
+    memory_bandwidth_tb_per_s=3.0,
+    mfu_prefill=0.5,
+    mfu_decode=0.3,
+)
+VLLM: dict[str, Setting] = {
+    "watermark": 0.0,
+    "reserve_full_input": True,
+    "enable_chunked_prefill": True,
+    "max_num_partial_prefills": 1,
+}
+
+
+def experiment(
+    *,
+    max_num_seqs: int = 8,
+    budget: int = 64,
+    threshold: int = 0,
+    max_model_len: int | None = None,
+    block_size: int = 4,
+    blocks: int = 100,
+    batching: str = "blis",
+    settings: dict[str, Setting] | None = None,
+    scheduling: str = "fcfs",
+    priority: str = "constant",
+    victim: str = "tail",
+    admission: Plug | None = None,
+    instances: int = 1,
+    admission_latency_us: int = 0,
+    routing_latency_us: int = 0,
+    alpha: tuple[float, ...] = (0.0, 0.0, 0.0),
+    beta: tuple[float, ...] = (100.0, 1.0, 10.0),
+    horizon_us: int | None = None,
+) -> Experiment:
+    """An experiment whose steps take ``100 + prefill tokens + 10 * decodes`` microseconds."""
+    chosen = dict(VLLM if batching == "vllm-v1" else {}) | (settings or {})
+    return Experiment(
+        name="hand-made",
+        description="",
+        seed=0,
+        model=MODEL,
+        hardware=HARDWARE,
+        latency=Latency(kind="blackbox", alpha=alpha, beta=beta),
+        workload=Workload(name="by hand"),
+        policy=Policy(
+            name="by hand",
+            admission=admission or Plug(kind="always-admit"),
+            routing=Plug(kind="round-robin"),
+            scheduling=Plug(kind=scheduling),
+            priority=Plug(kind=priority),
+            batching=Plug(kind=batching, settings=chosen),
+            preemption_victim=victim,
+            preemption_restore="recompute",
+        ),
+        cluster=Cluster(
+            instances=instances,
+            tensor_parallel=1,
+            admission_latency_us=admission_latency_us,
+            routing_latency_us=routing_latency_us,
+        ),
+        engine=Engine(
+            max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=budget,
+            long_prefill_token_threshold=threshold,
+            max_model_len=max_model_len,
+            block_size_tokens=block_size,
+            kv_blocks=blocks,
+        ),
+        horizon_us=horizon_us,
+        expect=(),
+        sha256="",
+        document={},
+    )
+
+
+def request(
+    index: int,
+    arrival_us: int,
+    input_tokens: int,
+    output_tokens: int,
+    *,
+    segments: Segments = (),
+    slo_class: str = "standard",
+    deadline_us: int = 0,
+) -> Request:
+    """A request named by its index; ``input_tokens`` counts the segments in."""
+    return Request(
+        index,
+        str(index),
+        arrival_us,
+        input_tokens,
+        output_tokens,
+        segments=segments,
+        slo_class=slo_class,
+        deadline_us=deadline_us,
+    )
+
+
+class ListSource:
+    """A workload from a list."""
+
+    def __init__(self, requests: Iterable[Request]) -> None:
+        self._requests = list(requests)
+
+    def next_request(self) -> Request | None:
+        """The next of the list."""
+        return self._requests.pop(0) if self._requests else None
+
+    def state(self) -> tuple[object, ...]:
+        """How many are left."""
+        return (len(self._requests),)
+
+
+class Outcome:
+    """A finished run: the cluster, its records by kind, and the requests by name."""
+
+    def __init__(self, made: Experiment, requests: Sequence[Request], max_events: int = 100_000) -> None:
+        observers = Observers()
+        self.records: list[Record] = []
+        for kind in RECORD_KINDS.values():
+            observers.add(kind, self.records.append)
+        log = RequestLog()
+        self.cluster = ClusterState(made, ListSource(requests), log, observers)
+        assert self.cluster.run(max_events) < max_events, "the simulation does not end"
+        self.rows: dict[str, RequestRow] = {row.request_id: row for row in log.table(self.cluster)}
+
+    def of_kind(self, kind: str) -> list[Record]:
+        """The records of one kind, in order."""
+        return [record for record in self.records if record.kind == kind]

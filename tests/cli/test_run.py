@@ -1,0 +1,175 @@
+"""``blis-tui run`` as a user meets it: a real process, its output, its files and its exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pytest_regressions.file_regression import FileRegressionFixture
+
+from blis_tui.cli.exit_codes import ExitCode
+from blis_tui.cli.main import cli
+
+COMMAND = [sys.executable, "-m", "blis_tui"]
+
+SMALL = """
+apiVersion: blis/v1
+kind: Experiment
+metadata: {name: small}
+model: qwen3-14b
+hardware: h100
+workload:
+  requests: 20
+  rate_per_s: 5
+  clients:
+    - id: only
+      input_tokens: {kind: constant, value: 64}
+      output_tokens: {kind: constant, value: 16}
+policy: default
+"""
+
+
+def blis(*args: str, text: str | None = None, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *args], capture_output=True, text=True, input=text, cwd=cwd, check=False)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.blis.yaml"
+    path.write_text(SMALL)
+    return path
+
+
+def test_standard_output_and_the_output_file_are_the_same_bytes(small: Path, tmp_path: Path) -> None:
+    printed = blis("run", str(small))
+    assert (printed.returncode, printed.stderr) == (ExitCode.OK, "")
+    quiet = blis("run", str(small), "-o", str(tmp_path / "report.json"))
+    assert (quiet.returncode, quiet.stdout) == (ExitCode.OK, "")
+    assert (tmp_path / "report.json").read_text() == printed.stdout
+    assert json.loads(printed.stdout)["requests"]["completed"] == 20
+
+
+def test_the_document_may_come_from_standard_input(small: Path) -> None:
+    assert blis("run", "-", text=SMALL).stdout == blis("run", str(small)).stdout
+
+
+def test_requests_and_records_are_written_and_change_nothing(small: Path, tmp_path: Path) -> None:
+    table, stream = tmp_path / "requests.csv", tmp_path / "records.jsonl"
+    plain = blis("run", str(small))
+    told = blis("run", str(small), "--requests", str(table), "--records", str(stream), "--check", "all")
+    assert told.stdout == plain.stdout
+    rows = table.read_text().splitlines()
+    assert len(rows) == 21
+    assert rows[1].startswith("request_0,completed,0,")
+    events = [json.loads(line) for line in stream.read_text().splitlines()]
+    assert [event["event"] for event in events] == sorted(event["event"] for event in events)
+    assert events[0]["kind"] == "arrived"
+    assert sum(event["kind"] == "completed" for event in events) == 20
+
+
+def test_the_seed_changes_generated_workloads_and_is_told(small: Path) -> None:
+    first, second = (json.loads(blis("run", str(small), "--seed", seed).stdout) for seed in ("1", "2"))
+    assert (first["meta"]["seed"], second["meta"]["seed"]) == (1, 2)
+    assert first["latency"] != second["latency"]
+
+
+def test_a_failed_expectation_is_told_and_exits_with_1(small: Path) -> None:
+    run = blis("run", str(small), "--set", "expect=[{metric: latency.ttft_ms.p99, max: 0.5}]")
+    assert run.returncode == ExitCode.CHECK_FAILED
+    assert run.stderr.startswith("FAIL  latency.ttft_ms.p99 is ")
+    assert json.loads(run.stdout)["expectations"][0]["ok"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["run", "no-such-experiment"], ExitCode.IO, "error: no experiment is named `no-such-experiment`"),
+        (["run", "missing/file.blis.yaml"], ExitCode.IO, "error: cannot read"),
+        (["run", "{small}", "--set", "cluster.instances=0"], ExitCode.USAGE, "error[BLIS1005]"),
+        (["run", "{small}", "--set", "cluster.instance=2"], ExitCode.USAGE, "did you mean `instances`?"),
+        (["run", "{small}", "--seed", "-1"], ExitCode.USAGE, "Invalid value for '--seed'"),
+        (["run", "{small}", "-o", "{tmp}/no/where.json"], ExitCode.IO, "error: cannot write"),
+        (["run", "{small}", "--records", "{tmp}/no/where.jsonl"], ExitCode.IO, "error: cannot write"),
+        (["run"], ExitCode.USAGE, "Missing argument 'SPEC'"),
+        (["walk"], ExitCode.USAGE, "No such command 'walk'"),
+    ],
+)
+def test_failures_are_one_message_and_an_exit_code(
+    small: Path, tmp_path: Path, arguments: list[str], code: int, message: str
+) -> None:
+    run = blis(*[one.format(small=small, tmp=tmp_path) for one in arguments])
+    assert message in run.stderr
+    assert "Traceback" not in run.stderr
+    assert (run.returncode, run.stdout) == (code, "")
+
+
+def test_a_simulation_that_cannot_go_on_exits_with_4(small: Path) -> None:
+    policy = "{kind: vllm-v1, enable_chunked_prefill: false}"
+    run = blis("run", str(small), "--set", f"policy.batching={policy}", "--set", "engine.max_num_batched_tokens=63")
+    assert run.returncode == ExitCode.SIMULATION
+    assert "request request_0 needs 64 more tokens" in run.stderr
+    assert "= help:" in run.stderr
+
+
+def test_wrong_trace_rows_are_told_with_their_places(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("arrival_time_us,input_tokens,output_tokens\n1,8,2\n2,-8,2\nx,8,2\n")
+    workload = "{apiVersion: blis/v1, kind: Workload, metadata: {name: t}, trace: {file: t.csv, format: requests}}"
+    spec = SMALL[: SMALL.index("workload:")] + f"workload: {workload}\npolicy: default\n"
+    (tmp_path / "t.blis.yaml").write_text(spec)
+    run = blis("run", "t.blis.yaml", cwd=tmp_path)
+    assert run.returncode == ExitCode.USAGE
+    assert "t.csv:3" in run.stderr
+    assert "t.csv:4" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+@pytest.mark.slow
+def test_ctrl_c_reports_what_has_happened_so_far(small: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    process = subprocess.Popen(
+        [*COMMAND, "run", str(small), "--set", "workload.requests=3000000", "--requests", str(rows)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(2.0)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    report = json.loads(out)
+    assert (process.returncode, err) == (ExitCode.INTERRUPTED, "")
+    assert report["meta"]["complete"] is False
+    assert 0 < report["requests"]["completed"] < 3_000_000
+    assert len(rows.read_text().splitlines()) == report["requests"]["total"] + 1
+
+
+def test_a_reader_that_goes_away_is_no_disaster(small: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    process = subprocess.run([*COMMAND, "run", str(small)], stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+    assert process.stderr == b""
+
+
+def test_progress_is_shown_only_when_asked_for_or_on_a_terminal(small: Path) -> None:
+    assert blis("run", str(small)).stderr == ""
+    shown = blis("run", str(small), "--set", "workload.requests=3000", "--progress")
+    assert "requests done" in shown.stderr
+    assert json.loads(shown.stdout)["requests"]["completed"] == 3000
+
+
+def test_the_table_is_aligned_and_complete(small: Path, file_regression: FileRegressionFixture) -> None:
+    run = blis("run", str(small), "--format", "table", "--set", "expect=[{metric: requests.completed, min: 21}]")
+    assert run.returncode == ExitCode.CHECK_FAILED
+    file_regression.check(run.stdout, extension=".txt")
+
+
+@pytest.mark.parametrize("command", ["", "run", "validate", "spec", "spec list", "spec show"])
+def test_help_texts(command: str, file_regression: FileRegressionFixture) -> None:
+    result = CliRunner().invoke(cli, [*command.split(), "--help"], prog_name="blis-tui", terminal_width=100)
+    assert result.exit_code == ExitCode.OK
+    file_regression.check(result.output, extension=".txt")

@@ -1,0 +1,121 @@
+"""The block pool: order of reuse, sharing, and books that always balance."""
+
+from tests.builders import request
+
+from blis_tui.engine.kv.pool import BlockPool, PromptKeys
+from blis_tui.engine.request import Request
+
+
+def make_pool(total: int = 10, size: int = 4) -> BlockPool:
+    return BlockPool(total, size, PromptKeys(size))
+
+
+def compute(pool: BlockPool, one: Request, tokens: int) -> None:
+    pool.extend(one, tokens)
+    one.computed_tokens = tokens
+
+
+def prompt(index: int, tokens: int, shared: int = 0) -> Request:
+    return request(index, 0, tokens, 1, segments=(("s", shared),) if shared else ())
+
+
+def test_tokens_fill_the_last_block_before_a_new_one_is_taken() -> None:
+    pool = make_pool()
+    one = prompt(0, 9)
+    assert pool.missing(one, 5) == 2
+    compute(pool, one, 5)
+    assert (pool.used, pool.missing(one, 8), pool.missing(one, 9)) == (2, 0, 1)
+
+
+def test_only_full_blocks_within_the_shared_head_can_be_found() -> None:
+    pool = make_pool()
+    compute(pool, prompt(0, 12, shared=10), 12)
+    assert pool.cached_prefix(prompt(1, 12, shared=10), 3) == 2
+    assert pool.cached_prefix(prompt(1, 12, shared=10), 1) == 1
+    assert pool.cached_prefix(prompt(1, 12), 3) == 0
+
+
+def test_shared_blocks_outlive_their_first_holder_until_they_are_reused() -> None:
+    pool = make_pool(total=4)
+    first = prompt(0, 8, shared=8)
+    compute(pool, first, 8)
+    pool.release(first, findable=False)
+    assert (pool.free, pool.cached_free()) == (4, 2)
+    pool.take(2)  # the two that were never used come first
+    assert pool.cached_prefix(prompt(1, 8, shared=8), 2) == 2
+    pool.take(1)  # then the last block of the prompt
+    assert pool.cached_prefix(prompt(1, 8, shared=8), 2) == 1
+
+
+def test_pinning_takes_idle_blocks_out_of_the_free_order() -> None:
+    pool = make_pool(total=4)
+    first, second = prompt(0, 8, shared=8), prompt(1, 8, shared=8)
+    compute(pool, first, 8)
+    pool.release(first, findable=False)
+    assert pool.idle_among(second, 2) == 2
+    pool.pin(second, 2)
+    assert (pool.free, pool.hits, second.held_blocks) == (2, 2, 2)
+    third = prompt(2, 8, shared=8)
+    assert pool.idle_among(third, 2) == 0
+    pool.pin(third, 2)
+    assert pool.free == 2
+    assert pool.audit([(second, 2), (third, 2)]) == ""
+
+
+def test_the_newest_of_equal_blocks_is_found_and_the_older_one_when_it_is_gone() -> None:
+    pool = make_pool(total=4)
+    first, second = prompt(0, 4, shared=4), prompt(1, 4, shared=4)
+    compute(pool, first, 4)
+    compute(pool, second, 4)  # side by side: the same content twice
+    pool.release(second, findable=False)
+    pool.take(3)  # forgets the second's block, the newer one
+    assert pool.cached_prefix(prompt(2, 4, shared=4), 1) == 1
+    pool.release(first, findable=False)
+    pool.take(1)
+    assert pool.cached_prefix(prompt(2, 4, shared=4), 1) == 0
+
+
+def test_a_preempted_request_finds_its_own_blocks_again_first_ones_last_to_go() -> None:
+    pool = make_pool(total=4)
+    one = prompt(0, 14)
+    compute(pool, one, 14)
+    one.preemptions = 1
+    pool.release(one, findable=True)
+    one.computed_tokens = 0
+    assert pool.cached_prefix(one, 3) == 3
+    pool.take(1)  # the half-filled block
+    assert pool.cached_prefix(one, 3) == 3
+    pool.take(1)
+    assert pool.cached_prefix(one, 3) == 2
+
+
+def test_content_that_was_granted_but_never_computed_is_not_found() -> None:
+    pool = make_pool()
+    one = prompt(0, 8, shared=8)
+    compute(pool, one, 4)
+    pool.extend(one, 8)
+    one.preemptions = 1
+    pool.release(one, findable=True)
+    assert pool.cached_prefix(prompt(1, 8, shared=8), 2) == 1
+    assert pool.audit([]) == ""
+
+
+def test_an_audit_notices_books_that_do_not_balance() -> None:
+    pool = make_pool()
+    one = prompt(0, 8, shared=8)
+    compute(pool, one, 8)
+    assert "references" in pool.audit([]) or "blocks are not" in pool.audit([])
+    one.shared_blocks[0].references = 2
+    assert "counts 2 references, 1 are held" in pool.audit([(one, 2)])
+    one.shared_blocks[0].references = 1
+    pool.free -= 1
+    assert "stand in the free order" in pool.audit([(one, 2)])
+
+
+def test_keys_depend_on_the_chain_of_segments_before() -> None:
+    keys = PromptKeys(4)
+    same = keys.shareable((("a", 6), ("b", 6)))
+    assert keys.shareable((("a", 6), ("b", 10)))[:3] == same
+    assert keys.shareable((("a", 7), ("b", 5)))[1:] != same[1:]
+    assert keys.shareable((("a", 7), ("b", 5)))[0] == same[0]
+    assert len({*same, *keys.shareable((("b", 12),))}) == 6

@@ -1,0 +1,94 @@
+"""Waiting queues and priorities."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.builders import request
+
+from blis_tui.engine.request import Request
+from blis_tui.engine.scheduling.priority import create_priority
+from blis_tui.engine.scheduling.queues import SCHEDULERS, create_queue
+from blis_tui.errors import PolicyError
+from blis_tui.spec.model import Plug
+
+
+def names(requests: list[Request]) -> list[str]:
+    return [one.request_id for one in requests]
+
+
+def test_fcfs_serves_in_order_and_lets_preempted_requests_in_front() -> None:
+    queue = create_queue(Plug(kind="fcfs"))
+    first, second, third = (request(i, i, 8, 1) for i in range(3))
+    assert [queue.push(first), queue.push(second)] == [0, 1]
+    queue.push_front(third)
+    assert names(queue.ordered()) == ["2", "0", "1"]
+    queue.remove(first)
+    assert queue.pop() is third
+    assert queue.head() is second
+
+
+def test_sjf_serves_short_prompts_first_and_older_ones_among_equals() -> None:
+    queue = create_queue(Plug(kind="sjf"))
+    for index, (arrival, length) in enumerate([(5, 30), (6, 10), (4, 30), (7, 20)]):
+        queue.push(request(index, arrival, length, 1))
+    assert names(queue.ordered()) == ["1", "3", "2", "0"]
+
+
+def test_equal_requests_are_ordered_by_name_as_text() -> None:
+    queue = create_queue(Plug(kind="priority-fcfs"))
+    for index in (2, 10, 1):
+        queue.push(request(index, 0, 8, 1))
+    assert names(queue.ordered()) == ["1", "10", "2"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "order"),
+    [
+        ("constant", ["0", "1", "2"]),
+        ("slo-based", ["0", "1", "2"]),
+        ("inverted-slo", ["2", "1", "0"]),
+        ("slo-class", ["1", "2", "0"]),
+    ],
+)
+def test_priorities_order_the_queue_and_reverse_priority_turns_it_round(kind: str, order: list[str]) -> None:
+    rule = create_priority(Plug(kind=kind))
+    requests = [request(i, i, 8, 1, slo_class=slo) for i, slo in enumerate(["batch", "critical", "standard"])]
+    for one in requests:
+        one.priority = rule.priority(one)
+    for scheduler, expected in (("priority-fcfs", order), ("reverse-priority", order[::-1])):
+        queue = create_queue(Plug(kind=scheduler))
+        for one in requests:
+            queue.push(one)
+        if kind != "constant":
+            assert names(queue.ordered()) == expected
+
+
+@given(
+    kind=st.sampled_from(sorted(SCHEDULERS)),
+    requests=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), st.integers(-2, 2)), max_size=12),
+    removed=st.integers(0, 11),
+)
+def test_a_queue_gives_back_exactly_what_was_put_in(
+    kind: str, requests: list[tuple[int, int, int]], removed: int
+) -> None:
+    queue = create_queue(Plug(kind=kind))
+    inside: list[Request] = []
+    for index, (arrival, length, priority) in enumerate(requests):
+        one = request(index, arrival, length, 1)
+        one.priority = priority
+        position = queue.push(one)
+        assert queue.ordered()[position] is one
+        inside.append(one)
+    if removed < len(inside):
+        queue.remove(inside.pop(removed))
+    expected = queue.ordered()
+    assert sorted(names(expected)) == sorted(names(inside))
+    assert [queue.pop() for _ in inside] == expected
+    assert not queue.items
+
+
+def test_unknown_names_are_refused_with_the_known_ones() -> None:
+    with pytest.raises(PolicyError, match="known: fcfs, priority-fcfs"):
+        create_queue(Plug(kind="lifo"))
+    with pytest.raises(PolicyError, match="known: constant"):
+        create_priority(Plug(kind="loudest"))

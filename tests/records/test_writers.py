@@ -1,0 +1,67 @@
+"""Result files: their exact form, and that they appear whole or not at all."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.builders import Outcome, experiment, request
+
+from blis_tui.canonical import to_json, to_json_line
+from blis_tui.engine.records import RECORD_KINDS, Dropped
+from blis_tui.errors import InputError
+from blis_tui.metrics.request_log import RequestRow
+from blis_tui.records.files import atomic_text, write_text
+from blis_tui.records.tables import record_dict, record_line, requests_csv
+
+
+def test_canonical_json_has_one_form() -> None:
+    assert to_json({"b": -0.0, "a": [1, 0.1, "é", None, True]}) == (
+        '{\n  "b": 0.0,\n  "a": [\n    1,\n    0.1,\n    "é",\n    null,\n    true\n  ]\n}\n'
+    )
+    assert to_json_line({"a": (1.0, {"b": 2})}) == '{"a":[1.0,{"b":2}]}\n'
+    with pytest.raises(ValueError, match="JSON compliant"):
+        to_json({"a": float("nan")})
+
+
+def test_the_request_table_leaves_empty_what_never_happened_and_quotes_names() -> None:
+    row = RequestRow(
+        'a,"b"', "rejected", None, 5, None, None, None, None, None, None, 8, 0, 0, 0, "standard", "", "", None
+    )
+    header, line = requests_csv([row])
+    assert header == (
+        "request_id,state,instance,arrival_us,queued_us,scheduled_us,first_token_us,completed_us,ttft_us,e2e_us,"
+        "input_tokens,output_tokens,cached_tokens,preemptions,slo_class,tenant_id,session_id,round_index\n"
+    )
+    assert line == '"a,""b""",rejected,,5,,,,,,,8,0,0,0,standard,,,\n'
+
+
+def test_records_keep_their_field_order() -> None:
+    assert record_line(Dropped(3, 10, "r", 0, "too long")) == (
+        '{"kind":"dropped","event":3,"time_us":10,"request_id":"r","instance":0,"reason":"too long"}\n'
+    )
+
+
+def test_every_kind_of_record_is_plain_json() -> None:
+    outcome = Outcome(experiment(blocks=6), [request(i, 0, 8, 8, deadline_us=1500) for i in range(4)])
+    for record in outcome.records:
+        assert json.loads(record_line(record)) == record_dict(record)
+        assert record.kind in RECORD_KINDS
+    assert {"preempted", "step", "first-token", "timed-out"} <= {record.kind for record in outcome.records}
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    target = tmp_path / "report.json"
+    write_text(target, "old\n")
+    with pytest.raises(RuntimeError, match="half-way"), atomic_text(target) as out:
+        out.write("new, but ")
+        raise RuntimeError("half-way")
+    assert target.read_text() == "old\n"
+    write_text(target, "new\n")
+    assert target.read_bytes() == b"new\n"
+    assert list(tmp_path.iterdir()) == [target]
+    assert target.stat().st_mode & 0o777 == (tmp_path / "report.json").stat().st_mode & 0o777
+
+
+def test_a_place_that_cannot_be_written_is_an_input_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot write"):
+        write_text(tmp_path / "missing" / "report.json", "x")

@@ -1,0 +1,137 @@
+"""The Python interface as the README shows it."""
+
+import pickle
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import blis_tui
+from blis_tui.engine.records import Completed, Preempted
+from blis_tui.simulation import Simulation
+
+
+@pytest.fixture(scope="module")
+def experiment() -> blis_tui.Experiment:
+    return blis_tui.load("kv-pressure", set={"workload.requests": 40})
+
+
+def test_every_public_name_is_there_and_nothing_else_is_promised() -> None:
+    for name in blis_tui.__all__:
+        assert getattr(blis_tui, name) is not None
+    assert dir(blis_tui) == sorted(blis_tui.__all__)
+    with pytest.raises(AttributeError, match="no attribute `simulate`"):
+        _ = blis_tui.simulate  # type: ignore[attr-defined]
+
+
+def test_load_checks_overrides_like_the_file() -> None:
+    assert blis_tui.load("quickstart", set={"cluster.instances": 4}, seed=7).cluster.instances == 4
+    with pytest.raises(blis_tui.SpecError, match="must be at least 1"):
+        blis_tui.load("quickstart", set={"cluster.instances": 0})
+    with pytest.raises(blis_tui.InputError):
+        blis_tui.load(Path("nowhere.blis.yaml"))
+
+
+def test_a_report_has_attributes_plain_data_and_rows(experiment: blis_tui.Experiment) -> None:
+    report = blis_tui.run(experiment)
+    assert report.requests.completed == 40
+    assert report.latency.ttft_ms.p99 is not None
+    assert list(report.to_dict()) == [one.name for one in fields(report) if one.name != "rows"]
+    assert len(report.rows) == 40
+    assert report.rows[0].request_id == "request_0"
+    assert report.rows[-1]._fields[:3] == ("request_id", "state", "instance")
+    assert [row.arrival_us for row in report.rows] == sorted(row.arrival_us for row in report.rows)
+    assert report.rows[3:5] == [report.rows[3], report.rows[4]]
+    assert sum(row.output_tokens for row in report.rows) == report.tokens.output
+    assert report.ok == all(verdict.ok for verdict in report.expectations)
+
+
+def test_stepping_is_running(experiment: blis_tui.Experiment) -> None:
+    straight = Simulation(experiment)
+    assert straight.run()
+    stepped = Simulation(experiment)
+    while (upcoming := stepped.peek()) is not None:
+        assert stepped.step() == upcoming
+        assert stepped.now_us == upcoming.time_us
+    assert stepped.step() is None
+    assert stepped.done
+    assert stepped.digest() == straight.digest()
+    assert stepped.report().to_json() == straight.report().to_json()
+
+
+def test_run_stops_where_it_is_told(experiment: blis_tui.Experiment) -> None:
+    simulation = Simulation(experiment)
+    assert simulation.run(until_us=1_000_000)
+    assert simulation.now_us <= 1_000_000
+    upcoming = simulation.peek()
+    assert upcoming is not None
+    assert upcoming.time_us > 1_000_000
+    assert simulation.report(complete=False).meta.complete is False
+
+
+def test_going_back_and_forward_again_ends_in_the_same_state(experiment: blis_tui.Experiment) -> None:
+    simulation = Simulation(experiment)
+    simulation.run(until_us=1_500_000)
+    early, early_digest = simulation.checkpoint(), simulation.digest()
+    simulation.run(until_us=2_500_000)
+    late, late_digest = simulation.checkpoint(), simulation.digest()
+    simulation.run()
+    end = simulation.report().to_json()
+    for checkpoint, digest in ((early, early_digest), (late, late_digest), (early, early_digest)):
+        simulation.restore(checkpoint)
+        assert simulation.digest() == digest
+    simulation.run()
+    assert simulation.report().to_json() == end
+    fresh = Simulation(experiment)
+    fresh.restore(late)
+    fresh.run()
+    assert fresh.report().to_json() == end
+
+
+def test_what_is_no_checkpoint_is_refused(experiment: blis_tui.Experiment) -> None:
+    simulation = Simulation(experiment)
+    for wrong in (b"", b"nonsense", pickle.dumps(5)):
+        with pytest.raises(blis_tui.InputError, match="no checkpoint"):
+            simulation.restore(wrong)
+    other = Simulation(blis_tui.load("quickstart"))
+    with pytest.raises(blis_tui.InputError, match="another experiment"):
+        simulation.restore(other.checkpoint())
+
+
+def test_subscriptions_end_and_survive_a_restore(experiment: blis_tui.Experiment) -> None:
+    simulation = Simulation(experiment)
+    start = simulation.checkpoint()
+    preempted: list[Preempted] = []
+    completed: list[Completed] = []
+    stop = simulation.subscribe(Preempted, preempted.append)
+    simulation.subscribe("completed", completed.append)
+    simulation.run()
+    seen = len(preempted)
+    assert seen > 0
+    assert len(completed) == 40
+    stop()
+    simulation.restore(start)
+    simulation.run()
+    assert (len(preempted), len(completed)) == (seen, 80)
+    with pytest.raises(KeyError):
+        simulation.subscribe("gossip", completed.append)
+
+
+def test_a_snapshot_shows_everything_that_lives(experiment: blis_tui.Experiment) -> None:
+    simulation = Simulation(experiment, check="all")
+    simulation.run(until_us=2_000_000)
+    snapshot = simulation.snapshot()
+    before = simulation.digest()
+    (instance,) = snapshot.instances
+    live = len(snapshot.in_transit) + len(instance.waiting) + len(instance.running)
+    assert snapshot.arrived == live + snapshot.ended
+    assert sum(one.held_blocks for one in instance.running) >= instance.kv.used_blocks
+    kv = instance.kv
+    assert kv.used_blocks + kv.cached_free_blocks + kv.blank_blocks == kv.total_blocks
+    assert {one.phase for one in instance.running} <= {"prefill", "decode", "stalled"}
+    assert simulation.digest() == before
+
+
+def test_an_unknown_check_is_refused(experiment: blis_tui.Experiment) -> None:
+    with pytest.raises(ValueError, match="all, end, off"):
+        Simulation(experiment, check="sometimes")
