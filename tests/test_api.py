@@ -21,7 +21,7 @@ def test_every_public_name_is_there_and_nothing_else_is_promised() -> None:
         assert getattr(blis_tui, name) is not None
     assert dir(blis_tui) == sorted(blis_tui.__all__)
     with pytest.raises(AttributeError, match="no attribute `simulate`"):
-        _ = blis_tui.simulate  # type: ignore[attr-defined]
+        _ = blis_tui.simulate
 
 
 def test_load_checks_overrides_like_the_file() -> None:

@@ -1,7 +1,8 @@
 """From arrival to the end of a request's life: latencies, admission, routing, drops, timeouts, horizon."""
 
+from itertools import pairwise
+
 import pytest
-from tests.builders import Outcome, experiment, request
 
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.engine.records import Observers, Rejected, Routed, StepFinished
@@ -9,6 +10,7 @@ from blis_tui.engine.request import Request
 from blis_tui.errors import PolicyError
 from blis_tui.metrics.request_log import RequestLog
 from blis_tui.spec.model import Plug
+from tests.builders import ListSource, Outcome, experiment, request
 
 
 def test_admission_and_routing_latency_delay_the_queue() -> None:
@@ -89,11 +91,9 @@ def test_a_request_that_times_out_while_waiting_or_running_leaves_with_its_block
 
 
 def test_steps_stay_one_chain_when_the_last_running_request_times_out() -> None:
-    outcome = Outcome(
-        experiment(max_num_seqs=1), [request(0, 0, 8, 50, deadline_us=250), request(1, 10, 8, 20)]
-    )
+    outcome = Outcome(experiment(max_num_seqs=1), [request(0, 0, 8, 50, deadline_us=250), request(1, 10, 8, 20)])
     steps = [one for one in outcome.records if isinstance(one, StepFinished)]
-    for before, after in zip(steps, steps[1:], strict=False):
+    for before, after in pairwise(steps):
         assert after.time_us >= before.time_us + before.duration_us
 
 
@@ -122,7 +122,7 @@ def test_policies_see_no_output_lengths_while_they_are_watched() -> None:
         def refusal(self, request: Request, now: int) -> str:
             return "" if request.output_tokens < 100 else "too long"
 
-    cluster = Cluster(experiment(), _source([request(0, 0, 8, 1)]), RequestLog(), Observers())
+    cluster = Cluster(experiment(), ListSource([request(0, 0, 8, 1)]), RequestLog(), Observers())
     cluster.guarded = True
     cluster._admission = Nosy()
     cluster.run(10)
@@ -136,9 +136,3 @@ def test_unknown_policies_are_refused_with_the_known_ones() -> None:
         Outcome(experiment(victim="loudest"), [])
     with pytest.raises(PolicyError, match="known: blis, vllm-v1"):
         Outcome(experiment(batching="orca"), [])
-
-
-def _source(requests: list[Request]):  # type: ignore[no-untyped-def]
-    from tests.builders import ListSource  # noqa: PLC0415
-
-    return ListSource(requests)

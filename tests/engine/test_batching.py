@@ -1,10 +1,10 @@
 """The batching rules on cases small enough to follow by hand. Steps take 100 + prefill + 10 * decodes microseconds."""
 
 import pytest
-from tests.builders import Outcome, experiment, request
 
 from blis_tui.engine.records import Preempted, Scheduled, StepFinished
 from blis_tui.errors import StalledError
+from tests.builders import Outcome, experiment, request
 
 
 def steps(outcome: Outcome) -> list[StepFinished]:
@@ -143,9 +143,7 @@ def test_the_watermark_counts_only_while_somebody_runs() -> None:
 
 
 def test_several_partial_prefills_turn_the_threshold_on() -> None:
-    made = experiment(
-        batching="vllm-v1", max_model_len=100, budget=64, settings={"max_num_partial_prefills": 2}
-    )
+    made = experiment(batching="vllm-v1", max_model_len=100, budget=64, settings={"max_num_partial_prefills": 2})
     outcome = Outcome(made, [request(0, 0, 10, 1)])
     assert [c.new_tokens for one in steps(outcome) for c in one.chunks] == [4, 4, 2]
 
@@ -158,9 +156,7 @@ def test_without_chunked_prefill_a_prompt_beyond_the_budget_stalls_with_a_reason
 
 def test_the_least_urgent_is_preempted_under_priority_and_gives_its_budget_back() -> None:
     made = experiment(blocks=6, victim="priority", priority="slo-class", scheduling="fcfs")
-    outcome = Outcome(
-        made, [request(0, 0, 8, 8, slo_class="batch"), request(1, 0, 8, 8, slo_class="critical")]
-    )
+    outcome = Outcome(made, [request(0, 0, 8, 8, slo_class="batch"), request(1, 0, 8, 8, slo_class="critical")])
     assert {name for name, _ in preempted(outcome)} == {"0"}
     assert outcome.rows["1"].preemptions == 0
 

@@ -31,9 +31,7 @@ def shape(name: str, hidden: int, layers: int, heads: tuple[int, int], widths: t
 QWEN3_14B = shape("qwen3-14b", 5120, 40, (40, 8), (17408, 151936))
 LLAMA_70B = shape("llama-3.1-70b-instruct", 8192, 80, (64, 8), (28672, 128256))
 NEMO = shape("mistral-nemo-instruct-2407", 5120, 40, (32, 8), (14336, 131072))
-MIXTRAL = replace(
-    shape("mixtral-8x7b-v0.1", 4096, 32, (32, 8), (14336, 32000)), num_experts=8, num_experts_per_tok=2
-)
+MIXTRAL = replace(shape("mixtral-8x7b-v0.1", 4096, 32, (32, 8), (14336, 32000)), num_experts=8, num_experts_per_tok=2)
 QWEN3_30B = replace(
     shape("qwen3-30b-a3b", 2048, 48, (32, 4), (6144, 151936)),
     num_experts=128,
@@ -90,9 +88,7 @@ def test_qwen3_14b_on_one_h100_has_as_many_blocks_as_in_blis() -> None:
     ],
     ids=lambda value: value.name if isinstance(value, Model) else None,
 )
-def test_weights_agree_with_the_published_number_of_parameters(
-    model: Model, billions: float, tolerance: float
-) -> None:
+def test_weights_agree_with_the_published_number_of_parameters(model: Model, billions: float, tolerance: float) -> None:
     found = capacity(model).weights_gib * 2**30 / model.weight_bytes / 1e9
     assert found == pytest.approx(billions, rel=tolerance)
 
@@ -147,9 +143,7 @@ def test_ungated_activations_are_refused() -> None:
     assert caught.value.help == "set engine.kv_blocks to a number"
 
 
-@pytest.mark.parametrize(
-    ("tensor_parallel", "block", "utilization"), [(0, 16, 0.9), (1, 0, 0.9), (1, 16, 1.1)]
-)
+@pytest.mark.parametrize(("tensor_parallel", "block", "utilization"), [(0, 16, 0.9), (1, 0, 0.9), (1, 16, 1.1)])
 def test_impossible_arguments_are_refused(tensor_parallel: int, block: int, utilization: float) -> None:
     with pytest.raises(PolicyError, match="no KV capacity for"):
         capacity(QWEN3_14B, tensor_parallel, block, utilization)

@@ -1,9 +1,8 @@
 """The block pool: order of reuse, sharing, and books that always balance."""
 
-from tests.builders import request
-
 from blis_tui.engine.kv.pool import BlockPool, PromptKeys
 from blis_tui.engine.request import Request
+from tests.builders import request
 
 
 def make_pool(total: int = 10, size: int = 4) -> BlockPool:

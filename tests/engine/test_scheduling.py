@@ -3,13 +3,13 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders import request
 
 from blis_tui.engine.request import Request
 from blis_tui.engine.scheduling.priority import create_priority
 from blis_tui.engine.scheduling.queues import SCHEDULERS, create_queue
 from blis_tui.errors import PolicyError
 from blis_tui.spec.model import Plug
+from tests.builders import request
 
 
 def names(requests: list[Request]) -> list[str]:

@@ -56,9 +56,7 @@ def test_the_construction_is_the_documented_one() -> None:
 
 def test_streams_differ_by_seed_and_by_name() -> None:
     first = [
-        Streams(seed).stream(name).next_word()
-        for seed in (0, 1, 12, 2**70)
-        for name in ("a", "b", "2a", "a/b", "")
+        Streams(seed).stream(name).next_word() for seed in (0, 1, 12, 2**70) for name in ("a", "b", "2a", "a/b", "")
     ]
     assert len(dict.fromkeys(first)) == len(first)
 
@@ -135,8 +133,7 @@ def test_normal_numbers() -> None:
     values = sorted(stream.normal() for _ in range(DRAWS))
     # Kolmogorov-Smirnov against the normal distribution, 0.1 % level.
     distance = max(
-        abs((rank + 0.5) / DRAWS - (1 + math.erf(value / math.sqrt(2))) / 2)
-        for rank, value in enumerate(values)
+        abs((rank + 0.5) / DRAWS - (1 + math.erf(value / math.sqrt(2))) / 2) for rank, value in enumerate(values)
     )
     assert distance < 1.95 / math.sqrt(DRAWS)
 

@@ -37,9 +37,10 @@ def test_a_verdict_says_what_was_found_and_what_was_wanted() -> None:
     assert judge(Expectation(metric="requests.completed", min=6, max=9), REPORT).sentence() == (
         "requests.completed is 5, expected at least 6 and at most 9"
     )
-    assert "is nothing, expected at most 250" in judge(
-        Expectation(metric="latency.ttft_ms.p99", max=250), REPORT
-    ).sentence()
+    assert (
+        "is nothing, expected at most 250"
+        in judge(Expectation(metric="latency.ttft_ms.p99", max=250), REPORT).sentence()
+    )
 
 
 def test_paths_lead_to_values_only() -> None:

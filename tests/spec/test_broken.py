@@ -24,9 +24,7 @@ def test_there_are_enough_of_them() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_diagnostics(
-    name: str, file_regression: FileRegressionFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_diagnostics(name: str, file_regression: FileRegressionFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     if name.startswith("syntax") and not hasattr(yaml, "CSafeLoader"):
         pytest.skip("the wording of grammar errors is libyaml's")
     monkeypatch.chdir(BROKEN)

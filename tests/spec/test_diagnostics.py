@@ -19,9 +19,7 @@ from blis_tui.spec.source import Place, Source, Span
 
 
 def at(text: str, column: int, end: int) -> Diagnostic:
-    return located(
-        "BLIS1001", "unknown key", Place(Source("f.yaml", text), Span(1, column, end)), path=("a", 0)
-    )
+    return located("BLIS1001", "unknown key", Place(Source("f.yaml", text), Span(1, column, end)), path=("a", 0))
 
 
 def test_text_form() -> None:

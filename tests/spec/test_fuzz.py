@@ -134,9 +134,7 @@ def test_mutated_documents(text: str) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(
-    st.lists(
-        st.sampled_from(["cluster", "instances", "policy", "kind", "workload", "clients", "0", "-1", "x", ""])
-    ),
+    st.lists(st.sampled_from(["cluster", "instances", "policy", "kind", "workload", "clients", "0", "-1", "x", ""])),
     st.sampled_from(["", "="]),
     st.one_of(st.text(max_size=20), st.sampled_from(PIECES)),
 )

@@ -87,9 +87,7 @@ def test_overrides_as_a_mapping() -> None:
 
 
 def test_overrides_reach_into_what_was_left_out() -> None:
-    assert (
-        load("-", stdin_text=BASE, overrides=["policy.scheduling.kind=sjf"]).policy.scheduling.kind == "sjf"
-    )
+    assert load("-", stdin_text=BASE, overrides=["policy.scheduling.kind=sjf"]).policy.scheduling.kind == "sjf"
     assert load("-", stdin_text=BASE, overrides=["engine.kv_blocks=100"]).engine.kv_blocks == 100
     assert load("-", stdin_text=BASE, overrides=["latency.alpha=[1, 2, 3]"]).latency.alpha == (1.0, 2.0, 3.0)
 
@@ -162,9 +160,7 @@ def test_own_specs_come_first(tmp_path: Path) -> None:
         ("experiments", "mine.blis", ""),
     ):
         (tmp_path / "specs" / folder).mkdir(parents=True)
-        body = (
-            f"apiVersion: blis/v1\nmetadata: {{name: {name.removesuffix('.blis')}}}\n{text}" if text else BASE
-        )
+        body = f"apiVersion: blis/v1\nmetadata: {{name: {name.removesuffix('.blis')}}}\n{text}" if text else BASE
         (tmp_path / "specs" / folder / f"{name}.yaml").write_text(body)
     (tmp_path / "beside.yaml").write_text(BASE)
     assert load(tmp_path / "beside.yaml").policy.scheduling.kind == "sjf"

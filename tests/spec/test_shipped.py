@@ -53,9 +53,7 @@ def test_schemas_are_valid_and_local(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_every_property_is_described(name: str) -> None:
-    bare = [
-        path for path, part in properties(schema(name)) if not part.get("description") and "$ref" not in part
-    ]
+    bare = [path for path, part in properties(schema(name)) if not part.get("description") and "$ref" not in part]
     assert bare == []
 
 

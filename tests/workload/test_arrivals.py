@@ -66,9 +66,7 @@ def test_unknown_processes_name_the_known_ones() -> None:
     assert caught.value.help == "the arrival processes are constant, gamma, poisson, weibull"
 
 
-@pytest.mark.parametrize(
-    ("rate", "cv"), [(0.0, 1.0), (-1.0, 1.0), (math.inf, 1.0), (1.0, 0.0), (1.0, math.nan)]
-)
+@pytest.mark.parametrize(("rate", "cv"), [(0.0, 1.0), (-1.0, 1.0), (math.inf, 1.0), (1.0, 0.0), (1.0, math.nan)])
 def test_impossible_figures_are_refused(rate: float, cv: float) -> None:
     with pytest.raises(PolicyError, match="of gamma arrivals is"):
         create_gaps(Arrivals(kind="gamma", cv=cv), rate)

@@ -38,9 +38,7 @@ def test_gaussian_lengths_gather_at_the_bounds() -> None:
     tail = 1 - 0.8413447  # beyond one deviation
     assert counts.count(50) / DRAWS == pytest.approx(tail, abs=0.012)
     assert counts.count(150) / DRAWS == pytest.approx(tail, abs=0.012)
-    assert dict.fromkeys(sample(lengths_of("gaussian", mean=9.0, std_dev=50.0, min=7, max=7), 50)) == {
-        7: None
-    }
+    assert dict.fromkeys(sample(lengths_of("gaussian", mean=9.0, std_dev=50.0, min=7, max=7), 50)) == {7: None}
 
 
 def test_exponential_lengths() -> None:

@@ -28,9 +28,7 @@ CHAT = Client(
     tenant="acme",
     timeout_us=30_000_000,
 )
-BATCH = Client(
-    id="batch", share=1.0, arrivals=Arrivals(kind="poisson"), input_tokens=INPUT, output_tokens=OUTPUT
-)
+BATCH = Client(id="batch", share=1.0, arrivals=Arrivals(kind="poisson"), input_tokens=INPUT, output_tokens=OUTPUT)
 MIXED = Workload(name="mixed", requests=400, rate_per_s=20.0, clients=(CHAT, BATCH))
 
 Row = tuple[object, ...]
@@ -142,9 +140,7 @@ def test_other_lengths_do_not_change_the_arrivals() -> None:
 
 
 def test_clients_that_tie_come_in_their_order() -> None:
-    evenly = [
-        replace(BATCH, id=name, tenant=name, share=1.0, arrivals=Arrivals(kind="constant")) for name in "cab"
-    ]
+    evenly = [replace(BATCH, id=name, tenant=name, share=1.0, arrivals=Arrivals(kind="constant")) for name in "cab"]
     source = GeneratedSource(replace(MIXED, clients=tuple(evenly), rate_per_s=30.0, requests=9), 0)
     requests = take(source)
     assert [request.tenant for request in requests] == list("cabcabcab")

@@ -36,9 +36,7 @@ def read(data: str | bytes, directory: Path, form: str = "requests") -> list[Req
     return [table.request(number) for number in range(len(table))]
 
 
-def problems_of(
-    data: str | bytes, directory: Path, form: str = "requests"
-) -> list[tuple[int, str, str, str | None]]:
+def problems_of(data: str | bytes, directory: Path, form: str = "requests") -> list[tuple[int, str, str, str | None]]:
     with pytest.raises(TraceError) as caught:
         read(data, directory, form)
     assert all(problem.file.endswith("trace.csv") for problem in caught.value.problems)
@@ -248,9 +246,7 @@ def test_no_content_escapes_as_another_error(content: str) -> None:
 
 
 def test_a_table_survives_pickling() -> None:
-    table = TraceTable(
-        TraceColumns(arrival_us=[2, 1], input_tokens=[1, 2], output_tokens=[0, 0], tenant=["a", "b"])
-    )
+    table = TraceTable(TraceColumns(arrival_us=[2, 1], input_tokens=[1, 2], output_tokens=[0, 0], tenant=["a", "b"]))
     copy = pickle.loads(pickle.dumps(table))  # noqa: S301
     assert len(copy) == 2
     assert copy.request(0).tenant == "b"

@@ -53,9 +53,7 @@ H100 = Hardware(
 )
 
 BLACKBOX = Latency(kind="blackbox", alpha=(8888.09, 0.18489, 0.0), beta=(13578.19, 39.4447, 27.3228))
-CROSSMODEL = Latency(
-    kind="crossmodel", alpha=(13732.0, 0.0, 860.6), beta=(116.110, 1226.868, 19.943, 9445.157)
-)
+CROSSMODEL = Latency(kind="crossmodel", alpha=(13732.0, 0.0, 860.6), beta=(116.110, 1226.868, 19.943, 9445.157))
 ROOFLINE = Latency(kind="roofline")
 TRAINED_ROOFLINE = Latency(
     kind="trained-roofline",
@@ -108,10 +106,7 @@ def lonely_request(model: StepTimeModel, input_tokens: int, output_tokens: int) 
     overhead = model.output_token_overhead_us
     first = model.step_time_us(prefill((0, input_tokens, input_tokens)))
     ttft = model.queueing_time_us(request) + first + overhead
-    itl = [
-        model.step_time_us(StepLoad([], 1, input_tokens + step)) + overhead
-        for step in range(output_tokens - 1)
-    ]
+    itl = [model.step_time_us(StepLoad([], 1, input_tokens + step)) + overhead for step in range(output_tokens - 1)]
     return ttft, sum(itl) / len(itl), ttft + sum(itl) + model.post_decode_overhead_us
 
 
@@ -128,7 +123,7 @@ def lonely_request(model: StepTimeModel, input_tokens: int, output_tokens: int) 
         (TRAINED_PHYSICS, MIXTRAL, 2, 35917, 20104.553106212425, 10068866),
     ],
 )
-def test_one_request_takes_as_long_as_in_blis(  # noqa: PLR0917
+def test_one_request_takes_as_long_as_in_blis(
     latency: Latency, model: Model, tensor_parallel: int, ttft: int, itl: float, e2e: int | None
 ) -> None:
     figures = lonely_request(build(latency, model, tensor_parallel), 128, 500)
@@ -160,9 +155,7 @@ def test_a_roofline_takes_compute_and_traffic_of_the_whole_step() -> None:
 def test_narrow_weights_use_the_fp8_units() -> None:
     fp8 = replace(QWEN3_14B, weight_bytes=1.0)
     long = prefill((0, 8192, 8192))
-    assert build(ROOFLINE, fp8).step_time_us(long) == pytest.approx(
-        build(ROOFLINE).step_time_us(long) / 2, rel=0.01
-    )
+    assert build(ROOFLINE, fp8).step_time_us(long) == pytest.approx(build(ROOFLINE).step_time_us(long) / 2, rel=0.01)
     no_units = replace(H100, peak_tflops_fp8=0.0)
     slow = create(ROOFLINE, fp8, no_units, tensor_parallel=1)
     assert slow.step_time_us(long) == build(ROOFLINE).step_time_us(long)
@@ -185,9 +178,7 @@ def test_interleaved_models_mix_dense_and_expert_layers() -> None:
 def test_shared_experts_cost_time_in_trained_physics() -> None:
     shared = replace(MIXTRAL, shared_expert_intermediate_size=14336)
     load = StepLoad([], 1, 100)
-    more = build(TRAINED_PHYSICS, shared).step_time_us(load) - build(TRAINED_PHYSICS, MIXTRAL).step_time_us(
-        load
-    )
+    more = build(TRAINED_PHYSICS, shared).step_time_us(load) - build(TRAINED_PHYSICS, MIXTRAL).step_time_us(load)
     assert more == pytest.approx(1.36252915 * 32 * 3 * 4096 * 14336 * 2 / 3.35e6, abs=1)
 
 

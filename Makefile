@@ -1,0 +1,33 @@
+# One virtual environment for everything; `make run` and `make test` need only Python >= 3.11.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: run test quick lint golden bench clean
+
+run: .venv/installed
+	$(BIN)/blis-tui run quickstart --format table
+
+test: lint
+	$(BIN)/python -m pytest -q -n 2
+
+quick: .venv/installed
+	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+golden: .venv/installed
+	$(BIN)/python -m tests.golden.regenerate
+
+bench: .venv/installed
+	$(BIN)/python benchmarks/bench.py
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.venv/installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install -q -e '.[dev]'
+	touch $@

@@ -1,0 +1,157 @@
+"""Measure whole processes: wall time, peak memory, microseconds per simulated step, and ratios between two commands.
+
+    python benchmarks/bench.py                              a saturated instance: 10,000 requests, 5 M tokens
+    python benchmarks/bench.py --spec my.blis.yaml          any experiment
+    python benchmarks/bench.py --scale 10000 100000 1000000 how time and memory grow with the number of requests
+    python benchmarks/bench.py --versus 'other command'     in turn with another program, ratio pair by pair
+
+Figures depend on the machine and on what else it does: quote medians, and rather ratios than seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import blis_tui
+
+SATURATED = """
+apiVersion: blis/v1
+kind: Experiment
+metadata: {name: saturated}
+model: qwen3-14b
+hardware: h100
+latency: {kind: blackbox, alpha: [1000, 0.5, 200], beta: [7000, 17, 70]}
+policy: default
+engine: {kv_blocks: 20000}
+workload:
+  requests: 10000
+  rate_per_s: 10
+  clients:
+    - id: only
+      input_tokens: {kind: gaussian, mean: 512, std_dev: 256, min: 2, max: 7000}
+      output_tokens: {kind: gaussian, mean: 512, std_dev: 256, min: 2, max: 7000}
+"""
+
+CHAT = """
+apiVersion: blis/v1
+kind: Experiment
+metadata: {name: chat}
+model: llama-3.1-8b-instruct
+hardware: h100
+workload: chatbot
+policy: default
+cluster: {instances: 2}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One finished process."""
+
+    seconds: float
+    peak_mib: float
+
+
+def measure(command: list[str]) -> Sample:
+    """Run ``command`` once, its output thrown away."""
+    start = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - start
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"exit code {process.returncode}: {shlex.join(command)}")
+    return Sample(seconds, usage.ru_maxrss / 1024)
+
+
+def blis(spec: Path, *options: str) -> list[str]:
+    """The command that runs ``spec``, request table included, as a user would."""
+    return [sys.executable, "-m", "blis_tui", "run", str(spec), "--requests", os.devnull, *options]
+
+
+def simulation_alone(spec: Path) -> tuple[float, int, int]:
+    """Seconds, steps and output tokens of the simulation without start-up, loading and report (best of three)."""
+    experiment = blis_tui.load(spec)
+    best = float("inf")
+    for _ in range(3):
+        simulation = blis_tui.Simulation(experiment, check="off")
+        start = time.perf_counter()
+        simulation.run()
+        best = min(best, time.perf_counter() - start)
+    report = simulation.report()
+    return best, sum(instance.steps for instance in report.instances), report.tokens.output
+
+
+def show(name: str, samples: list[Sample]) -> None:
+    """One line: median and range of the seconds, and the largest peak."""
+    seconds = sorted(sample.seconds for sample in samples)
+    peak = max(sample.peak_mib for sample in samples)
+    print(f"{name:<12} {median(seconds):7.3f} s  ({seconds[0]:.3f} .. {seconds[-1]:.3f})  {peak:6.0f} MiB")
+
+
+def one_experiment(spec: Path, runs: int, versus: str | None) -> None:
+    """Whole process and simulation alone, in turn with another command if there is one."""
+    measure(blis(spec))
+    ours: list[Sample] = []
+    theirs: list[Sample] = []
+    for _ in range(runs):
+        ours.append(measure(blis(spec)))
+        if versus is not None:
+            theirs.append(measure(shlex.split(versus)))
+    show("blis-tui", ours)
+    if theirs:
+        show("other", theirs)
+        ratios = sorted(b.seconds / a.seconds for a, b in zip(ours, theirs, strict=True))
+        print(f"{'ratio':<12} {median(ratios):7.2f} x  ({ratios[0]:.2f} .. {ratios[-1]:.2f})")
+    seconds, steps, tokens = simulation_alone(spec)
+    print(
+        f"{'simulation':<12} {seconds:7.3f} s  {steps:,} steps, {1e6 * seconds / steps:.2f} us each, "
+        f"{steps / seconds:,.0f} steps/s, {tokens / seconds / 1e6:.1f} M tokens/s"
+    )
+
+
+def scale(counts: list[int], folder: Path) -> None:
+    """The chat preset on two instances, for growing numbers of requests."""
+    spec = folder / "chat.blis.yaml"
+    spec.write_text(CHAT, encoding="utf-8")
+    for count in counts:
+        sample = measure(blis(spec, "--set", f"workload.requests={count}"))
+        print(
+            f"{count:>10,} requests {sample.seconds:8.2f} s  {1e6 * sample.seconds / count:6.1f} us each  "
+            f"{sample.peak_mib:6.0f} MiB"
+        )
+
+
+def main() -> None:
+    """Parse the command line and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--spec", type=Path, help="experiment to measure instead of the built-in one")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--versus", metavar="COMMAND", help="another command to run in turn")
+    parser.add_argument("--scale", type=int, nargs="+", metavar="REQUESTS")
+    arguments = parser.parse_args()
+    print(json.dumps({"python": sys.version.split()[0], "blis_tui": blis_tui.__version__, "cpus": os.cpu_count()}))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if arguments.scale:
+            scale(arguments.scale, folder)
+            return
+        spec = arguments.spec
+        if spec is None:
+            spec = folder / "saturated.blis.yaml"
+            spec.write_text(SATURATED, encoding="utf-8")
+        one_experiment(spec, arguments.runs, arguments.versus)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""What the README shows is what happens."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+
+
+def block(language: str, containing: str) -> str:
+    """The fenced block of that language with that text in it."""
+    (found,) = (text for text in re.findall(rf"^```{language}\n(.*?)^```", README, re.M | re.S) if containing in text)
+    return str(found)
+
+
+def blis(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "blis_tui", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.blis.yaml"
+    path.write_text(block("yaml", "name: mine"), encoding="utf-8")
+    return path
+
+
+def test_the_quickstart_prints_what_is_shown(tmp_path: Path) -> None:
+    run = blis("run", "quickstart", "--format", "table", cwd=tmp_path)
+    assert run.stdout == block("text", "experiment  quickstart")
+
+
+def test_the_example_experiment_is_valid_and_runs(mine: Path) -> None:
+    for command in re.findall(r"^blis-tui (.*?)(?:  +#.*)?$", block("sh", "blis-tui validate"), re.M):
+        run = blis(*command.split(), cwd=mine.parent)
+        assert run.returncode == 0, run.stdout + run.stderr
+    assert (mine.parent / "requests.csv").exists()
+
+
+def test_the_mistake_is_shown_as_shown(mine: Path) -> None:
+    shown = block("text", "error[BLIS1001]")
+    text = mine.read_text(encoding="utf-8").replace("{max_num_batched_tokens: 4096}", "{max_num_seq: 64}")
+    mine.write_text(text, encoding="utf-8")
+    assert blis("run", mine.name, cwd=mine.parent).stderr.strip() == shown.strip()
+
+
+def test_the_python_example_works(tmp_path: Path) -> None:
+    code = block("python", "blis_tui.Simulation")
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert run.returncode == 0, run.stderr
+
+
+def test_the_figures_of_what_ships_are_right(tmp_path: Path) -> None:
+    listed = [line.split()[0] for line in blis("spec", "list", cwd=tmp_path).stdout.splitlines()]
+    shown = re.search(r"(\d+) experiments.*?(\d+) models, (\d+) GPUs, (\d+) workloads, (\d+) policies", README, re.S)
+    assert shown is not None
+    kinds = ("experiment", "model", "hardware", "workload", "policy")
+    assert [int(count) for count in shown.groups()] == [listed.count(kind) for kind in kinds]
+
+
+def test_every_policy_and_model_in_the_table_exists() -> None:
+    from blis_tui.cluster.admission import ADMISSION  # noqa: PLC0415
+    from blis_tui.cluster.routing import ROUTING  # noqa: PLC0415
+    from blis_tui.engine.batching.registry import BATCHING  # noqa: PLC0415
+    from blis_tui.engine.instance import VICTIMS  # noqa: PLC0415
+    from blis_tui.engine.latency.registry import KINDS  # noqa: PLC0415
+    from blis_tui.engine.scheduling.priority import PRIORITIES  # noqa: PLC0415
+    from blis_tui.engine.scheduling.queues import SCHEDULERS  # noqa: PLC0415
+
+    rows = dict(re.findall(r"^\| `([a-z.]+)` \| (.*?) \|$", README, re.M))
+    for name, known in {
+        "latency": KINDS,
+        "policy.batching": BATCHING,
+        "policy.scheduling": SCHEDULERS,
+        "policy.priority": PRIORITIES,
+        "policy.preemption.victim": VICTIMS,
+        "policy.admission": ADMISSION,
+        "policy.routing": ROUTING,
+    }.items():
+        assert set(re.findall(r"`([a-z0-9-]+)`", rows[name])) == set(known)
