@@ -13,7 +13,7 @@ from typing import Final
 from click.testing import CliRunner
 
 from blis_tui.cli.main import cli
-from blis_tui.spec.library import FOLDERS, shipped_specs, suffix
+from blis_tui.spec.library import names
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "golden"
 COMMAND: Final = "python -m tests.golden.regenerate"
@@ -22,9 +22,7 @@ DIFF_LINES: Final = 40
 
 def experiments() -> list[str]:
     """The experiments that ship, as found on disk."""
-    ending = suffix("Experiment")
-    files = (shipped_specs() / FOLDERS["Experiment"]).glob(f"*{ending}")
-    return sorted(path.name.removesuffix(ending) for path in files)
+    return list(names("Experiment"))
 
 
 def golden_names(experiment: str) -> tuple[str, str]:
@@ -49,9 +47,8 @@ def produce(experiment: str, *options: str) -> dict[str, bytes]:
 
 def orphans(known: list[str], folder: Path = FOLDER) -> list[str]:
     """Golden files that belong to no experiment."""
-    wanted = {name for experiment in known for name in golden_names(experiment)}
-    found = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-    return [name for name in found if name not in wanted and name != "README.md"]
+    wanted = {"README.md", *(name for experiment in known for name in golden_names(experiment))}
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith(".") and path.name not in wanted)
 
 
 def difference(name: str, content: bytes, folder: Path = FOLDER) -> str:

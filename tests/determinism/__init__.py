@@ -1,0 +1,1 @@
+"""Same experiment, same bytes: whatever runs it, whoever listens, wherever it stopped on the way."""

@@ -1,0 +1,119 @@
+"""Simulate experiments and say what came out: ``python runner.py jobs.json`` prints outcomes as JSON.
+
+Tests run this file under other interpreters, so it uses the standard library and the package only. A job that holds
+a resolved document needs neither PyYAML nor jsonschema; a job that is a mere name is loaded like a user would.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from blis_tui.engine.records import Record
+    from blis_tui.simulation import Simulation
+    from blis_tui.spec.model import Experiment
+
+RECORDS_PER_MARK: Final = 500
+
+
+class Outcome(NamedTuple):
+    """All that a run says, the long parts as digests."""
+
+    report: str
+    requests: str
+    """SHA-256 of the request table."""
+    records: str
+    """SHA-256 of the record stream; empty when nobody listened."""
+    marks: list[str]
+    """The beginning of the stream's digest after each 500 records: tells where two streams part."""
+    state: str
+    events: int
+
+    def unwatched(self) -> Outcome:
+        """The same without what only a listener learns."""
+        return self._replace(records="", marks=[])
+
+
+def finish(simulation: Simulation, *, observe: bool = True) -> Outcome:
+    """Run a simulation to its end, from wherever it stands."""
+    from blis_tui.records.tables import record_line, requests_csv  # noqa: PLC0415
+
+    stream = hashlib.sha256()
+    marks: list[str] = []
+    count = 0
+
+    def listen(record: Record) -> None:
+        nonlocal count
+        stream.update(record_line(record).encode())
+        count += 1
+        if count % RECORDS_PER_MARK == 0:
+            marks.append(stream.hexdigest()[:12])
+
+    if observe:
+        simulation.subscribe("all", listen)
+    simulation.run()
+    report = simulation.report()
+    table = hashlib.sha256("".join(requests_csv(report.rows)).encode())
+    return Outcome(
+        report=report.to_json(),
+        requests=table.hexdigest(),
+        records=stream.hexdigest() if observe else "",
+        marks=marks,
+        state=simulation.digest(),
+        events=simulation.events,
+    )
+
+
+def simulate(experiment: Experiment, *, observe: bool = True, checkpoint: bytes | None = None) -> Outcome:
+    """Run an experiment from its beginning, or from a checkpoint, to its end."""
+    from blis_tui.simulation import Simulation  # noqa: PLC0415
+
+    simulation = Simulation(experiment)
+    if checkpoint is not None:
+        simulation.restore(checkpoint)
+    return finish(simulation, observe=observe)
+
+
+def _experiment(name: str, job: dict[str, object]) -> Experiment:
+    document = job.get("document")
+    if not isinstance(document, dict):
+        from blis_tui.spec.load import load  # noqa: PLC0415  (needs PyYAML and jsonschema)
+
+        return load(name)
+    from blis_tui.spec.build import build_experiment  # noqa: PLC0415
+
+    trace = job.get("trace")
+    return build_experiment(document, trace_path=str(trace) if trace else None)
+
+
+def run_jobs(jobs: dict[str, dict[str, object]]) -> dict[str, object]:
+    """Do all jobs; what came out, and which Python and which copy of the package did it."""
+    import blis_tui  # noqa: PLC0415
+    from blis_tui.spec.library import shipped_specs  # noqa: PLC0415
+
+    outcomes = {}
+    for name, job in jobs.items():
+        saved = job.get("checkpoint")
+        checkpoint = Path(str(saved)).read_bytes() if saved else None
+        outcomes[name] = simulate(_experiment(name, job), checkpoint=checkpoint)._asdict()
+    return {
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "platform": sys.platform,
+        "package": blis_tui.__file__,
+        "specs": str(shipped_specs()),
+        "outcomes": outcomes,
+    }
+
+
+def main() -> None:
+    """Read the jobs from the file named on the command line."""
+    jobs = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    sys.stdout.write(json.dumps(run_jobs(jobs)))
+
+
+if __name__ == "__main__":
+    main()

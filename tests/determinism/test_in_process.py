@@ -1,0 +1,102 @@
+"""Same bytes within one process: run twice, watched or not, as a whole or in steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from blis_tui.engine.records import Completed, StepFinished
+from blis_tui.simulation import Simulation
+from blis_tui.spec.library import names
+
+from .elsewhere import assert_same
+from .runner import finish, simulate
+
+if TYPE_CHECKING:
+    from blis_tui.engine.records import Record
+    from blis_tui.spec.model import Experiment
+
+    from .runner import Outcome
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden"
+EXPERIMENTS = names("Experiment")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_api_gives_the_bytes_of_the_command_line(name: str, baseline: dict[str, Outcome]) -> None:
+    assert baseline[name].report.encode() == (GOLDEN / f"{name}.report.json").read_bytes()
+    assert baseline[name].records == (GOLDEN / f"{name}.records.sha256").read_text().split()[0]
+
+
+@pytest.mark.slow
+def test_twice_in_one_process(loaded: dict[str, Experiment], baseline: dict[str, Outcome]) -> None:
+    assert_same(baseline, {name: simulate(experiment) for name, experiment in loaded.items()})
+
+
+@pytest.mark.slow
+def test_in_another_order(loaded: dict[str, Experiment], baseline: dict[str, Outcome]) -> None:
+    """What one simulation leaves behind in the process must not reach the next one."""
+    backwards = {name: simulate(loaded[name]) for name in reversed(EXPERIMENTS)}
+    assert_same(baseline, {name: backwards[name] for name in EXPERIMENTS})
+
+
+def test_side_by_side(loaded: dict[str, Experiment], baseline: dict[str, Outcome]) -> None:
+    """Simulations that take turns do not touch each other."""
+    pairs = {name: (Simulation(loaded[name]), Simulation(loaded[name])) for name in EXPERIMENTS}
+    for until_us in range(0, 3_000_000, 250_000):
+        for pair in pairs.values():
+            for simulation in pair:
+                simulation.run(until_us)
+    expected = {name: outcome.unwatched() for name, outcome in baseline.items()}
+    for number in range(2):
+        assert_same(expected, {name: finish(pair[number], observe=False) for name, pair in pairs.items()})
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_without_observers(name: str, loaded: dict[str, Experiment], baseline: dict[str, Outcome]) -> None:
+    assert_same({name: baseline[name].unwatched()}, {name: simulate(loaded[name], observe=False)})
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_with_observers_that_come_and_go(
+    name: str, loaded: dict[str, Experiment], baseline: dict[str, Outcome]
+) -> None:
+    simulation = Simulation(loaded[name])
+    heard: list[Record] = []
+    leave = simulation.subscribe(StepFinished, heard.append)
+    for _ in range(baseline[name].events // 3):
+        simulation.step()
+    leave()
+    for _ in range(baseline[name].events // 3):
+        simulation.step()
+    simulation.subscribe(Completed, heard.append)
+    assert_same({name: baseline[name].unwatched()}, {name: finish(simulation, observe=False)})
+    assert {type(record) for record in heard} == {StepFinished, Completed}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_step_by_step(name: str, loaded: dict[str, Experiment], baseline: dict[str, Outcome]) -> None:
+    simulation = Simulation(loaded[name])
+    steps = 0
+    while simulation.step() is not None:
+        steps += 1
+    assert steps == simulation.events == baseline[name].events
+    assert_same({name: baseline[name].unwatched()}, {name: finish(simulation, observe=False)})
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_looking_changes_nothing(name: str, loaded: dict[str, Experiment], baseline: dict[str, Outcome]) -> None:
+    simulation = Simulation(loaded[name])
+    pause = max(1, baseline[name].events // 5)
+    while simulation.step() is not None:
+        if simulation.events % pause == 0:
+            before = simulation.digest()
+            simulation.snapshot()
+            simulation.peek()
+            simulation.report(complete=False)
+            simulation.verify()
+            simulation.checkpoint()
+            assert simulation.digest() == before
+    assert_same({name: baseline[name].unwatched()}, {name: finish(simulation, observe=False)})

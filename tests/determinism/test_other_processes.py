@@ -1,0 +1,74 @@
+"""Same bytes from other processes: other hash seeds and environments, other versions of Python."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .elsewhere import assert_same, run_elsewhere
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .runner import Outcome
+
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")
+PYTHONS_VARIABLE = "BLIS_TUI_PYTHONS"
+"""Environment variable with interpreters to use, separated like PATH."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hash_seed", ["0", "1", "random"])
+def test_hash_seed(hash_seed: str, jobs: Path, baseline: dict[str, Outcome]) -> None:
+    assert_same(baseline, run_elsewhere(jobs, environment={"PYTHONHASHSEED": hash_seed}).outcomes)
+
+
+@pytest.mark.slow
+def test_locale_time_zone_and_optimisation(jobs: Path, baseline: dict[str, Outcome]) -> None:
+    environment = {"LC_ALL": "C", "TZ": "Asia/Kathmandu", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    assert_same(baseline, run_elsewhere(jobs, (sys.executable, "-OO"), environment=environment).outcomes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", VERSIONS)
+def test_version_of_python(version: str, jobs: Path, baseline: dict[str, Outcome]) -> None:
+    """Without site packages (``-S``): a resolved document needs the standard library only."""
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"no Python {version} on PATH, below ~/.pyenv/versions or in {PYTHONS_VARIABLE}")
+    found = run_elsewhere(jobs, (python, "-S"))
+    assert found.python.startswith(f"{version}.")
+    assert_same(baseline, found.outcomes)
+
+
+def interpreter(version: str) -> str | None:
+    """An interpreter of that version that starts."""
+    return next((path for path in candidates(version) if version_of(path) == version), None)
+
+
+def candidates(version: str) -> Iterator[str]:
+    """Where an interpreter of that version may be."""
+    yield sys.executable
+    yield from filter(None, os.environ.get(PYTHONS_VARIABLE, "").split(os.pathsep))
+    if (found := shutil.which(f"python{version}")) is not None:
+        yield found
+    roots = [Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"]
+    roots.append(Path(os.environ.get("XDG_DATA_HOME", Path.home() / ".local" / "share")) / "uv" / "python")
+    for root in roots:
+        yield from (str(path) for path in sorted(root.glob(f"*{version}.*/bin/python{version}")))
+
+
+def version_of(python: str) -> str:
+    """Major and minor version of an interpreter; empty when it does not start (such as a shim of nothing)."""
+    code = "import sys; print('%d.%d' % sys.version_info[:2])"
+    try:
+        done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

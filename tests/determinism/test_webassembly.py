@@ -1,0 +1,108 @@
+"""Same bytes from WebAssembly: 32-bit pointers, another libm, another version of Python.
+
+Pyodide is fetched with npm once and kept in pytest's cache, or in the folder ``BLIS_TUI_PYODIDE`` names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zipfile import ZipFile
+
+import pytest
+
+from .elsewhere import ROOT, RUNNER, assert_same, parse
+
+if TYPE_CHECKING:
+    from .conftest import Jobs
+    from .runner import Outcome
+
+VERSION = "314.0.7"
+FOLDER_VARIABLE = "BLIS_TUI_PYODIDE"
+SCRIPT = Path(__file__).with_name("pyodide_runner.mjs")
+INSTALL_TIMEOUT_S = 120
+RUN_TIMEOUT_S = 170
+
+
+@pytest.fixture(scope="module")
+def node() -> str:
+    """The program Node.js."""
+    found = shutil.which("node")
+    if found is None:
+        pytest.skip("no Node.js")
+    return found
+
+
+@pytest.fixture(scope="module")
+def pyodide(node: str, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with pyodide in it."""
+    if named := os.environ.get(FOLDER_VARIABLE):
+        cache = Path(named)
+    elif pytestconfig.pluginmanager.has_plugin("cacheprovider"):
+        cache = pytestconfig.cache.mkdir(f"pyodide-{VERSION}")
+    else:
+        cache = tmp_path_factory.mktemp("pyodide")
+    folder = cache / "node_modules" / "pyodide"
+    if not (folder / "pyodide.asm.wasm").is_file():
+        install(cache)
+    return folder
+
+
+def install(folder: Path) -> None:
+    """Fetch pyodide, or skip the test with the reason why not."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("no npm to fetch pyodide with")
+    folder.mkdir(parents=True, exist_ok=True)
+    options = ["--prefix", str(folder), "--no-save", "--ignore-scripts", "--no-audit", "--no-fund"]
+    try:
+        done = subprocess.run(
+            [npm, "install", *options, f"pyodide@{VERSION}"],
+            capture_output=True,
+            text=True,
+            timeout=INSTALL_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"npm did not fetch pyodide within {INSTALL_TIMEOUT_S} s")
+    if done.returncode:
+        pytest.skip(f"npm cannot fetch pyodide: {done.stderr.strip()[-300:]}")
+
+
+def bundle(path: Path, resolved: Jobs) -> None:
+    """Pack the package's sources, the runner, and the jobs with their traces."""
+    jobs: Jobs = {}
+    with ZipFile(path, "w") as archive:
+        for source in sorted((ROOT / "blis_tui").rglob("*.py")):
+            archive.write(source, source.relative_to(ROOT))
+        archive.write(RUNNER, RUNNER.name)
+        for name, job in resolved.items():
+            jobs[name] = job
+            if job["trace"] is not None:
+                trace = Path(str(job["trace"]))
+                archive.write(trace, f"traces/{trace.name}")
+                jobs[name] = {**job, "trace": f"/checkout/traces/{trace.name}"}
+        archive.writestr("jobs.json", json.dumps(jobs))
+
+
+@pytest.mark.slow
+def test_webassembly(node: str, pyodide: Path, resolved: Jobs, baseline: dict[str, Outcome], tmp_path: Path) -> None:
+    archive = tmp_path / "bundle.zip"
+    bundle(archive, resolved)
+    done = subprocess.run(
+        [node, str(SCRIPT), str(pyodide), str(archive)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=RUN_TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = parse(done.stdout)
+    assert found.platform == "emscripten"
+    assert_same(baseline, found.outcomes)
