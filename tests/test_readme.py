@@ -12,7 +12,11 @@ README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 
 def block(language: str, containing: str) -> str:
     """The fenced block of that language with that text in it."""
-    (found,) = (text for text in re.findall(rf"^```{language}\n(.*?)^```", README, re.M | re.S) if containing in text)
+    (found,) = (
+        text
+        for text in re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+        if containing in text
+    )
     return str(found)
 
 
@@ -34,7 +38,7 @@ def test_the_quickstart_prints_what_is_shown(tmp_path: Path) -> None:
 
 
 def test_the_example_experiment_is_valid_and_runs(mine: Path) -> None:
-    for command in re.findall(r"^blis-tui (.*?)(?:  +#.*)?$", block("sh", "blis-tui validate"), re.M):
+    for command in re.findall(r"^blis-tui (.*?)(?:  +#.*)?$", block("sh", "blis-tui validate"), re.MULTILINE):
         run = blis(*command.split(), cwd=mine.parent)
         assert run.returncode == 0, run.stdout + run.stderr
     assert (mine.parent / "requests.csv").exists()
@@ -55,7 +59,9 @@ def test_the_python_example_works(tmp_path: Path) -> None:
 
 def test_the_figures_of_what_ships_are_right(tmp_path: Path) -> None:
     listed = [line.split()[0] for line in blis("spec", "list", cwd=tmp_path).stdout.splitlines()]
-    shown = re.search(r"(\d+) experiments.*?(\d+) models, (\d+) GPUs, (\d+) workloads, (\d+) policies", README, re.S)
+    shown = re.search(
+        r"(\d+) experiments.*?(\d+) models, (\d+) GPUs, (\d+) workloads, (\d+) policies", README, re.DOTALL
+    )
     assert shown is not None
     kinds = ("experiment", "model", "hardware", "workload", "policy")
     assert [int(count) for count in shown.groups()] == [listed.count(kind) for kind in kinds]
@@ -70,7 +76,7 @@ def test_every_policy_and_model_in_the_table_exists() -> None:
     from blis_tui.engine.scheduling.priority import PRIORITIES  # noqa: PLC0415
     from blis_tui.engine.scheduling.queues import SCHEDULERS  # noqa: PLC0415
 
-    rows = dict(re.findall(r"^\| `([a-z.]+)` \| (.*?) \|$", README, re.M))
+    rows = dict(re.findall(r"^\| `([a-z.]+)` \| (.*?) \|$", README, re.MULTILINE))
     for name, known in {
         "latency": KINDS,
         "policy.batching": BATCHING,

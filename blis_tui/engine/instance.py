@@ -8,17 +8,9 @@ from blis_tui.engine.clientview import client_e2e_us, client_ttft_us
 from blis_tui.engine.cohort import DecodeCohort
 from blis_tui.engine.events import REQUEST_LEFT, STEP, TIMEOUT, instance_order
 from blis_tui.engine.latency.model import Chunk, StepLoad
-from blis_tui.engine.records import (
-    ChunkDone,
-    Dropped,
-    FirstToken,
-    Preempted,
-    Queued,
-    Scheduled,
-    StepFinished,
-    TimedOut,
-)
+from blis_tui.engine.records import Dropped, Preempted, Queued, Scheduled, TimedOut
 from blis_tui.engine.request import RequestState
+from blis_tui.engine.step_notes import StepNotes, tell_admissions, tell_step
 from blis_tui.errors import PolicyError, StalledError
 
 if TYPE_CHECKING:
@@ -50,6 +42,7 @@ class Instance:
         prefills: those of ``running`` whose prefill is not finished.
         stalled: those of ``running`` that decode, but got no token in the latest step.
         now: start of the latest planned step.
+        notes: what the step being processed has done.
         advance: whether the decode cohort takes part in the step being planned.
         order_step: place of its Step events among simultaneous events.
         step_pending: whether a Step event stands in the queue; there is never a second one.
@@ -62,18 +55,14 @@ class Instance:
     """
 
     __slots__ = (
-        "_admitted",
         "_batching",
         "_events",
-        "_first_tokens",
-        "_instant",
         "_latency",
         "_ledger",
         "_next_slot",
         "_observers",
         "_order_left",
         "_order_timeout",
-        "_preempted",
         "_priority",
         "_stores_last_token",
         "_victim",
@@ -87,6 +76,7 @@ class Instance:
         "max_model_len",
         "max_num_batched_tokens",
         "max_num_seqs",
+        "notes",
         "now",
         "order_step",
         "peak_running",
@@ -132,6 +122,7 @@ class Instance:
         self.prefills: dict[int, Request] = {}
         self.stalled: dict[int, Request] = {}
         self.now = 0
+        self.notes = StepNotes()
         self.advance = True
         self.step_pending = False
         self.steps = 0
@@ -153,10 +144,6 @@ class Instance:
         self._order_left = instance_order(REQUEST_LEFT, index)
         self._order_timeout = instance_order(TIMEOUT, index)
         self._next_slot = 0
-        self._instant: list[Request] = []
-        self._admitted: list[Request] = []
-        self._preempted: list[Request] = []
-        self._first_tokens: list[Request] = []
 
     # ---- the way in ----
 
@@ -264,7 +251,7 @@ class Instance:
         self.busy_us += duration
         upcoming = now + duration if self.running or self.waiting.items else IDLE
         if self._observers.kinds:
-            self._report_step(now, duration, decodes, context, finishing or [], upcoming)
+            tell_step(self._observers, self, now, duration, (decodes, context), finishing or [], upcoming)
         return upcoming
 
     def _planned_step(self, now: int) -> int:
@@ -276,10 +263,15 @@ class Instance:
         self.now = now
         self.advance = True
         self._batching.schedule(self)
-        self._note_admissions(now)
+        for request in self.notes.admitted:
+            if request.scheduled_us < 0:
+                request.scheduled_us = now
+        self.peak_running = max(self.peak_running, len(self.running))
+        if Scheduled in self._observers.kinds:
+            tell_admissions(self._observers, self)
         decodes = load.decode_requests if self.advance else 0
         context = load.decode_context_tokens if self.advance else 0
-        if not decodes and not load.chunks and not self._instant and not self._preempted:
+        if not decodes and not load.chunks and not self.notes.instant and not self.notes.preempted:
             raise self._stall(now)
         # Execute.
         duration = self._latency.step_time_us(load if self.advance else StepLoad(load.chunks))
@@ -293,7 +285,7 @@ class Instance:
             request.computed_tokens = chunk.computed + chunk.new
             if request.computed_tokens == request.target_tokens:
                 self._end_prefill(request, end, finishing)
-        for request in self._instant:
+        for request in self.notes.instant:
             self._end_prefill(request, end, finishing)
         if len(finishing) > 1:
             finishing.sort(key=_slot)
@@ -304,12 +296,9 @@ class Instance:
         self.busy_us += duration
         upcoming = end if self.running or self.waiting.items else IDLE
         if self._observers.kinds:
-            self._report_step(now, duration, decodes, context, finishing, upcoming)
+            tell_step(self._observers, self, now, duration, (decodes, context), finishing, upcoming)
         load.chunks.clear()
-        self._admitted.clear()
-        self._preempted.clear()
-        self._instant.clear()
-        self._first_tokens.clear()
+        self.notes.clear()
         return upcoming
 
     def _end_prefill(self, request: Request, end: int, finishing: list[Request]) -> None:
@@ -321,7 +310,7 @@ class Instance:
             self.itl_us[gap] = self.itl_us.get(gap, 0) + 1
         else:
             request.first_token_us = end
-            self._first_tokens.append(request)
+            self.notes.first_tokens.append(request)
         if wanted:
             request.generated_tokens += 1
         request.joined_us = end
@@ -378,8 +367,8 @@ class Instance:
         if new_tokens:
             self.grant(request, new_tokens, request.cached_tokens)
         else:
-            self._instant.append(request)
-        self._admitted.append(request)
+            self.notes.instant.append(request)
+        self.notes.admitted.append(request)
 
     def grant(self, request: Request, new_tokens: int, cached_tokens: int = 0) -> None:
         """Let a running request compute ``new_tokens`` more tokens of its prefill in this step."""
@@ -416,7 +405,7 @@ class Instance:
         self.waiting.push_front(victim)
         self.preemptions += 1
         self.preempted_requests += victim.preemptions == 1
-        self._preempted.append(victim)
+        self.notes.preempted.append(victim)
         observers = self._observers
         if Preempted in observers.kinds:
             observers.emit(
@@ -442,57 +431,6 @@ class Instance:
         for slot, request in decoding.items():
             del self.stalled[slot]
             self.cohort.join(request, request.joined_us)
-
-    # ---- telling ----
-
-    def _note_admissions(self, now: int) -> None:
-        observers = self._observers
-        told = Scheduled in observers.kinds
-        for request in self._admitted:
-            waited = now - request.arrival_us
-            if request.scheduled_us < 0:
-                request.scheduled_us = now
-            if told:
-                granted = next((c.new for c in self.load.chunks if c.request is request), 0)
-                observers.emit(
-                    Scheduled(
-                        observers.event, now, request.request_id, self.index, request.cached_tokens, granted, waited
-                    )
-                )
-        self.peak_running = max(self.peak_running, len(self.running))
-
-    def _report_step(
-        self, now: int, duration: int, decodes: int, context: int, finishing: list[Request], upcoming: int
-    ) -> None:
-        observers = self._observers
-        if StepFinished in observers.kinds:
-            observers.emit(
-                StepFinished(
-                    observers.event,
-                    now,
-                    self.index,
-                    self.steps,
-                    tuple(request.request_id for request in self._admitted),
-                    tuple(request.request_id for request in self._preempted),
-                    tuple(ChunkDone(c.request.request_id, c.computed, c.new) for c in self.load.chunks),
-                    decodes,
-                    context,
-                    tuple(self.stalled[slot].request_id for slot in sorted(self.stalled)),
-                    duration,
-                    tuple(request.request_id for request in self._first_tokens),
-                    tuple(request.request_id for request in finishing),
-                    len(self.waiting.items),
-                    len(self.running),
-                    self.pool.used,
-                    upcoming,
-                )
-            )
-        if FirstToken in observers.kinds:
-            for request in self._first_tokens:
-                ttft = client_ttft_us(request, self._latency)
-                observers.emit(
-                    FirstToken(observers.event, now, request.request_id, self.index, request.first_token_us, ttft)
-                )
 
 
 def _slot(request: Request) -> int:
