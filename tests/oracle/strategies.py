@@ -1,0 +1,316 @@
+"""Small simulations with everything that could go wrong in them.
+
+Sizes are chosen for pressure, not for realism: pools of a few blocks, budgets of a few tokens, requests that arrive
+together and share what others have computed. Small also means that Hypothesis shrinks a failure to something a
+person can follow by hand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from hypothesis import strategies as st
+
+from blis_tui.engine.request import Request, Segments
+from blis_tui.spec.model import (
+    SLO_CLASSES,
+    Cluster,
+    Engine,
+    Experiment,
+    Hardware,
+    Latency,
+    Model,
+    Plug,
+    Policy,
+    Workload,
+)
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn
+
+_MODEL: Final = Model(
+    name="tiny",
+    hidden_size=256,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=64,
+    intermediate_size=512,
+    vocab_size=1000,
+    activation_bytes=2,
+    weight_bytes=2,
+    max_position_embeddings=4096,
+)
+_HARDWARE: Final = Hardware(
+    name="slow",
+    memory_gib=1,
+    peak_tflops_bf16=0.05,
+    peak_tflops_fp8=0,
+    memory_bandwidth_tb_per_s=0.001,
+    mfu_prefill=0.5,
+    mfu_decode=0.3,
+)
+_ANY: Final = "any"
+_SHORT_OF_BLOCKS: Final = "short of blocks"
+_SHORT_OF_TOKENS: Final = "short of tokens"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What one request asks for; a simulation makes its own ``Request`` of it."""
+
+    name: str
+    arrival_us: int
+    input_tokens: int
+    output_tokens: int
+    declared_tokens: int
+    segments: Segments = ()
+    slo_class: str = "standard"
+    deadline_us: int = 0
+
+    def request(self, index: int) -> Request:
+        made = Request(
+            index,
+            self.name,
+            self.arrival_us,
+            self.input_tokens,
+            self.output_tokens,
+            self.segments,
+            self.slo_class,
+            deadline_us=self.deadline_us,
+        )
+        made.max_output_tokens = self.declared_tokens
+        return made
+
+
+class Scenario:
+    """One simulation: the experiment and its requests in order of arrival."""
+
+    def __init__(self, experiment: Experiment, asked: tuple[Asked, ...]) -> None:
+        self.experiment = experiment
+        self.asked = asked
+
+    def requests(self) -> list[Request]:
+        return [asked.request(index) for index, asked in enumerate(self.asked)]
+
+    @property
+    def tokens(self) -> int:
+        """All tokens there are to process, and one per request for prompts that are there already."""
+        return sum(asked.input_tokens + asked.output_tokens + 1 for asked in self.asked)
+
+    def __repr__(self) -> str:
+        experiment, policy = self.experiment, self.experiment.policy
+        parts = [
+            *(str(part) for part in (experiment.engine, experiment.cluster, experiment.latency)),
+            *(
+                f"{name}: {plug.kind} {dict(plug.settings)}"
+                for name, plug in (
+                    ("batching", policy.batching),
+                    ("scheduling", policy.scheduling),
+                    ("priority", policy.priority),
+                    ("admission", policy.admission),
+                )
+            ),
+            f"victim: {policy.preemption_victim}",
+            f"horizon: {experiment.horizon_us}",
+            *(str(asked) for asked in self.asked),
+        ]
+        return "\n  ".join(["Scenario", *parts])
+
+
+def _batching(draw: DrawFn, pressure: str) -> Plug:
+    if draw(st.integers(0, 3)) < (3 if pressure == _SHORT_OF_TOKENS else 2):
+        return Plug(kind="blis")
+    return Plug(
+        kind="vllm-v1",
+        settings={
+            "watermark": draw(st.sampled_from((0.0, 0.0, 0.01, 0.1, 0.25, 0.5))),
+            "reserve_full_input": draw(st.booleans()),
+            "enable_chunked_prefill": draw(st.sampled_from((True, True, True, False))),
+            "max_num_partial_prefills": draw(st.integers(1, 2)),
+        },
+    )
+
+
+def _policy(draw: DrawFn, pressure: str) -> Policy:
+    admission = Plug(kind="always-admit")
+    if pressure == _ANY and draw(st.integers(0, 4)) == 4:
+        settings = {
+            "capacity_tokens": draw(st.integers(1, 100)),
+            "refill_tokens_per_s": draw(st.integers(0, 100_000)),
+        }
+        admission = Plug(kind="token-bucket", settings=settings)
+    return Policy(
+        name="drawn",
+        admission=admission,
+        routing=Plug(kind="round-robin"),
+        scheduling=Plug(kind=draw(st.sampled_from(("fcfs", "fcfs", "priority-fcfs", "sjf", "reverse-priority")))),
+        priority=Plug(kind=draw(st.sampled_from(("constant", "slo-based", "inverted-slo", "slo-class")))),
+        batching=_batching(draw, pressure),
+        preemption_victim=draw(st.sampled_from(("tail", "priority"))),
+        preemption_restore="recompute",
+    )
+
+
+def _latency(draw: DrawFn) -> Latency:
+    if draw(st.integers(0, 7)) == 7:
+        return Latency(kind="roofline", alpha=(0.0, 0.0, 0.0))
+    alpha = draw(st.one_of(st.just((0, 0, 0)), st.tuples(*(st.integers(0, top) for top in (20, 2, 10)))))
+    beta = draw(st.tuples(*(st.integers(0, top) for top in (40, 3, 5))))
+    return Latency(kind="blackbox", alpha=tuple(map(float, alpha)), beta=tuple(map(float, beta)))
+
+
+def _any_engine(draw: DrawFn) -> Engine:
+    return Engine(
+        max_num_seqs=draw(st.one_of(st.integers(1, 4), st.integers(1, 16))),
+        max_num_batched_tokens=draw(st.one_of(st.integers(1, 8), st.integers(1, 64), st.just(2048))),
+        long_prefill_token_threshold=draw(st.one_of(st.just(0), st.integers(1, 8))),
+        max_model_len=draw(st.one_of(st.none(), st.none(), st.none(), st.integers(2, 40), st.integers(25, 200))),
+        block_size_tokens=draw(st.sampled_from((1, 2, 4, 16))),
+        kv_blocks=draw(st.one_of(st.integers(1, 10), st.integers(1, 40), st.just(200))),
+    )
+
+
+def _engine_short_of_blocks(draw: DrawFn) -> Engine:
+    """Preemptions in most runs."""
+    return Engine(
+        max_num_seqs=draw(st.integers(2, 8)),
+        max_num_batched_tokens=draw(st.one_of(st.integers(1, 12), st.integers(8, 64))),
+        long_prefill_token_threshold=draw(st.sampled_from((0, 1, 2, 3, 8))),
+        max_model_len=draw(st.sampled_from((None, None, None, 20, 50))),
+        block_size_tokens=draw(st.sampled_from((1, 1, 2, 4))),
+        kv_blocks=draw(st.integers(2, 12)),
+    )
+
+
+def _engine_short_of_tokens(draw: DrawFn) -> Engine:
+    """Prompts that are there already cost no budget, so more of them may come to decode than it covers: stalls."""
+    threshold = draw(st.integers(1, 4))
+    return Engine(
+        max_num_seqs=draw(st.integers(4, 8)),
+        max_num_batched_tokens=threshold + draw(st.integers(0, 3)),
+        long_prefill_token_threshold=draw(st.sampled_from((0, threshold, threshold))),
+        max_model_len=None,
+        block_size_tokens=draw(st.sampled_from((1, 2, 4))),
+        kv_blocks=draw(st.sampled_from((12, 30, 200))),
+    )
+
+
+_SEGMENT: Final = st.tuples(st.sampled_from("xy"), st.sampled_from((1, 2, 4, 4, 6, 8, 16)))
+_GROUPS: Final = st.lists(st.lists(_SEGMENT, min_size=1, max_size=2).map(tuple), max_size=3)
+"""Few names and round lengths: chains that share a head, and chains that only look as if they did."""
+_WHOLE_BLOCKS: Final = [(("x", 4),), (("x", 4), ("y", 4))]
+"""Prefixes that end where blocks end, so that prompts of nothing else are found as a whole."""
+
+
+def segments() -> st.SearchStrategy[Segments]:
+    """The shared head of a prompt, up to three segments long."""
+    return st.lists(_SEGMENT, min_size=1, max_size=3).map(tuple)
+
+
+def _cut(whole: Segments, tokens: int) -> Segments:
+    """The first ``tokens`` tokens of ``whole``."""
+    left: list[tuple[str, int]] = []
+    for name, length in whole:
+        if tokens > 0:
+            left.append((name, min(length, tokens)))
+        tokens -= length
+    return tuple(left)
+
+
+def _may_run_over(engine: Engine, inputs: int, outputs: int) -> bool:
+    """May a request declare less than it will say? Something must stop it before it outgrows the pool."""
+    if engine.max_model_len is None:
+        return False
+    context = min(inputs + max(outputs, 1) - 1, engine.max_model_len - 1)
+    return context <= engine.kv_blocks * engine.block_size_tokens
+
+
+_ENGINES: Final = {
+    _ANY: _any_engine,
+    _SHORT_OF_BLOCKS: _engine_short_of_blocks,
+    _SHORT_OF_TOKENS: _engine_short_of_tokens,
+}
+
+
+def _lengths(draw: DrawFn, engine: Engine, pressure: str, most: int) -> tuple[int, int]:
+    """Prompt and output of one request; now and then it is too large for the pool."""
+    room = engine.kv_blocks * engine.block_size_tokens
+    if pressure == _SHORT_OF_TOKENS:
+        return min(draw(st.sampled_from((1, 8, 30, 30))), room), draw(st.integers(0, 12))
+    if pressure == _SHORT_OF_BLOCKS and draw(st.integers(0, 3)):
+        inputs = draw(st.integers(1, max(1, most // draw(st.integers(1, 3)))))
+        return inputs, draw(st.integers(max(1, (room - inputs) // 3), max(1, room - inputs + 1)))
+    inputs = draw(st.integers(1, most))
+    return inputs, draw(st.one_of(st.integers(0, 1), st.integers(0, max(0, min(most, room - inputs + 2)))))
+
+
+def _asked(draw: DrawFn, engine: Engine, pressure: str) -> tuple[Asked, ...]:
+    """Up to a dozen requests."""
+    groups = _WHOLE_BLOCKS if pressure == _SHORT_OF_TOKENS else draw(_GROUPS)
+    most = min(draw(st.sampled_from((8, 24, 48))), engine.kv_blocks * engine.block_size_tokens + 1)
+    bursts = st.sampled_from((0, 0, 0, 7, 40))
+    gaps = bursts
+    if pressure == _ANY:
+        gaps = draw(st.sampled_from((st.just(0), st.integers(0, 3), bursts, st.integers(0, 400))))
+    mortal = draw(st.sampled_from((0, 0, 1, 3)))
+    asked: list[Asked] = []
+    now = 0
+    for index in range(draw(st.integers(1 if pressure == _ANY else 3, 12))):
+        now += draw(gaps)
+        inputs, outputs = _lengths(draw, engine, pressure, most)
+        prefix: Segments = ()
+        if draw(st.integers(0, 3)) and groups:
+            prefix = draw(st.sampled_from(groups))
+            shared = sum(length for _, length in prefix)
+            if shared <= most and draw(st.integers(0, 2 if pressure == _SHORT_OF_TOKENS else 1)):
+                inputs = shared  # the prompt is nothing but the shared prefix
+            prefix = _cut(prefix, inputs)
+        declared = outputs
+        if _may_run_over(engine, inputs, outputs) and draw(st.booleans()):
+            declared = draw(st.integers(0, outputs))
+        deadline = max(1, now + draw(st.integers(-20, 600))) if draw(st.integers(0, 5)) < mortal else 0
+        asked.append(
+            Asked(
+                name=f"{draw(st.sampled_from('ab'))}{index}",
+                arrival_us=now,
+                input_tokens=inputs,
+                output_tokens=outputs,
+                declared_tokens=declared,
+                segments=prefix,
+                slo_class=draw(st.sampled_from(SLO_CLASSES)),
+                deadline_us=deadline,
+            )
+        )
+    return tuple(asked)
+
+
+@st.composite
+def scenarios(draw: DrawFn) -> Scenario:
+    """Any small simulation."""
+    pressure = draw(st.sampled_from(tuple(_ENGINES)))
+    engine = _ENGINES[pressure](draw)
+    asked = _asked(draw, engine, pressure)
+    experiment = Experiment(
+        name="drawn",
+        description="",
+        seed=0,
+        model=_MODEL,
+        hardware=_HARDWARE,
+        latency=_latency(draw),
+        workload=Workload(name="drawn"),
+        policy=_policy(draw, pressure),
+        cluster=Cluster(
+            instances=draw(st.sampled_from((1, 1, 1, 1, 2, 3))),
+            tensor_parallel=1,
+            admission_latency_us=draw(st.sampled_from((0, 0, 3))),
+            routing_latency_us=draw(st.sampled_from((0, 0, 5))),
+        ),
+        engine=engine,
+        horizon_us=draw(st.one_of(st.none(), st.none(), st.none(), st.integers(0, 800))),
+        expect=(),
+        sha256="",
+        document={},
+    )
+    return Scenario(experiment, asked)

@@ -1,0 +1,240 @@
+"""The engine and the oracle must agree on everything either of them can say.
+
+CI runs the same examples every time (``derandomize``). To explore instead, with fresh random examples and as many as
+you like, set their number: ``BLIS_TUI_ORACLE_EXAMPLES=20000 python -m pytest tests/oracle``. Add
+``--hypothesis-seed=N`` to make such an exploration repeatable.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from itertools import combinations
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from hypothesis import HealthCheck, event, given, reject, settings
+from hypothesis import strategies as st
+
+from blis_tui.cluster.cluster import Cluster
+from blis_tui.engine.kv.pool import PromptKeys
+from blis_tui.engine.records import Observers, StepFinished
+from blis_tui.errors import StalledError
+from blis_tui.metrics.request_log import RequestLog, Row
+
+from .oracle import Books, Oracle, OracleHangError, OracleStalledError, segment_tokens
+from .strategies import Scenario, scenarios, segments
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from blis_tui.engine.instance import Instance
+    from blis_tui.engine.records import Record
+    from blis_tui.engine.request import Request, Segments
+
+_EXPLORE: Final = int(os.environ.get("BLIS_TUI_ORACLE_EXAMPLES", "0"))
+_EVENTS_PER_REQUEST: Final = 6
+"""Arrival, admission, routing, queued, left, timeout: all there is besides steps."""
+_MANY: Final = 1_000_000
+"""More events than a scenario has: it runs in one go."""
+
+
+def _examples(count: int) -> settings:
+    """The same ``count`` examples every time, or the random ones somebody asked for."""
+    return settings(
+        max_examples=_EXPLORE or count,
+        derandomize=not _EXPLORE,
+        database=None,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+    )
+
+
+class _Source:
+    """Hands the scenario's requests to a cluster."""
+
+    def __init__(self, requests: list[Request]) -> None:
+        self._requests = requests
+        self._given = 0
+
+    def next_request(self) -> Request | None:
+        if self._given == len(self._requests):
+            return None
+        self._given += 1
+        return self._requests[self._given - 1]
+
+    def state(self) -> tuple[object, ...]:
+        return (self._given,)
+
+
+def _most_steps(scenario: Scenario) -> int:
+    """How many steps may go by before something is stuck.
+
+    With the tail as victim, the head of the running list gets a token in every step until it ends, so there are never
+    more steps than tokens. With the least urgent as victim a preemption may cost a step, and its work again.
+    """
+    factor = 1 if scenario.experiment.policy.preemption_victim == "tail" else 3
+    return factor * scenario.tokens
+
+
+def _oracle(scenario: Scenario) -> tuple[Oracle, bool]:
+    """The oracle after its run, and whether it stalled."""
+    oracle = Oracle(scenario.experiment, scenario.requests(), _most_steps(scenario))
+    try:
+        oracle.run()
+    except OracleStalledError:
+        event("stalled")
+        return oracle, True
+    except OracleHangError:
+        # Equally urgent requests of the same microsecond preempt each other for ever: nothing to compare.
+        policy = scenario.experiment.policy
+        assert policy.preemption_victim == "priority"
+        assert _equally_urgent(oracle)
+        event("livelock")
+        reject()
+    return oracle, False
+
+
+def _equally_urgent(oracle: Oracle) -> bool:
+    """Are two unfinished requests of one instance of the same urgency?"""
+    ranks = [
+        (job.instance, job.priority, job.request.arrival_us)
+        for instance in oracle.instances
+        for job in (*instance.running, *instance.waiting)
+    ]
+    return len(set(ranks)) < len(ranks)
+
+
+class _Run:
+    """The engine's run of a scenario."""
+
+    def __init__(self, scenario: Scenario, *, watch: bool = True) -> None:
+        self.scenario = scenario
+        self.log = RequestLog()
+        self.records: list[Record] = []
+        observers = Observers()
+        if watch:
+            observers.add(StepFinished, self.records.append)
+        self.cluster = Cluster(scenario.experiment, _Source(scenario.requests()), self.log, observers)
+        self.stalled = False
+
+    def run(self, slice_events: int, after_slice: Callable[[Instance], None] | None = None) -> None:
+        """Run to the end in slices, and insist that the end comes."""
+        left = _most_steps(self.scenario) + _EVENTS_PER_REQUEST * len(self.scenario.asked)
+        try:
+            while left >= 0:
+                done = self.cluster.run(min(slice_events, left + 1))
+                left -= done
+                if after_slice:
+                    for instance in self.cluster.instances:
+                        after_slice(instance)
+                if done < slice_events:
+                    break
+        except StalledError:
+            self.stalled = True
+        assert left >= 0, "the engine makes no progress"
+
+
+def _audit(instance: Instance) -> None:
+    """The pool's books are right, given who runs."""
+    pool = instance.pool
+    holders = [(request, instance.cohort.held_blocks(request)) for request in instance.running.values()]
+    assert pool.audit(holders) == ""
+    assert pool.used + pool.free == pool.total
+    assert all(request.held_blocks == 0 for request in instance.waiting.ordered())
+
+
+def _books(row: Row) -> Books:
+    """The ledger's row in the oracle's words."""
+    group = Row._fields.index("group")
+    return Books._make((*row[:group], *row[group + 1 :]))
+
+
+def _in_name_order(step: Record) -> Record:
+    """No rule orders the first tokens of one step: they all come out at its end."""
+    assert isinstance(step, StepFinished)
+    return replace(step, first_tokens=tuple(sorted(step.first_tokens)))
+
+
+def _compare_records(oracle: Oracle, run: _Run) -> None:
+    """Step by step, so that a failure shows the first step that differs."""
+    for ours, theirs in zip(oracle.steps, run.records, strict=False):
+        assert _in_name_order(theirs) == _in_name_order(ours)
+    assert len(run.records) == len(oracle.steps)
+
+
+def _compare(oracle: Oracle, run: _Run) -> None:
+    cluster = run.cluster
+    assert [_books(row) for row in sorted(run.log.table(cluster).plain())] == oracle.books()
+    for naive, instance in zip(oracle.instances, cluster.instances, strict=True):
+        assert instance.itl_us == naive.itl_us
+        assert (instance.steps, instance.busy_us) == (naive.steps, naive.busy_us)
+        assert instance.preemptions == naive.preemptions
+        assert (instance.pool.hits, instance.pool.misses) == (naive.pool.hits, naive.pool.misses)
+        assert instance.pool.free == len(naive.pool.free)
+        _audit(instance)
+    assert (cluster.now, cluster.events) == (oracle.now, oracle.events)
+
+
+def _check(scenario: Scenario) -> None:
+    """One engine run with every step recorded, and one at full speed."""
+    oracle, stalled = _oracle(scenario)
+    for watch in (True, False):
+        run = _Run(scenario, watch=watch)
+        run.run(_MANY)
+        assert run.stalled == stalled
+        if watch:
+            _compare_records(oracle, run)
+        if not stalled:
+            _compare(oracle, run)
+
+
+def _check_every_event(scenario: Scenario) -> None:
+    """Stop after every event: the books must be right each time, and stopping must change nothing."""
+    oracle, stalled = _oracle(scenario)
+    run = _Run(scenario)
+    run.run(1, _audit)
+    assert run.stalled == stalled
+    _compare_records(oracle, run)
+    if not stalled:
+        _compare(oracle, run)
+
+
+@_examples(200)
+@given(st.lists(segments(), min_size=2, max_size=4), st.sampled_from((1, 2, 4)))
+def test_equal_keys_mean_equal_tokens(prompts: list[Segments], size: int) -> None:
+    """The pool knows blocks by key: two keys must be equal exactly when all tokens up to the block's end are."""
+    prompt_keys = PromptKeys(size)
+    for one, other in combinations(prompts, 2):
+        ours, theirs = segment_tokens(one), segment_tokens(other)
+        pairs = list(zip(prompt_keys.shareable(one), prompt_keys.shareable(other), strict=False))
+        assert len(pairs) == min(len(ours), len(theirs)) // size
+        for number, (key, other_key) in enumerate(pairs):
+            end = (number + 1) * size
+            assert (key == other_key) == (ours[:end] == theirs[:end])
+
+
+@_examples(100)
+@given(scenarios())
+def test_the_engine_agrees_with_the_oracle(scenario: Scenario) -> None:
+    _check(scenario)
+
+
+@pytest.mark.slow
+@_examples(1000)
+@given(scenarios())
+def test_the_engine_agrees_with_the_oracle_at_length(scenario: Scenario) -> None:
+    _check(scenario)
+
+
+@_examples(50)
+@given(scenarios())
+def test_the_books_are_right_after_every_event(scenario: Scenario) -> None:
+    _check_every_event(scenario)
+
+
+@pytest.mark.slow
+@_examples(500)
+@given(scenarios())
+def test_the_books_are_right_after_every_event_at_length(scenario: Scenario) -> None:
+    _check_every_event(scenario)
