@@ -1,4 +1,4 @@
-"""The shipped experiments, resolved once, and what comes out when this process runs them."""
+"""The cases, resolved once, and what comes out when this process runs them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.spec.build import build_experiment
-from blis_tui.spec.library import names
 from blis_tui.spec.load import resolve_source
 
+from .cases import CASES, VARIANTS
 from .runner import Outcome, simulate
 
 if TYPE_CHECKING:
@@ -23,13 +23,14 @@ Jobs = dict[str, dict[str, object]]
 
 @pytest.fixture(scope="session")
 def resolved(tmp_path_factory: pytest.TempPathFactory) -> Jobs:
-    """Every shipped experiment as a job for the runner: its resolved document, and where its trace lies."""
+    """Every case as a job for the runner: its resolved document, and where its trace lies."""
     jobs: Jobs = {}
     with pytest.MonkeyPatch.context() as patch:
         # Where no `specs/` of the working directory hides the shipped one.
         patch.chdir(tmp_path_factory.mktemp("empty"))
-        for name in names("Experiment"):
-            found = resolve_source(name)
+        for name in CASES:
+            source, overrides = VARIANTS.get(name, (name, {}))
+            found = resolve_source(source, overrides=overrides)
             jobs[name] = {
                 "document": found.document.data,
                 "trace": None if found.trace_path is None else str(found.trace_path),
@@ -39,7 +40,7 @@ def resolved(tmp_path_factory: pytest.TempPathFactory) -> Jobs:
 
 @pytest.fixture(scope="session")
 def loaded(resolved: Jobs) -> dict[str, Experiment]:
-    """Every shipped experiment, ready to run."""
+    """Every case, ready to run."""
     experiments = {}
     for name, job in resolved.items():
         document, trace = job["document"], job["trace"]
@@ -56,7 +57,7 @@ def baseline(loaded: dict[str, Experiment]) -> dict[str, Outcome]:
 
 @pytest.fixture(scope="session")
 def jobs(resolved: Jobs, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with all experiments, for the runner."""
+    """A file with all cases, for the runner."""
     path = tmp_path_factory.mktemp("jobs") / "jobs.json"
     path.write_text(json.dumps(resolved), encoding="utf-8")
     return path

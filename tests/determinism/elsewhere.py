@@ -10,7 +10,7 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from .runner import RECORDS_PER_MARK, Outcome
+from .runner import RECORDS_PER_MARK, Outcome, arithmetic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +27,7 @@ class Elsewhere(NamedTuple):
     platform: str
     package: Path
     specs: Path
+    arithmetic: dict[str, str]
     outcomes: dict[str, Outcome]
 
 
@@ -34,7 +35,14 @@ def parse(text: str) -> Elsewhere:
     """Read what the runner printed."""
     data = json.loads(text)
     outcomes = {name: Outcome(**fields) for name, fields in data["outcomes"].items()}
-    return Elsewhere(data["python"], data["platform"], Path(data["package"]), Path(data["specs"]), outcomes)
+    return Elsewhere(
+        python=data["python"],
+        platform=data["platform"],
+        package=Path(data["package"]),
+        specs=Path(data["specs"]),
+        arithmetic=data["arithmetic"],
+        outcomes=outcomes,
+    )
 
 
 def run_elsewhere(
@@ -70,6 +78,12 @@ def run_elsewhere(
     if done.returncode:
         raise RuntimeError(f"{python[0]} exits with {done.returncode}:\n{done.stderr.decode(errors='replace')}")
     return parse(done.stdout.decode())
+
+
+def assert_same_elsewhere(expected: Mapping[str, Outcome], found: Elsewhere) -> None:
+    """Another process has the same arithmetic and the same outcomes."""
+    assert found.arithmetic == arithmetic()
+    assert_same(expected, found.outcomes)
 
 
 def assert_same(expected: Mapping[str, Outcome], got: Mapping[str, Outcome]) -> None:

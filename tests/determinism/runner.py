@@ -78,6 +78,33 @@ def simulate(experiment: Experiment, *, observe: bool = True, checkpoint: bytes 
     return finish(simulation, observe=observe)
 
 
+def arithmetic(count: int = 3000) -> dict[str, str]:
+    """Digests of many results of each function that experiments draw on; finds what they are too coarse to show."""
+    from blis_tui.engine.portable_math import exp, gamma, ln, power  # noqa: PLC0415
+    from blis_tui.engine.streams import Streams  # noqa: PLC0415
+
+    streams = Streams(7)
+
+    def points(name: str, low: float, high: float) -> list[float]:
+        stream = streams.stream(name)
+        return [low + (high - low) * stream.uniform() for _ in range(count)]
+
+    normal, skewed, waits = (streams.stream(name) for name in ("normal", "gamma", "exponential"))
+    results = {
+        "ln": [ln(x) for high in (2.0, 1e-300, 5e-322, 1e300) for x in points("ln", 0.0, high) if x],
+        "exp": [exp(x) for low in (-1.0, -700.0, -746.0) for x in points("exp", low, -low)],
+        "power": [power(x, y) for x, y in zip(points("base", 0.0, 9.0), points("exponent", -99.0, 99.0), strict=True)],
+        "gamma function": [gamma(x) for x in points("argument", 1e-9, 171.0)],
+        "normal": [normal.normal() for _ in range(count)],
+        "gamma": [skewed.gamma(shape) for shape in points("shape", 1e-3, 9.0)],
+        "exponential": [waits.exponential() for _ in range(count)],
+    }
+    return {
+        name: hashlib.sha256(" ".join(map(float.hex, numbers)).encode()).hexdigest()
+        for name, numbers in results.items()
+    }
+
+
 def _experiment(name: str, job: dict[str, object]) -> Experiment:
     document = job.get("document")
     if not isinstance(document, dict):
@@ -105,6 +132,7 @@ def run_jobs(jobs: dict[str, dict[str, object]]) -> dict[str, object]:
         "platform": sys.platform,
         "package": blis_tui.__file__,
         "specs": str(shipped_specs()),
+        "arithmetic": arithmetic(),
         "outcomes": outcomes,
     }
 

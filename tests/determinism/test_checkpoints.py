@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.simulation import Simulation
-from blis_tui.spec.library import names
 
+from .cases import CASES
 from .elsewhere import assert_same, run_elsewhere
 from .runner import finish, simulate
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from .conftest import Jobs
     from .runner import Outcome
 
-EXPERIMENTS = names("Experiment")
 LOOKS = 23
 """Digests compared on the way from one checkpoint to the next."""
 
@@ -37,7 +36,7 @@ def advance(simulation: Simulation, events: int) -> list[str]:
     return digests
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", CASES)
 def test_back_and_forth(name: str, loaded: dict[str, Experiment], baseline: dict[str, Outcome]) -> None:
     total = baseline[name].events
     simulation = Simulation(loaded[name])
@@ -62,7 +61,8 @@ def test_back_and_forth(name: str, loaded: dict[str, Experiment], baseline: dict
     assert_same(expected, {name: finish(simulation, observe=False)})
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
 def test_a_fresh_simulation_goes_on_where_another_was_saved(
     name: str, loaded: dict[str, Experiment], baseline: dict[str, Outcome]
 ) -> None:
@@ -78,7 +78,7 @@ def test_a_fresh_simulation_goes_on_where_another_was_saved(
     assert fresh.report().to_json() == baseline[name].report
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", CASES)
 def test_a_checkpoint_of_a_restored_simulation(
     name: str, loaded: dict[str, Experiment], baseline: dict[str, Outcome]
 ) -> None:
@@ -99,11 +99,11 @@ def test_a_checkpoint_in_another_process(
     hash_seed: str, resolved: Jobs, loaded: dict[str, Experiment], baseline: dict[str, Outcome], tmp_path: Path
 ) -> None:
     expected = {}
-    jobs = {}
+    jobs: Jobs = {}
     for name, experiment in loaded.items():
         simulation = Simulation(experiment)
         advance(simulation, baseline[name].events // 2)
-        path = tmp_path / f"{name}.checkpoint"
+        path = tmp_path / f"{len(jobs)}.checkpoint"
         path.write_bytes(simulation.checkpoint())
         jobs[name] = {**resolved[name], "checkpoint": str(path)}
         expected[name] = simulate(experiment, checkpoint=path.read_bytes())

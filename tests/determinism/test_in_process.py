@@ -9,8 +9,8 @@ import pytest
 
 from blis_tui.engine.records import Completed, StepFinished
 from blis_tui.simulation import Simulation
-from blis_tui.spec.library import names
 
+from .cases import CASES, EXPERIMENTS
 from .elsewhere import assert_same
 from .runner import finish, simulate
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from .runner import Outcome
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
-EXPERIMENTS = names("Experiment")
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -38,13 +37,13 @@ def test_twice_in_one_process(loaded: dict[str, Experiment], baseline: dict[str,
 @pytest.mark.slow
 def test_in_another_order(loaded: dict[str, Experiment], baseline: dict[str, Outcome]) -> None:
     """What one simulation leaves behind in the process must not reach the next one."""
-    backwards = {name: simulate(loaded[name]) for name in reversed(EXPERIMENTS)}
-    assert_same(baseline, {name: backwards[name] for name in EXPERIMENTS})
+    backwards = {name: simulate(loaded[name]) for name in reversed(CASES)}
+    assert_same(baseline, {name: backwards[name] for name in CASES})
 
 
 def test_side_by_side(loaded: dict[str, Experiment], baseline: dict[str, Outcome]) -> None:
     """Simulations that take turns do not touch each other."""
-    pairs = {name: (Simulation(loaded[name]), Simulation(loaded[name])) for name in EXPERIMENTS}
+    pairs = {name: (Simulation(loaded[name]), Simulation(loaded[name])) for name in CASES}
     for until_us in range(0, 3_000_000, 250_000):
         for pair in pairs.values():
             for simulation in pair:
@@ -54,12 +53,12 @@ def test_side_by_side(loaded: dict[str, Experiment], baseline: dict[str, Outcome
         assert_same(expected, {name: finish(pair[number], observe=False) for name, pair in pairs.items()})
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", CASES)
 def test_without_observers(name: str, loaded: dict[str, Experiment], baseline: dict[str, Outcome]) -> None:
     assert_same({name: baseline[name].unwatched()}, {name: simulate(loaded[name], observe=False)})
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", CASES)
 def test_with_observers_that_come_and_go(
     name: str, loaded: dict[str, Experiment], baseline: dict[str, Outcome]
 ) -> None:
@@ -76,7 +75,7 @@ def test_with_observers_that_come_and_go(
     assert {type(record) for record in heard} == {StepFinished, Completed}
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", CASES)
 def test_step_by_step(name: str, loaded: dict[str, Experiment], baseline: dict[str, Outcome]) -> None:
     simulation = Simulation(loaded[name])
     steps = 0
@@ -86,7 +85,7 @@ def test_step_by_step(name: str, loaded: dict[str, Experiment], baseline: dict[s
     assert_same({name: baseline[name].unwatched()}, {name: finish(simulation, observe=False)})
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", CASES)
 def test_looking_changes_nothing(name: str, loaded: dict[str, Experiment], baseline: dict[str, Outcome]) -> None:
     simulation = Simulation(loaded[name])
     pause = max(1, baseline[name].events // 5)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .elsewhere import assert_same, run_elsewhere
+from .elsewhere import assert_same_elsewhere, run_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,13 +26,13 @@ PYTHONS_VARIABLE = "BLIS_TUI_PYTHONS"
 @pytest.mark.slow
 @pytest.mark.parametrize("hash_seed", ["0", "1", "random"])
 def test_hash_seed(hash_seed: str, jobs: Path, baseline: dict[str, Outcome]) -> None:
-    assert_same(baseline, run_elsewhere(jobs, environment={"PYTHONHASHSEED": hash_seed}).outcomes)
+    assert_same_elsewhere(baseline, run_elsewhere(jobs, environment={"PYTHONHASHSEED": hash_seed}))
 
 
 @pytest.mark.slow
 def test_locale_time_zone_and_optimisation(jobs: Path, baseline: dict[str, Outcome]) -> None:
     environment = {"LC_ALL": "C", "TZ": "Asia/Kathmandu", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    assert_same(baseline, run_elsewhere(jobs, (sys.executable, "-OO"), environment=environment).outcomes)
+    assert_same_elsewhere(baseline, run_elsewhere(jobs, (sys.executable, "-OO"), environment=environment))
 
 
 @pytest.mark.slow
@@ -44,7 +44,7 @@ def test_version_of_python(version: str, jobs: Path, baseline: dict[str, Outcome
         pytest.skip(f"no Python {version} on PATH, below ~/.pyenv/versions or in {PYTHONS_VARIABLE}")
     found = run_elsewhere(jobs, (python, "-S"))
     assert found.python.startswith(f"{version}.")
-    assert_same(baseline, found.outcomes)
+    assert_same_elsewhere(baseline, found)
 
 
 def interpreter(version: str) -> str | None:

@@ -1,0 +1,35 @@
+"""What is run in many ways: every shipped experiment, and variants with what none of them has."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from blis_tui.spec.library import names
+
+_HEAVY_TAILS: Final = {
+    "workload.requests": 200,
+    "workload.clients.0.arrivals": {"kind": "weibull", "cv": 1.7},
+    "workload.clients.0.input_tokens": {"kind": "empirical", "weights": {"17": 0.1, "300": 0.7, "4000": 0.2}},
+    "workload.clients.0.output_tokens": {
+        "kind": "pareto-lognormal",
+        "alpha": 1.3,
+        "xm": 40,
+        "mu": 4.5,
+        "sigma": 0.8,
+        "mix_weight": 0.3,
+    },
+    "expect": [],
+}
+
+VARIANTS: Final[dict[str, tuple[str, dict[str, object]]]] = {
+    "heavy tails, crossmodel": ("quickstart", {**_HEAVY_TAILS, "latency": {"kind": "crossmodel"}}),
+    "heavy tails, trained-roofline": ("quickstart", {**_HEAVY_TAILS, "latency": {"kind": "trained-roofline"}}),
+    "timeouts and a horizon": (
+        "kv-pressure",
+        {"workload.clients.0.timeout_us": 1_500_000, "horizon_us": 15_000_000, "expect": []},
+    ),
+}
+"""Name -> experiment and what to replace in it."""
+
+EXPERIMENTS: Final = names("Experiment")
+CASES: Final = (*EXPERIMENTS, *VARIANTS)
