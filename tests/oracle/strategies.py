@@ -292,25 +292,79 @@ def scenarios(draw: DrawFn) -> Scenario:
     pressure = draw(st.sampled_from(tuple(_ENGINES)))
     engine = _ENGINES[pressure](draw)
     asked = _asked(draw, engine, pressure)
-    experiment = Experiment(
-        name="drawn",
+    return Scenario(
+        _experiment(
+            engine,
+            _policy(draw, pressure),
+            latency=_latency(draw),
+            cluster=Cluster(
+                instances=draw(st.sampled_from((1, 1, 1, 1, 2, 3))),
+                tensor_parallel=1,
+                admission_latency_us=draw(st.sampled_from((0, 0, 3))),
+                routing_latency_us=draw(st.sampled_from((0, 0, 5))),
+            ),
+            horizon_us=draw(st.one_of(st.none(), st.none(), st.none(), st.integers(0, 800))),
+        ),
+        asked,
+    )
+
+
+def uncomputed_victim() -> Scenario:
+    """A less urgent prefill, served first in its step, falls victim to a more urgent decode behind it.
+
+    Two of its shared blocks were granted in that very step; only the four before them may be found when it returns.
+    """
+    policy = Policy(
+        name="by hand",
+        admission=Plug(kind="always-admit"),
+        routing=Plug(kind="round-robin"),
+        scheduling=Plug(kind="fcfs"),
+        priority=Plug(kind="slo-class"),
+        batching=Plug(kind="blis"),
+        preemption_victim="priority",
+        preemption_restore="recompute",
+    )
+    engine = Engine(
+        max_num_seqs=2,
+        max_num_batched_tokens=8,
+        long_prefill_token_threshold=2,
+        max_model_len=None,
+        block_size_tokens=1,
+        kv_blocks=8,
+    )
+    long = Asked(
+        name="long",
+        arrival_us=0,
+        input_tokens=8,
+        output_tokens=1,
+        declared_tokens=1,
+        segments=(("x", 8),),
+        slo_class="background",
+    )
+    urgent = Asked(
+        name="urgent", arrival_us=0, input_tokens=1, output_tokens=3, declared_tokens=3, slo_class="critical"
+    )
+    latency = Latency(kind="blackbox", alpha=(0.0, 0.0, 0.0), beta=(10.0, 0.0, 0.0))
+    cluster = Cluster(instances=1, tensor_parallel=1, admission_latency_us=0, routing_latency_us=0)
+    return Scenario(_experiment(engine, policy, latency=latency, cluster=cluster, horizon_us=None), (long, urgent))
+
+
+def _experiment(
+    engine: Engine, policy: Policy, *, latency: Latency, cluster: Cluster, horizon_us: int | None
+) -> Experiment:
+    return Experiment(
+        name="small",
         description="",
         seed=0,
         model=_MODEL,
         hardware=_HARDWARE,
-        latency=_latency(draw),
-        workload=Workload(name="drawn"),
-        policy=_policy(draw, pressure),
-        cluster=Cluster(
-            instances=draw(st.sampled_from((1, 1, 1, 1, 2, 3))),
-            tensor_parallel=1,
-            admission_latency_us=draw(st.sampled_from((0, 0, 3))),
-            routing_latency_us=draw(st.sampled_from((0, 0, 5))),
-        ),
+        latency=latency,
+        workload=Workload(name="small"),
+        policy=policy,
+        cluster=cluster,
         engine=engine,
-        horizon_us=draw(st.one_of(st.none(), st.none(), st.none(), st.integers(0, 800))),
+        horizon_us=horizon_us,
         expect=(),
         sha256="",
         document={},
     )
-    return Scenario(experiment, asked)

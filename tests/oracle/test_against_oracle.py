@@ -23,7 +23,7 @@ from blis_tui.errors import StalledError
 from blis_tui.metrics.request_log import RequestLog, Row
 
 from .oracle import Books, Oracle, OracleHangError, OracleStalledError, segment_tokens
-from .strategies import Scenario, scenarios, segments
+from .strategies import Scenario, scenarios, segments, uncomputed_victim
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -198,6 +198,15 @@ def _check_every_event(scenario: Scenario) -> None:
     _compare_records(oracle, run)
     if not stalled:
         _compare(oracle, run)
+
+
+def test_what_a_victim_was_about_to_compute_is_not_found() -> None:
+    """By hand, because chance finds it too rarely to be relied on."""
+    scenario = uncomputed_victim()
+    _check(scenario)
+    oracle, _ = _oracle(scenario)
+    long, _ = oracle.jobs
+    assert (long.preemptions, long.cached_tokens) == (1, 4)
 
 
 @_examples(200)
