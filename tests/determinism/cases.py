@@ -21,10 +21,11 @@ _HEAVY_TAILS: Final = {
     "expect": [],
 }
 
+TIMEOUTS: Final = "timeouts and a horizon"
 VARIANTS: Final[dict[str, tuple[str, dict[str, object]]]] = {
     "heavy tails, crossmodel": ("quickstart", {**_HEAVY_TAILS, "latency": {"kind": "crossmodel"}}),
     "heavy tails, trained-roofline": ("quickstart", {**_HEAVY_TAILS, "latency": {"kind": "trained-roofline"}}),
-    "timeouts and a horizon": (
+    TIMEOUTS: (
         "kv-pressure",
         {"workload.clients.0.timeout_us": 1_500_000, "horizon_us": 15_000_000, "expect": []},
     ),

@@ -9,8 +9,9 @@ import pytest
 
 from blis_tui.engine.records import Completed, StepFinished
 from blis_tui.simulation import Simulation
+from blis_tui.spec.load import load
 
-from .cases import CASES, EXPERIMENTS
+from .cases import CASES, EXPERIMENTS, TIMEOUTS
 from .elsewhere import assert_same
 from .runner import finish, simulate
 
@@ -85,7 +86,12 @@ def test_step_by_step(name: str, loaded: dict[str, Experiment], baseline: dict[s
     assert_same({name: baseline[name].unwatched()}, {name: finish(simulation, observe=False)})
 
 
-@pytest.mark.parametrize("name", CASES)
+STALE_EVENTS = pytest.mark.xfail(reason="a look drops events nothing will come of, and digest and horizon see that")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=STALE_EVENTS) if name == TIMEOUTS else name for name in CASES]
+)
 def test_looking_changes_nothing(name: str, loaded: dict[str, Experiment], baseline: dict[str, Outcome]) -> None:
     simulation = Simulation(loaded[name])
     pause = max(1, baseline[name].events // 5)
@@ -99,3 +105,22 @@ def test_looking_changes_nothing(name: str, loaded: dict[str, Experiment], basel
             simulation.checkpoint()
             assert simulation.digest() == before
     assert_same({name: baseline[name].unwatched()}, {name: finish(simulation, observe=False)})
+
+
+@STALE_EVENTS
+def test_a_report_does_not_depend_on_who_looked() -> None:
+    """A horizon after the last request, and timeouts even later: the run ends by itself, looked at or not."""
+    overrides = {
+        "workload.requests": 20,
+        "workload.clients.0.timeout_us": 100_000_000,
+        "horizon_us": 60_000_000,
+        "expect": [],
+    }
+    experiment = load("quickstart", overrides=overrides)
+    alone, watched = Simulation(experiment), Simulation(experiment)
+    alone.run()
+    while watched.step() is not None:
+        pass
+    first = alone.report().to_json()
+    assert alone.report().to_json() == first
+    assert watched.report().to_json() == first
