@@ -24,6 +24,11 @@ def to_json_line(value: object) -> str:
     return json.dumps(_normal(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
 
 
+def to_sorted_json(value: object) -> str:
+    """Compact JSON text with sorted keys: the same for equal content in any order. Raises as :func:`to_json`."""
+    return json.dumps(_normal(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
+
+
 def _normal(value: object) -> object:
     """The value with every ``-0.0`` as ``0.0``."""
     if isinstance(value, float):

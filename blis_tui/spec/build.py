@@ -6,11 +6,11 @@ Standard library only: a resolved document can be simulated where neither PyYAML
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from blis_tui.canonical import to_sorted_json
 from blis_tui.engine.kv.capacity import kv_capacity
 from blis_tui.errors import InputError
 from blis_tui.spec import model as spec
@@ -18,11 +18,6 @@ from blis_tui.spec.hf import build_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-
-def canonical_json(document: Mapping[str, object]) -> str:
-    """The text that is hashed: sorted keys, no white space, no NaN."""
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def digest(document: Mapping[str, object]) -> str:
@@ -34,7 +29,7 @@ def digest(document: Mapping[str, object]) -> str:
             **workload,
             "trace": {key: value for key, value in trace.items() if key != "file"},
         }
-    return hashlib.sha256(canonical_json(hashed).encode()).hexdigest()
+    return hashlib.sha256(to_sorted_json(hashed).encode()).hexdigest()
 
 
 def file_digest(path: Path) -> str:
