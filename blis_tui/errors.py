@@ -6,7 +6,7 @@
     ├── InputError                a file cannot be read, or a result cannot be written
     ├── PolicyError               a policy, rule or step-time model does not exist or rejects its settings
     └── SimulationError           the simulation itself cannot go on
-        ├── StalledError          a step could advance no request and nothing else will happen
+        ├── StalledError          a step could advance no request
         ├── InvariantError        a stated invariant does not hold
         └── DivergenceError       a replay did not reach the state it had been in
 
@@ -86,7 +86,10 @@ class SimulationError(BlisError):
 
 
 class StalledError(SimulationError):
-    """No step can advance any request and no event is pending that could change that."""
+    """A step could advance no request: the head of a queue cannot be scheduled although nothing runs.
+
+    Cause: limits that contradict each other. Documents are checked for that; experiments made by hand are not.
+    """
 
 
 class InvariantError(SimulationError):

@@ -117,7 +117,6 @@ class Cluster:
 
     def next_event_us(self) -> int | None:
         """Time of the next event; None when there is none, or it lies beyond the horizon."""
-        self._drop_stale()
         heap = self.queue.heap
         if not heap or (self.horizon_us is not None and heap[0][0] > self.horizon_us):
             return None
@@ -160,6 +159,8 @@ class Cluster:
                 self._handle(kind, target, time)
             self.now = time
             self.events += 1
+        # Between two calls the first event is always a real one: whoever looks need not clean up, and changes nothing.
+        self._drop_stale()
         return self.events - first
 
     def in_transit(self) -> list[Request]:

@@ -34,15 +34,12 @@ class DecodeCohort:
         "clock",
         "last_advance_us",
         "load",
-        "max_context_tokens",
         "uneven",
     )
 
-    def __init__(self, load: StepLoad, block_size_tokens: int, max_model_len: int | None) -> None:
+    def __init__(self, load: StepLoad, block_size_tokens: int) -> None:
         self.load = load
         self.block_size_tokens = block_size_tokens
-        # A request is capped when its context reaches max_model_len - 1.
-        self.max_context_tokens = None if max_model_len is None else max_model_len - 1
         self.clock = 0
         self.calendar: dict[int, list[Request]] = {}
         self.classes: list[dict[int, Request]] = [{} for _ in range(block_size_tokens)]
@@ -53,11 +50,7 @@ class DecodeCohort:
         """Take in a request whose ``computed_tokens`` and ``generated_tokens`` are exact and that is not finished."""
         clock = self.clock
         context = request.computed_tokens
-        remaining = request.output_tokens - request.generated_tokens
-        limit = self.max_context_tokens
-        if limit is not None and context + remaining > limit:
-            remaining = limit - context
-        finish = clock + remaining
+        finish = clock + min(request.output_tokens, request.max_output_tokens) - request.generated_tokens
         request.joined_clock = clock
         request.joined_us = last_token_us
         request.finish_clock = finish

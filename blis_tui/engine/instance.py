@@ -117,7 +117,7 @@ class Instance:
         self.waiting = waiting
         self.pool = pool
         self.load = StepLoad()
-        self.cohort = DecodeCohort(self.load, engine.block_size_tokens, engine.max_model_len)
+        self.cohort = DecodeCohort(self.load, engine.block_size_tokens)
         self.running: dict[int, Request] = {}
         self.prefills: dict[int, Request] = {}
         self.stalled: dict[int, Request] = {}
@@ -180,15 +180,16 @@ class Instance:
     def _unservable(self, request: Request) -> str:
         """Why ``request`` can never run here; empty when it can."""
         prompt = request.input_tokens
-        budget = request.max_output_tokens
         limit = self.max_model_len
-        if limit is not None:
-            if prompt >= limit:
-                return f"prompt of {prompt} tokens, max_model_len is {limit}"
-            if prompt + budget > limit:
-                return f"prompt of {prompt} + {budget} output tokens, max_model_len is {limit}"
+        if limit is not None and prompt >= limit:
+            return f"prompt of {prompt} tokens, max_model_len is {limit}"
+        if not request.max_output_tokens:
+            request.max_output_tokens = request.output_tokens if limit is None else limit - prompt
+        budget = request.max_output_tokens
+        if limit is not None and prompt + budget > limit:
+            return f"prompt of {prompt} + {budget} output tokens, max_model_len is {limit}"
         # The last token generated never enters the cache.
-        whole = prompt + max(budget, 1) - 1
+        whole = prompt + max(min(budget, request.output_tokens), 1) - 1
         blocks = -(-whole // self.pool.block_size_tokens)
         if blocks > self.pool.total:
             return f"{whole} tokens need {blocks} KV blocks, there are {self.pool.total}"
@@ -280,12 +281,15 @@ class Instance:
         finishing = (cohort.advance(now, duration, self.itl_us) if decodes else None) or []
         for request in finishing:
             cohort.retire(request)
+        prefilled = self.notes.instant
         for chunk in load.chunks:
             request = chunk.request
             request.computed_tokens = chunk.computed + chunk.new
             if request.computed_tokens == request.target_tokens:
-                self._end_prefill(request, end, finishing)
-        for request in self.notes.instant:
+                prefilled.append(request)
+        if len(prefilled) > 1:
+            prefilled.sort(key=_slot)
+        for request in prefilled:
             self._end_prefill(request, end, finishing)
         if len(finishing) > 1:
             finishing.sort(key=_slot)
@@ -304,7 +308,7 @@ class Instance:
     def _end_prefill(self, request: Request, end: int, finishing: list[Request]) -> None:
         """The last token of its prefill is computed: a first token comes out, or (after a preemption) the next one."""
         del self.prefills[request.batch_slot]
-        wanted = request.output_tokens
+        wanted = min(request.output_tokens, request.max_output_tokens)
         if request.generated_tokens:
             gap = end - request.joined_us
             self.itl_us[gap] = self.itl_us.get(gap, 0) + 1
@@ -314,8 +318,7 @@ class Instance:
         if wanted:
             request.generated_tokens += 1
         request.joined_us = end
-        limit = self.max_model_len
-        if request.generated_tokens >= wanted or (limit is not None and request.computed_tokens >= limit - 1):
+        if request.generated_tokens >= wanted:
             finishing.append(request)
         else:
             self.cohort.join(request, end)
@@ -380,7 +383,8 @@ class Instance:
         """Whom to preempt next, by the policy's rule: the youngest running request, or the least urgent one."""
         if self._victim == "tail":
             return next(reversed(self.running.values()))
-        return max(self.running.values(), key=_urgency)
+        # Of equals the youngest: if the older went, they could take each other's blocks for ever.
+        return max(reversed(self.running.values()), key=_urgency)
 
     def preempt(self, victim: Request, beneficiary: Request) -> None:
         """Take all blocks from a running request outside the cohort and put it back to the head of the queue."""

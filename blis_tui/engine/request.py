@@ -35,8 +35,9 @@ class Request:
         index: position in arrival order, from 0; identifies the request inside a simulation.
         request_id: the user's name for it.
         input_tokens: length of the whole prompt, shared segments included.
-        output_tokens: tokens it will generate. Only the engine may read this (INV-9).
-        max_output_tokens: the declared budget, which admission control may read.
+        output_tokens: tokens its model would generate. Only the engine may read this (INV-9).
+        max_output_tokens: the declared budget, which admission control may read and generation keeps to; 0 =
+            undeclared, then whatever ``max_model_len`` leaves beside the prompt.
         segments: the shareable head of the prompt.
         deadline_us: absolute time of its timeout; 0 = none.
         computed_tokens: tokens of it in the KV cache (outside a cohort).

@@ -19,7 +19,7 @@ class StepNotes:
     Attributes:
         admitted: requests taken from the queue, in order.
         preempted: requests put back, in order.
-        instant: admitted requests whose whole prompt was cached: they have nothing to compute in this step.
+        instant: admitted requests whose whole prompt was cached: their prefill ends without a chunk in this step.
         first_tokens: requests that got their first token.
     """
 

@@ -185,7 +185,7 @@ class Policy:
     priority: Plug
     batching: Plug
     preemption_victim: str
-    """``tail`` (youngest running request) or ``priority`` (least urgent, then youngest)."""
+    """``tail`` (youngest running request) or ``priority`` (least urgent, of equals the youngest)."""
     preemption_restore: str
     """``recompute``: a victim loses its KV blocks and prefills again."""
 

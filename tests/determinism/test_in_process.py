@@ -11,7 +11,7 @@ from blis_tui.engine.records import Completed, StepFinished
 from blis_tui.simulation import Simulation
 from blis_tui.spec.load import load
 
-from .cases import CASES, EXPERIMENTS, TIMEOUTS
+from .cases import CASES, EXPERIMENTS
 from .elsewhere import assert_same
 from .runner import finish, simulate
 
@@ -86,12 +86,7 @@ def test_step_by_step(name: str, loaded: dict[str, Experiment], baseline: dict[s
     assert_same({name: baseline[name].unwatched()}, {name: finish(simulation, observe=False)})
 
 
-STALE_EVENTS = pytest.mark.xfail(reason="a look drops events nothing will come of, and digest and horizon see that")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=STALE_EVENTS) if name == TIMEOUTS else name for name in CASES]
-)
+@pytest.mark.parametrize("name", CASES)
 def test_looking_changes_nothing(name: str, loaded: dict[str, Experiment], baseline: dict[str, Outcome]) -> None:
     simulation = Simulation(loaded[name])
     pause = max(1, baseline[name].events // 5)
@@ -107,7 +102,6 @@ def test_looking_changes_nothing(name: str, loaded: dict[str, Experiment], basel
     assert_same({name: baseline[name].unwatched()}, {name: finish(simulation, observe=False)})
 
 
-@STALE_EVENTS
 def test_a_report_does_not_depend_on_who_looked() -> None:
     """A horizon after the last request, and timeouts even later: the run ends by itself, looked at or not."""
     overrides = {

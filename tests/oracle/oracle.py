@@ -145,6 +145,7 @@ class Job:
         self.priority = 0
         self.cached_tokens = 0
         self.preemptions = 0
+        self.wanted = 0
         self.capped = False
         self.target = request.input_tokens
         self.computed = 0
@@ -224,11 +225,15 @@ class Instance:
 
     def is_unservable(self, job: Job) -> bool:
         request, longest = job.request, self.engine.max_model_len
-        if longest is not None and (
-            request.input_tokens >= longest or request.input_tokens + request.max_output_tokens > longest
-        ):
+        if longest is not None and request.input_tokens >= longest:
             return True
-        context = request.input_tokens + max(request.max_output_tokens, 1) - 1
+        declared = request.max_output_tokens
+        if declared == 0:
+            declared = request.output_tokens if longest is None else longest - request.input_tokens
+        if longest is not None and request.input_tokens + declared > longest:
+            return True
+        job.wanted = min(declared, request.output_tokens)
+        context = request.input_tokens + max(job.wanted, 1) - 1
         return self.pool.blocks_for(context) > len(self.pool.blocks)
 
     def enqueue(self, job: Job, *, at_front: bool = False) -> None:
@@ -271,7 +276,7 @@ class Instance:
         while self.pool.blocks_for(job.computed + tokens) - len(job.table) > len(self.pool.free):
             victim = self.running[-1]
             if self.policy.preemption_victim == "priority":
-                victim = max(self.running, key=lambda other: (other.priority, other.request.arrival_us))
+                victim = max(reversed(self.running), key=lambda other: (other.priority, other.request.arrival_us))
             self._preempt(plan, victim)
             if victim is job:
                 return False
@@ -381,7 +386,7 @@ class Instance:
 
     def _emit(self, job: Job, end: int) -> bool:
         """A token leaves at ``end``; is it the (new) first one?"""
-        if job.request.output_tokens > 0:
+        if job.wanted > 0:
             job.generated += 1
         if job.generated > 1:
             self.itl_us[end - job.last_token_us] += 1
@@ -392,11 +397,9 @@ class Instance:
         return True
 
     def _is_done(self, job: Job) -> bool:
-        if job.generated >= job.request.output_tokens:
-            return True
-        longest = self.engine.max_model_len
-        job.capped = longest is not None and job.computed >= longest - 1
-        return job.capped
+        done = job.generated >= job.wanted
+        job.capped = done and job.wanted < job.request.output_tokens
+        return done
 
 
 def _seniority(job: Job) -> tuple[int, str, int]:

@@ -219,14 +219,6 @@ def _cut(whole: Segments, tokens: int) -> Segments:
     return tuple(left)
 
 
-def _may_run_over(engine: Engine, inputs: int, outputs: int) -> bool:
-    """May a request declare less than it will say? Something must stop it before it outgrows the pool."""
-    if engine.max_model_len is None:
-        return False
-    context = min(inputs + max(outputs, 1) - 1, engine.max_model_len - 1)
-    return context <= engine.kv_blocks * engine.block_size_tokens
-
-
 _ENGINES: Final = {
     _ANY: _any_engine,
     _SHORT_OF_BLOCKS: _engine_short_of_blocks,
@@ -268,7 +260,7 @@ def _asked(draw: DrawFn, engine: Engine, pressure: str) -> tuple[Asked, ...]:
                 inputs = shared  # the prompt is nothing but the shared prefix
             prefix = _cut(prefix, inputs)
         declared = outputs
-        if _may_run_over(engine, inputs, outputs) and draw(st.booleans()):
+        if not draw(st.integers(0, 3)):
             declared = draw(st.integers(0, outputs))
         deadline = max(1, now + draw(st.integers(-20, 600))) if draw(st.integers(0, 5)) < mortal else 0
         asked.append(
