@@ -135,6 +135,22 @@ def _check_capacity(document: Document, model: Model, hardware: Hardware) -> Ite
     if limit == "auto":
         longest = min(model.max_position_embeddings, blocks * block_size)
     yield from _check_smallest(document, blocks, block_size, longest)
+    yield from _check_whole_prompts(document, longest)
+
+
+def _check_whole_prompts(document: Document, longest: int | None) -> Iterator[Diagnostic]:
+    """Without chunked prefill a step must be able to take the longest sequence, or its request waits for ever."""
+    if document.get("policy", "batching", "enable_chunked_prefill") is not False:
+        return
+    path = ("engine", "max_num_batched_tokens")
+    budget = _whole(document, *path) or 0
+    if longest is None:
+        message = "without chunked prefill max_model_len must not be `none`"
+        yield about(document, ("engine", "max_model_len"), "BLIS2019", message, hint="give a number or `auto`")
+    elif budget < longest:
+        message = f"without chunked prefill a step of {budget} tokens cannot take a sequence of {longest}"
+        hint = "raise max_num_batched_tokens, lower max_model_len, or leave chunked prefill on"
+        yield about(document, path, "BLIS2019", message, hint=hint)
 
 
 def _fitting(model: Model, hardware: Hardware, utilization: float, needed: float, available: float) -> str:
@@ -150,8 +166,9 @@ def _check_smallest(document: Document, blocks: int, block_size: int, longest: i
         prompt = _smallest(document, (*path, "input_tokens")) + (_whole(document, *path, "prefix", "tokens") or 0)
         total = prompt + _smallest(document, (*path, "output_tokens"))
         name = client.get("id") if isinstance(client, dict) else at
-        if -(-prompt // block_size) > blocks:
-            message = f"the smallest prompt of client `{name}`, {prompt} tokens, exceeds the KV cache"
+        # The last token generated never enters the cache.
+        if -(-(total - 1) // block_size) > blocks:
+            message = f"the smallest request of client `{name}`, {total} tokens, exceeds the KV cache"
             help_ = f"{blocks} blocks of {block_size} tokens hold {blocks * block_size}"
             yield about(document, (*path, "input_tokens"), "BLIS2006", message, key=True, hint=help_)
         elif longest is not None and total > longest:

@@ -181,6 +181,11 @@ _TABLE: Final = {
         "The model's configuration lacks a figure, or two figures contradict each other.",
         "Compare it with the model's config.json.",
     ),
+    "BLIS2019": CodeInfo(
+        "step too small for a whole prompt",
+        "Chunked prefill is off, so a prompt enters in one step, and the longest one allowed exceeds a step's tokens.",
+        "Make max_num_batched_tokens at least max_model_len, or leave chunked prefill on.",
+    ),
     "BLIS2100": CodeInfo("bad trace row", "A cell of a recorded workload cannot be used.", "Correct the row."),
 }
 

@@ -14,6 +14,8 @@ from pytest_regressions.file_regression import FileRegressionFixture
 
 from blis_tui.cli.exit_codes import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.errors import StalledError
+from blis_tui.simulation import Simulation
 
 COMMAND = [sys.executable, "-m", "blis_tui"]
 
@@ -108,12 +110,15 @@ def test_failures_are_one_message_and_an_exit_code(
     assert (run.returncode, run.stdout) == (code, "")
 
 
-def test_a_simulation_that_cannot_go_on_exits_with_4(small: Path) -> None:
-    policy = "{kind: vllm-v1, enable_chunked_prefill: false}"
-    run = blis("run", str(small), "--set", f"policy.batching={policy}", "--set", "engine.max_num_batched_tokens=63")
-    assert run.returncode == ExitCode.SIMULATION
-    assert "request request_0 needs 64 more tokens" in run.stderr
-    assert "= help:" in run.stderr
+def test_a_simulation_that_cannot_go_on_exits_with_4(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stall(simulation: Simulation, **_: object) -> bool:
+        raise StalledError("instance 0 cannot go on", help="limits contradict each other")
+
+    monkeypatch.setattr(Simulation, "run", stall)
+    result = CliRunner().invoke(cli, ["run", str(small)])
+    assert result.exit_code == ExitCode.SIMULATION
+    assert result.stderr == "error: instance 0 cannot go on\n  = help: limits contradict each other\n"
+    assert result.stdout == ""
 
 
 def test_wrong_trace_rows_are_told_with_their_places(tmp_path: Path) -> None:
