@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from blis_tui.errors import InputError, SpecError
 from blis_tui.spec.diagnostics import Diagnostic, about, suggestion
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from blis_tui.spec.source import DataPath, Document, Json
 
 _HEADER = ("apiVersion", "kind", "metadata")
+
+TEST_KEYS: Final = ("cases", "matrix", "tags", "skip", "xfail", "golden")
+"""Keys of an experiment that say how it is tested: not inherited, and no part of what is simulated."""
 
 
 @dataclass(slots=True)
@@ -112,6 +115,8 @@ def inherit(document: Document, problems: Problems, chain: tuple[Path, ...] = ()
     del data["extends"]
     parent = inherit(parent, problems, (*chain, where))
     if isinstance(parent.data, dict):
+        for key in TEST_KEYS:
+            parent.data.pop(key, None)
         merge(parent, document, ())
         parent.source = document.source
         return parent

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.errors import InputError, SpecError
 from blis_tui.spec.build import file_digest
 from blis_tui.spec.compose import (
+    TEST_KEYS,
     Problems,
     check_document,
     checked,
@@ -167,7 +168,10 @@ def pin_trace(document: Document, problems: Problems) -> Path | None:
 
 
 def _strip(document: Document) -> None:
-    """Drop what only mattered while reading: headers of referenced documents."""
+    """Drop what is no part of the simulation: headers of referenced documents, and how golden tests use this one."""
+    if isinstance(document.data, dict):
+        for key in TEST_KEYS:
+            document.data.pop(key, None)
     for slot in SLOTS:
         part = document.get(slot)
         if isinstance(part, dict):
