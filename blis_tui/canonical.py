@@ -19,11 +19,6 @@ def to_json(value: object) -> str:
     return json.dumps(_normal(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def to_json_line(value: object) -> str:
-    """One line of JSON with a final newline; for streams of records. Raises as :func:`to_json`."""
-    return json.dumps(_normal(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
-
-
 def to_sorted_json(value: object) -> str:
     """Compact JSON text with sorted keys: the same for equal content in any order. Raises as :func:`to_json`."""
     return json.dumps(_normal(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)

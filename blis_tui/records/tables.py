@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from blis_tui.canonical import to_json_line
+from blis_tui.engine.records import RECORD_KINDS, ChunkDone
 from blis_tui.metrics.request_log import RequestRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from blis_tui.engine.records import Record
+
+# Records hold no floats: nothing in them needs the care of `canonical`, and streams are long.
+_LINE: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_FIELDS: Final = {kind: tuple(one.name for one in fields(kind)) for kind in RECORD_KINDS.values()}
+_CHUNK_FIELDS: Final = tuple(one.name for one in fields(ChunkDone))
 
 
 def requests_csv(rows: Iterable[RequestRow]) -> Iterator[str]:
@@ -33,19 +39,17 @@ def _cell(value: int | str | None) -> str:
 
 def record_line(record: Record) -> str:
     """A record as one line of JSON, ``kind`` first, fields in their order."""
-    return to_json_line(record_dict(record))
+    return _LINE.encode(record_dict(record)) + "\n"
 
 
 def record_dict(record: Record) -> dict[str, object]:
     """A record as plain data, ``kind`` first."""
-    return {"kind": record.kind, **_plain_fields(record)}
+    plain: dict[str, object] = {"kind": record.kind}
+    for name in _FIELDS[type(record)]:
+        value = getattr(record, name)
+        plain[name] = [_item(item) for item in value] if isinstance(value, tuple) else value
+    return plain
 
 
-def _plain_fields(record: object) -> dict[str, object]:
-    return {item.name: _plain(getattr(record, item.name)) for item in fields(record)}  # type: ignore[arg-type]
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value if isinstance(value, (str, int, float)) or value is None else _plain_fields(value)
+def _item(item: object) -> object:
+    return {name: getattr(item, name) for name in _CHUNK_FIELDS} if isinstance(item, ChunkDone) else item
