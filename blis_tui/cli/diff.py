@@ -1,0 +1,98 @@
+"""``blis-tui diff``: two experiments side by side."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from blis_tui.cli.exit_codes import ExitCode
+from blis_tui.cli.failures import reported
+
+if TYPE_CHECKING:
+    from blis_tui.compare.comparison import Comparison
+    from blis_tui.spec.model import Experiment
+
+
+@click.command()
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="[B]", required=False)
+@click.option("--set", "both", multiple=True, metavar="PATH=VALUE", help="Replace a value in both experiments.")
+@click.option("--set-a", "only_a", multiple=True, metavar="PATH=VALUE", help="Replace a value in A.")
+@click.option("--set-b", "only_b", multiple=True, metavar="PATH=VALUE", help="Replace a value in B.")
+@click.option("--seed", type=click.IntRange(min=0), help="The seed of both [default: A's].")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="text: aligned tables; json: canonical bytes.",
+)
+@click.option("--all", "everything", is_flag=True, help="Show every figure, also equal ones.")
+@click.option("--exit-code", "exit_code", is_flag=True, help="Exit with 1 when the results differ.")
+@reported
+def diff(
+    a: str,
+    b: str | None,
+    both: tuple[str, ...],
+    only_a: tuple[str, ...],
+    only_b: tuple[str, ...],
+    seed: int | None,
+    output_format: str,
+    everything: bool,
+    exit_code: bool,
+) -> None:
+    """Show what differs between two experiments, and what that does to their results.
+
+    A and B are names of experiments, paths, or - for standard input. Without B, it is A with what --set-b says. Both
+    are simulated with the same seed, A's, unless --set-b says another one.
+    """
+    from blis_tui.canonical import to_json  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.compare.text import comparison_text  # noqa: PLC0415
+
+    if b is None and not (only_a or only_b):
+        raise click.UsageError("there is nothing to compare with: give B, or --set-b PATH=VALUE")
+    try:
+        comparison = _compare(a, a if b is None else b, (both, only_a, only_b), seed)
+    except KeyboardInterrupt:
+        sys.exit(ExitCode.INTERRUPTED)
+    if output_format == "json":
+        text = to_json(comparison.to_dict(everything=everything))
+    else:
+        text = comparison_text(comparison, everything=everything)
+    sys.stdout.buffer.write(text.encode(errors="replace"))
+    sys.stdout.buffer.flush()
+    if exit_code and comparison.results_differ:
+        sys.exit(ExitCode.CHECK_FAILED)
+
+
+def _compare(a: str, b: str, overrides: tuple[tuple[str, ...], ...], seed: int | None) -> Comparison:
+    from blis_tui.compare.comparison import Side, compare, simulate  # noqa: PLC0415
+    from blis_tui.spec.load import load  # noqa: PLC0415
+
+    both, only_a, only_b = overrides
+    stdin_text = sys.stdin.buffer.read().decode(errors="surrogateescape") if "-" in (a, b) else None
+
+    def load_one(source: str, own: tuple[str, ...], seed: int | None) -> Experiment:
+        return load(source, overrides=both + own, seed=None if _sets_seed(own) else seed, stdin_text=stdin_text)
+
+    left = load_one(a, only_a, seed)
+    right = load_one(b, only_b, None)
+    notes = []
+    wanted = left.seed if seed is None else seed
+    if right.seed != wanted and not _sets_seed(only_b):
+        if seed is None:
+            notes.append(f"B's own seed is {right.seed}; to use it, add --set-b seed={right.seed}")
+        right = load_one(b, only_b, wanted)
+    reports = simulate(left, right)
+    return compare(
+        Side(experiment=left, source=a, overrides=both + only_a, report=reports[0]),
+        Side(experiment=right, source=b, overrides=both + only_b, report=reports[1]),
+        tuple(notes),
+    )
+
+
+def _sets_seed(overrides: tuple[str, ...]) -> bool:
+    return any(one.partition("=")[0] == "seed" for one in overrides)

@@ -1,0 +1,127 @@
+"""``blis-tui diff`` as a user meets it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from pytest_regressions.file_regression import FileRegressionFixture
+
+from blis_tui.cli.exit_codes import ExitCode
+from blis_tui.cli.main import cli
+
+SMALL = """\
+apiVersion: blis/v1
+kind: Experiment
+metadata: {name: small}
+seed: 7
+model: qwen3-14b
+hardware: h100
+workload:
+  requests: 30
+  rate_per_s: 10
+  clients:
+    - {id: chat, input_tokens: {kind: constant, value: 640}, output_tokens: {kind: constant, value: 40}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "small.blis.yaml").write_text(SMALL)
+    (tmp_path / "other.blis.yaml").write_text(SMALL.replace("seed: 7", "seed: 8").replace("small", "other"))
+    monkeypatch.chdir(tmp_path)
+
+
+def diff(*args: str, text: str | None = None) -> Result:
+    return CliRunner().invoke(cli, ["diff", *args], input=text)
+
+
+@pytest.mark.parametrize("output_format", ["text", "json"])
+def test_golden(output_format: str, file_regression: FileRegressionFixture) -> None:
+    result = diff("small.blis.yaml", "--set-b", "cluster.instances=2", "--format", output_format)
+    assert (result.exit_code, result.stderr) == (ExitCode.OK, "")
+    file_regression.check(result.stdout, extension=".txt" if output_format == "text" else ".json")
+
+
+def test_help(file_regression: FileRegressionFixture) -> None:
+    file_regression.check(diff("--help").stdout)
+
+
+def test_the_json_documents_keys_are_stable() -> None:
+    document = json.loads(diff("small.blis.yaml", "--set-b", "cluster.instances=2", "--format", "json").stdout)
+    assert list(document) == [
+        *("a", "b", "notes", "spec", "results_differ", "metrics_differing", "metrics", "requests"),
+    ]
+    assert list(document["a"]) == ["experiment", "source", "overrides", "spec_sha256", "seed"]
+    assert list(document["spec"][0]) == ["path", "kind", "old", "new"]
+    assert list(document["metrics"][0]) == ["metric", "a", "b", "change", "relative", "verdict"]
+    assert list(document["requests"]) == [
+        *("common", "other", "only_a", "only_b", "compared", "threshold", "slower", "faster"),
+        *("different_ends", "most_affected"),
+    ]
+    assert list(document["requests"]["most_affected"][0]) == ["request_id", "a_us", "b_us", "change_us"]
+
+
+def test_equal_rows_are_hidden_unless_all_are_asked_for() -> None:
+    few, many = (diff("small.blis.yaml", "--set-b", "cluster.instances=2", *extra).stdout for extra in ([], ["--all"]))
+    assert "requests.completed" not in few
+    assert "latency.ttft_ms.p95" not in few
+    assert "requests.completed" in many
+    assert "latency.ttft_ms.p95" in many
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (("small.blis.yaml", "small.blis.yaml"), ExitCode.OK),
+        (("small.blis.yaml", "small.blis.yaml", "--exit-code"), ExitCode.OK),
+        (("small.blis.yaml", "--set-b", "metadata.name=x", "--exit-code"), ExitCode.OK),
+        (("small.blis.yaml", "--set-b", "cluster.instances=2"), ExitCode.OK),
+        (("small.blis.yaml", "--set-b", "cluster.instances=2", "--exit-code"), ExitCode.CHECK_FAILED),
+        (("small.blis.yaml",), ExitCode.USAGE),
+        (("small.blis.yaml", "nope"), ExitCode.IO),
+        (("small.blis.yaml", "nope.yaml"), ExitCode.IO),
+        (("small.blis.yaml", "--set-b", "cluster.instances=0"), ExitCode.USAGE),
+        (("small.blis.yaml", "--set-b", "cluster.instance=1"), ExitCode.USAGE),
+    ],
+)
+def test_exit_codes(args: tuple[str, ...], expected: ExitCode) -> None:
+    result = diff(*args)
+    assert result.exit_code == expected, result.output
+    assert (result.stderr == "") == (expected in {ExitCode.OK, ExitCode.CHECK_FAILED})
+    assert "Traceback" not in result.output
+
+
+def seeds(*args: str) -> tuple[int, int, list[str]]:
+    document = json.loads(diff(*args, "--format", "json").stdout)
+    return document["a"]["seed"], document["b"]["seed"], document["notes"]
+
+
+def test_both_sides_have_the_same_seed_unless_told() -> None:
+    files = ("small.blis.yaml", "other.blis.yaml")
+    assert seeds(*files) == (7, 7, ["B's own seed is 8; to use it, add --set-b seed=8"])
+    assert seeds(*files, "--seed", "3") == (3, 3, [])
+    assert seeds(*files, "--set-b", "seed=8") == (7, 8, [])
+    assert seeds(*files, "--set", "seed=5") == (5, 5, [])
+    assert seeds("small.blis.yaml", "--set-b", "seed=9") == (7, 9, [])
+
+
+def test_overrides_of_both_and_of_one_side() -> None:
+    document = json.loads(
+        diff(
+            *("small.blis.yaml", "--set", "cluster.instances=2", "--set-a", "engine.max_num_seqs=8"),
+            *("--set-b", "engine.max_num_seqs=9", "--format", "json"),
+        ).stdout
+    )
+    assert document["spec"] == [{"path": "engine.max_num_seqs", "kind": "changed", "old": 8, "new": 9}]
+    assert document["a"]["overrides"] == ["cluster.instances=2", "engine.max_num_seqs=8"]
+
+
+def test_an_experiment_may_come_from_standard_input() -> None:
+    result = diff("-", "small.blis.yaml", text=SMALL.replace("value: 40", "value: 41"))
+    assert "workload.clients[chat].output_tokens.value  41 -> 40" in result.stdout
+
+
+def test_the_same_bytes_every_time() -> None:
+    args = ("small.blis.yaml", "--set-b", "cluster.instances=2", "--format", "json", "--all")
+    assert diff(*args).stdout_bytes == diff(*args).stdout_bytes

@@ -1,0 +1,231 @@
+"""Differences of documents, figures and requests."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blis_tui.api import load, run
+from blis_tui.compare.comparison import Comparison, Side, compare, simulate
+from blis_tui.compare.documents import differences
+from blis_tui.compare.metrics import HIGHER, LOWER, Row, direction_of, rows
+from blis_tui.compare.requests import Affected, Fates, request_changes
+from blis_tui.compare.text import WIDTH, comparison_text
+from blis_tui.metrics.request_log import RequestRow
+from blis_tui.spec.library import names
+
+SMALL = """
+apiVersion: blis/v1
+kind: Experiment
+metadata: {name: small}
+model: qwen3-14b
+hardware: h100
+workload:
+  requests: 40
+  rate_per_s: 8
+  clients:
+    - {id: chat, input_tokens: {kind: constant, value: 64}, output_tokens: {kind: constant, value: 16}}
+    - id: bulk
+      share: 0.5
+      slo_class: batch
+      input_tokens: {kind: constant, value: 900}
+      output_tokens: {kind: constant, value: 60}
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.blis.yaml"
+    path.write_text(SMALL)
+    return path
+
+
+def compared(path: Path, **changes: object) -> Comparison:
+    a, b = load(path), load(path, set=changes)
+    reports = simulate(a, b)
+    return compare(
+        Side(experiment=a, source="small", report=reports[0]), Side(experiment=b, source="small", report=reports[1])
+    )
+
+
+def client(name: str, share: float) -> dict[str, object]:
+    return {"id": name, "share": share}
+
+
+def workload(*clients: dict[str, object]) -> dict[str, object]:
+    return {"workload": {"clients": list(clients)}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ({"seed": 1}, {"seed": 2}, [("seed", "changed", 1, 2)]),
+        ({"a": {"b": 1}}, {"a": {}}, [("a.b", "removed", 1, None)]),
+        ({}, {"a": 1}, [("a", "added", None, 1)]),
+        (
+            workload(client("x", 1), client("y", 1)),
+            workload(client("y", 2)),
+            [
+                ("workload.clients[x]", "removed", client("x", 1), None),
+                ("workload.clients[y].share", "changed", 1, 2),
+            ],
+        ),
+        (
+            workload(client("x", 1), client("y", 1)),
+            workload(client("y", 1), client("x", 1)),
+            [("workload.clients", "reordered", ["x", "y"], ["y", "x"])],
+        ),
+        (
+            workload(client("x", 1), client("x", 2)),  # names that say nothing: by position
+            workload(client("x", 1), client("x", 3)),
+            [("workload.clients.1.share", "changed", 2, 3)],
+        ),
+        (
+            {"policy": {"routing": {"scorers": [{"kind": "queue-depth", "weight": 1}]}}},
+            {"policy": {"routing": {"scorers": [{"kind": "queue-depth", "weight": 2}]}}},
+            [("policy.routing.scorers[queue-depth].weight", "changed", 1, 2)],
+        ),
+        (
+            workload(client("x", 1)),
+            {"workload": {"trace": {"file": "t.csv"}}},
+            [
+                ("workload.clients", "removed", [client("x", 1)], None),
+                ("workload.trace", "added", None, {"file": "t.csv"}),
+            ],
+        ),
+    ],
+)
+def test_documents(old: dict[str, Any], new: dict[str, Any], expected: list[tuple[str, str, object, object]]) -> None:
+    found = differences(old, new)
+    assert [(one.path, one.kind, one.old, one.new) for one in found] == expected
+
+
+def test_comparing_leaves_the_documents_alone() -> None:
+    old, new = workload(client("x", 1)), workload(client("x", 2))
+    differences(old, new)
+    assert (old, new) == (workload(client("x", 1)), workload(client("x", 2)))
+
+
+@pytest.mark.parametrize(
+    ("metric", "direction"),
+    [
+        ("latency.ttft_ms.p99", LOWER),
+        ("slo_classes.batch.e2e_ms.mean", LOWER),
+        ("instances.0.itl_ms.p50", LOWER),
+        ("requests.completed", HIGHER),
+        ("requests.rejected", LOWER),
+        ("requests.timed_out", LOWER),
+        ("tenants.acme.dropped_unservable", LOWER),
+        ("throughput.output_tokens_per_s", HIGHER),
+        ("kv.hit_rate", HIGHER),
+        ("kv.preemptions", LOWER),
+        ("instances.3.kv.preempted_requests", LOWER),
+        ("kv.peak_used", None),
+        ("requests.total", None),
+        ("duration_us", None),
+        ("tokens.output", None),
+        ("instances.0.routed", None),
+    ],
+)
+def test_directions(metric: str, direction: str | None) -> None:
+    assert direction_of(metric) == direction
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "change", "relative", "verdict"),
+    [
+        (10.0, 12.0, 2.0, 0.2, "worse"),
+        (10.0, 8.0, -2.0, -0.2, "better"),
+        (10.0, 10.0, 0.0, 0.0, ""),
+        (0.0, 5.0, 5.0, None, "worse"),
+        (None, 5.0, None, None, ""),
+        (5.0, None, None, None, ""),
+    ],
+)
+def test_a_row(a: float | None, b: float | None, change: float | None, relative: float | None, verdict: str) -> None:
+    row = Row(metric="latency.ttft_ms.p99", a=a, b=b)
+    assert (row.change, row.relative, row.verdict) == (change, relative, verdict)
+    assert row.differs == (a != b)
+
+
+def test_every_number_of_a_report_is_a_row_in_the_reports_order(small: Path) -> None:
+    report = run(load(small)).to_dict()
+    found = [row.metric for row in rows(report, report)]
+    assert found[:3] == ["requests.total", "requests.injected", "requests.rejected"]
+    assert found.index("tokens.input") < found.index("duration_us") < found.index("latency.ttft_ms.mean")
+    assert "slo_classes.batch.ttft_ms.p99" in found
+    assert not [name for name in found if name.startswith(("meta", "expectations"))]
+
+
+def row(name: str, e2e_us: int | None, *, arrival_us: int = 0, state: str = "completed") -> RequestRow:
+    times = (arrival_us, arrival_us, arrival_us, None, None)
+    return RequestRow(name, state, 0, *times, None, e2e_us, 10, 5, 0, 0, "standard", "", "", None)
+
+
+def test_requests() -> None:
+    a = [row("same", 1000), row("near", 1000), row("slow", 1000), row("fast", 1000), row("lost", 10)]
+    b = [
+        row("same", 1000),
+        row("near", 1010),
+        row("slow", 1011),
+        row("fast", 900),
+        row("lost", None, state="timed-out"),
+    ]
+    changes = request_changes([*a, row("moved", 5), row("a", 1)], [*b, row("moved", 5, arrival_us=7)])
+    assert (changes.common, changes.compared, changes.slower, changes.faster) == (5, 4, 1, 1)
+    assert (changes.other, changes.only_a, changes.only_b) == (1, 1, 0)
+    assert changes.different_ends == (Fates(a="completed", b="timed-out", count=1),)
+    assert [one.request_id for one in changes.most_affected] == ["fast", "slow", "near"]
+    assert changes.most_affected[0] == Affected(request_id="fast", a_us=1000, b_us=900)
+
+
+def test_a_known_change_gives_known_rows(small: Path) -> None:
+    found = compared(small, **{"engine.kv_blocks": 61})
+    assert [(one.path, one.old, one.new) for one in found.spec] == [
+        ("engine.max_model_len", 40960, 976),  # what auto stands for, with so few blocks
+        ("engine.kv_blocks", 15909, 61),
+    ]
+    by_name = {one.metric: one for one in found.metrics}
+    assert (by_name["kv.blocks"].b, by_name["kv.preemptions"].verdict) == (61, "worse")
+    assert by_name["latency.e2e_ms.p99"].verdict == "worse"
+    assert found.results_differ
+
+
+def test_equal_experiments_are_equal(small: Path) -> None:
+    found = compared(small)
+    assert not found.results_differ
+    assert found.a.report is found.b.report
+    text = comparison_text(found)
+    assert "specification: no differences" in text
+    assert "report: no differences in" in text
+
+
+def test_swapping_the_sides_swaps_everything(small: Path) -> None:
+    there = compared(small, **{"cluster.instances": 2})
+    back = compare(there.b, there.a)
+    assert {(one.path, one.old, one.new) for one in there.spec} == {(one.path, one.new, one.old) for one in back.spec}
+    assert {(one.metric, one.a, one.b) for one in there.metrics} == {(one.metric, one.b, one.a) for one in back.metrics}
+    assert {one.request_id for one in there.requests.most_affected} == {
+        one.request_id for one in back.requests.most_affected
+    }
+    assert there.requests.compared == back.requests.compared
+
+
+def test_another_name_alone_changes_no_result(small: Path) -> None:
+    found = compared(small, **{"metadata.name": "other"})
+    assert [one.path for one in found.spec] == ["metadata.name"]
+    assert not found.results_differ
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", names("Experiment"))
+def test_no_line_is_wider_than_promised(name: str) -> None:
+    a, b = load("quickstart"), load(name)
+    reports = simulate(a, b)
+    left, right = (
+        Side(experiment=one, source="some/long/path/" * 9, overrides=("x=1",) * 9, report=report)
+        for one, report in zip((a, b), reports, strict=True)
+    )
+    for everything in (False, True):
+        text = comparison_text(compare(left, right, notes=("a note " * 30,)), everything=everything)
+        assert max(map(len, text.splitlines())) <= WIDTH
