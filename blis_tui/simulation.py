@@ -113,20 +113,34 @@ class Simulation:
             self._advance(1, None)
         return upcoming
 
-    def run(self, until_us: int | None = None, *, go_on: Callable[[Simulation], bool] | None = None) -> bool:
+    def run(
+        self,
+        until_us: int | None = None,
+        *,
+        max_events: int | None = None,
+        go_on: Callable[[Simulation], bool] | None = None,
+    ) -> bool:
         """Process events up to and including ``until_us``, or all of them.
 
         Args:
             until_us: the last microsecond to simulate; None = to the end.
+            max_events: how many events to process at most; None = any number.
             go_on: called every few ten thousand events; False from it stops the run between two events.
 
         Returns:
-            Whether it ran as far as asked.
+            False when ``go_on`` stopped it.
         """
-        size = 1 if self._check == "all" else SLICE_EVENTS
+        stride = 1 if self._check == "all" else SLICE_EVENTS
+        left = max_events
         count = 0
-        while self._advance(size, until_us) == size:
-            count += size
+        while left is None or left > 0:
+            size = stride if left is None else min(stride, left)
+            processed = self._advance(size, until_us)
+            if processed < size:
+                break
+            if left is not None:
+                left -= processed
+            count += processed
             if go_on is not None and count >= SLICE_EVENTS:
                 count = 0
                 if not go_on(self):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
 from blis_tui.errors import InputError
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def atomic_text(path: str | Path) -> Iterator[IO[str]]:
+def atomic_text(path: str | Path) -> Iterator[TextIO]:
     r"""A text file (UTF-8, ``\n``) that takes the place of ``path`` when the block ends, and never before.
 
     Special files such as ``/dev/stdout`` are written directly.
@@ -23,23 +24,31 @@ def atomic_text(path: str | Path) -> Iterator[IO[str]]:
     Raises:
         InputError: the file cannot be written.
     """
+    with atomic_bytes(path) as raw:
+        out = TextIOWrapper(raw, encoding="utf-8", newline="\n")
+        yield out
+        out.flush()
+        out.detach()
+
+
+@contextmanager
+def atomic_bytes(path: str | Path) -> Iterator[BinaryIO]:
+    """As :func:`atomic_text`, for bytes."""
     target = Path(path)
     try:
         if target.exists() and not target.is_file():
-            with target.open("w", encoding="utf-8", newline="\n") as out:
+            with target.open("wb") as out:
                 yield out
             return
-        with NamedTemporaryFile(
-            "w", encoding="utf-8", newline="\n", dir=target.parent, prefix=f".{target.name}.", delete=False
-        ) as out:
+        with NamedTemporaryFile("wb", dir=target.parent, prefix=f".{target.name}.", delete=False) as temporary:
             try:
-                yield out
-                out.close()
-                _keep_mode(out.name)
-                Path(out.name).replace(target)
+                yield cast("BinaryIO", temporary)
+                temporary.close()
+                _keep_mode(temporary.name)
+                Path(temporary.name).replace(target)
             except BaseException:
-                out.close()
-                Path(out.name).unlink()
+                temporary.close()
+                Path(temporary.name).unlink()
                 raise
     except OSError as error:
         raise InputError(f"cannot write {target}: {error.strerror or error}") from error

@@ -1,0 +1,175 @@
+"""``blis-tui golden``: look at golden files and at new results that wait for a decision."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from blis_tui.cli.exit_codes import ExitCode
+from blis_tui.cli.failures import reported
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from blis_tui.golden.store import Place
+
+_folder = click.option(
+    "--golden-dir",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=Path("golden"),
+    show_default=True,
+    help="Folder of the golden files.",
+)
+_root = click.option(
+    "--root", type=click.Path(path_type=Path), default=Path(), help="Folder the tests run in [default: this one]."
+)
+
+
+@click.group()
+def golden() -> None:
+    """Golden tests: every experiment below the folder where pytest runs.
+
+    `pytest` compares; what differs waits beside the golden until somebody decides.
+    """
+
+
+@golden.command()
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@_folder
+@_root
+@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of a table.")
+@reported
+def status(names: tuple[str, ...], folder: Path, root: Path, as_json: bool) -> None:
+    """List goldens: what waits, what is obsolete. Exit code 1 when anything does."""
+    from blis_tui.golden.review import find, state  # noqa: PLC0415  (heavy imports only when the command runs)
+
+    states = [state(place, folder, root) for place in find(folder, names)]
+    if as_json:
+        click.echo(json.dumps([asdict(one) for one in states], indent=2, ensure_ascii=False))
+    else:
+        width = max((len(one.name) for one in states), default=0)
+        for one in states:
+            word = "new" if one.pending and not one.golden else "changed" if one.pending else "golden"
+            click.echo(f"{'obsolete' if one.orphan else word:<9} {one.name:<{width}}  {one.spec}::{one.case}")
+        waiting = len([one for one in states if one.pending])
+        click.echo(f"{len(states)} goldens, {waiting} waiting, {len([one for one in states if one.orphan])} obsolete")
+    if any(one.pending or one.orphan for one in states):
+        sys.exit(ExitCode.CHECK_FAILED)
+
+
+@golden.command()
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@_folder
+@_root
+@reported
+def diff(names: tuple[str, ...], folder: Path, root: Path) -> None:
+    """Show what waiting results would change, with the first event that differs."""
+    from blis_tui.golden.review import difference_text, find  # noqa: PLC0415
+
+    for place in _waiting(find(folder, names, pending=True), names):
+        click.echo(difference_text(place, root) + "\n")
+
+
+@golden.command()
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@_folder
+@click.option("--force", is_flag=True, help="Also results of another Python or system than the golden's.")
+@reported
+def accept(names: tuple[str, ...], folder: Path, force: bool) -> None:
+    """Make waiting results the goldens: those that NAME (or a pattern) matches, or all."""
+    from blis_tui.golden.review import accept as accept_one  # noqa: PLC0415
+    from blis_tui.golden.review import find, shown_name  # noqa: PLC0415
+
+    for place in _waiting(find(folder, names, pending=True), names):
+        accept_one(place, force=force)
+        click.echo(f"accepted {shown_name(place, folder)}")
+
+
+@golden.command()
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@_folder
+@reported
+def reject(names: tuple[str, ...], folder: Path) -> None:
+    """Forget waiting results: those that NAME (or a pattern) matches, or all."""
+    from blis_tui.golden.review import find, shown_name  # noqa: PLC0415
+
+    for place in _waiting(find(folder, names, pending=True), names):
+        place.drop_pending()
+        click.echo(f"rejected {shown_name(place, folder)}")
+
+
+@golden.command()
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@_folder
+@_root
+@reported
+def review(names: tuple[str, ...], folder: Path, root: Path) -> None:
+    """Decide about waiting results one by one: a accept, r reject, s skip, d show again, q quit.
+
+    Without a terminal it lists them with the commands that decide.
+    """
+    from blis_tui.golden.review import accept as accept_one  # noqa: PLC0415
+    from blis_tui.golden.review import difference_text, find, shown_name  # noqa: PLC0415
+
+    waiting = _waiting(find(folder, names, pending=True), names)
+    if not sys.stdin.isatty():
+        for place in waiting:
+            name = shown_name(place, folder)
+            click.echo(f"{name}\n    blis-tui golden diff {name}\n    blis-tui golden accept {name}")
+            click.echo(f"    blis-tui golden reject {name}")
+        return
+    for number, place in enumerate(waiting, 1):
+        click.echo(f"--- {number} of {len(waiting)} ---\n{difference_text(place, root)}\n")
+        answer = _ask(lambda place=place: difference_text(place, root))  # type: ignore[misc]
+        if answer == "q":
+            return
+        if answer == "a":
+            accept_one(place)
+        elif answer == "r":
+            place.drop_pending()
+
+
+@golden.command()
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@_folder
+@_root
+@click.option("--full", is_flag=True, required=True, help="Store the record streams themselves, compressed.")
+@reported
+def record(names: tuple[str, ...], folder: Path, root: Path, full: bool) -> None:  # noqa: ARG001  (says what is done)
+    """Store the records of goldens, so that after a change of the engine the exact event can be named.
+
+    A golden whose result this engine does not give any more is left alone.
+    """
+    from blis_tui.golden.review import find, record_full, shown_name  # noqa: PLC0415
+
+    for place in _waiting(find(folder, names), names):
+        stored = record_full(place, root)
+        click.echo(f"{'stored' if stored else 'differs, left alone:'} {shown_name(place, folder)}")
+
+
+def _waiting(found: Sequence[Place], names: Sequence[str]) -> Sequence[Place]:
+    """The places that were found; names that match nothing are an error, nothing at all is said."""
+    from blis_tui.errors import InputError  # noqa: PLC0415
+
+    if names and not found:
+        raise InputError(f"nothing matches {' '.join(names)}", help="`blis-tui golden status` lists what there is")
+    if not found:
+        click.echo("nothing is waiting", err=True)
+    return found
+
+
+def _ask(show_again: Callable[[], str]) -> str:
+    while True:
+        click.echo("[a]ccept  [r]eject  [s]kip  [d]iff  [q]uit: ", nl=False)
+        answer = click.getchar().lower()
+        click.echo(answer)
+        if answer in "arsq":
+            return answer
+        if answer == "d":
+            click.echo(show_again())

@@ -1,0 +1,140 @@
+"""The golden tests that an experiment file holds: one a case, or one for the file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import product
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.errors import SpecError
+from blis_tui.spec.compose import Problems, checked, shown
+from blis_tui.spec.diagnostics import in_order
+from blis_tui.spec.load import load
+from blis_tui.spec.loader import read_document
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from blis_tui.spec.model import Experiment
+    from blis_tui.spec.source import Document, Json
+
+DEFAULT: Final = "default"
+"""Name of the only test of a file without cases."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """How far one number may be from its golden value: the larger of two bounds."""
+
+    rel: float = 0.0
+    abs: float = 0.0
+
+    def accepts(self, golden: float, found: float) -> bool:
+        """Whether ``found`` is close enough."""
+        return abs(found - golden) <= max(self.abs, self.rel * abs(golden))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """How results are compared with golden files."""
+
+    records: bool = True
+    tolerance: Mapping[str, Tolerance] = field(default_factory=dict)
+    redact: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One golden test."""
+
+    spec: Path
+    name: str
+    line: int
+    """Line of the case in the file, from 1."""
+    overrides: Mapping[str, object]
+    tags: tuple[str, ...]
+    skip: str
+    """Why it is not run; empty = it is."""
+    xfail: str
+    """Why it is known to fail; empty = it is not."""
+    comparison: Comparison
+
+    def load(self) -> Experiment:
+        """The experiment of this case. Raises SpecError and InputError."""
+        return load(self.spec, overrides=self.overrides)
+
+
+def cases_of(spec: Path) -> tuple[Case, ...]:
+    """All golden tests of an experiment file; none when it is another kind of document.
+
+    Raises:
+        SpecError: the file is no valid document.
+        InputError: it cannot be read.
+    """
+    document = read_document(spec, shown(spec))
+    data = document.data
+    if not isinstance(data, dict) or data.get("kind") != "Experiment":
+        return ()
+    problems = Problems()
+    checked(document, "Experiment", (), problems)
+    if problems.found:
+        raise SpecError(in_order(problems.found))
+    return tuple(
+        Case(
+            spec=spec,
+            name=name,
+            line=line,
+            overrides=overrides,
+            tags=tuple(str(tag) for tag in _list(data.get("tags"))),
+            skip=str(data.get("skip") or ""),
+            xfail=str(data.get("xfail") or ""),
+            comparison=_comparison(_map(data.get("golden"))),
+        )
+        for name, line, overrides in _expand(document, data)
+    )
+
+
+def _expand(document: Document, data: Mapping[str, Json]) -> list[tuple[str, int, dict[str, object]]]:
+    """Every case combined with every point of the matrix: name, line, overrides."""
+    cases = [(name, _line(document, "cases", name), _map(values)) for name, values in _map(data.get("cases")).items()]
+    matrix = {path: _list(values) for path, values in _map(data.get("matrix")).items()}
+    points = [dict(zip(matrix, values, strict=True)) for values in product(*matrix.values())]
+    expanded: list[tuple[str, int, dict[str, object]]] = []
+    for case, line, overrides in cases or [("", _line(document, "matrix") if matrix else 1, {})]:
+        for point in points:
+            coordinates = ",".join(f"{path.rsplit('.', 1)[-1]}={_word(value)}" for path, value in point.items())
+            name = ",".join(part for part in (case, coordinates) if part) or DEFAULT
+            expanded.append((name, line, {**overrides, **point}))
+    return expanded
+
+
+def _line(document: Document, *path: str) -> int:
+    place = document.keys.get(path)
+    return 1 if place is None else place.span.line
+
+
+def _word(value: object) -> str:
+    """A matrix value as part of a name."""
+    return value if isinstance(value, str) else repr(value).replace(" ", "").replace("/", "-")
+
+
+def _comparison(data: Mapping[str, Json]) -> Comparison:
+    tolerance = {pointer: Tolerance(**_bounds(_map(bounds))) for pointer, bounds in _map(data.get("tolerance")).items()}
+    return Comparison(
+        records=data.get("records") is not False,
+        tolerance=tolerance,
+        redact=tuple(str(pointer) for pointer in _list(data.get("redact"))),
+    )
+
+
+def _bounds(data: Mapping[str, Json]) -> dict[str, float]:
+    return {name: float(bound) for name, bound in data.items() if isinstance(bound, int | float)}
+
+
+def _map(value: Json | None) -> Mapping[str, Json]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Json | None) -> list[Json]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,122 @@
+"""Is a new result the golden one? Cheap answers first: equal bytes, then a walk along the paths that differ."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.canonical import to_json
+from blis_tui.compare.walk import ABSENT, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.compare.walk import Change
+    from blis_tui.golden.case import Comparison
+    from blis_tui.golden.store import Golden
+
+REDACTED: Final = "[redacted]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """How a result differs from its golden; it does when ``changes`` is not empty or ``records`` is true."""
+
+    changes: tuple[Change, ...]
+    """Paths of the report, tolerated ones left out."""
+    spec: bool
+    """The experiment is another one than the golden's."""
+    engine: tuple[str, str] | None
+    """Golden's engine number and this one's, where they differ."""
+    records: bool
+    """The record streams differ."""
+
+    @property
+    def found(self) -> bool:
+        """Whether there is a difference that counts."""
+        return bool(self.changes) or self.records
+
+
+def compare(golden: Golden, result: Golden, comparison: Comparison) -> Difference:
+    """Compare a result with its golden, in layers."""
+    return Difference(
+        changes=_changes(golden.report, result.report, comparison),
+        spec=golden.spec_sha256 != result.spec_sha256,
+        engine=None if golden.engine == result.engine else (golden.engine, result.engine),
+        records=comparison.records and golden.chain.sha256 != result.chain.sha256,
+    )
+
+
+def _changes(golden: str, result: str, comparison: Comparison) -> tuple[Change, ...]:
+    if golden == result:
+        return ()
+    before, after = json.loads(golden), json.loads(result)
+    for pointer in comparison.redact:
+        redact(before, pointer)
+        redact(after, pointer)
+    tolerance = comparison.tolerance
+    return tuple(
+        change for change in walk(before, after) if change.path not in tolerance or not _close(change, comparison)
+    )
+
+
+def _close(change: Change, comparison: Comparison) -> bool:
+    old, new = change.old, change.new
+    if isinstance(old, bool) or isinstance(new, bool):
+        return False
+    if not isinstance(old, int | float) or not isinstance(new, int | float):
+        return False
+    return comparison.tolerance[change.path].accepts(old, new)
+
+
+def redacted(report: str, pointers: Sequence[str]) -> str:
+    """A report's text with the values at ``pointers`` replaced."""
+    if not pointers:
+        return report
+    data = json.loads(report)
+    for pointer in pointers:
+        redact(data, pointer)
+    return to_json(data)
+
+
+def redact(data: object, pointer: str) -> None:
+    """Replace the value at a JSON pointer (RFC 6901) in place, where there is one."""
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
+    for step in steps[:-1]:
+        data = _child(data, step)
+    last = steps[-1] if steps else ""
+    if isinstance(data, dict) and last in data:
+        data[last] = REDACTED
+    elif isinstance(data, list) and last.isdecimal() and int(last) < len(data):
+        data[int(last)] = REDACTED
+
+
+def _child(data: object, step: str) -> object:
+    if isinstance(data, dict):
+        return data.get(step)
+    if isinstance(data, list) and step.isdecimal() and int(step) < len(data):
+        return data[int(step)]
+    return None
+
+
+def in_words(change: Change) -> str:
+    """One changed path, with the relative change of numbers."""
+    if change.old is ABSENT:
+        return f"{change.path}: added {_value(change.new)}"
+    if change.new is ABSENT:
+        return f"{change.path}: removed {_value(change.old)}"
+    return f"{change.path}: {_value(change.old)} -> {_value(change.new)}{_relative(change.old, change.new)}"
+
+
+def _value(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _relative(old: object, new: object) -> str:
+    if isinstance(old, bool) or isinstance(new, bool) or not old:
+        return ""
+    if not isinstance(old, int | float) or not isinstance(new, int | float):
+        return ""
+    return f"  ({(new - old) / old:+.2%})"

@@ -1,0 +1,113 @@
+"""Run a golden test: its result, and the cheap checks that the result is worth storing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Final
+
+from blis_tui._version import ENGINE
+from blis_tui.golden.chain import ChainRecorder
+from blis_tui.golden.store import Baseline, Golden
+from blis_tui.simulation import Simulation
+
+if TYPE_CHECKING:
+    from blis_tui.golden.chain import Chain
+    from blis_tui.spec.model import Experiment
+
+CHECKS: Final = ("observers", "checkpoint", "hash-seed")
+"""Ways of running the same experiment that must give the same bytes."""
+
+_OTHER_PROCESS: Final = """
+import json, sys
+from blis_tui.golden.produce import run_watched
+from blis_tui.spec.build import build_experiment
+asked = json.load(sys.stdin)
+report, chain = run_watched(build_experiment(asked["document"], trace_path=asked["trace_path"]))
+json.dump({"report": report, "sha256": chain.sha256}, sys.stdout)
+"""
+
+
+def run_watched(experiment: Experiment) -> tuple[str, Chain]:
+    """The report's text and the chain of the records."""
+    simulation = Simulation(experiment)
+    recorder = ChainRecorder()
+    simulation.subscribe("all", recorder)
+    simulation.run()
+    return simulation.report().to_json(), recorder.finish(simulation.events)
+
+
+def produce(experiment: Experiment, *, spec: str, case: str) -> Golden:
+    """Run an experiment as a golden test.
+
+    Raises:
+        SimulationError: it cannot go on.
+        TraceError: rows of its trace are wrong.
+    """
+    report, chain = run_watched(experiment)
+    return Golden(
+        report=report,
+        spec=spec,
+        case=case,
+        spec_sha256=experiment.sha256,
+        engine=ENGINE,
+        baseline=Baseline.here(),
+        chain=chain,
+        document=experiment.document,
+    )
+
+
+def unsteady(experiment: Experiment, result: Golden, checks: tuple[str, ...]) -> str:
+    """Why the result cannot be relied on: it changes with how the experiment is run. Empty when it does not."""
+    for check in checks:
+        found = _AGAIN[check](experiment, result)
+        if found:
+            return found
+    return ""
+
+
+def _observers(experiment: Experiment, result: Golden) -> str:
+    """Again, with nobody listening."""
+    simulation = Simulation(experiment)
+    simulation.run()
+    return (
+        ""
+        if simulation.report().to_json() == result.report
+        else "a second run, without observers, gives another report"
+    )
+
+
+def _checkpoint(experiment: Experiment, result: Golden) -> str:
+    """From a checkpoint in the middle."""
+    simulation = Simulation(experiment)
+    simulation.run(max_events=result.chain.events // 2)
+    middle = simulation.checkpoint()
+    fresh = Simulation(experiment)
+    fresh.restore(middle)
+    fresh.run()
+    return "" if fresh.report().to_json() == result.report else "going on from a checkpoint gives another report"
+
+
+def _hash_seed(experiment: Experiment, result: Golden) -> str:
+    """In another process, where hashes of texts differ."""
+    trace = experiment.workload.trace
+    asked = {"document": experiment.document, "trace_path": None if trace is None else trace.path}
+    seed = "1" if os.environ.get("PYTHONHASHSEED") == "2" else "2"
+    run = subprocess.run(
+        [sys.executable, "-c", _OTHER_PROCESS],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        check=False,
+    )
+    if run.returncode:
+        return f"another process fails with exit code {run.returncode}:\n{run.stderr}"
+    found = json.loads(run.stdout)
+    same = (found["report"], found["sha256"]) == (result.report, result.chain.sha256)
+    return "" if same else "another process, with another hash seed, gives another result"
+
+
+_AGAIN: Final = {"observers": _observers, "checkpoint": _checkpoint, "hash-seed": _hash_seed}

@@ -1,0 +1,198 @@
+"""Golden files: where they lie, how they read, and how a new result waits beside them for somebody's decision.
+
+For each golden test two files: ``NAME.report.json``, the exact bytes that ``blis-tui run`` prints, made to be read in a
+review; and ``NAME.golden.json``, a header: which spec and engine gave the report, the chain of digests of its record
+stream, and the resolved document, so that the old experiment can be run again. ``NAME.records.jsonl.gz`` holds the
+records themselves where somebody asked for them. A result that waits has ``.new`` behind each name.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import platform
+import sys
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.canonical import to_json
+from blis_tui.errors import InputError
+from blis_tui.golden.chain import Chain
+from blis_tui.records.files import atomic_bytes, write_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+FORMAT: Final = 1
+REPORT: Final = ".report.json"
+HEADER: Final = ".golden.json"
+RECORDS: Final = ".records.jsonl.gz"
+PENDING: Final = ".new"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """What wrote a golden. Results do not depend on it, but only one interpreter should write goldens."""
+
+    python: str
+    system: str
+
+    @classmethod
+    def here(cls) -> Baseline:
+        """The interpreter and machine this runs on."""
+        return cls(
+            python=f"{platform.python_implementation()} {sys.version_info[0]}.{sys.version_info[1]}",
+            system=f"{platform.system()} {platform.machine()}",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Golden:
+    """A stored (or new) result."""
+
+    report: str
+    """The report's canonical text."""
+    spec: str
+    """The experiment file, relative to the folder the tests run in, with ``/``."""
+    case: str
+    spec_sha256: str
+    engine: str
+    baseline: Baseline
+    chain: Chain
+    document: Mapping[str, object]
+    """The resolved experiment."""
+
+    def header(self) -> str:
+        """The text of the header file."""
+        plain: dict[str, object] = {
+            "format": FORMAT,
+            "spec": self.spec,
+            "case": self.case,
+            "spec_sha256": self.spec_sha256,
+            "engine": self.engine,
+            "baseline": asdict(self.baseline),
+            "records": {**asdict(self.chain), "entries": " ".join(self.chain.entries)},
+            "document": self.document,
+        }
+        return to_json(plain)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the files of one golden test lie: a folder and a name."""
+
+    folder: Path
+    name: str
+
+    def file(self, kind: str, *, pending: bool = False) -> Path:
+        """The file of that kind (``REPORT``, ``HEADER`` or ``RECORDS``)."""
+        return self.folder / f"{self.name}{kind}{PENDING if pending else ''}"
+
+    def exists(self, *, pending: bool = False) -> bool:
+        """Whether a golden (or a waiting result) is there."""
+        return self.file(HEADER, pending=pending).is_file()
+
+    def read(self, *, pending: bool = False) -> Golden:
+        """Read it. Raises InputError when it is not there or not a golden."""
+        header = self.file(HEADER, pending=pending)
+        report = self.file(REPORT, pending=pending)
+        try:
+            return _parse(json.loads(header.read_text(encoding="utf-8")), report.read_bytes().decode("utf-8"))
+        except OSError as error:
+            raise InputError(f"cannot read {error.filename}: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f"{header} is no golden file of format {FORMAT}: {error}",
+                help="make it again with --blis-update=always",
+            ) from error
+
+    def write(self, golden: Golden, *, pending: bool = False) -> None:
+        """Write both files; a result that waits is obsolete once the golden itself is written."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_text(self.file(REPORT, pending=pending), golden.report)
+        write_text(self.file(HEADER, pending=pending), golden.header())
+        if not pending:
+            self.drop_pending()
+
+    def drop_pending(self) -> bool:
+        """Forget the waiting result; returns whether there was one."""
+        waiting = [path for kind in (REPORT, HEADER) if (path := self.file(kind, pending=True)).exists()]
+        for path in waiting:
+            path.unlink()
+        return bool(waiting)
+
+    def accept(self) -> None:
+        """Make the waiting result the golden. A stored record stream that no longer belongs to it goes."""
+        old = self.read().chain.sha256 if self.exists() else ""
+        for kind in (REPORT, HEADER):
+            self.file(kind, pending=True).replace(self.file(kind))
+        if old != self.read().chain.sha256:
+            self.file(RECORDS).unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Delete all files of this golden."""
+        for kind in (REPORT, HEADER, RECORDS):
+            self.file(kind).unlink(missing_ok=True)
+        self.drop_pending()
+
+    def write_records(self, lines: Iterator[str]) -> None:
+        """Store the record stream itself, compressed; the same stream gives the same bytes."""
+        with (
+            atomic_bytes(self.file(RECORDS)) as raw,
+            gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as out,
+        ):
+            for line in lines:
+                out.write(line.encode())
+
+    def read_records(self) -> Iterator[str] | None:
+        """The stored record lines, if there are any."""
+        path = self.file(RECORDS)
+        return _lines(path) if path.is_file() else None
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as stored:
+        yield from stored
+
+
+def _parse(header: dict[str, object], report: str) -> Golden:
+    if header["format"] != FORMAT:
+        raise ValueError(f"it has format {header['format']!r}")
+    records = header["records"]
+    baseline = header["baseline"]
+    document = header["document"]
+    if not isinstance(records, dict) or not isinstance(baseline, dict) or not isinstance(document, dict):
+        raise TypeError("a part of it is no map")
+    return Golden(
+        report=report,
+        spec=str(header["spec"]),
+        case=str(header["case"]),
+        spec_sha256=str(header["spec_sha256"]),
+        engine=str(header["engine"]),
+        baseline=Baseline(python=str(baseline["python"]), system=str(baseline["system"])),
+        chain=Chain(**{**records, "entries": tuple(str(records["entries"]).split())}),
+        document=document,
+    )
+
+
+def places(folder: Path) -> Iterator[Place]:
+    """All goldens and waiting results below a folder, in order of their paths."""
+    seen: dict[tuple[Path, str], None] = {}
+    for path in sorted(folder.rglob(f"*{HEADER}*")):
+        name, _, rest = path.name.partition(HEADER)
+        if rest in ("", PENDING):
+            seen[path.parent, name] = None
+    for where, name in seen:
+        yield Place(where, name)
+
+
+def place_of(spec: Path, case: str, *, folder: Path, root: Path) -> Place:
+    """Where the golden of a case lies: below ``folder`` as its spec lies below ``root``.
+
+    Raises:
+        ValueError: the spec does not lie below ``root``.
+    """
+    relative = spec.resolve().relative_to(root.resolve())
+    stem = relative.name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".blis")
+    return Place(folder / relative.parent, stem if case == "default" else f"{stem}@{case}")

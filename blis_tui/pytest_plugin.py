@@ -1,0 +1,282 @@
+"""pytest plugin: every experiment (``*.blis.yaml``) below the root is a golden test.
+
+pytest imports this module in every run of an environment that has the package, so it imports nothing heavy; the work is
+in ``blis_tui.golden``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from blis_tui.golden.case import Case
+    from blis_tui.golden.session import Settings, Verdict
+    from blis_tui.golden.store import Place
+
+_MODES = ("auto", "no", "new", "unseen", "always")
+_OBSOLETE = ("ignore", "warn", "fail", "delete")
+_CHECKS = "observers checkpoint hash-seed"
+_PROPERTY = "blis_golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options and ini settings."""
+    group = parser.getgroup("blis", "golden tests of simulated experiments")
+    group.addoption(
+        "--blis-update",
+        choices=_MODES,
+        default=os.environ.get("BLIS_UPDATE", "auto"),
+        help="what may be written: no = nothing, new = new results beside the goldens, unseen = goldens that do not "
+        "exist yet, always = all goldens, auto = no on CI, else new",
+    )
+    group.addoption(
+        "--blis-obsolete",
+        choices=_OBSOLETE,
+        default="warn",
+        help="what to do after a full run with goldens that belong to no experiment",
+    )
+    group.addoption(
+        "--blis-force", action="store_true", help="update goldens also with a Python that is not their baseline"
+    )
+    group.addoption("--blis-report", metavar="FILE.html", help="write a report of all golden tests")
+    parser.addini("blis_spec_glob", "which files are experiments", default="*.blis.yaml")
+    parser.addini(
+        "blis_spec_root", "goldens lie below blis_golden_dir as experiments lie below this folder", default="."
+    )
+    parser.addini("blis_golden_dir", "folder of the golden files", default="golden")
+    parser.addini("blis_checks", "ways of running again that must give the same bytes", default=_CHECKS)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Follow the golden tests of this run, also of those that xdist's workers run."""
+    config.pluginmanager.register(_Session(config), "blis-golden-session")
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SpecFile | None:
+    """Take the files that look like experiments."""
+    if file_path.match(parent.config.getini("blis_spec_glob")):
+        return SpecFile.from_parent(parent, path=file_path)
+    return None
+
+
+def _on_ci() -> bool:
+    return os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
+
+
+class SpecFile(pytest.File):
+    """An experiment file."""
+
+    def collect(self) -> Iterator[SpecItem]:
+        """One item a case; a file that is no valid experiment is one item that fails and says why."""
+        from blis_tui.errors import BlisError  # noqa: PLC0415  (only runs that have such files pay for it)
+        from blis_tui.golden.case import cases_of  # noqa: PLC0415
+
+        try:
+            cases = cases_of(self.path)
+        except BlisError as error:
+            yield SpecItem.from_parent(self, name="valid", case=None, problem=error)
+            return
+        for case in cases:
+            item = SpecItem.from_parent(self, name=case.name, case=case, problem=None)
+            for tag in case.tags:
+                self.config.addinivalue_line("markers", f"{tag}: a tag of experiments")
+                item.add_marker(tag)
+            if case.skip:
+                item.add_marker(pytest.mark.skip(reason=case.skip))
+            if case.xfail:
+                item.add_marker(pytest.mark.xfail(reason=case.xfail))
+            yield item
+
+
+class GoldenFailure(Exception):  # noqa: N818  (it is shown to nobody by this name)
+    """A golden test failed; carries its verdict."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict.text)
+        self.verdict = verdict
+
+
+class SpecItem(pytest.Item):
+    """One golden test."""
+
+    def __init__(self, *, case: Case | None, problem: Exception | None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.case = case
+        self.problem = problem
+
+    def runtest(self) -> None:
+        """Run the experiment and compare it with its golden."""
+        if self.problem is not None:
+            raise self.problem
+        if self.case is None:
+            raise TypeError("an item has a case or a problem")
+        from blis_tui.golden.session import judge  # noqa: PLC0415
+
+        place = _place(self.config, self.path, self.case.name)
+        told: dict[str, object] = {"golden": str(place.file(".golden.json"))}
+        self.user_properties.append((_PROPERTY, ""))
+        try:
+            verdict = judge(self.case, place, self._spec(), _settings(self.config))
+            told |= {"status": verdict.status, "pending": verdict.pending, "text": verdict.text}
+            if self.config.getoption("--blis-report"):
+                told["report"] = json.loads(verdict.report)
+        finally:
+            told |= {"nodeid": self.nodeid, "spec": self._spec(), "case": self.case.name, "line": self.case.line}
+            self.user_properties[-1] = (_PROPERTY, json.dumps(told))
+        if not verdict.ok:
+            raise GoldenFailure(verdict)
+
+    def _spec(self) -> str:
+        """The file's path as it is stored: relative to the root, with ``/``."""
+        try:
+            return self.path.relative_to(self.config.rootpath).as_posix()
+        except ValueError:
+            return self.path.as_posix()
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Verdicts and the package's own errors as they are, without a traceback."""
+        from blis_tui.errors import BlisError, TraceError  # noqa: PLC0415
+
+        error = excinfo.value
+        if isinstance(error, TraceError):
+            from blis_tui.spec.diagnostics import from_trace_error, render_text  # noqa: PLC0415
+
+            return render_text(from_trace_error(error))
+        if isinstance(error, GoldenFailure | BlisError):
+            return str(error)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Where the case stands."""
+        return self.path, (self.case.line if self.case else 1) - 1, f"{self._spec()}::{self.name}"
+
+
+def _settings(config: pytest.Config) -> Settings:
+    from blis_tui.golden.produce import CHECKS  # noqa: PLC0415
+    from blis_tui.golden.session import Settings, decide_mode  # noqa: PLC0415
+
+    checks = tuple(config.getini("blis_checks").split())
+    unknown = [check for check in checks if check not in CHECKS]
+    if unknown:
+        raise pytest.UsageError(f"blis_checks: no check is named {unknown[0]!r}; known are {', '.join(CHECKS)}")
+    mode = decide_mode(config.getoption("--blis-update"), ci=_on_ci())
+    return Settings(mode=mode, checks=checks, force=config.getoption("--blis-force"))
+
+
+def _golden_dir(config: pytest.Config) -> Path:
+    return config.rootpath / str(config.getini("blis_golden_dir"))
+
+
+def _place(config: pytest.Config, spec: Path, case: str) -> Place:
+    from blis_tui.golden.store import place_of  # noqa: PLC0415
+
+    root = config.rootpath / config.getini("blis_spec_root")
+    folder = _golden_dir(config)
+    try:
+        return place_of(spec, case, folder=folder, root=root)
+    except ValueError:  # the spec lies elsewhere: by its place below the root folder of the run
+        return place_of(spec, case, folder=folder, root=config.rootpath)
+
+
+class _Session:
+    """What the controller of a run knows about its golden tests."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._told: dict[str, dict[str, Any]] = {}
+        self._deselected = False
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        """A part of the tests is left out: then nothing is known about goldens without tests."""
+        self._deselected = self._deselected or any(isinstance(item, SpecItem) for item in items)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Remember what each golden test told."""
+        for name, value in report.user_properties:
+            if name == _PROPERTY and value:
+                told = json.loads(str(value))
+                told["outcome"] = "passed" if report.passed else "failed" if report.failed else "skipped"
+                if report.when == "call" or told["nodeid"] not in self._told:
+                    self._told[told["nodeid"]] = told
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Goldens of skipped tests are not orphans."""
+        for item in session.items:
+            if isinstance(item, SpecItem) and item.case is not None:
+                place = _place(self._config, item.path, item.case.name)
+                told = {"golden": str(place.file(".golden.json")), "nodeid": item.nodeid, "status": "skipped"}
+                self._told.setdefault(item.nodeid, told)
+            elif isinstance(item, SpecItem):
+                self._deselected = True  # a broken file: nobody knows its cases
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Find goldens without a test, and write the report."""
+        if hasattr(self._config, "workerinput"):
+            return
+        target = self._config.getoption("--blis-report")
+        ran = [told for told in self._told.values() if "spec" in told]
+        if target:
+            from blis_tui.golden.html import write_html  # noqa: PLC0415
+
+            write_html(Path(target), ran)
+        if self._obsolete and self._config.getoption("--blis-obsolete") == "fail" and session.exitstatus == 0:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    @property
+    def _obsolete(self) -> list[Place]:
+        """Goldens that belong to no test; empty unless this was a full run."""
+        config = self._config
+        if config.getoption("--blis-obsolete") == "ignore" or not self._told or not self._is_full():
+            return []
+        from blis_tui.golden.store import places  # noqa: PLC0415
+
+        known = {told["golden"] for told in self._told.values()}
+        folder = _golden_dir(config)
+        return [place for place in places(folder) if str(place.file(".golden.json")) not in known]
+
+    def _is_full(self) -> bool:
+        config = self._config
+        option = config.option
+        narrowed = (
+            self._deselected
+            or option.keyword
+            or option.markexpr
+            or option.collectonly
+            or getattr(option, "lf", False)
+            or getattr(option, "deselect", None)
+            or getattr(option, "stepwise", False)
+            or getattr(option, "maxfail", 0)
+        )
+        return not narrowed and config.args_source is not pytest.Config.ArgsSource.ARGS
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Say what waits, what is obsolete, and annotate on GitHub."""
+        pending = [told for told in self._told.values() if told.get("pending")]
+        if pending:
+            terminalreporter.section("goldens", sep="-")
+            terminalreporter.line(f"{len(pending)} new result{'' if len(pending) == 1 else 's'} waiting:")
+            for told in pending:
+                terminalreporter.line(f"    {told['nodeid']}")
+            terminalreporter.line("look at them and decide: blis-tui golden review")
+        obsolete = self._obsolete
+        if obsolete:
+            delete = self._config.getoption("--blis-obsolete") == "delete"
+            terminalreporter.section("obsolete goldens", sep="-")
+            for place in obsolete:
+                terminalreporter.line(f"    {place.folder / place.name}{' (deleted)' if delete else ''}")
+                if delete:
+                    place.remove()
+            if not delete:
+                terminalreporter.line("no experiment has them: delete them with --blis-obsolete=delete")
+        if os.environ.get("GITHUB_ACTIONS") == "true":
+            for told in self._told.values():
+                if told.get("outcome") == "failed":
+                    text = str(told.get("text", "")).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+                    terminalreporter.line(f"::error file={told['spec']},line={told['line']}::{text}")
