@@ -15,6 +15,7 @@ from blis_tui.cli.exit_codes import ExitCode
 COMMANDS: Final = {
     "run": ("blis_tui.cli.run", "run", "Simulate an experiment and print its report."),
     "diff": ("blis_tui.cli.diff", "diff", "Show what differs between two experiments and their results."),
+    "golden": ("blis_tui.cli.golden", "golden", "Look at golden tests and decide about new results."),
     "spec": ("blis_tui.cli.spec", "spec", "List and show the documents that ship with the package."),
     "validate": ("blis_tui.cli.validate", "validate", "Check documents of any kind without running them."),
 }
