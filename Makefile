@@ -19,7 +19,7 @@ lint: .venv/installed
 	$(BIN)/mypy
 
 golden: .venv/installed
-	$(BIN)/python -m tests.golden.regenerate
+	$(BIN)/python -m pytest -q specs/experiments --blis-update=always
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/bench.py
