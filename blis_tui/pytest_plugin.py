@@ -258,6 +258,8 @@ class _Session:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say what waits, what is obsolete, and annotate on GitHub."""
+        if hasattr(self._config, "workerinput"):  # xdist's workers summarise, too, where nobody listens
+            return
         pending = [told for told in self._told.values() if told.get("pending")]
         if pending:
             terminalreporter.section("goldens", sep="-")

@@ -1,0 +1,59 @@
+"""Small foreign projects, and pytest run in them as a user would."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SPEC = """\
+apiVersion: blis/v1
+kind: Experiment
+metadata: {name: demo}
+model: llama-3.1-8b-instruct
+hardware: h100
+latency: {kind: blackbox, alpha: [0, 0, 0], beta: [5000, 20, 30]}
+workload:
+  requests: 25
+  rate_per_s: 20
+  clients:
+    - id: chat
+      input_tokens: {kind: gaussian, mean: 128, std_dev: 64, min: 16, max: 400}
+      output_tokens: {kind: gaussian, mean: 40, std_dev: 20, min: 2, max: 100}
+policy: default
+engine: {kv_blocks: 60}
+"""
+
+
+def project(folder: Path, spec: str = SPEC) -> Path:
+    """A folder with one experiment and an empty pytest configuration."""
+    (folder / "pytest.ini").write_text("[pytest]\naddopts = -p no:cacheprovider\n", encoding="utf-8")
+    (folder / "demo.blis.yaml").write_text(spec, encoding="utf-8")
+    return folder
+
+
+def pytest_in(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest there, not on CI unless told so."""
+    return _run(folder, ["-m", "pytest", "-q", *arguments], environment)
+
+
+def blis_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line there."""
+    return _run(folder, ["-m", "blis_tui", *arguments], {})
+
+
+def _run(folder: Path, arguments: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    ours = ("CI", "GITHUB", "PYTEST", "BLIS")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, env=clean | environment, check=False
+    )
+
+
+def files(folder: Path) -> list[str]:
+    """The golden files of a project."""
+    return sorted(path.name for path in (folder / "golden").glob("*")) if (folder / "golden").is_dir() else []

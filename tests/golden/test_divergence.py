@@ -1,0 +1,196 @@
+"""Where two runs part: chains of digests, and mutated engines whose first divergent event must be named."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import blis_tui
+from blis_tui.engine.batching.blis import BlisBatching
+from blis_tui.engine.instance import Instance
+from blis_tui.engine.kv.pool import BlockPool
+from blis_tui.engine.records import Admitted
+from blis_tui.golden.chain import MAX_ENTRIES, ChainRecorder, parting_window
+from blis_tui.golden.divergence import find_divergence, record_lines
+from blis_tui.golden.produce import produce
+from blis_tui.golden.store import Place
+
+from .projects import SPEC
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from blis_tui.engine.request import Request
+    from blis_tui.golden.chain import Chain
+
+
+def chain_of(events: list[str]) -> Chain:
+    """The chain of a run with one record for each event."""
+    recorder = ChainRecorder()
+    for number, text in enumerate(events, 1):
+        recorder(Admitted(number, number, text, "p"))
+    return recorder.finish(len(events))
+
+
+@given(length=st.integers(1, 3 * MAX_ENTRIES), data=st.data())
+def test_the_window_holds_the_first_difference_and_is_small(length: int, data: st.DataObject) -> None:
+    old = ["x"] * length
+    new = list(old)
+    where = data.draw(st.integers(0, length - 1))
+    new[where] = "y"
+    window = parting_window(chain_of(old), chain_of(new))
+    assert window is not None
+    after, until = window
+    assert after < where + 1 <= until
+    assert until - after <= max(1, 2 * length // MAX_ENTRIES + 2)
+    assert parting_window(chain_of(old), chain_of(old)) is None
+
+
+@given(short=st.integers(1, 300), more=st.integers(1, 3 * MAX_ENTRIES))
+def test_a_stream_that_ends_early_parts_at_its_end(short: int, more: int) -> None:
+    window = parting_window(chain_of(["x"] * short), chain_of(["x"] * (short + more)))
+    assert window is not None
+    assert window[0] <= short
+    assert window[1] > short
+
+
+# Small faults in scheduling, admission, preemption and the cache: each is one line of the engine.
+
+
+def _cut_budget(tokens: int) -> Callable[[pytest.MonkeyPatch], None]:
+    def mutate(patch: pytest.MonkeyPatch) -> None:
+        schedule = BlisBatching.schedule
+
+        def mutated(self: BlisBatching, instance: Instance) -> None:
+            budget = instance.max_num_batched_tokens
+            instance.max_num_batched_tokens = budget - tokens
+            schedule(self, instance)
+            instance.max_num_batched_tokens = budget
+
+        patch.setattr(BlisBatching, "schedule", mutated)
+
+    return mutate
+
+
+def _cut_batch(requests: int) -> Callable[[pytest.MonkeyPatch], None]:
+    def mutate(patch: pytest.MonkeyPatch) -> None:
+        schedule = BlisBatching.schedule
+
+        def mutated(self: BlisBatching, instance: Instance) -> None:
+            limit = instance.max_num_seqs
+            instance.max_num_seqs = requests
+            schedule(self, instance)
+            instance.max_num_seqs = limit
+
+        patch.setattr(BlisBatching, "schedule", mutated)
+
+    return mutate
+
+
+def _hide_cache(every: int) -> Callable[[pytest.MonkeyPatch], None]:
+    def mutate(patch: pytest.MonkeyPatch) -> None:
+        cached = BlockPool.cached_prefix
+        calls = itertools.count(1)
+
+        def mutated(self: BlockPool, request: Request, limit_blocks: int) -> int:
+            found = cached(self, request, limit_blocks)
+            return 0 if next(calls) % every == 0 else found
+
+        patch.setattr(BlockPool, "cached_prefix", mutated)
+
+    return mutate
+
+
+def _other_victim(place: int) -> Callable[[pytest.MonkeyPatch], None]:
+    def mutate(patch: pytest.MonkeyPatch) -> None:
+        def mutated(self: Instance) -> Request:
+            running = list(self.running.values())
+            return running[min(place, len(running) - 1)]
+
+        patch.setattr(Instance, "choose_victim", mutated)
+
+    return mutate
+
+
+def _threshold(tokens: int) -> Callable[[pytest.MonkeyPatch], None]:
+    def mutate(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(BlisBatching, "prefill_threshold", lambda *_: tokens)
+
+    return mutate
+
+
+MUTATIONS = {
+    **{f"budget-{n}": _cut_budget(n) for n in (1800, 1900, 1950, 2000, 2020, 2030, 2040)},
+    **{f"batch-{n}": _cut_batch(n) for n in (1, 2, 3, 4, 5)},
+    **{f"cache-{n}": _hide_cache(n) for n in (1, 2, 3, 5)},
+    **{f"victim-{n}": _other_victim(n) for n in (0, 1, 2)},
+    **{f"threshold-{n}": _threshold(n) for n in (8, 16, 64, 100, 150)},
+}
+
+
+def first_difference(old: list[str], new: list[str]) -> int | None:
+    """The first event with another record, found the plain way."""
+    events = [_event(a or b) for a, b in itertools.zip_longest(old, new) if a != b]
+    return events[0] if events else None
+
+
+def _event(line: str | None) -> int:
+    assert line is not None
+    return int(line.split('"event":')[1].split(",")[0])
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory: pytest.TempPathFactory) -> blis_tui.Experiment:
+    spec = tmp_path_factory.mktemp("mutations") / "demo.blis.yaml"
+    prefix = SPEC.replace("output_tokens: {", "prefix: {group: g, tokens: 64}\n      output_tokens: {")
+    spec.write_text(prefix, encoding="utf-8")
+    return blis_tui.load(spec)
+
+
+def test_there_are_enough_mutations() -> None:
+    assert len(MUTATIONS) >= 20
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+@pytest.mark.parametrize("full", [True, False], ids=["records", "chain"])
+def test_a_mutated_engine_is_caught_at_the_right_event(
+    name: str, full: bool, experiment: blis_tui.Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    golden = produce(experiment, spec="demo.blis.yaml", case="default")
+    place = Place(tmp_path, "demo")
+    old = list(record_lines(experiment))
+    place.write(golden)
+    if full:
+        place.write_records(iter(old))
+    MUTATIONS[name](monkeypatch)
+    result = produce(experiment, spec="demo.blis.yaml", case="default")
+    new = list(record_lines(experiment))
+    expected = first_difference(old, new)
+    assert expected is not None, "the mutation changes nothing: it tests nothing"
+    found = find_divergence(golden, result, experiment, place)
+    assert found is not None
+    assert found.after < expected <= found.until
+    if full:
+        assert found.event == expected
+        assert found.golden != found.found
+        assert f"first divergence: event {expected}" in found.text()
+    else:
+        # The old engine is gone and its records were not kept: the chain still gives a window, here of one event.
+        assert found.event is None
+        assert found.until - found.after == golden.chain.every
+
+
+def test_records_of_an_older_golden_do_not_outlive_it(experiment: blis_tui.Experiment, tmp_path: Path) -> None:
+    golden = produce(experiment, spec="demo.blis.yaml", case="default")
+    place = Place(tmp_path, "demo")
+    place.write(golden)
+    place.write_records(record_lines(experiment))
+    smaller = blis_tui.load("quickstart", set={"workload.requests": 3, "expect": []})
+    place.write(produce(smaller, spec="demo.blis.yaml", case="default"), pending=True)
+    place.accept()
+    assert place.read_records() is None

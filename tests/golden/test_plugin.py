@@ -1,0 +1,232 @@
+"""The pytest plugin in projects of its users: real processes, real files."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .projects import SPEC, blis_in, files, project, pytest_in
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GOLDEN = ["demo.golden.json", "demo.report.json"]
+WAITING = ["demo.golden.json.new", "demo.report.json.new"]
+
+
+@pytest.fixture
+def accepted(tmp_path: Path) -> Path:
+    """A project whose golden is accepted."""
+    folder = project(tmp_path)
+    assert pytest_in(folder, "--blis-update=unseen").returncode == 0
+    assert files(folder) == GOLDEN
+    return folder
+
+
+def test_a_new_result_waits_until_it_is_accepted(tmp_path: Path) -> None:
+    folder = project(tmp_path)
+    first = pytest_in(folder)
+    assert first.returncode == 1
+    assert "there is no golden yet: demo" in first.stdout
+    assert "blis-tui golden review" in first.stdout
+    assert files(folder) == WAITING
+    status = blis_in(folder, "golden", "status", "--json")
+    assert status.returncode == 1
+    assert [(one["name"], one["golden"], one["pending"]) for one in json.loads(status.stdout)] == [
+        ("demo", False, True)
+    ]
+    assert blis_in(folder, "golden", "accept").stdout == "accepted demo\n"
+    assert files(folder) == GOLDEN
+    assert pytest_in(folder).returncode == 0
+    assert blis_in(folder, "golden", "status").returncode == 0
+
+
+def test_on_ci_nothing_is_ever_written(tmp_path: Path) -> None:
+    folder = project(tmp_path)
+    assert pytest_in(folder, CI="1").returncode == 1
+    assert files(folder) == []
+
+
+def test_a_changed_policy_is_shown_with_its_first_divergent_event(accepted: Path) -> None:
+    (accepted / "demo.blis.yaml").write_text(SPEC.replace("policy: default", "policy: sjf"), encoding="utf-8")
+    run = pytest_in(accepted)
+    assert run.returncode == 1
+    assert "Value of root['policy']['scheduling']['kind'] changed from \"fcfs\" to \"sjf\"." in run.stdout
+    assert "first divergence: event " in run.stdout
+    assert "    golden     {" in run.stdout
+    assert "    this run   {" in run.stdout
+    assert "instance 0: " in run.stdout
+    assert files(accepted) == sorted(GOLDEN + WAITING)
+    shown = blis_in(accepted, "golden", "diff", "demo")
+    assert "first divergence: event " in shown.stdout
+    assert blis_in(accepted, "golden", "reject", "demo").stdout == "rejected demo\n"
+    assert files(accepted) == GOLDEN
+
+
+def test_a_result_that_is_golden_again_no_longer_waits(accepted: Path) -> None:
+    (accepted / "demo.blis.yaml").write_text(SPEC.replace("kv_blocks: 60", "kv_blocks: 61"), encoding="utf-8")
+    assert pytest_in(accepted).returncode == 1
+    (accepted / "demo.blis.yaml").write_text(SPEC, encoding="utf-8")
+    assert pytest_in(accepted).returncode == 0
+    assert files(accepted) == GOLDEN
+
+
+@pytest.mark.parametrize(
+    ("mode", "missing", "changed"),
+    [
+        ("no", [], GOLDEN),
+        ("new", WAITING, GOLDEN + WAITING),
+        ("unseen", GOLDEN, GOLDEN + WAITING),
+        ("always", GOLDEN, GOLDEN),
+    ],
+)
+def test_modes_write_what_they_say(tmp_path: Path, mode: str, missing: list[str], changed: list[str]) -> None:
+    folder = project(tmp_path)
+    code = pytest_in(folder, f"--blis-update={mode}").returncode
+    assert (files(folder), code) == (missing, 0 if missing == GOLDEN else 1)
+    pytest_in(folder, "--blis-update=always")
+    (folder / "demo.blis.yaml").write_text(SPEC.replace("requests: 25", "requests: 24"), encoding="utf-8")
+    code = pytest_in(folder, f"--blis-update={mode}").returncode
+    assert (files(folder), code) == (sorted(changed), 0 if mode == "always" else 1)
+
+
+def test_goldens_of_another_python_are_not_overwritten_unless_forced(accepted: Path) -> None:
+    header = accepted / "golden" / "demo.golden.json"
+    header.write_text(header.read_text().replace('"python": "CPython 3.', '"python": "CPython 2.'), encoding="utf-8")
+    (accepted / "demo.blis.yaml").write_text(SPEC.replace("requests: 25", "requests: 24"), encoding="utf-8")
+    refused = pytest_in(accepted, "--blis-update=always")
+    assert refused.returncode == 1
+    assert "goldens are updated only where they were made" in refused.stdout
+    assert pytest_in(accepted).returncode == 1
+    accept = blis_in(accepted, "golden", "accept")
+    assert (accept.returncode, accept.stdout) == (3, "")
+    assert "accept it with --force" in accept.stderr
+    assert blis_in(accepted, "golden", "accept", "--force").returncode == 0
+    assert pytest_in(accepted, "--blis-update=always", "--blis-force").returncode == 0
+
+
+def test_cases_and_matrix_are_items_of_their_own(tmp_path: Path) -> None:
+    cases = (
+        "cases: {tight: {engine.kv_blocks: 50}, wide: {engine.kv_blocks: 500}}\nmatrix: {cluster.instances: [1, 2]}\n"
+    )
+    folder = project(tmp_path, SPEC + cases + "tags: [quick]\n")
+    assert pytest_in(folder, "--blis-update=unseen", "-n", "2").returncode == 0
+    names = ["tight,instances=1", "tight,instances=2", "wide,instances=1", "wide,instances=2"]
+    assert files(folder) == sorted(f"demo@{name}.{kind}.json" for name in names for kind in ("golden", "report"))
+    assert "2 passed, 2 deselected" in pytest_in(folder, "-k", "wide").stdout
+    assert "4 passed" in pytest_in(folder, "-m", "quick").stdout
+    assert "1 passed" in pytest_in(folder, "demo.blis.yaml::tight,instances=2").stdout
+
+
+@pytest.mark.parametrize(("key", "summary"), [("skip", "1 skipped"), ("xfail", "1 xfailed")])
+def test_skip_and_xfail_give_their_reason(tmp_path: Path, key: str, summary: str) -> None:
+    folder = project(tmp_path, SPEC + f"{key}: waiting for a better cache\n")
+    run = pytest_in(folder, "-ra")
+    assert run.returncode == 0
+    assert summary in run.stdout
+    assert "waiting for a better cache" in run.stdout
+
+
+def test_an_invalid_experiment_is_a_failure_with_its_diagnostics(tmp_path: Path) -> None:
+    folder = project(tmp_path, SPEC.replace("kv_blocks", "kv_block"))
+    (folder / "test_other.py").write_text("def test_other():\n    pass\n", encoding="utf-8")
+    run = pytest_in(folder)
+    assert run.returncode == 1
+    assert "1 failed, 1 passed" in run.stdout
+    assert "did you mean `kv_blocks`?" in run.stdout
+    assert "Traceback" not in run.stdout
+
+
+def test_other_documents_are_no_tests(tmp_path: Path) -> None:
+    folder = project(tmp_path)
+    text = "apiVersion: blis/v1\nkind: Policy\nmetadata: {name: p}\n"
+    (folder / "policy.blis.yaml").write_text(text, encoding="utf-8")
+    assert "1 passed" in pytest_in(folder, "--blis-update=always").stdout
+
+
+def test_failed_expectations_fail_although_the_bytes_are_golden(tmp_path: Path) -> None:
+    folder = project(tmp_path, SPEC + "expect: [{metric: requests.completed, min: 99}]\n")
+    pytest_in(folder, "--blis-update=always")
+    run = pytest_in(folder)
+    assert run.returncode == 1
+    assert "expected: requests.completed is 25" in run.stdout
+
+
+@pytest.mark.parametrize(("action", "code"), [("ignore", 0), ("warn", 0), ("fail", 1), ("delete", 0)])
+def test_obsolete_goldens_are_found_on_full_runs_only(accepted: Path, action: str, code: int) -> None:
+    (accepted / "demo.blis.yaml").rename(accepted / "other.blis.yaml")
+    pytest_in(accepted, "other.blis.yaml", "--blis-update=always")
+    assert "obsolete" not in pytest_in(accepted, "other.blis.yaml", f"--blis-obsolete={action}").stdout
+    assert "obsolete" not in pytest_in(accepted, "-k", "default", f"--blis-obsolete={action}").stdout
+    assert "demo.golden.json" in files(accepted)
+    run = pytest_in(accepted, f"--blis-obsolete={action}", "-n", "1")
+    assert run.returncode == code
+    assert ("obsolete goldens" in run.stdout) == (action != "ignore")
+    assert ("demo.golden.json" in files(accepted)) == (action != "delete")
+    assert blis_in(accepted, "golden", "status").returncode == (0 if action == "delete" else 1)
+
+
+def test_redacted_and_tolerated_values_do_not_count(accepted: Path) -> None:
+    changed = SPEC.replace("beta: [5000, 20, 30]", "beta: [5001, 20, 30]")
+    (accepted / "demo.blis.yaml").write_text(changed, encoding="utf-8")
+    run = pytest_in(accepted, "--blis-update=no")
+    paths = [line.split(":")[0].strip() for line in run.stdout.splitlines() if line.startswith("    /")]
+    assert "/latency/ttft_ms/mean" in paths
+    report = json.loads((accepted / "golden" / "demo.report.json").read_text())
+    numbers = [f"/latency/{name}/{key}" for name, values in report["latency"].items() for key in values]
+    numbers += [
+        f"/slo_classes/standard/{name}/{key}" for name in ("ttft_ms", "e2e_ms") for key in report["latency"]["e2e_ms"]
+    ]
+    numbers += [f"/instances/0/itl_ms/{key}" for key in report["latency"]["itl_ms"]]
+    numbers += ["/duration_us", "/throughput/requests_per_s", "/throughput/output_tokens_per_s"]
+    tolerance = ", ".join(f"{path}: {{rel: 0.5}}" for path in numbers)
+    settings = f"golden: {{records: false, redact: [/meta/spec_sha256, /instances], tolerance: {{{tolerance}}}}}\n"
+    (accepted / "demo.blis.yaml").write_text(changed + settings, encoding="utf-8")
+    run = pytest_in(accepted, "--blis-update=no")
+    assert run.returncode == 0, run.stdout
+
+
+def test_reports_for_people_and_machines(accepted: Path) -> None:
+    (accepted / "demo.blis.yaml").write_text(SPEC.replace("policy: default", "policy: sjf"), encoding="utf-8")
+    run = pytest_in(accepted, "--blis-report=out.html", "--junitxml=out.xml", GITHUB_ACTIONS="true")
+    assert "::error file=demo.blis.yaml,line=1::demo: the result of case `default` differs" in run.stdout
+    html = (accepted / "out.html").read_text(encoding="utf-8")
+    assert "1 tests, 1 failed" in html
+    assert "first divergence: event" in html
+    assert "<script" not in html
+    assert "http" not in html
+    assert "demo.blis.yaml" in (accepted / "out.xml").read_text(encoding="utf-8")
+
+
+def test_review_without_a_terminal_lists_the_commands(tmp_path: Path) -> None:
+    folder = project(tmp_path)
+    pytest_in(folder)
+    run = blis_in(folder, "golden", "review")
+    assert run.stdout.splitlines() == [
+        "demo",
+        "    blis-tui golden diff demo",
+        "    blis-tui golden accept demo",
+        "    blis-tui golden reject demo",
+    ]
+    missing = blis_in(folder, "golden", "accept", "nothing")
+    assert (missing.returncode, missing.stderr.splitlines()[0]) == (3, "error: nothing matches nothing")
+
+
+def test_a_damaged_golden_is_told_and_not_believed(accepted: Path) -> None:
+    (accepted / "golden" / "demo.golden.json").write_text("{}", encoding="utf-8")
+    run = pytest_in(accepted)
+    assert run.returncode == 1
+    assert "is no golden file of format 1" in run.stdout
+    assert "Traceback" not in run.stdout
+
+
+def test_collecting_other_projects_costs_no_heavy_import(tmp_path: Path) -> None:
+    (tmp_path / "test_x.py").write_text(
+        "import sys\ndef test_x():\n    heavy = {'yaml', 'jsonschema', 'deepdiff', 'blis_tui.simulation'}\n"
+        "    assert not heavy & set(sys.modules)\n",
+        encoding="utf-8",
+    )
+    run = pytest_in(tmp_path, "-p", "no:hypothesispytest", "-p", "no:regressions")
+    assert run.returncode == 0, run.stdout
