@@ -16,6 +16,7 @@ COMMANDS: Final = {
     "run": ("blis_tui.cli.run", "run", "Simulate an experiment and print its report."),
     "diff": ("blis_tui.cli.diff", "diff", "Show what differs between two experiments and their results."),
     "golden": ("blis_tui.cli.golden", "golden", "Look at golden tests and decide about new results."),
+    "import": ("blis_tui.cli.import_", "import_", "Convert documents of BLIS and of Hugging Face."),
     "spec": ("blis_tui.cli.spec", "spec", "List and show the documents that ship with the package."),
     "validate": ("blis_tui.cli.validate", "validate", "Check documents of any kind without running them."),
 }

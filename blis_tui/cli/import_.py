@@ -1,0 +1,120 @@
+"""``blis-tui import``: documents of BLIS and Hugging Face as documents of this package."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from blis_tui.cli.exit_codes import ExitCode
+from blis_tui.cli.failures import reported
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from blis_tui.importers.draft import Imported
+
+_FILE = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+_OUTPUT = click.option(
+    "-o", "--output", metavar="OUT", type=click.Path(path_type=Path), help="Write there, not to standard output."
+)
+_NAME = click.option("--name", help="Name of the document [default: from the file].")
+_STRICT = click.option("--strict", is_flag=True, help="Exit with 1 when something is lost or approximated.")
+
+
+@click.group("import")
+def import_() -> None:
+    """Convert documents of BLIS (the simulator in Go) and of Hugging Face.
+
+    The result is checked before it is written. What cannot be carried over is listed on standard error, each key with
+    its place and the reason.
+    """
+
+
+@import_.command("policy")
+@_FILE
+@_OUTPUT
+@_NAME
+@_STRICT
+@reported
+def policy(file: Path, output: Path | None, name: str | None, strict: bool) -> None:
+    """Convert a BLIS policy bundle (what --policy-config reads)."""
+    from blis_tui.importers.policy import import_policy  # noqa: PLC0415  (heavy imports only when the command runs)
+
+    _one(import_policy, file, output, name, strict=strict)
+
+
+@import_.command("workload")
+@_FILE
+@_OUTPUT
+@_NAME
+@_STRICT
+@reported
+def workload(file: Path, output: Path | None, name: str | None, strict: bool) -> None:
+    """Convert a BLIS workload specification, version 1 or 2 (what --workload-spec reads)."""
+    from blis_tui.importers.workload import import_workload  # noqa: PLC0415
+
+    _one(import_workload, file, output, name, strict=strict)
+
+
+@import_.command("model")
+@_FILE
+@_OUTPUT
+@_NAME
+@_STRICT
+@reported
+def model(file: Path, output: Path | None, name: str | None, strict: bool) -> None:
+    """Convert a model's Hugging Face config.json."""
+    from blis_tui.importers.model import import_model  # noqa: PLC0415
+
+    _one(import_model, file, output, name, strict=strict)
+
+
+@import_.command("hardware")
+@_FILE
+@click.option(
+    "-o", "--output", metavar="OUT_DIR", type=click.Path(path_type=Path), help="Folder: one file an accelerator."
+)
+@_STRICT
+@reported
+def hardware(file: Path, output: Path | None, strict: bool) -> None:
+    """Convert a BLIS hardware file: one document for each accelerator in it."""
+    from blis_tui.importers.hardware import import_hardware  # noqa: PLC0415
+
+    documents = import_hardware(file)
+    if output is None and len(documents) > 1:
+        names = ", ".join(one.name for one in documents)
+        raise click.UsageError(f"{file} describes several accelerators ({names}): give a folder with -o")
+    folder = output or Path()
+    _finish([(None if output is None else folder / f"{one.name}.yaml", one) for one in documents], strict=strict)
+
+
+def _one(convert: Callable[..., Imported], file: Path, output: Path | None, name: str | None, *, strict: bool) -> None:
+    _finish([(output, convert(file, name=name))], strict=strict)
+
+
+def _finish(documents: Sequence[tuple[Path | None, Imported]], *, strict: bool) -> None:
+    """Write all documents or none, then the list of what they lack."""
+    from blis_tui.errors import InputError  # noqa: PLC0415
+    from blis_tui.importers.notes import notes_text  # noqa: PLC0415
+    from blis_tui.records.files import atomic_text  # noqa: PLC0415
+
+    with ExitStack() as files:
+        for path, document in documents:
+            if path is None or str(path) == "-":
+                sys.stdout.buffer.write(document.text.encode())
+                sys.stdout.buffer.flush()
+                continue
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise InputError(f"cannot write {path}: {error.strerror or error}") from error
+            files.enter_context(atomic_text(path)).write(document.text)
+    # The documents of one file share one list.
+    notes = documents[0][1].notes
+    click.echo(notes_text(notes), err=True, nl=False)
+    if strict and any(note.lossy for note in notes):
+        sys.exit(ExitCode.CHECK_FAILED)

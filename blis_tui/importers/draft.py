@@ -1,0 +1,87 @@
+"""A document in the making: its data, where each value came from, its check, and its text."""
+
+from __future__ import annotations
+
+import copy
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.errors import SpecError
+from blis_tui.importers.yaml_text import yaml_text
+from blis_tui.spec.checks import check_model, check_workload
+from blis_tui.spec.compose import Problems, checked
+from blis_tui.spec.diagnostics import in_order
+from blis_tui.spec.source import Document
+from blis_tui.spec.validate import validate
+
+if TYPE_CHECKING:
+    from blis_tui.importers.notes import Note
+    from blis_tui.importers.section import Input
+    from blis_tui.spec.source import DataPath, Json
+
+_NAME: Final = re.compile("[^a-z0-9.-]+")
+_LONGEST_NAME: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """A finished document, checked as written."""
+
+    kind: str
+    name: str
+    text: str
+    """YAML, ready for a file."""
+    notes: tuple[Note, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Draft:
+    """A document of ours, made from ``source``."""
+
+    source: Input
+    kind: str
+    name: str
+    description: str
+    body: dict[str, Json]
+    origins: dict[DataPath, DataPath] = field(default_factory=dict)
+    """Path in this document -> the path in the input it was made from."""
+
+    def finish(self) -> Imported:
+        """Check the document and write it.
+
+        Raises:
+            SpecError: the input says something that is impossible here; with its places in the input.
+        """
+        self.source.stop_at_problems()
+        data: dict[str, Json] = {
+            "apiVersion": "blis/v1",
+            "kind": self.kind,
+            "metadata": {"name": self.name, "description": self.description},
+            **self.body,
+        }
+        self._check(copy.deepcopy(data))
+        text = yaml_text(data)
+        validate("-", stdin_text=text)
+        return Imported(kind=self.kind, name=self.name, text=text, notes=tuple(self.source.notes))
+
+    def _check(self, data: dict[str, Json]) -> None:
+        given = self.source.document
+        document = Document(data, given.source)
+        for path, origin in self.origins.items():
+            document.values[path] = given.place(origin)
+            document.keys[path] = given.place(origin, key=True)
+        problems = Problems()
+        if checked(document, self.kind, (), problems) and self.kind in {"Model", "Workload"}:
+            slot = self.kind.lower()
+            inside = Document({slot: data}, given.source)
+            inside.graft((slot,), document)
+            problems.found.extend(check_model(inside) if self.kind == "Model" else check_workload(inside))
+        if problems.found:
+            raise SpecError(in_order(problems.found))
+
+
+def as_name(text: str) -> str:
+    """The nearest text that may name a document: lower-case letters, digits, ``.`` and ``-``."""
+    name = _NAME.sub("-", text.lower())[:_LONGEST_NAME].strip(".-")
+    return name or "imported"

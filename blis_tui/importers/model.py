@@ -1,0 +1,143 @@
+"""A model's Hugging Face ``config.json`` as a Model."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.importers.draft import Draft, as_name
+from blis_tui.importers.notes import Fate
+from blis_tui.importers.section import Input
+from blis_tui.spec.hf import build_model, canonical_config, missing_fields
+from blis_tui.spec.schema import complete, properties_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from blis_tui.importers.draft import Imported
+    from blis_tui.spec.source import DataPath, Json
+
+_CONSEQUENCES: Final = {
+    "sliding_window": "every layer attends to the whole context",
+    "layer_types": "all layers count as full attention",
+    "full_attention_interval": "all layers count as full attention",
+    "attention_chunk_size": "every layer attends to the whole context",
+    "hybrid_override_pattern": "all layers count as attention and MLP",
+    "attn_layer_period": "all layers count as attention",
+    "mamba_num_heads": "state-space layers count as attention",
+    "mamba_d_state": "state-space layers count as attention",
+    "ssm_state_size": "state-space layers count as attention",
+    "linear_num_value_heads": "linear attention counts as full attention",
+    "rope_parameters": "the context is `max_position_embeddings`, unscaled; older configurations say `rope_scaling`",
+    "index_topk": "sparse attention counts as full attention",
+    "num_nextn_predict_layers": "tokens are not predicted ahead",
+    "vision_config": "images are not simulated; the vision encoder's weights are not counted",
+    "audio_config": "audio is not simulated; the audio encoder's weights are not counted",
+}
+"""Keys without a counterpart that would change results -> what is simulated instead."""
+
+_WIDTH: Final = re.compile(r"(?:^|[-_.])(?:w\d{1,2}a\d{1,2}|fp8)(?![0-9a-z])")
+"""Names that say the width of the weights."""
+
+
+def import_model(path: Path, *, name: str | None = None) -> Imported:
+    """Convert a model's configuration.
+
+    Args:
+        path: the JSON file.
+        name: name of the document; default: what the configuration calls itself, else the file's name, else (for
+            ``config.json``) its folder's.
+
+    Raises:
+        InputError: the file cannot be read.
+        SpecError: it is no configuration of a transformer.
+    """
+    given = Input.read(path)
+    data = given.root().data
+    called = _name(path, data) if name is None else name
+    config = canonical_config(data, frozenset(properties_of("Model", "config")))
+    origins = _origins(data, config)
+    for field in missing_fields(config):
+        given.problem((), f"the configuration lacks `{field}`", code="BLIS2018")
+    _notes(given, called, config)
+    return Draft(
+        source=given,
+        kind="Model",
+        name=called,
+        description=f"Imported from {path.name}.",
+        body={"config": config},
+        origins=origins,
+    ).finish()
+
+
+def _name(path: Path, data: dict[str, Json]) -> str:
+    own = data.get("_name_or_path")
+    if isinstance(own, str) and own.strip("./"):
+        return as_name(own.rstrip("/").rpartition("/")[2])
+    return as_name(path.stem if path.stem != "config" else path.resolve().parent.name)
+
+
+def _origins(data: dict[str, Json], config: dict[str, Json]) -> dict[DataPath, DataPath]:
+    """Where each field was written: in the part for text, or at the top, under that name or another."""
+    known = frozenset(properties_of("Model", "config"))
+    origins: dict[DataPath, DataPath] = {}
+    for path, key, value in _keys(data):
+        for field in canonical_config({key: value}, known):
+            # The part for text comes last and wins; a field's own name wins over its other names.
+            if field in config and (field == key or len(path) > 1 or ("config", field) not in origins):
+                origins["config", field] = path
+    return origins
+
+
+def _notes(given: Input, name: str, config: dict[str, Json]) -> None:
+    known = {*properties_of("Model", "config"), "text_config"}
+    idle: list[str] = []
+    for path, key, value in _keys(given.document.data):
+        if key in known or value is None:
+            continue
+        if key in _CONSEQUENCES and _matters(given, path, key, value, config):
+            given.note(Fate.NOT_CARRIED, path, _CONSEQUENCES[key])
+        elif key not in _CONSEQUENCES:
+            idle.append(key)
+    if idle:
+        listed = ", ".join(dict.fromkeys(idle))
+        given.note(Fate.NO_EFFECT, (), f"left out, for they do not change a simulation: {listed}")
+    if "torch_dtype" not in config:
+        given.note(Fate.APPROXIMATED, (), "`torch_dtype` is missing: bfloat16 is assumed")
+    if isinstance(config.get("quantization_config"), dict) and _weights_are_unknown(name, config):
+        text = "it does not say the weights' bits: they count at the width of `torch_dtype`"
+        given.note(Fate.APPROXIMATED, ("quantization_config",), text)
+
+
+def _keys(data: Json) -> list[tuple[DataPath, str, Json]]:
+    """Every key of the configuration and of its part for text."""
+    top = data if isinstance(data, dict) else {}
+    inner = top.get("text_config")
+    found: list[tuple[DataPath, str, Json]] = [((key,), key, value) for key, value in top.items()]
+    if isinstance(inner, dict):
+        found += [(("text_config", key), key, value) for key, value in inner.items()]
+    return found
+
+
+def _matters(given: Input, path: DataPath, key: str, value: Json, config: dict[str, Json]) -> bool:
+    if key == "sliding_window":
+        return given.document.get(*path[:-1], "use_sliding_window") is not False
+    if key == "layer_types":
+        return isinstance(value, list) and any(one != "full_attention" for one in value)
+    if key == "rope_parameters":
+        kind = value.get("rope_type") if isinstance(value, dict) else None
+        return kind not in {None, "default"} and "rope_scaling" not in config
+    return bool(value)
+
+
+def _weights_are_unknown(name: str, config: dict[str, Json]) -> bool:
+    """Whether the weights count at the activations' width although they are quantised."""
+    if missing_fields(config) or _WIDTH.search(name.lower()):
+        return False
+    try:
+        document = complete({"config": config}, "Model")
+        part = document.get("config") if isinstance(document, dict) else None
+        model = build_model(name, part if isinstance(part, dict) else {})
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):  # not valid: the check says so, with places
+        return False
+    return model.weight_bytes == model.activation_bytes

@@ -1,0 +1,151 @@
+"""A BLIS policy bundle as a Policy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.importers.draft import Draft, as_name
+from blis_tui.importers.notes import Fate
+from blis_tui.importers.section import Input, Section
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from blis_tui.importers.draft import Imported
+    from blis_tui.spec.source import DataPath, Json
+
+_KEYS: Final = ("admission", "routing", "priority", "scheduler", "preemption")
+
+_SAME: Final[Mapping[str, tuple[str, ...]]] = {
+    "admission": ("always-admit", "token-bucket", "reject-all"),
+    "routing": ("round-robin",),
+    "priority": ("constant", "slo-based", "inverted-slo"),
+    "scheduler": ("fcfs", "priority-fcfs", "sjf", "reverse-priority"),
+}
+"""Policies that are the same here, under the same names; the first is BLIS's default and stands in for others."""
+
+_OTHERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "admission": ("tier-shed", "gaie-legacy"),
+    "routing": ("least-loaded", "weighted", "prefix-affinity", "always-busiest"),
+    "priority": (),
+    "scheduler": (),
+}
+"""Policies of BLIS that are not carried over."""
+
+_VICTIMS: Final = {"fcfs": "tail", "priority": "priority"}
+
+_CAPACITY: Final = 10_000
+_REFILL: Final = 1000
+"""What BLIS takes when a token bucket's settings are left out."""
+
+_BUCKET: Final = ("token_bucket_capacity", "token_bucket_refill_rate")
+_LOST_ADMISSION: Final = {
+    "tier_shed_threshold": "classes are not shed by load",
+    "tier_shed_min_priority": "classes are not shed by load",
+    "gaie_qd_threshold": "classes are not shed by load",
+    "gaie_kv_threshold": "classes are not shed by load",
+    "slo_priorities": "classes have fixed ranks: critical, standard, sheddable, batch, background",
+    "slo_targets": "state targets as `expect` in the experiment",
+}
+_LOST_ROUTING: Final = {
+    "scorers": "instances are not scored",
+    "cache_weight": "instances are not scored",
+    "load_weight": "instances are not scored",
+}
+_LOST: Final = {
+    "tenant_budgets": "tenants have no budgets",
+    "node_pools": "instances and hardware are set in the experiment: `cluster.instances`, `hardware`",
+    "autoscaler": "the number of instances does not change",
+    "instance_lifecycle": "instances are there from the start",
+}
+
+
+def import_policy(path: Path, *, name: str | None = None) -> Imported:
+    """Convert a policy bundle. What is left out of it gets BLIS's default.
+
+    Args:
+        path: the YAML file.
+        name: name of the document; default: that of the file.
+
+    Raises:
+        InputError: the file cannot be read.
+        SpecError: it is no policy bundle.
+    """
+    given = Input.read(path)
+    root = given.root()
+    if root.data and not root.data.keys() & {*_KEYS, *_LOST}:
+        given.problem((), "this is no policy bundle", code="BLIS1001", hint=f"its keys are {', '.join(_KEYS)}")
+        given.stop_at_problems()
+    body: dict[str, Json] = {
+        "admission": _admission(root.section("admission") or Section(given, ("admission",))),
+        "routing": _routing(root.section("routing") or Section(given, ("routing",))),
+        "scheduling": {"kind": _policy(root, "scheduler", "scheduler")},
+        "priority": _priority(root.section("priority") or Section(given, ("priority",))),
+        "batching": {"kind": "blis"},
+        "preemption": _preemption(root.section("preemption") or Section(given, ("preemption",))),
+    }
+    for key, why in _LOST.items():
+        root.lose(key, why)
+    root.finish()
+    origins: dict[DataPath, DataPath] = {(key,): (key,) for key in ("admission", "routing", "priority", "preemption")}
+    origins |= {
+        ("scheduling",): ("scheduler",),
+        ("admission", "capacity_tokens"): ("admission", _BUCKET[0]),
+        ("admission", "refill_tokens_per_s"): ("admission", _BUCKET[1]),
+    }
+    return Draft(
+        source=given,
+        kind="Policy",
+        name=as_name(path.stem) if name is None else name,
+        description=f"Imported from the BLIS policy bundle {path.name}.",
+        body=body,
+        origins=origins,
+    ).finish()
+
+
+def _policy(section: Section, slot: str, key: str = "policy") -> str:
+    """The policy for ``slot``; BLIS's default for one that cannot be carried over."""
+    same = _SAME[slot]
+    chosen = section.choice(key, (*same, *_OTHERS[slot]), otherwise=same[0])
+    if chosen in same:
+        return chosen
+    section.lose(key, f"there is no `{chosen}`; `{same[0]}` takes its place")
+    return same[0]
+
+
+def _admission(section: Section) -> dict[str, Json]:
+    kind = _policy(section, "admission")
+    settings = [section.number(key) for key in _BUCKET]
+    for key, why in _LOST_ADMISSION.items():
+        section.lose(key, why)
+    section.finish()
+    if kind == "token-bucket":
+        capacity, refill = (setting or usual for setting, usual in zip(settings, (_CAPACITY, _REFILL), strict=True))
+        return {"kind": kind, "capacity_tokens": capacity, "refill_tokens_per_s": refill}
+    for key in _BUCKET:
+        section.note(Fate.NO_EFFECT, key, "only a `token-bucket` has it")
+    return {"kind": kind}
+
+
+def _routing(section: Section) -> dict[str, Json]:
+    kind = _policy(section, "routing")
+    for key, why in _LOST_ROUTING.items():
+        if section.data.get("policy") == "weighted":
+            section.lose(key, why)
+        else:
+            section.note(Fate.NO_EFFECT, key, "only `weighted` routing has it")
+    section.finish()
+    return {"kind": kind}
+
+
+def _priority(section: Section) -> dict[str, Json]:
+    kind = _policy(section, "priority")
+    section.finish()
+    return {"kind": kind}
+
+
+def _preemption(section: Section) -> dict[str, Json]:
+    victim = _VICTIMS[section.choice("policy", tuple(_VICTIMS), otherwise="fcfs")]
+    section.finish()
+    return {"victim": victim, "restore": "recompute"}

@@ -1,0 +1,194 @@
+"""Reading a foreign document: typed look-ups that know their places and remember which keys were looked at."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.errors import SpecError
+from blis_tui.importers.notes import Fate, Note
+from blis_tui.spec.diagnostics import Diagnostic, about, in_order, suggestion
+from blis_tui.spec.loader import parse, read_document
+from blis_tui.spec.messages import show
+from blis_tui.spec.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    from blis_tui.spec.source import DataPath, Document, Json
+
+_NUMBER_KEY: Final = re.compile(r"key `([^`]+)` is not text")
+_KEY_IS_NOT_TEXT: Final = "BLIS0003"
+
+
+class Input:
+    """A foreign document, what is wrong with it, and what cannot be taken along.
+
+    Attributes:
+        document: its data with their places.
+        notes: what became of keys that have no counterpart.
+        problems: why it cannot be imported.
+    """
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.notes: list[Note] = []
+        self.problems: list[Diagnostic] = []
+
+    @classmethod
+    def read(cls, path: Path) -> Input:
+        """Read a YAML or JSON file strictly, except that keys may be plain numbers, as Go and Python allow.
+
+        Raises:
+            InputError: the file cannot be read.
+            SpecError: it is not one strict YAML document.
+        """
+        try:
+            return cls(read_document(path))
+        except SpecError as error:
+            text = _with_quoted_keys(path, error.diagnostics)
+            if text is None:
+                raise
+            return cls(parse(Source(str(path), text, path.parent)))
+
+    def note(self, fate: Fate, path: DataPath, text: str) -> None:
+        """Remember what became of the key at ``path``."""
+        place = self.document.place(path, key=True)
+        self.notes.append(Note(fate=fate, path=path, place=place, text=text))
+
+    def problem(
+        self, path: DataPath, message: str, *, code: str = "BLIS1004", hint: str | None = None, key: bool = False
+    ) -> None:
+        """Remember why the document cannot be imported."""
+        self.problems.append(about(self.document, path, code, message, hint=hint, key=key))
+
+    def stop_at_problems(self) -> None:
+        """Raise SpecError with all problems, if there are any."""
+        if self.problems:
+            raise SpecError(in_order(self.problems))
+
+    def root(self) -> Section:
+        """The document as a map.
+
+        Raises:
+            SpecError: it is none.
+        """
+        if not isinstance(self.document.data, dict):
+            self.problem((), "expected a map of keys", code="BLIS1003")
+            self.stop_at_problems()
+        return Section(self, ())
+
+
+def _with_quoted_keys(path: Path, diagnostics: Collection[Diagnostic]) -> str | None:
+    """The text with every numeric key in quotes; None when something else is wrong with it, too."""
+    lines = path.read_text(encoding="utf-8-sig").split("\n")
+    for one in sorted(diagnostics, key=lambda one: (one.line, -one.column)):
+        match = _NUMBER_KEY.match(one.message)
+        at = one.column - 1
+        if one.code != _KEY_IS_NOT_TEXT or match is None or not lines[one.line - 1].startswith(match.group(1), at):
+            return None
+        line, key = lines[one.line - 1], match.group(1)
+        lines[one.line - 1] = f'{line[:at]}"{key}"{line[at + len(key) :]}'
+    return "\n".join(lines)
+
+
+class Section:
+    """A map of the input. Keys count as known once they were looked up; :meth:`finish` lists the others."""
+
+    def __init__(self, source: Input, path: DataPath) -> None:
+        self.source = source
+        self.path = path
+        data = source.document.get(*path)
+        self.data: dict[str, Json] = data if isinstance(data, dict) else {}
+        self._known: list[str] = []
+
+    def get(self, key: str) -> Json:
+        """The value of ``key``; None when it was left out."""
+        self._known.append(key)
+        return self.data.get(key)
+
+    def given(self, key: str) -> bool:
+        """Whether ``key`` says anything: absent, null, zero, false and empty values do not, as in Go."""
+        return bool(self.get(key))
+
+    def text(self, key: str) -> str:
+        """A text; empty when it was left out."""
+        value = self.get(key)
+        if value is not None and not isinstance(value, str):
+            self._wrong(key, "text")
+            return ""
+        return value or ""
+
+    def number(self, key: str, *, required: bool = False) -> float | int | None:
+        """A finite number; None when it was left out."""
+        value = self.get(key)
+        if value is None:
+            if required:
+                self.source.problem(self.path, f"this lacks the key `{key}`", code="BLIS1002", key=True)
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self._wrong(key, "a number")
+            return None
+        return value
+
+    def whole(self, key: str, *, low: int = 0) -> int:
+        """A whole number of at least ``low``; 0 when it was left out."""
+        value = self.number(key)
+        if value is None:
+            return 0
+        if value != int(value):
+            self._wrong(key, "a whole number")
+            return 0
+        if value < low:
+            message = f"`{key}` must be at least {low}, found `{value}`"
+            self.source.problem((*self.path, key), message, code="BLIS1005")
+        return int(value)
+
+    def choice(self, key: str, names: Collection[str], *, otherwise: str) -> str:
+        """One of ``names``; ``otherwise`` when it was left out."""
+        value = self.text(key) or otherwise
+        if value not in names and value != otherwise:
+            hint = suggestion(value, names, otherwise="BLIS knows")
+            self.source.problem((*self.path, key), f"unknown value {show(value)}", hint=hint)
+            return otherwise
+        return value
+
+    def section(self, key: str) -> Section | None:
+        """The map at ``key``; None when it was left out."""
+        value = self.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            self._wrong(key, "a map")
+            return None
+        return Section(self.source, (*self.path, key))
+
+    def sections(self, key: str) -> list[Section]:
+        """The maps in the list at ``key``."""
+        value = self.get(key)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+            self._wrong(key, "a list of maps")
+            return []
+        return [Section(self.source, (*self.path, key, at)) for at in range(len(value))]
+
+    def note(self, fate: Fate, key: str, text: str) -> None:
+        """Say what became of ``key``, if it says anything."""
+        if self.given(key):
+            self.source.note(fate, (*self.path, key), text)
+
+    def lose(self, key: str, why: str) -> None:
+        """Say that ``key`` cannot be carried over, if it says anything."""
+        self.note(Fate.NOT_CARRIED, key, why)
+
+    def finish(self) -> None:
+        """List every key that nobody looked up."""
+        for key in self.data:
+            if key not in self._known:
+                self.source.note(Fate.NOT_CARRIED, (*self.path, key), "unknown key")
+
+    def _wrong(self, key: str, wanted: str) -> None:
+        message = f"expected {wanted}, found {show(self.data[key])}"
+        self.source.problem((*self.path, key), message, code="BLIS1003")

@@ -1,0 +1,127 @@
+"""A BLIS workload specification (version 1 or 2) as a Workload."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.importers.clients import Clients
+from blis_tui.importers.draft import Draft, as_name
+from blis_tui.importers.inference_perf import add_shared_prefix
+from blis_tui.importers.notes import Fate
+from blis_tui.importers.section import Input
+from blis_tui.spec.source import dotted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from blis_tui.importers.draft import Imported
+    from blis_tui.importers.section import Section
+    from blis_tui.spec.source import Json
+
+_CATEGORIES: Final = ("language", "multimodal", "reasoning")
+_VERSIONS: Final = ("", "1", "2")
+_SOURCES: Final = ("clients", "cohorts", "servegen_data", "inference_perf")
+
+
+def import_workload(path: Path, *, name: str | None = None) -> Imported:
+    """Convert a workload specification.
+
+    Args:
+        path: the YAML file.
+        name: name of the document; default: that of the file.
+
+    Raises:
+        InputError: the file cannot be read.
+        SpecError: it is no workload specification, or nothing of it can be carried over.
+    """
+    given = Input.read(path)
+    root = given.root()
+    clients = Clients(upgrade=_version(root) != "2")
+    horizon = _settings(root)
+    requests = root.whole("num_requests")
+    if root.data.get("inference_perf") is None:
+        rate = _clients(root, clients)
+    else:
+        rate, requests = _inference_perf(root, clients, requests)
+    root.finish()
+    if not clients.found and not given.problems:
+        _nothing(root)
+    if not requests and not horizon:
+        given.note(
+            Fate.ELSEWHERE, (), "nothing ends the workload: set `horizon_us` in the experiment, or `requests` here"
+        )
+    body: dict[str, Json] = {"requests": requests} if requests else {}
+    body |= {"rate_per_s": rate, "clients": [*clients.found]}
+    return Draft(
+        source=given,
+        kind="Workload",
+        name=as_name(path.stem) if name is None else name,
+        description=f"Imported from the BLIS workload {path.name}.",
+        body=body,
+        origins={**clients.origins, ("rate_per_s",): ("aggregate_rate",), ("requests",): ("num_requests",)},
+    ).finish()
+
+
+def _version(root: Section) -> str:
+    value = root.get("version")
+    version = "" if value is None else str(value)
+    if version not in _VERSIONS:
+        root.source.problem(("version",), f"unknown version `{version[:40]}`", hint="versions are `1` and `2`")
+    return version
+
+
+def _settings(root: Section) -> int:
+    """Keys that are settings of an experiment here; the horizon."""
+    seed, horizon = root.whole("seed", low=-(2**63)), root.whole("horizon")
+    sign = "; seeds are not negative here" if seed < 0 else ""
+    root.note(Fate.ELSEWHERE, "seed", f"write `seed: {abs(seed)}` into the experiment{sign}")
+    root.note(Fate.ELSEWHERE, "horizon", f"write `horizon_us: {horizon}` into the experiment")
+    root.choice("category", _CATEGORIES, otherwise="")
+    root.note(Fate.NO_EFFECT, "category", "it changes nothing in a BLIS run")
+    root.lose("goodput_slo_targets", "goodput is not reported; state targets as `expect` in the experiment")
+    root.lose("servegen_data", "convert it with `blis convert servegen` and import the result")
+    return horizon
+
+
+def _clients(root: Section, clients: Clients) -> float:
+    """Carry clients and cohorts over; the rate of all of them."""
+    rate = root.number("aggregate_rate")
+    for section in root.sections("clients"):
+        clients.add_client(section)
+    for section in root.sections("cohorts"):
+        clients.add_cohort(section)
+    if not clients.found:
+        return 0.0
+    if not rate:
+        hint = "BLIS takes the rates of such a workload from windows, which cannot be imported"
+        root.source.problem(("aggregate_rate",), "the workload has no `aggregate_rate`", code="BLIS1002", hint=hint)
+        return 0.0
+    if clients.rate_kept == clients.rate_total:
+        return rate
+    kept = rate * clients.rate_kept / clients.rate_total
+    root.note(Fate.APPROXIMATED, "aggregate_rate", f"{kept:g} of {rate:g}: what is left out takes its share with it")
+    return kept
+
+
+def _inference_perf(root: Section, clients: Clients, requests: int) -> tuple[float, int]:
+    section = root.section("inference_perf")
+    others = [key for key in _SOURCES[:-1] if root.given(key)]
+    if others:
+        text = f"`inference_perf` and `{others[0]}` exclude each other"
+        root.source.problem(("inference_perf",), text, code="BLIS2014", key=True)
+    found = None if section is None else add_shared_prefix(section, clients)
+    root.note(Fate.NO_EFFECT, "aggregate_rate", "the stage says the rate")
+    if found is None:
+        return 0.0, 0
+    rate, total = found
+    return rate, min(requests, total) if requests else total
+
+
+def _nothing(root: Section) -> None:
+    lost = [note for note in root.source.notes if note.lossy]
+    reasons = "; ".join(f"{dotted(note.path)}: {note.text}" for note in lost[:3])
+    given = [key for key in _SOURCES if root.given(key)]
+    if not given:
+        root.source.problem((), "the workload has neither `clients` nor `cohorts`", code="BLIS2014")
+        return
+    root.source.problem((given[0],), "nothing of the workload can be imported", code="BLIS2014", hint=reasons, key=True)
