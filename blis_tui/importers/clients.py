@@ -44,16 +44,16 @@ class Clients:
 
     Attributes:
         upgrade: whether the classes of version 1 are known.
-        rate_total: sum of the rate fractions of everybody in the input.
-        rate_kept: the same of those that were carried over.
+        shares: the rate fractions of everybody in the input.
+        kept_shares: the same of those that were carried over.
     """
 
     upgrade: bool
     found: list[dict[str, Json]] = field(default_factory=list)
     origins: dict[DataPath, DataPath] = field(default_factory=dict)
     prefix_tokens: dict[str, int] = field(default_factory=dict)
-    rate_total: float = 0.0
-    rate_kept: float = 0.0
+    shares: list[float] = field(default_factory=list)
+    kept_shares: list[float] = field(default_factory=list)
     _ids: set[str] = field(default_factory=set)
 
     def add_client(self, section: Section) -> None:
@@ -103,8 +103,9 @@ class Clients:
             self._append(section, self._unique(section, f"{name}-{member}"), share / population, own)
 
     def _count(self, share: float, *, kept: bool) -> None:
-        self.rate_total += share
-        self.rate_kept += share if kept else 0.0
+        self.shares.append(share)
+        if kept:
+            self.kept_shares.append(share)
 
     def _unique(self, section: Section, name: str) -> str:
         """A client's id, changed where another has it already."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import fsum
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.importers.clients import Clients
@@ -96,9 +97,9 @@ def _clients(root: Section, clients: Clients) -> float:
         hint = "BLIS takes the rates of such a workload from windows, which cannot be imported"
         root.source.problem(("aggregate_rate",), "the workload has no `aggregate_rate`", code="BLIS1002", hint=hint)
         return 0.0
-    if clients.rate_kept == clients.rate_total:
+    if len(clients.kept_shares) == len(clients.shares):
         return rate
-    kept = rate * clients.rate_kept / clients.rate_total
+    kept = rate * fsum(clients.kept_shares) / fsum(clients.shares)
     root.note(Fate.APPROXIMATED, "aggregate_rate", f"{kept:g} of {rate:g}: what is left out takes its share with it")
     return kept
 
