@@ -1,0 +1,326 @@
+"""The schemas as a tree of keys: what ``explain``, ``new``, completion and the reference pages walk.
+
+Everything is read from ``schemas/``; only the unit comes from a key's name, where the house puts it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from blis_tui.spec.schema import schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from blis_tui.spec.source import Json
+
+_Part: TypeAlias = "dict[str, Json]"
+
+_TYPES: Final = {
+    "integer": "whole number",
+    "number": "number",
+    "string": "text",
+    "boolean": "true or false",
+    "object": "map",
+    "array": "list",
+    "null": "null",
+}
+_UNITS: Final = {
+    "_tb_per_s": "TB/s",
+    "_gb_per_s": "GB/s",
+    "_tokens_per_s": "tokens/s",
+    "_per_s": "1/s",
+    "_per_hour_usd": "US dollars an hour",
+    "_us": "microseconds",
+    "_ms": "milliseconds",
+    "_s": "seconds",
+    "_gib": "GiB",
+    "_tflops": "TFLOPS",
+    "_tokens": "tokens",
+    "_blocks": "blocks",
+    "_watts": "watts",
+}
+"""Ending of a key's name -> unit; the first that fits counts."""
+
+_UNIT_OF_PARENT: Final = frozenset({"mean", "std_dev", "min", "max", "value", "xm", "bf16", "fp8", "idle", "peak"})
+"""Keys that say nothing of a unit themselves: `input_tokens.mean` is in tokens."""
+
+_DISCRIMINATORS: Final = ("kind", "step_time")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the words a key takes."""
+
+    value: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """What a map looks like when its ``kind`` has a certain value."""
+
+    value: str
+    description: str
+    keys: Mapping[str, Key]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of a document and all that its schema says about it."""
+
+    name: str
+    path: tuple[str, ...]
+    """Keys from the document's root; positions in lists are left out."""
+    description: str
+    type: str
+    required: bool = False
+    default: Json = None
+    has_default: bool = False
+    range: str = ""
+    choices: tuple[Choice, ...] = ()
+    examples: tuple[Json, ...] = ()
+    document: str = ""
+    """The kind of document that may stand here by name, by path or inline; empty = none."""
+    is_list: bool = False
+    """Whether it is a list; ``children`` are then those of an entry."""
+    open: bool = False
+    """Whether it takes keys of the author's own choice."""
+    children: Mapping[str, Key] = field(default_factory=dict)
+    variants: tuple[Variant, ...] = ()
+    only: str = ""
+    """The value of ``kind`` this key belongs to; empty = it is there in any case."""
+
+    @property
+    def dotted(self) -> str:
+        """The path as ``--set`` takes it, without positions in lists."""
+        return ".".join(self.path)
+
+    @property
+    def unit(self) -> str:
+        """The unit, as far as the name says it."""
+        named = self.path[-2] if self.name in _UNIT_OF_PARENT and len(self.path) > 1 else self.name
+        return next((unit for ending, unit in _UNITS.items() if f"_{named}".endswith(ending)), "")
+
+    def below(self, name: str) -> Key | None:
+        """A key of the map (or of an entry of the list), whatever ``kind`` it belongs to."""
+        found = self.children.get(name)
+        if found is None or (found.only and name not in _DISCRIMINATORS):
+            found = next((one.keys[name] for one in self.variants if name in one.keys), found)
+        return found
+
+    def names(self) -> tuple[str, ...]:
+        """All keys below, those of every variant included."""
+        listed = [*self.children, *(name for one in self.variants for name in one.keys)]
+        return tuple(dict.fromkeys(listed))
+
+    def walk(self) -> Iterator[Key]:
+        """This key and everything below, in the order of the schema."""
+        yield self
+        for child in self.children.values():
+            yield from child.walk()
+        for variant in self.variants:
+            for child in variant.keys.values():
+                yield from child.walk()
+
+
+@cache
+def root(kind: str) -> Key:
+    """The tree of a kind of document, such as ``Policy``; its ``children`` are the top-level keys.
+
+    Raises:
+        InputError: the installation lacks the schema.
+    """
+    name = kind.lower()
+    top = schema(name)
+    made = _Builder(name).key(top, (), required=False)
+    children = {
+        key: replace(child, required=True) if key in _texts(top.get("required")) else child
+        for key, child in made.children.items()
+    }
+    return replace(made, name=kind, children=children)
+
+
+@dataclass(frozen=True, slots=True)
+class _Builder:
+    """Turns parts of one schema file into keys."""
+
+    file: str
+    inside: frozenset[str] = frozenset()
+    """References that are being followed; one that leads back into itself ends the tree."""
+
+    def key(self, part: Json, path: tuple[str, ...], *, required: bool, only: str = "") -> Key:
+        node, builder = self.merged(part)
+        document = ""
+        then = node.get("then")
+        if node.get("if") == {"type": "object"} and isinstance(then, dict):
+            document = str(then.get("$ref", "")).partition(".")[0].capitalize()
+            body, inside = self.merged(then)
+            keep: _Part = {name: node[name] for name in ("description", "default", "examples") if name in node}
+            node, builder = {**body, **keep}, inside
+        entry, entry_builder = builder.merged(node["items"]) if "items" in node else (node, builder)
+        variants = entry_builder.variants(entry, path)
+        choices = {one.value: one.description for one in variants}
+        children = entry_builder.children(entry, path, skip_header=bool(document))
+        for name in _DISCRIMINATORS:
+            if variants and name in children:
+                known = children[name].choices
+                told = tuple(Choice(one.value, choices.get(one.value, "") or one.description) for one in known)
+                children[name] = replace(children[name], choices=told)
+        name = path[-1] if path else ""
+        return Key(
+            name=name,
+            path=path,
+            description=str(node.get("description", "")),
+            type="name, path or map" if document else _type(node, entry),
+            required=required,
+            default=node.get("default"),
+            has_default="default" in node,
+            range=_range(node) or _range(entry),
+            choices=_choices(node),
+            examples=tuple(_list(node.get("examples"))),
+            document=document,
+            is_list="items" in node,
+            open=isinstance(entry.get("additionalProperties"), dict) or _is_open(entry),
+            children=children,
+            variants=variants,
+            only=only,
+        )
+
+    def merged(self, part: Json) -> tuple[_Part, _Builder]:
+        """The part with what its ``$ref`` says below what it says itself, and who reads its inner references."""
+        node = part if isinstance(part, dict) else {}
+        if not isinstance(reference := node.get("$ref"), str):
+            return node, self
+        file, _, pointer = reference.partition("#")
+        where = file.removesuffix(".schema.json") or self.file
+        if f"{where}#{pointer}" in self.inside:
+            return {"type": "object", **{key: value for key, value in node.items() if key != "$ref"}}, self
+        builder = _Builder(where, self.inside | {f"{where}#{pointer}"})
+        target: Json = schema(builder.file)
+        for step in pointer.strip("/").split("/") if pointer.strip("/") else ():
+            target = target.get(step) if isinstance(target, dict) else None
+        base, builder = builder.merged(target)
+        return {**base, **{key: value for key, value in node.items() if key != "$ref"}}, builder
+
+    def children(self, node: _Part, path: tuple[str, ...], *, skip_header: bool) -> dict[str, Key]:
+        required = _texts(node.get("required")) + _texts(_map(node.get("else")).get("required"))
+        hidden = ("apiVersion", "kind") if skip_header else ()
+        return {
+            name: self.key(part, (*path, name), required=name in required)
+            for name, part in _map(node.get("properties")).items()
+            if name not in hidden
+        }
+
+    def variants(self, node: _Part, path: tuple[str, ...]) -> tuple[Variant, ...]:
+        found = []
+        known = _map(node.get("properties"))
+        for rule in _list(node.get("allOf")):
+            value = _condition(_map(rule))
+            if value is None:
+                continue
+            then, builder = self.merged(_map(rule).get("then"))
+            required = _texts(then.get("required"))
+            keys = {
+                name: builder.key(part, (*path, name), required=name in required, only=value)
+                for name, part in _map(then.get("properties")).items()
+                if name not in known
+            }
+            found.append(Variant(value, str(then.get("description", "")), keys))
+        return tuple(found)
+
+
+def _condition(rule: _Part) -> str | None:
+    """The value of ``kind`` that a rule of ``allOf`` is about."""
+    properties = _map(_map(rule.get("if")).get("properties"))
+    for name in _DISCRIMINATORS:
+        wanted = _map(properties.get(name)).get("const")
+        if isinstance(wanted, str):
+            return wanted
+    return None
+
+
+def _choices(node: _Part) -> tuple[Choice, ...]:
+    """The words a key takes, with what each means."""
+    if "const" in node:
+        return (Choice(str(node["const"]), ""),)
+    words = node.get("enum")
+    if words is None and "string" in str(node.get("type")):
+        words = _map(node.get("then")).get("enum")
+        node = _map(node.get("then"))
+    told = [str(one) for one in _list(node.get("enumDescriptions"))]
+    listed = [str(one) for one in _list(words)]
+    told += [""] * (len(listed) - len(told))
+    return tuple(Choice(word, text) for word, text in zip(listed, told, strict=False))
+
+
+def _type(node: _Part, entry: _Part) -> str:
+    """What a key takes, in words."""
+    if "items" in node:
+        inner = _type(entry, {})
+        return "list" if inner == "list" else f"list of {_PLURALS.get(inner, inner)}"
+    types = node.get("type")
+    names = [str(one) for one in types] if isinstance(types, list) else [str(types)] if types else []
+    words = _list(_map(node.get("then")).get("enum"))
+    if words and "string" in names:
+        names.remove("string")
+    if not names and ("enum" in node or "const" in node):
+        return "word"
+    nouns = [_TYPES.get(name, name) for name in names] + [f"`{word}`" for word in words]
+    if not nouns:
+        return "map" if "properties" in node else "anything"
+    return nouns[0] if len(nouns) == 1 else ", ".join(nouns[:-1]) + f" or {nouns[-1]}"
+
+
+_PLURALS: Final = {"map": "maps", "number": "numbers", "whole number": "whole numbers", "text": "texts"}
+
+
+def _range(node: _Part) -> str:
+    """The limits of a number or a size, in words."""
+    low, high = node.get("minimum"), node.get("maximum")
+    above, below = node.get("exclusiveMinimum"), node.get("exclusiveMaximum")
+    parts = []
+    if above is not None:
+        parts.append(f"more than {_number(above)}")
+    if low is not None and high is not None:
+        parts.append(f"{_number(low)} to {_number(high)}")
+    elif low is not None:
+        parts.append(f"at least {_number(low)}")
+    elif high is not None:
+        parts.append(f"at most {_number(high)}")
+    if below is not None:
+        parts.append(f"less than {_number(below)}")
+    fewest, most = node.get("minItems"), node.get("maxItems")
+    if fewest is not None and fewest == most:
+        parts.append(f"exactly {fewest} entries" if fewest else "empty")
+    else:
+        parts += [f"at least {fewest} {'entry' if fewest == 1 else 'entries'}"] if fewest else []
+        parts += [f"at most {most} entries"] if most is not None else []
+    return ", ".join(parts)
+
+
+def _number(value: Json) -> str:
+    return f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)
+
+
+def _is_open(node: _Part) -> bool:
+    return (
+        node.get("type") == "object"
+        and "properties" in node
+        and "additionalProperties" not in node
+        and ("allOf" not in node)
+    )
+
+
+def _map(value: Json) -> _Part:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
+
+
+def _texts(value: Json) -> tuple[str, ...]:
+    return tuple(str(one) for one in _list(value))
