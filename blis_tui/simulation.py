@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import io
 import pickle
+import zlib
+from hashlib import sha256
+from struct import error as StructError  # noqa: N812  (it is a class)
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from blis_tui._version import ENGINE, __version__
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.snapshot import digest, peek, take_snapshot
 from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.records import RECORD_KINDS, Observers, Record
-from blis_tui.errors import InputError, InvariantError
+from blis_tui.errors import InputError, InvariantError, SimulationError
 from blis_tui.metrics.report import build_report
 from blis_tui.metrics.request_log import RequestLog
 from blis_tui.spec.model import Experiment
@@ -29,16 +33,8 @@ SLICE_EVENTS: Final = 20_000
 
 CHECKS: Final = ("all", "end", "off")
 
-_BROKEN_PICKLE: Final = (
-    pickle.UnpicklingError,
-    AttributeError,
-    EOFError,
-    ImportError,
-    IndexError,
-    KeyError,
-    TypeError,
-    ValueError,
-)
+_MAGIC: Final = b"blis-tui checkpoint\n"
+_SEAL_BYTES: Final = len(_MAGIC) + 2 * sha256().digest_size
 
 _R = TypeVar("_R", bound=Record)
 
@@ -62,8 +58,12 @@ class Simulation:
         self._check = check
         self._observers = Observers()
         self._log = RequestLog()
-        source = create_source(experiment.workload, experiment.seed)
-        self._cluster = Cluster(experiment, source, self._log, self._observers)
+        self._broken = False
+        try:
+            source = create_source(experiment.workload, experiment.seed)
+            self._cluster = Cluster(experiment, source, self._log, self._observers)
+        except OverflowError as error:
+            raise _beyond_all_time() from error
         # What a checkpoint leaves out, by the name it has there.
         self._fixed: dict[str, object] = {"experiment": experiment, "observers": self._observers}
         if isinstance(source, TraceSource):
@@ -148,19 +148,36 @@ class Simulation:
         return True
 
     def _advance(self, events: int, until_us: int | None) -> int:
-        processed = self._cluster.run(events, until_us)
-        if processed and self._check == "all":
-            self.verify()
+        self._require_sound()
+        try:
+            processed = self._cluster.run(events, until_us)
+            if processed and self._check == "all":
+                self.verify()
+        except BaseException as error:
+            # Half an event has happened: nothing that follows could be relied on.
+            self._broken = True
+            if isinstance(error, OverflowError | StructError):
+                raise _beyond_all_time() from error
+            raise
         return processed
+
+    def _require_sound(self) -> None:
+        if self._broken:
+            raise SimulationError(
+                "an exception interrupted this simulation in the middle of an event",
+                help="restore a checkpoint, or start again",
+            )
 
     # ---- looking ----
 
     def snapshot(self) -> Snapshot:
         """Everything a reader may want to see, frozen."""
+        self._require_sound()
         return take_snapshot(self._cluster)
 
     def digest(self) -> str:
         """A digest of the whole state: equal digests, equal futures."""
+        self._require_sound()
         return digest(self._cluster)
 
     def verify(self) -> None:
@@ -170,25 +187,29 @@ class Simulation:
             if wrong:
                 raise InvariantError(invariant.identifier, wrong, time_us=self.now_us, event=self.events)
 
-    def report(self, *, complete: bool = True) -> Report:
+    def report(self, *, complete: bool | None = None) -> Report:
         """The report as of now.
 
         Args:
-            complete: False marks the figures of an interrupted run.
+            complete: what ``meta.complete`` says; None = whether the simulation is done.
+
+        Raises:
+            SimulationError: an exception interrupted the simulation in the middle of an event.
         """
-        verdicts = {
-            item.identifier: "not checked" if self._check == "off" else item.check(self._cluster) or "ok"
-            for item in INVARIANTS
-        }
+        self._require_sound()
+        done = self.done
         horizon = self._cluster.horizon_us
-        cut = complete and horizon is not None and bool(self._cluster.queue.heap) and self.done
+        cut = done and horizon is not None and bool(self._cluster.queue.heap)
         return build_report(
             self.experiment,
             self._cluster,
             self._log,
-            complete=complete,
+            complete=done if complete is None else complete,
             duration_us=horizon if cut and horizon is not None else self.now_us,
-            invariants=verdicts,
+            invariants={
+                item.identifier: "not checked" if self._check == "off" else item.check(self._cluster) or "ok"
+                for item in INVARIANTS
+            },
         )
 
     # ---- listening ----
@@ -214,10 +235,12 @@ class Simulation:
     # ---- back ----
 
     def checkpoint(self) -> bytes:
-        """The whole state as bytes, for :meth:`restore` on a simulation of the same experiment."""
+        """The whole state as bytes, for :meth:`restore` on a simulation of the same experiment and engine."""
+        self._require_sound()
         buffer = io.BytesIO()
-        _Pickler(buffer).dump((self.experiment.sha256, self._cluster, self._log))
-        return buffer.getvalue()
+        _Pickler(buffer).dump((self._cluster, self._log))
+        content = zlib.compress(buffer.getvalue(), 1)
+        return self._seal(content) + content
 
     def restore(self, checkpoint: bytes) -> None:
         """Go to where ``checkpoint`` was taken, forwards or backwards; subscriptions stay.
@@ -225,24 +248,34 @@ class Simulation:
         Only restore bytes you made yourself: like every pickle, they can run code.
 
         Raises:
-            InputError: the bytes are no checkpoint of this experiment.
+            InputError: the bytes are no checkpoint of this experiment by this engine, or are damaged.
         """
-        try:
-            sha256, cluster, log = _Unpickler(io.BytesIO(checkpoint), self._fixed).load()
-        except _BROKEN_PICKLE as error:
-            raise InputError(f"these bytes are no checkpoint: {error}") from error
-        if sha256 != self.experiment.sha256:
-            raise InputError("the checkpoint was taken from another experiment")
+        content = checkpoint[_SEAL_BYTES:]
+        if checkpoint[:_SEAL_BYTES] != self._seal(content):
+            raise InputError("these bytes are no checkpoint of this experiment by this engine, or are damaged")
+        cluster, log = _Unpickler(io.BytesIO(zlib.decompress(content)), self._fixed).load()
+        cluster.guarded = self._check == "all"
         self._cluster = cluster
         self._log = log
+        self._broken = False
+
+    def _seal(self, content: bytes) -> bytes:
+        """What must stand before a checkpoint's content."""
+        about = f"{__version__} {ENGINE} {self.experiment.sha256}".encode()
+        return _MAGIC + sha256(about).digest() + sha256(content).digest()
+
+
+def _beyond_all_time() -> SimulationError:
+    return SimulationError(
+        "a time exceeds 2**63 microseconds, about 292,000 years",
+        help="look at the rates of the workload and the coefficients of the step-time model",
+    )
 
 
 def _record_classes(kind: type[Record] | str) -> tuple[type[Record], ...]:
-    if not isinstance(kind, str):
-        return (kind,)
-    if kind == "all":
+    if kind in ("all", Record):
         return tuple(RECORD_KINDS.values())
-    return (RECORD_KINDS[kind],)
+    return (RECORD_KINDS[kind if isinstance(kind, str) else kind.kind],)
 
 
 class _Pickler(pickle.Pickler):

@@ -62,10 +62,25 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Entry point of the console script; turns every expected error into one message and its exit code."""
+    """Entry point of the console script; every way to fail is one message and its exit code."""
     try:
-        cli(prog_name="blis-tui")
+        cli(prog_name="blis-tui", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        sys.exit(ExitCode.INTERRUPTED)
     except BrokenPipeError:
         # The reader has gone (`blis-tui run … | head`): nothing to tell anybody.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         sys.exit(ExitCode.IO)
+    except OSError as error:
+        click.echo(f"error: cannot write standard output: {error.strerror or error}", err=True)
+        _discard_output()
+        sys.exit(ExitCode.IO)
+
+
+def _discard_output() -> None:
+    """Keep the interpreter from failing again when it flushes standard output at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

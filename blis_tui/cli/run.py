@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -70,6 +71,7 @@ def run(
     from blis_tui.records.tables import record_line  # noqa: PLC0415
     from blis_tui.simulation import Simulation  # noqa: PLC0415
 
+    _require_different_files(output, requests_file, records_file)
     experiment = _load(source, overrides, seed)
     with ExitStack() as files:
         simulation = Simulation(experiment, check=check)
@@ -87,6 +89,16 @@ def run(
     if not complete:
         sys.exit(ExitCode.INTERRUPTED)
     _judge(report)
+
+
+def _require_different_files(*names: str | None) -> None:
+    """Each result needs a file of its own."""
+    given = [name for name in names if name is not None]
+    if "-" in given[1:] or (given and given[0] == "-" and names[0] is None):
+        raise click.UsageError("only the report can go to standard output: --requests and --records need a file")
+    paths = [Path(name).resolve() for name in given if Path(name).is_file() or not Path(name).exists()]
+    if len(dict.fromkeys(paths)) < len(paths):
+        raise click.UsageError("-o, --requests and --records need different files")
 
 
 def _load(source: str, overrides: tuple[str, ...], seed: int | None) -> Experiment:
@@ -119,7 +131,7 @@ def _run(simulation: Simulation, progress: _Progress | None) -> bool:
 
 
 def _write(report: Report, output_format: str, output: str | None, requests_file: str | None) -> None:
-    from blis_tui.records.files import atomic_text, write_text  # noqa: PLC0415
+    from blis_tui.records.files import atomic_text, write_standard_output, write_text  # noqa: PLC0415
     from blis_tui.records.summary import summary_text  # noqa: PLC0415
     from blis_tui.records.tables import requests_csv  # noqa: PLC0415
 
@@ -128,8 +140,7 @@ def _write(report: Report, output_format: str, output: str | None, requests_file
             out.writelines(requests_csv(report.rows))
     text = report.to_json() if output_format == "json" else summary_text(report)
     if output is None or output == "-":
-        sys.stdout.buffer.write(text.encode())
-        sys.stdout.buffer.flush()
+        write_standard_output(text)
     else:
         write_text(output, text)
 

@@ -19,6 +19,9 @@ class AdmissionPolicy(Protocol):
     def refusal(self, request: Request, now: int) -> str:
         """Why ``request`` is turned away at ``now`` (microseconds); empty when it may enter."""
 
+    def state(self) -> tuple[object, ...]:
+        """All it remembers, as plain values (for digests)."""
+
 
 class AlwaysAdmit:
     """Everybody may enter."""
@@ -30,6 +33,10 @@ class AlwaysAdmit:
         """Never."""
         return ""
 
+    def state(self) -> tuple[object, ...]:
+        """Nothing."""
+        return ()
+
 
 class RejectAll:
     """Nobody may enter; for testing what depends on it."""
@@ -40,6 +47,10 @@ class RejectAll:
     def refusal(self, request: Request, now: int) -> str:  # noqa: ARG002  (the protocol's signature)
         """Always."""
         return "reject-all"
+
+    def state(self) -> tuple[object, ...]:
+        """Nothing."""
+        return ()
 
 
 class TokenBucket:
@@ -60,6 +71,10 @@ class TokenBucket:
             return "insufficient tokens"
         self._tokens -= request.input_tokens
         return ""
+
+    def state(self) -> tuple[object, ...]:
+        """The bucket's content and when it was last filled."""
+        return (self._tokens, self._filled_us)
 
 
 ADMISSION: Final[dict[str, Callable[[Plug], AdmissionPolicy]]] = {

@@ -22,6 +22,8 @@ class RequestWindow:
         self._breaches = breaches
 
     def __getattr__(self, name: str) -> object:
+        if name.startswith("_"):  # nothing of a request; and a copy being unpickled has no fields yet
+            raise AttributeError(name)
         if name in HIDDEN:
             self._breaches.append(f"a policy read `{name}` of request {self._request.request_id}")
             return self._request.max_output_tokens
@@ -31,3 +33,8 @@ class RequestWindow:
 def window(request: Request, breaches: list[str]) -> Request:
     """``request`` as the control plane may see it; what it must not look at is noted in ``breaches``."""
     return cast("Request", RequestWindow(request, breaches))
+
+
+def is_foreign(policy: object) -> bool:
+    """Whether a policy comes from outside this package."""
+    return type(policy).__module__.partition(".")[0] != __name__.partition(".")[0]

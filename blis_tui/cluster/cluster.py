@@ -6,7 +6,7 @@ from heapq import heappop, heapreplace
 from typing import TYPE_CHECKING
 
 from blis_tui.cluster.admission import create_admission
-from blis_tui.cluster.boundary import window
+from blis_tui.cluster.boundary import is_foreign, window
 from blis_tui.cluster.routing import create_routing
 from blis_tui.engine.batching.registry import create_batching
 from blis_tui.engine.clientview import client_e2e_us, client_ttft_us
@@ -48,9 +48,10 @@ class Cluster:
         input_tokens: prompt tokens of all requests that entered a waiting queue.
         queue: pending events.
         instances: the instances, by index.
-        guarded: whether policies see requests through a window that notes forbidden looks.
+        guarded: whether policies see requests through a window that notes forbidden looks. Policies from outside this
+            package always do; its own are tested that way.
         boundary_breaches: the looks noted.
-        previous_event_us: time of the event before the latest slice of the run.
+        clock_went_back: how often an event lay before the one before it (never, or something is badly wrong).
     """
 
     def __init__(self, experiment: Experiment, source: RequestSource, ledger: Ledger, observers: Observers) -> None:
@@ -61,7 +62,7 @@ class Cluster:
         self.input_tokens = 0
         self.guarded = False
         self.boundary_breaches: list[str] = []
-        self.previous_event_us = 0
+        self.clock_went_back = 0
         self.horizon_us = experiment.horizon_us
         self.queue = EventQueue()
         self.ledger = ledger
@@ -71,6 +72,7 @@ class Cluster:
         self._admission_name = experiment.policy.admission.kind
         self._routing = create_routing(experiment.policy.routing)
         self._routing_name = experiment.policy.routing.kind
+        self._foreign = any(is_foreign(policy) for policy in (self._admission, self._routing))
         self._admission_latency_us = experiment.cluster.admission_latency_us
         self._routing_latency_us = experiment.cluster.routing_latency_us
         prompts = PromptKeys(experiment.engine.block_size_tokens)
@@ -79,6 +81,7 @@ class Cluster:
             experiment.model,
             experiment.hardware,
             tensor_parallel=experiment.cluster.tensor_parallel,
+            max_num_seqs=experiment.engine.max_num_seqs,
         )
         self.instances = tuple(
             Instance(
@@ -110,8 +113,7 @@ class Cluster:
 
     def policy_state(self) -> tuple[object, ...]:
         """What the cluster's policies and the workload remember, as plain values (for digests)."""
-        remembered = (sorted(vars(policy).items()) for policy in (self._admission, self._routing))
-        return (*remembered, self._source.state())
+        return (self._admission.state(), self._routing.state(), self._source.state())
 
     # ---- the loop ----
 
@@ -131,7 +133,6 @@ class Cluster:
         observers = self.observers
         limit = _earlier(self.horizon_us, until_us)
         queue = self.queue
-        self.previous_event_us = self.now
         first = self.events
         last = first + max_events
         while self.events < last and heap:
@@ -157,6 +158,8 @@ class Cluster:
                 if kind == TIMEOUT and target.state > RequestState.RUNNING:
                     continue
                 self._handle(kind, target, time)
+            if time < self.now:
+                self.clock_went_back += 1
             self.now = time
             self.events += 1
         # Between two calls the first event is always a real one: whoever looks need not clean up, and changes nothing.
@@ -166,7 +169,9 @@ class Cluster:
     def in_transit(self) -> list[Request]:
         """Requests that have arrived and are neither in a queue yet nor turned away, in order of their next event."""
         stages = (ADMISSION, ROUTING, QUEUED)
-        return [event[4] for event in sorted(self.queue.heap, key=_event_key) if event[3] in stages]  # type: ignore[misc]
+        pending = [event for event in self.queue.heap if event[3] in stages]
+        pending.sort(key=_event_key)
+        return [target for *_, target in pending if isinstance(target, Request)]
 
     def closed(self) -> int:
         """Requests in a terminal state, rejected ones included."""
@@ -205,7 +210,7 @@ class Cluster:
 
     def _shown(self, request: Request) -> Request:
         """``request`` as a policy gets to see it."""
-        return window(request, self.boundary_breaches) if self.guarded else request
+        return window(request, self.boundary_breaches) if self.guarded or self._foreign else request
 
     def _pull(self) -> None:
         """Fetch the next arrival; only one is ever pending."""

@@ -20,6 +20,9 @@ class RoutingPolicy(Protocol):
     def choose(self, request: Request, instances: Sequence[Instance]) -> tuple[Instance, str]:
         """The chosen instance, and the reason in a few words."""
 
+    def state(self) -> tuple[object, ...]:
+        """All it remembers, as plain values (for digests)."""
+
 
 class RoundRobin:
     """Each instance in turn."""
@@ -33,6 +36,10 @@ class RoundRobin:
         turn = self._turn
         self._turn = turn + 1
         return instances[turn % len(instances)], f"turn {turn}"
+
+    def state(self) -> tuple[object, ...]:
+        """Whose turn it is."""
+        return (self._turn,)
 
 
 ROUTING: Final[dict[str, Callable[[Plug], RoutingPolicy]]] = {"round-robin": RoundRobin}

@@ -46,6 +46,7 @@ class Instance:
         advance: whether the decode cohort takes part in the step being planned.
         order_step: place of its Step events among simultaneous events.
         step_pending: whether a Step event stands in the queue; there is never a second one.
+        refused: the latest attempt to admit that failed: request, pool epoch, token budget.
         steps: steps so far.
         preemptions: preemptions so far.
         routed: requests the router sent here.
@@ -84,6 +85,7 @@ class Instance:
         "preempted_requests",
         "preemptions",
         "prefills",
+        "refused",
         "routed",
         "running",
         "stalled",
@@ -125,6 +127,7 @@ class Instance:
         self.notes = StepNotes()
         self.advance = True
         self.step_pending = False
+        self.refused: tuple[int, int, int] | None = None
         self.steps = 0
         self.preemptions = 0
         self.preempted_requests = 0
@@ -171,6 +174,7 @@ class Instance:
         position = self.waiting.push(request)
         if request.deadline_us > 0:
             self._events.push(request.deadline_us, self._order_timeout, TIMEOUT, request)
+            self._events.sweep()
         if not self.step_pending:
             self.step_pending = True
             self._events.push(now, self.order_step, STEP, self)
@@ -360,7 +364,10 @@ class Instance:
         self.waiting.pop()
         if cached_blocks:
             pool.pin(request, cached_blocks)
-        request.computed_tokens = request.cached_tokens = cached_blocks * pool.block_size_tokens
+        cached_tokens = cached_blocks * pool.block_size_tokens
+        request.computed_tokens = cached_tokens
+        if not request.preemptions:  # later it would find what it has computed itself
+            request.cached_tokens = cached_tokens
         request.state = RequestState.RUNNING
         slot = self._next_slot
         self._next_slot = slot + 1
@@ -368,7 +375,7 @@ class Instance:
         self.running[slot] = request
         self.prefills[slot] = request
         if new_tokens:
-            self.grant(request, new_tokens, request.cached_tokens)
+            self.grant(request, new_tokens, cached_tokens)
         else:
             self.notes.instant.append(request)
         self.notes.admitted.append(request)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from blis_tui.engine.instance import Instance
+    from blis_tui.engine.ledger import Ledger
     from blis_tui.engine.request import Request
 
 
@@ -22,13 +23,17 @@ class Auditable(Protocol):
     """What a check may look at."""
 
     now: int
-    previous_event_us: int
+    clock_went_back: int
     arrived: int
     rejected: int
 
     @property
     def instances(self) -> Sequence[Instance]:
         """All instances."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """The books of requests that have ended."""
 
     @property
     def boundary_breaches(self) -> Sequence[str]:
@@ -79,9 +84,7 @@ def _lifecycle(state: Auditable) -> str:
 
 
 def _clock(state: Auditable) -> str:
-    if state.now < state.previous_event_us:
-        return f"the clock went from {state.previous_event_us} us back to {state.now} us"
-    return ""
+    return f"the clock went back {state.clock_went_back} times" if state.clock_went_back else ""
 
 
 def _kv_conservation(state: Auditable) -> str:
@@ -94,6 +97,8 @@ def _kv_conservation(state: Auditable) -> str:
 
 
 def _causality(state: Auditable) -> str:
+    if state.ledger.acausal:
+        return state.ledger.acausal[0]
     for instance in state.instances:
         for request in instance.running.values():
             times = [request.arrival_us, request.queued_us, request.scheduled_us]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blis_tui.engine.request import Request
 
 
@@ -16,6 +18,10 @@ class Ledger(Protocol):
 
         ``ttft_us`` and ``e2e_us`` are what its client measured, -1 where there was no first or last token.
         """
+
+    @property
+    def acausal(self) -> Sequence[str]:
+        """Requests whose times contradict each other, in words."""
 
     def __len__(self) -> int:
         """How many requests have ended."""

@@ -233,16 +233,17 @@ class Observers:
         self.kinds = frozenset(self._callbacks)
 
     def remove(self, kind: type[Record], callback: Callable[[Record], None]) -> None:
-        """Stop calling ``callback``. Raises ValueError when it was not subscribed."""
+        """Stop calling ``callback``; nothing happens when it is not called anyway."""
         left = list(self._callbacks.get(kind, ()))
-        left.remove(callback)
-        if left:
-            self._callbacks[kind] = tuple(left)
-        else:
+        if callback in left:
+            left.remove(callback)
+        self._callbacks[kind] = tuple(left)
+        if not left:
             del self._callbacks[kind]
         self.kinds = frozenset(self._callbacks)
 
     def emit(self, record: Record) -> None:
         """Hand ``record`` to everybody who subscribed to its kind, in order of subscription."""
-        for callback in self._callbacks[type(record)]:
+        # A callback may end its own subscription, so the last one for a kind may be gone by now.
+        for callback in self._callbacks.get(type(record), ()):
             callback(record)

@@ -40,6 +40,7 @@ class Request:
             undeclared, then whatever ``max_model_len`` leaves beside the prompt.
         segments: the shareable head of the prompt.
         deadline_us: absolute time of its timeout; 0 = none.
+        cached_tokens: prompt tokens found in the cache when it was first admitted.
         computed_tokens: tokens of it in the KV cache (outside a cohort).
         generated_tokens: output tokens produced so far (outside a cohort).
         target_tokens: computed tokens at which its current prefill ends.

@@ -49,7 +49,7 @@ def tell_admissions(observers: Observers, instance: Instance) -> None:
                 instance.now,
                 request.request_id,
                 instance.index,
-                request.cached_tokens,
+                request.computed_tokens,
                 granted.get(request.index, 0),
                 instance.now - request.arrival_us,
             )

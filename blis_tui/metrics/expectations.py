@@ -58,10 +58,15 @@ def look_up(metric: str, report: dict[str, object]) -> float | str | bool | None
     return here if isinstance(here, (int, float, str)) else None
 
 
+def _same(value: float | str | bool, wish: float | str | bool) -> bool:
+    """Equality that keeps truth values and numbers apart."""
+    return isinstance(value, bool) == isinstance(wish, bool) and value == wish
+
+
 def _holds(expectation: Expectation, value: float | str | bool | None) -> bool:
     if value is None:
         return False
-    if expectation.equals is not None and value != expectation.equals:
+    if expectation.equals is not None and not _same(value, expectation.equals):
         return False
     if expectation.min is None and expectation.max is None:
         return True

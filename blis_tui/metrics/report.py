@@ -52,7 +52,7 @@ class RequestCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenCounts:
-    """Tokens of all requests: prompts that entered a queue, tokens generated, prompt tokens found in the cache."""
+    """Tokens of all requests: prompts that instances accepted, tokens generated, prompt tokens found in the cache."""
 
     input: int
     output: int

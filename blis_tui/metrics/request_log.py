@@ -76,67 +76,35 @@ class RequestRow(NamedTuple):
     round_index: int | None
 
 
-class RequestLog:
-    """The ledger behind reports and request files.
+class _Book:
+    """What a packed row has no room for: names, sessions, and the (slo class, tenant) pairs by number."""
 
-    Attributes:
-        groups: the distinct (slo class, tenant) pairs, in order of first appearance.
-    """
-
-    __slots__ = ("_group_numbers", "_names", "_packed", "_sessions", "groups")
+    __slots__ = ("groups", "names", "numbers", "sessions")
 
     def __init__(self) -> None:
-        self._packed = bytearray()
-        self._names: dict[int, str] = {}
-        self._sessions: dict[int, tuple[str, int]] = {}
-        self._group_numbers: dict[tuple[str, str], int] = {}
+        self.numbers: dict[tuple[str, str], int] = {}
         self.groups: list[tuple[str, str]] = []
+        self.names: dict[int, str] = {}
+        self.sessions: dict[int, tuple[str, int]] = {}
 
-    def __len__(self) -> int:
-        return len(self._packed) // _ROW.size
+    def page(self) -> _Book:
+        """A book for more requests that leaves this one as it is; it continues the numbers of the groups."""
+        more = _Book()
+        more.numbers = dict(self.numbers)
+        more.groups = list(self.groups)
+        return more
 
-    def close(self, request: Request, ttft_us: int = -1, e2e_us: int = -1) -> None:
-        """Remember a request that has come to its end."""
-        self._packed += self._pack(request, ttft_us, e2e_us, request.generated_tokens)
-
-    def table(self, cluster: Cluster) -> RequestTable:
-        """All requests that have arrived; those still on their way as they stand now."""
-        live = bytearray()
-        for request in cluster.in_transit():
-            live += self._pack(request, -1, -1, 0)
-        for instance in cluster.instances:
-            cohort = instance.cohort
-            for request in (*instance.waiting.ordered(), *instance.running.values()):
-                ttft = -1 if request.first_token_us < 0 else client_ttft_us(request, instance.latency)
-                live += self._pack(request, ttft, -1, cohort.generated_tokens(request))
-        return RequestTable(self, len(self), bytes(live))
-
-    def row(self, number: int) -> Row:
-        """The ``number``-th request to end."""
-        return Row._make(_ROW.unpack_from(self._packed, number * _ROW.size))
-
-    def name(self, index: int) -> str:
-        """The request's name."""
-        return self._names.get(index) or f"request_{index}"
-
-    def session(self, index: int) -> tuple[str, int] | None:
-        """The request's session and its round in it, if it belongs to one."""
-        return self._sessions.get(index)
-
-    def fingerprint(self) -> str:
-        """A digest of all closed rows, in order of their ends."""
-        return sha256(self._packed).hexdigest()
-
-    def _pack(self, request: Request, ttft_us: int, e2e_us: int, generated_tokens: int) -> bytes:
-        group = self._group_numbers.get((request.slo_class, request.tenant))
+    def pack(self, request: Request, ttft_us: int, e2e_us: int, generated_tokens: int) -> bytes:
+        """The request's row; what does not fit into it is noted here."""
+        group = self.numbers.get((request.slo_class, request.tenant))
         if group is None:
-            group = self._group_numbers[request.slo_class, request.tenant] = len(self.groups)
+            group = self.numbers[request.slo_class, request.tenant] = len(self.groups)
             self.groups.append((request.slo_class, request.tenant))
         index = request.index
         if request.request_id != f"request_{index}":
-            self._names[index] = request.request_id
+            self.names[index] = request.request_id
         if request.session_id:
-            self._sessions[index] = (request.session_id, request.round_index)
+            self.sessions[index] = (request.session_id, request.round_index)
         return _ROW.pack(
             index,
             request.arrival_us,
@@ -157,17 +125,74 @@ class RequestLog:
         )
 
 
+class RequestLog:
+    """The ledger behind reports and request files.
+
+    Attributes:
+        acausal: requests whose times contradict each other (INV-5), in words.
+    """
+
+    __slots__ = ("_book", "_packed", "acausal")
+
+    def __init__(self) -> None:
+        self._packed = bytearray()
+        self._book = _Book()
+        self.acausal: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._packed) // _ROW.size
+
+    def close(self, request: Request, ttft_us: int = -1, e2e_us: int = -1) -> None:
+        """Remember a request that has come to its end."""
+        if request.completed_us >= 0 and not (
+            request.arrival_us
+            <= request.queued_us
+            <= request.scheduled_us
+            <= request.first_token_us
+            <= request.completed_us
+        ):
+            self.acausal.append(f"the times of request {request.request_id} contradict each other")
+        self._packed += self._book.pack(request, ttft_us, e2e_us, request.generated_tokens)
+
+    def table(self, cluster: Cluster) -> RequestTable:
+        """All requests that have arrived; those still on their way as they stand now."""
+        page = self._book.page()
+        live = bytearray()
+        for request in cluster.in_transit():
+            live += page.pack(request, -1, -1, 0)
+        for instance in cluster.instances:
+            cohort = instance.cohort
+            for request in (*instance.waiting.ordered(), *instance.running.values()):
+                ttft = -1 if request.first_token_us < 0 else client_ttft_us(request, instance.latency)
+                live += page.pack(request, ttft, -1, cohort.generated_tokens(request))
+        return RequestTable(self, self._book, len(self), page, bytes(live))
+
+    def row(self, number: int) -> Row:
+        """The ``number``-th request to end."""
+        return Row._make(_ROW.unpack_from(self._packed, number * _ROW.size))
+
+    def name(self, index: int) -> str:
+        """The name of a request that has ended."""
+        return self._book.names.get(index) or f"request_{index}"
+
+    def fingerprint(self) -> str:
+        """A digest of all closed rows, in order of their ends."""
+        return sha256(self._packed).hexdigest()
+
+
 class RequestTable(Sequence["RequestRow"]):
     """All requests at one moment, in order of arrival: a sequence that builds each row when it is asked for.
 
     It stays as it is while the simulation goes on: a log only ever grows.
     """
 
-    __slots__ = ("_closed", "_live", "_log", "_order")
+    __slots__ = ("_book", "_closed", "_live", "_log", "_order", "_page")
 
-    def __init__(self, log: RequestLog, closed: int, live: bytes) -> None:
+    def __init__(self, log: RequestLog, book: _Book, closed: int, page: _Book, live: bytes) -> None:
         self._log = log
+        self._book = book
         self._closed = closed
+        self._page = page
         self._live = live
         self._order: list[int] | None = None
 
@@ -196,7 +221,7 @@ class RequestTable(Sequence["RequestRow"]):
 
     def group(self, row: Row) -> tuple[str, str]:
         """The SLO class and the tenant of a row."""
-        return self._log.groups[row.group]
+        return self._page.groups[row.group]
 
     def _row(self, place: int) -> RequestRow:
         log = self._log
@@ -204,10 +229,11 @@ class RequestTable(Sequence["RequestRow"]):
             row = log.row(place)
         else:
             row = Row._make(_ROW.unpack_from(self._live, (place - self._closed) * _ROW.size))
-        slo_class, tenant = log.groups[row.group]
-        session_id, round_index = log.session(row.number) or ("", None)
+        number = row.number
+        slo_class, tenant = self._page.groups[row.group]
+        session_id, round_index = self._book.sessions.get(number) or self._page.sessions.get(number) or ("", None)
         return RequestRow(
-            log.name(row.number),
+            self._book.names.get(number) or self._page.names.get(number) or f"request_{number}",
             STATE_NAMES[RequestState(row.state)],
             _happened(row.instance),
             row.arrival_us,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
@@ -34,24 +35,50 @@ def atomic_text(path: str | Path) -> Iterator[TextIO]:
 @contextmanager
 def atomic_bytes(path: str | Path) -> Iterator[BinaryIO]:
     """As :func:`atomic_text`, for bytes."""
-    target = Path(path)
+    target = Path(os.path.realpath(path))  # a link stays a link
+    special = target.exists() and not target.is_file()
     try:
-        if target.exists() and not target.is_file():
-            with target.open("wb") as out:
-                yield out
-            return
-        with NamedTemporaryFile("wb", dir=target.parent, prefix=f".{target.name}.", delete=False) as temporary:
-            try:
-                yield cast("BinaryIO", temporary)
-                temporary.close()
-                _keep_mode(temporary.name)
-                Path(temporary.name).replace(target)
-            except BaseException:
-                temporary.close()
-                Path(temporary.name).unlink()
-                raise
+        opened = target.open("wb") if special else _beside(target)
     except OSError as error:
-        raise InputError(f"cannot write {target}: {error.strerror or error}") from error
+        raise _unwritable(path, error) from error
+    name = "" if special else opened.name
+    try:
+        yield opened
+        try:
+            opened.close()
+            if name:
+                _keep_mode(name)
+                Path(name).replace(target)
+        except OSError as error:
+            raise _unwritable(path, error) from error
+    except BaseException:
+        opened.close()
+        if name:
+            Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _beside(target: Path) -> BinaryIO:
+    """A new file in the same folder, so that it can take the target's place."""
+    opened = NamedTemporaryFile("wb", dir=target.parent, prefix=f".{target.name}.", delete=False)  # noqa: SIM115
+    return cast("BinaryIO", opened)
+
+
+def _unwritable(path: str | Path, error: OSError) -> InputError:
+    return InputError(f"cannot write {path}: {error.strerror or error}")
+
+
+def write_standard_output(text: str) -> None:
+    """Print exactly these bytes. Raises InputError when there is no standard output or it cannot be written."""
+    try:
+        if sys.stdout is None:
+            raise InputError("there is no standard output", help="write the report to a file with -o")
+        sys.stdout.buffer.write(text.encode())
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _unwritable("standard output", error) from error
 
 
 def _keep_mode(name: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import re
 from difflib import get_close_matches
+from hashlib import sha256
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -59,17 +60,24 @@ class Problems:
             raise TraceError(self._found)
 
 
-def read_text(path: str, problems: Problems) -> str:
+def read_text(path: str, problems: Problems, digest: str = "") -> str:
     """The file's content.
 
+    Args:
+        path: the file.
+        problems: where to note what is wrong with it.
+        digest: the SHA-256 it must have; empty = any.
+
     Raises:
-        InputError: the file cannot be read.
+        InputError: the file cannot be read, or is not the one that was meant.
         TraceError: it is not UTF-8 text, or empty.
     """
     try:
         data = Path(path).read_bytes()
     except OSError as error:
         raise InputError(f"cannot read the trace {path}: {error.strerror or error}") from error
+    if digest and sha256(data).hexdigest() != digest:
+        raise InputError(f"the trace {path} has changed since the experiment was loaded", help="load it again")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

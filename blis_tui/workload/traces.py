@@ -24,11 +24,11 @@ def read_trace(trace: Trace) -> TraceTable:
     """Read a trace file whole; rows are sorted by arrival, stably.
 
     Raises:
-        InputError: the file cannot be read, or its format is unknown.
+        InputError: the file cannot be read, has changed, or its format is unknown.
         TraceError: it is not a trace of that format; carries all problems found, up to fifty.
     """
     read = _READERS.get(trace.format)
     if read is None:
         raise InputError(f"no trace format {trace.format!r}", help=f"the formats are {', '.join(FORMATS)}")
     problems = Problems(trace.path)
-    return TraceTable(read(read_text(trace.path, problems), problems))
+    return TraceTable(read(read_text(trace.path, problems, trace.sha256), problems))

@@ -98,6 +98,10 @@ def test_a_failed_expectation_is_told_and_exits_with_1(small: Path) -> None:
         (["run", "{small}", "-o", "{tmp}/no/where.json"], ExitCode.IO, "error: cannot write"),
         (["run", "{small}", "--records", "{tmp}/no/where.jsonl"], ExitCode.IO, "error: cannot write"),
         (["run"], ExitCode.USAGE, "Missing argument 'SPEC'"),
+        (["run", "{small}", "-o", "{tmp}/a", "--requests", "{tmp}/a"], ExitCode.USAGE, "need different files"),
+        (["run", "{small}", "--requests", "-"], ExitCode.USAGE, "only the report can go to standard output"),
+        (["run", "{small}", "--set", "workload.rate_per_s=1e-306"], ExitCode.SIMULATION, "a time exceeds 2**63"),
+        (["run", "{small}", "--set", "workload.rate_per_s=1e-14"], ExitCode.SIMULATION, "a time exceeds 2**63"),
         (["walk"], ExitCode.USAGE, "No such command 'walk'"),
     ],
 )
@@ -158,6 +162,15 @@ def test_a_reader_that_goes_away_is_no_disaster(small: Path) -> None:
     process = subprocess.run([*COMMAND, "run", str(small)], stdout=write, stderr=subprocess.PIPE, check=False)
     os.close(write)
     assert process.stderr == b""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("arguments", [["run", "quickstart"], ["spec", "list"], ["--help"]])
+def test_an_output_that_takes_nothing_is_an_io_error(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        run = subprocess.run([*COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert run.returncode == ExitCode.IO
+    assert run.stderr == "error: cannot write standard output: No space left on device\n"
 
 
 def test_progress_is_shown_only_when_asked_for_or_on_a_terminal(small: Path) -> None:

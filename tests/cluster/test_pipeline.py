@@ -122,6 +122,9 @@ def test_policies_see_no_output_lengths_while_they_are_watched() -> None:
         def refusal(self, request: Request, now: int) -> str:
             return "" if request.output_tokens < 100 else "too long"
 
+        def state(self) -> tuple[object, ...]:
+            return ()
+
     cluster = Cluster(experiment(), ListSource([request(0, 0, 8, 1)]), RequestLog(), Observers())
     cluster.guarded = True
     cluster._admission = Nosy()

@@ -144,6 +144,7 @@ class Job:
         self.completed_us = -1
         self.priority = 0
         self.cached_tokens = 0
+        self.found_now = 0
         self.preemptions = 0
         self.wanted = 0
         self.capped = False
@@ -325,7 +326,9 @@ class Instance:
         for block in found:
             pool.pin(block)
         job.table = found
-        job.computed = job.cached_tokens = start
+        job.computed = job.found_now = start
+        if job.preemptions == 0:
+            job.cached_tokens = start
         job.state = RequestState.RUNNING
         if job.scheduled_us < 0:
             job.scheduled_us = now
@@ -353,7 +356,7 @@ class Instance:
                 computed=job.computed,
                 new=tokens,
                 prompt=job.target,
-                cached=job.cached_tokens if job in plan.admitted else 0,
+                cached=job.found_now if job in plan.admitted else 0,
             )
             for job, tokens in plan.tokens.items()
             if job.prefilling and tokens > 0

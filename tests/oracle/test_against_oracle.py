@@ -182,7 +182,7 @@ def test_what_a_victim_was_about_to_compute_is_not_found() -> None:
     _check(scenario)
     oracle, _ = _oracle(scenario)
     long, _ = oracle.jobs
-    assert (long.preemptions, long.cached_tokens) == (1, 4)
+    assert (long.preemptions, long.found_now) == (1, 4)
 
 
 @_examples(200)

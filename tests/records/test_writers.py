@@ -60,7 +60,22 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     write_text(target, "new\n")
     assert target.read_bytes() == b"new\n"
     assert list(tmp_path.iterdir()) == [target]
-    assert target.stat().st_mode & 0o777 == (tmp_path / "report.json").stat().st_mode & 0o777
+    (tmp_path / "ordinary").touch()
+    assert target.stat().st_mode == (tmp_path / "ordinary").stat().st_mode
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real.json").write_text("old")
+    (tmp_path / "link.json").symlink_to("real.json")
+    write_text(tmp_path / "link.json", "new")
+    assert (tmp_path / "link.json").is_symlink()
+    assert (tmp_path / "real.json").read_text() == "new"
+
+
+def test_errors_of_the_writer_are_not_blamed_on_the_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="elsewhere"), atomic_text(tmp_path / "a.txt") as out:
+        out.write((tmp_path / "elsewhere").read_text())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_place_that_cannot_be_written_is_an_input_error(tmp_path: Path) -> None:

@@ -33,6 +33,9 @@ class BlisBatching:
         threshold = instance.long_prefill_token_threshold
         while budget > 0 and waiting.items and len(instance.running) < instance.max_num_seqs:
             request = waiting.head()
+            attempt = (request.index, pool.epoch, budget)
+            if attempt == instance.refused:
+                break  # nothing has changed since it did not fit
             cached = pool.cached_prefix(request, request.input_tokens // size)
             start = cached * size
             tokens = request.target_tokens - start
@@ -41,6 +44,7 @@ class BlisBatching:
             tokens = min(tokens, budget)
             need = -(-(start + tokens) // size) - cached
             if need + pool.idle_among(request, cached) > pool.free:
+                instance.refused = attempt
                 break  # head-of-line: nobody overtakes
             instance.admit(request, cached, tokens)
             budget -= tokens

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class BatchRule(Protocol):
-    """Decides what an instance's next step works on."""
+    """Decides what an instance's next step works on. It remembers nothing from step to step."""
 
     stores_last_token: bool
     """Whether the last token of an answer takes a place in the KV cache before all places are given back."""

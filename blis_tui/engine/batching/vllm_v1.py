@@ -42,6 +42,9 @@ class VllmV1Batching:
         watermark = int(self._watermark * pool.total)
         while budget > 0 and waiting.items and len(instance.running) < instance.max_num_seqs:
             request = waiting.head()
+            attempt = (request.index, pool.epoch, budget)
+            if attempt == instance.refused:
+                break  # nothing has changed since it did not fit
             known = request.target_tokens
             cached = pool.cached_prefix(request, (known - 1) // size)
             start = cached * size
@@ -55,6 +58,7 @@ class VllmV1Batching:
             spare = pool.free - idle - (watermark if instance.running else 0)
             whole = known if self._reserve_full_input else start + tokens
             if -(-whole // size) - cached > spare:
+                instance.refused = attempt
                 break  # head-of-line: nobody overtakes
             instance.admit(request, cached, tokens)
             budget -= tokens

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Request, Segments
 
 _INDEX_BITS: Final = 32
+_REMEMBERED: Final = 1024
+"""Key lists that are kept; they are only a shortcut, the numbers of the chains are what must not change."""
 
 
 class PromptKeys:
@@ -40,10 +42,19 @@ class PromptKeys:
         self._chains: dict[tuple[int, int, str], int] = {}
         self._keys: dict[Segments, tuple[int, ...]] = {}
 
+    def __getstate__(self) -> tuple[int, dict[tuple[int, int, str], int]]:
+        return (self._block_size, self._chains)
+
+    def __setstate__(self, state: tuple[int, dict[tuple[int, int, str], int]]) -> None:
+        self._block_size, self._chains = state
+        self._keys = {}
+
     def shareable(self, segments: Segments) -> tuple[int, ...]:
         """Keys of the full blocks that lie within ``segments``, first block first."""
         keys = self._keys.get(segments)
         if keys is None:
+            if len(self._keys) == _REMEMBERED:
+                self._keys.clear()
             keys = self._keys[segments] = self._build(segments)
         return keys
 
@@ -83,6 +94,7 @@ class BlockPool:
         hits: blocks found in the cache at admission, ever.
         misses: blocks taken from the free list, ever.
         min_free: the lowest ``free`` has been.
+        epoch: changes whenever something happened that may let in a request that did not fit before.
     """
 
     __slots__ = (
@@ -92,6 +104,7 @@ class BlockPool:
         "_older",
         "blank",
         "block_size_tokens",
+        "epoch",
         "free",
         "hits",
         "min_free",
@@ -107,6 +120,7 @@ class BlockPool:
         self.free = self.blank = self.min_free = total
         self.hits = 0
         self.misses = 0
+        self.epoch = 0
         self._free_order: OrderedDict[int, Block | int] = OrderedDict()
         self._next_place = 0
         self._index: dict[int, Block] = {}
@@ -199,6 +213,7 @@ class BlockPool:
         With ``findable`` the content it has computed stays in the cache under its own keys (a preempted request may
         come back for it); otherwise nobody will ever ask for the private part again.
         """
+        self.epoch += 1
         shared = request.shared_blocks
         size = self.block_size_tokens
         computed = request.computed_tokens // size
@@ -278,6 +293,7 @@ class BlockPool:
 
     def _publish(self, block: Block) -> None:
         """Make a block findable; it stands before older blocks of the same content."""
+        self.epoch += 1
         older = self._index.get(block.key)
         if older is not None:
             self._older.setdefault(block.key, []).append(older)

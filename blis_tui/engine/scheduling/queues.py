@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.errors import PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection
 
     from blis_tui.engine.request import Request
     from blis_tui.spec.model import Plug
@@ -21,7 +21,7 @@ class WaitingQueue(Protocol):
     """The requests an instance has not scheduled yet, in the order in which it will."""
 
     @property
-    def items(self) -> Sequence[object]:
+    def items(self) -> Collection[object]:
         """Something that is true exactly when somebody waits."""
 
     def push(self, request: Request) -> int:
@@ -49,32 +49,33 @@ class FcfsQueue:
     __slots__ = ("items",)
 
     def __init__(self) -> None:
-        self.items: deque[Request] = deque()
+        self.items: OrderedDict[int, Request] = OrderedDict()
 
     def push(self, request: Request) -> int:
         """Add at the tail."""
-        self.items.append(request)
+        self.items[request.index] = request
         return len(self.items) - 1
 
     def push_front(self, request: Request) -> None:
         """Add at the head."""
-        self.items.appendleft(request)
+        self.items[request.index] = request
+        self.items.move_to_end(request.index, last=False)
 
     def head(self) -> Request:
-        """The oldest entry."""
-        return self.items[0]
+        """The first in line."""
+        return next(iter(self.items.values()))
 
     def pop(self) -> Request:
-        """Take out the oldest entry."""
-        return self.items.popleft()
+        """Take out the first in line."""
+        return self.items.popitem(last=False)[1]
 
     def remove(self, request: Request) -> None:
         """Take out a request from anywhere."""
-        self.items.remove(request)
+        del self.items[request.index]
 
     def ordered(self) -> list[Request]:
         """Everybody who waits, head first."""
-        return list(self.items)
+        return list(self.items.values())
 
 
 def _by_priority(request: Request) -> SortKey:
