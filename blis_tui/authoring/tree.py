@@ -104,12 +104,12 @@ class Key:
         named = self.path[-2] if self.name in _UNIT_OF_PARENT and len(self.path) > 1 else self.name
         return next((unit for ending, unit in _UNITS.items() if f"_{named}".endswith(ending)), "")
 
-    def below(self, name: str) -> Key | None:
-        """A key of the map (or of an entry of the list), whatever ``kind`` it belongs to."""
-        found = self.children.get(name)
-        if found is None or (found.only and name not in _DISCRIMINATORS):
-            found = next((one.keys[name] for one in self.variants if name in one.keys), found)
-        return found
+    def as_variant(self, variant: Variant) -> Key:
+        """The same key with the keys of one ``kind`` only."""
+        own = {name: key for name, key in self.children.items() if name not in variant.keys}
+        return replace(
+            self, description=variant.description, children={**own, **variant.keys}, variants=(), only=variant.value
+        )
 
     def names(self) -> tuple[str, ...]:
         """All keys below, those of every variant included."""
@@ -134,13 +134,7 @@ def root(kind: str) -> Key:
         InputError: the installation lacks the schema.
     """
     name = kind.lower()
-    top = schema(name)
-    made = _Builder(name).key(top, (), required=False)
-    children = {
-        key: replace(child, required=True) if key in _texts(top.get("required")) else child
-        for key, child in made.children.items()
-    }
-    return replace(made, name=kind, children=children)
+    return replace(_Builder(name).key(schema(name), (), required=False), name=kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +161,7 @@ class _Builder:
         for name in _DISCRIMINATORS:
             if variants and name in children:
                 known = children[name].choices
-                told = tuple(Choice(one.value, choices.get(one.value, "") or one.description) for one in known)
+                told = tuple(Choice(one.value, one.description or choices.get(one.value, "")) for one in known)
                 children[name] = replace(children[name], choices=told)
         name = path[-1] if path else ""
         return Key(
@@ -203,7 +197,10 @@ class _Builder:
         for step in pointer.strip("/").split("/") if pointer.strip("/") else ():
             target = target.get(step) if isinstance(target, dict) else None
         base, builder = builder.merged(target)
-        return {**base, **{key: value for key, value in node.items() if key != "$ref"}}, builder
+        both = {**base, **{key: value for key, value in node.items() if key != "$ref"}}
+        if "required" in both:
+            both["required"] = [*_texts(node.get("required")), *_texts(base.get("required"))]
+        return both, builder
 
     def children(self, node: _Part, path: tuple[str, ...], *, skip_header: bool) -> dict[str, Key]:
         required = _texts(node.get("required")) + _texts(_map(node.get("else")).get("required"))

@@ -1,0 +1,187 @@
+"""What a key of a document means: looked up by its dotted path, as text or as plain data."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.authoring.scalars import flow
+from blis_tui.authoring.tree import Key, root
+from blis_tui.errors import BlisError
+from blis_tui.spec.schema import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from blis_tui.spec.source import Json
+
+_WIDTH: Final = 100
+_NEAR: Final = 5
+
+
+class UnknownKeyError(BlisError):
+    """No key has that path; the help names the nearest ones."""
+
+
+def look_up(path: str) -> tuple[str, list[Key]]:
+    """The kind of document and the keys at a dotted path.
+
+    ``engine.kv_blocks`` is a path in an experiment, ``Hardware.mfu`` one in a document of that kind, ``Hardware`` the
+    document itself. Positions in lists may be left out. Several keys are found where a key means something else for
+    another ``kind`` beside it.
+
+    Raises:
+        UnknownKeyError: there is no such key.
+    """
+    steps = [step for step in path.split(".") if step]
+    named = {kind.lower(): kind for kind in KINDS}
+    kind = "Experiment"
+    # `workload` alone is a key of an experiment; `Workload` is the kind of document.
+    if steps and steps[0].lower() in named and (steps[0] in KINDS or steps[0] not in root(kind).children):
+        kind = named[steps.pop(0).lower()]
+    steps = [step for step in steps if not step.isdecimal()]
+    found = [root(kind)]
+    for at, step in enumerate(steps):
+        below = [match for key in found for match in _below(key, step)]
+        if not below:
+            raise _unknown(path, kind, steps[:at], step, found)
+        found = below
+    return kind, found
+
+
+def _below(key: Key, step: str) -> list[Key]:
+    """The keys a step leads to: a child, the same child in several variants, or a variant by its name."""
+    if step in key.children and (step in ("kind", "step_time") or not any(step in one.keys for one in key.variants)):
+        return [key.children[step]]
+    in_variants = [one.keys[step] for one in key.variants if step in one.keys]
+    if in_variants:
+        return in_variants
+    return [key.as_variant(one) for one in key.variants if one.value == step]
+
+
+def _unknown(path: str, kind: str, done: list[str], step: str, found: list[Key]) -> UnknownKeyError:
+    where = f"`{'.'.join(done)}`" if done else f"a document of kind {kind}"
+    names = sorted({name for key in found for name in key.names()})
+    near = get_close_matches(step, names, n=1, cutoff=0.6)
+    same = _elsewhere(step)
+    if near:
+        hint = f"did you mean `{'.'.join((*done, *near)) if kind == 'Experiment' else '.'.join((kind, *done, *near))}`?"
+    elif same:
+        hint = "did you mean " + " or ".join(f"`{one}`" for one in same) + "?"
+    elif names:
+        hint = "known keys are " + ", ".join(f"`{name}`" for name in names)
+    else:
+        hint = f"{where} has no keys below it"
+    return UnknownKeyError(f"{where} has no key `{step[:60]}`" + (f" (in `{path[:80]}`)" if done else ""), help=hint)
+
+
+def _elsewhere(step: str) -> list[str]:
+    """Paths that end with the key, or with the one nearest to it, anywhere."""
+    every: dict[str, list[str]] = {}
+    for kind in KINDS:
+        for key in root(kind).walk():
+            shown = key.dotted if kind == "Experiment" else f"{kind}.{key.dotted}"
+            if key.path and shown not in every.setdefault(key.name, []):
+                every[key.name].append(shown)
+    near = [step] if step in every else get_close_matches(step, sorted(every), n=1, cutoff=0.75)
+    paths = every.get(near[0], []) if near else []
+    # The same key of a document and of an experiment that holds it: the experiment's path is the one for `--set`.
+    short = [one for one in paths if one[0].islower()] or paths
+    return short[:_NEAR]
+
+
+def as_data(kind: str, keys: Iterable[Key]) -> Json:
+    """What is known about the keys, as plain data."""
+    found: list[Json] = [_data(kind, key) for key in keys]
+    return found[0] if len(found) == 1 else found
+
+
+def _data(kind: str, key: Key) -> dict[str, Json]:
+    data: dict[str, Json] = {
+        "kind": kind,
+        "path": key.dotted,
+        "type": key.type,
+        "unit": key.unit,
+        "required": key.required,
+        "range": key.range,
+        "description": key.description,
+        "only_for_kind": key.only,
+        "choices": [{"value": one.value, "description": one.description} for one in key.choices],
+        "examples": list(key.examples),
+        "keys": list(key.names()),
+    }
+    if key.has_default:
+        data["default"] = key.default
+    return data
+
+
+def as_text(kind: str, keys: list[Key]) -> str:
+    """What is known about the keys, for a person."""
+    return "\n\n".join(_text(kind, key) for key in keys) + "\n"
+
+
+def _text(kind: str, key: Key) -> str:
+    title = key.dotted or kind
+    lines = [f"{title}" + (f"  (when kind is `{key.only}`)" if key.only else "")]
+    lines += textwrap.wrap(key.description, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+    facts = {
+        "document": kind if key.path else "",
+        "type": key.type,
+        "unit": key.unit,
+        "default": flow(key.default) if key.has_default else "none; the key is required" if key.required else "",
+        "range": key.range,
+        "examples": "  or  ".join(flow(one) for one in key.examples),
+    }
+    lines.append("")
+    lines += [f"  {name:<9} {text}" for name, text in facts.items() if text]
+    if key.choices:
+        lines += ["", "  values", *_table((one.value, one.description) for one in key.choices)]
+    if key.children or key.variants:
+        lines += ["", "  keys", *_table(_rows(key))]
+    return "\n".join(lines)
+
+
+def _rows(key: Key) -> list[tuple[str, str]]:
+    rows = [(child.name, child.description) for child in key.children.values()]
+    for variant in key.variants:
+        rows += [
+            (name, f"({variant.value}) {child.description}")
+            for name, child in variant.keys.items()
+            if name not in key.children
+        ]
+    return rows
+
+
+def _table(rows: Iterable[tuple[str, str]]) -> list[str]:
+    listed = list(rows)
+    width = min(max((len(name) for name, _ in listed), default=0), 32)
+    lines: list[str] = []
+    for name, text in listed:
+        wrapped = textwrap.wrap(text, max(_WIDTH - width - 6, 30)) or [""]
+        lines.append(f"    {name:<{width}}  {wrapped[0]}".rstrip())
+        lines += [f"    {'':<{width}}  {more}" for more in wrapped[1:]]
+    return lines
+
+
+def overview(kind: str) -> str:
+    """The tree of all keys of a kind of document, a line each."""
+    return "\n".join([f"{kind}: {root(kind).description}", *_tree(root(kind), 0)]) + "\n"
+
+
+def _tree(key: Key, depth: int) -> list[str]:
+    lines: list[str] = []
+    indent = "  " * (depth + 1)
+    for child in key.children.values():
+        mark = "required" if child.required else f"[{flow(child.default)}]" if child.has_default else ""
+        known = "|".join(one.value for one in child.choices)
+        about = " ".join(part for part in (child.type if child.type != "word" else known, child.unit, mark) if part)
+        lines.append(f"{indent}{child.name}: {about}")
+        if not child.document:  # the other document has a tree of its own
+            lines += _tree(child, depth + 1)
+    for variant in key.variants:
+        if variant.keys:
+            lines.append(f"{indent}({variant.value})")
+            lines += _tree(replace(key, children=variant.keys, variants=()), depth + 1)
+    return lines

@@ -1,0 +1,293 @@
+"""The layout of a YAML text: indentation, blanks between tokens, blank lines. Comments and line breaks stay.
+
+The scanner's tokens say what is what; everything between two of them is white space and comments. A line is written
+again from its tokens, with the indentation that its place in the document asks for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import yaml
+from yaml import tokens as tk
+
+from blis_tui.authoring.scalars import is_bare
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SCANNER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_STEP: Final = 2
+_COMMENT_GAP: Final = 2
+"""Blanks between a value and a comment, at least."""
+
+_TEXT: Final = (tk.ScalarToken, tk.AliasToken, tk.AnchorToken, tk.TagToken)
+_OPENING: Final = (tk.FlowMappingStartToken, tk.FlowSequenceStartToken)
+_CLOSING: Final = (tk.FlowMappingEndToken, tk.FlowSequenceEndToken)
+_MARKERS: Final = (tk.DocumentStartToken, tk.DocumentEndToken)
+_WRITTEN: Final = (*_TEXT, *_OPENING, *_CLOSING, *_MARKERS, tk.FlowEntryToken, tk.ValueToken, tk.BlockEntryToken)
+
+
+class LeftAloneError(Exception):
+    """The text uses something this module does not lay out; it is fine as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """One token with its text and place; a text may span lines (plain, quoted and block scalars)."""
+
+    kind: type[yaml.Token]
+    text: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    """Where the source goes on after it; for a block scalar, after its header."""
+    opens_key: bool
+    """Whether a key of a block map begins here."""
+    is_block: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """An open block map or list: the column it was found at, and the one it gets."""
+
+    is_list: bool
+    column: int
+    indent: int
+
+
+def normal_text(text: str) -> str:
+    r"""The text without a byte-order mark, its lines ended by ``\n``, the last one, too."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    return text if text.endswith("\n") else text + "\n"
+
+
+def lay_out(text: str) -> str:
+    """The text in its normal layout.
+
+    Raises:
+        LeftAloneError: the text has something that is not laid out.
+    """
+    text = normal_text(text)
+    lines = text.split("\n")
+    if any(odd in text for odd in "\x85\u2028\u2029"):
+        raise LeftAloneError("an unusual line break")
+    if any("\t" in line[: _indent_of(line, " \t")] for line in lines):
+        raise LeftAloneError("a tab as indentation")
+    writer = _Writer(lines, _words(text, lines))
+    writer.write()
+    while writer.output and not writer.output[-1]:
+        writer.output.pop()
+    return "\n".join([*writer.output, ""])
+
+
+def comments(text: str) -> list[str]:
+    """All comments of a text, sorted."""
+    text = normal_text(text)
+    lines = text.split("\n")
+    found: list[str] = []
+    line, column = 0, 0
+    for word in _words(text, lines):
+        found += _between(lines, line, column, word.line, word.column)
+        if word.is_block:
+            found += _between(lines, word.line, word.end_column, word.line, len(lines[word.line]))
+            line, column = word.end_line + 1, 0
+        else:
+            line, column = word.end_line, word.end_column
+    return sorted([*found, *_between(lines, line, column, len(lines) - 1, 0)])
+
+
+def has_anchors(text: str) -> bool:
+    """Whether parts of the document refer to one another, so that their order matters."""
+    return any(isinstance(token, tk.AnchorToken) for token in yaml.scan(text, Loader=_SCANNER))
+
+
+def _between(lines: Sequence[str], line: int, column: int, end_line: int, end_column: int) -> list[str]:
+    """The comments between two places with nothing but white space and comments in between."""
+    if line >= end_line:
+        parts = [lines[line][column:end_column]] if line == end_line else []
+    else:
+        parts = [lines[line][column:], *lines[line + 1 : end_line], lines[end_line][:end_column]]
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _words(text: str, lines: Sequence[str]) -> list[_Word]:
+    words: list[_Word] = []
+    depth = 0
+    key_next = False
+    for token in yaml.scan(text, Loader=_SCANNER):
+        if isinstance(token, tk.DirectiveToken):
+            raise LeftAloneError("a directive")
+        if isinstance(token, tk.KeyToken):
+            here = lines[token.start_mark.line][token.start_mark.column :]
+            if here.startswith("?") and here[1:2] in ("", " "):
+                raise LeftAloneError("a key marked with `?`")
+            key_next = depth == 0
+        elif isinstance(token, _WRITTEN):
+            depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
+            words.append(_word(token, lines, key_next))
+            key_next = False
+    return words
+
+
+def _word(token: yaml.Token, lines: Sequence[str], opens_key: bool) -> _Word:
+    start, end = token.start_mark, token.end_mark
+    line, column, end_line, end_column = start.line, start.column, end.line, end.column
+    if isinstance(token, tk.ScalarToken) and token.style in ("|", ">"):
+        header = lines[line][column:].partition(" #")[0].rstrip()
+        if any(char.isdigit() for char in header):
+            raise LeftAloneError("a text with an explicit indentation")
+        content = list(lines[line + 1 : end_line])
+        while content and not content[-1].strip() and "+" not in header:
+            content.pop()
+        text = "\n".join([header, *content])
+        return _Word(
+            type(token), text, line, column, line + len(content), column + len(header), opens_key, is_block=True
+        )
+    if line == end_line:
+        text = lines[line][column:end_column]
+    else:
+        text = "\n".join([lines[line][column:], *lines[line + 1 : end_line], lines[end_line][:end_column]])
+    if isinstance(token, tk.ScalarToken) and token.style in ("'", '"') and line == end_line:
+        text = _requoted(token.value, text)
+    return _Word(type(token), text, line, column, end_line, end_column, opens_key)
+
+
+def _requoted(value: str, text: str) -> str:
+    """A word without the quotes it does not need; other texts in double quotes where nothing has to be escaped."""
+    if is_bare(value):
+        return value
+    plain = text[0] == "'" and text[1:-1] == value and not set(value) & set('"\\')
+    return f'"{value}"' if plain else text
+
+
+def _indent_of(line: str, blanks: str = " ") -> int:
+    return len(line) - len(line.lstrip(blanks))
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Writes the lines again, from the first to the last."""
+
+    lines: Sequence[str]
+    words: Sequence[_Word]
+    output: list[str] = field(default_factory=list)
+    levels: list[_Level] = field(default_factory=list)
+    depth: int = 0
+    """Brackets that are open."""
+    base: int = 0
+    """Indentation of the line on which the outermost bracket opened."""
+
+    def write(self) -> None:
+        """Comments and blank lines between the words; the words of a line together."""
+        at, line = 0, 0
+        while at < len(self.words):
+            self._write_gap(line, self.words[at].line, self.words[at])
+            end, last_line = at, self.words[at].line
+            while end < len(self.words) and self.words[end].line <= last_line:
+                last_line = max(last_line, self.words[end].end_line)
+                end += 1
+            self._write_words(self.words[at:end])
+            at, line = end, last_line + 1
+        self._write_gap(line, len(self.lines), None)
+
+    def _write_gap(self, start: int, stop: int, following: _Word | None) -> None:
+        """Lines without words. A comment is indented like what follows, or like the block it closes."""
+        coming = 0
+        if following is not None:
+            kept = self.levels.copy()
+            coming = self._indent(following)
+            self.levels = kept
+        for line in self.lines[start:stop]:
+            text, column = line.strip(), _indent_of(line)
+            if not text:
+                if self.output and self.output[-1]:
+                    self.output.append("")
+                continue
+            indent = coming
+            if self.depth:
+                indent = self.base + _STEP * self.depth
+            elif column > (following.column if following is not None else 0):
+                inside = [level.indent for level in self.levels if level.column <= column]
+                indent = inside[-1] if inside else coming
+            self.output.append(" " * indent + text)
+
+    def _indent(self, word: _Word) -> int:
+        """The indentation of a line that begins with this word; blocks are closed and opened as it says."""
+        if word.kind in _MARKERS:
+            return 0
+        if self.depth:
+            return self.base + _STEP * (self.depth - (word.kind in _CLOSING))
+        if word.kind is tk.BlockEntryToken or word.opens_key:
+            self._enter(word)
+            return self.levels[-1].indent
+        return self.levels[-1].indent + _STEP if self.levels else 0
+
+    def _enter(self, word: _Word) -> None:
+        """Close the blocks that end before an entry or key, and open the one it begins."""
+        is_list = word.kind is tk.BlockEntryToken
+        levels = self.levels
+        while levels and levels[-1].column > word.column:
+            levels.pop()
+        # A list may stand at the same column as the key it belongs to.
+        if levels and levels[-1].column == word.column and levels[-1].is_list and not is_list:
+            levels.pop()
+        if not levels or levels[-1].column < word.column or levels[-1].is_list != is_list:
+            levels.append(_Level(is_list, word.column, levels[-1].indent + _STEP if levels else 0))
+
+    def _write_words(self, words: Sequence[_Word]) -> None:
+        """One line of words (more where texts span lines) and the comment at its end."""
+        indent = self._indent(words[0])
+        text = " " * indent
+        previous: _Word | None = None
+        for word in words:
+            if self.depth == 0 and previous is not None and (word.opens_key or word.kind is tk.BlockEntryToken):
+                self._enter(word)
+            text += self._blank(previous, word) + self._text(word, indent)
+            if word.kind in _OPENING:
+                self.base = indent if self.depth == 0 else self.base
+                self.depth += 1
+            self.depth -= word.kind in _CLOSING
+            previous = word
+        last = words[-1]
+        at = last.line if last.is_block else last.end_line
+        comment = self.lines[at][last.end_column :].strip()
+        if comment:
+            head, *rest = text.split("\n") if last.is_block else [text]
+            column = len(self.lines[at]) - len(self.lines[at][last.end_column :].lstrip()) + indent
+            column -= words[0].column if last.line == words[0].line == at else indent
+            head = head.ljust(column) if column >= len(head) + _COMMENT_GAP else head + " " * _COMMENT_GAP
+            text = "\n".join([head + comment, *rest])
+        self.output += text.split("\n")
+
+    def _blank(self, previous: _Word | None, word: _Word) -> str:
+        """What stands between two words of a line."""
+        if previous is None:
+            return ""
+        if word.kind is tk.ValueToken:  # `*alias :` needs its blank, or the colon would belong to the name
+            return " " if previous.kind is tk.AliasToken else ""
+        if word.kind is tk.FlowEntryToken or (self.depth and (previous.kind in _OPENING or word.kind in _CLOSING)):
+            return ""
+        return " "
+
+    def _text(self, word: _Word, indent: int) -> str:
+        """The word's text. Lines of a block scalar move together; in other texts their indentation means nothing."""
+        first, *rest = word.text.split("\n")
+        if word.is_block:
+            inner = min((_indent_of(line) for line in rest if line.strip()), default=0)
+            shift = (self.levels[-1].indent + _STEP if self.levels else 0) - inner
+            return "\n".join(
+                [
+                    first,
+                    *(" " * (_indent_of(line) + shift) + line.lstrip(" ") if line.strip(" ") else "" for line in rest),
+                ]
+            )
+        within = " " * (indent + _STEP)
+        return "\n".join(
+            [
+                first.rstrip(" ") if rest else first,
+                *(within + line.strip(" ") if line.strip(" ") else "" for line in rest),
+            ]
+        )
