@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blis_tui.simulation import Simulation
 from blis_tui.spec.load import load as load_experiment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from blis_tui.metrics.report import Report
     from blis_tui.spec.model import Experiment
 
 
 def load(
-    source: str | Path,
+    source: str | Path | Mapping[str, object],
     *,
     set: Mapping[str, object] | None = None,  # noqa: A002  (the command line's word for it)
     seed: int | None = None,
@@ -24,7 +24,8 @@ def load(
     """Load, check and resolve an experiment.
 
     Args:
-        source: the name of an experiment (``quickstart``) or the path of a ``.blis.yaml`` file.
+        source: the name of an experiment (``quickstart``), the path of a ``.blis.yaml`` file, or the document itself
+            as plain data.
         set: values to replace, by dotted path (``{"cluster.instances": 8}``), checked like the file.
         seed: replaces the document's seed.
 
@@ -32,6 +33,11 @@ def load(
         SpecError: with every problem found, each with its place and a hint.
         InputError: the file cannot be read.
     """
+    if isinstance(source, Mapping):
+        text = json.dumps(source, default=str)  # JSON is YAML
+        return load_experiment("-", overrides={} if set is None else set, seed=seed, stdin_text=text)
+    if not isinstance(source, str | Path):
+        raise TypeError(f"an experiment is a name, a path or a mapping, not {type(source).__name__}")
     return load_experiment(source, overrides={} if set is None else set, seed=seed)
 
 

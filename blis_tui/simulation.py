@@ -52,6 +52,8 @@ class Simulation:
     """
 
     def __init__(self, experiment: Experiment, *, check: str = "end") -> None:
+        if not isinstance(experiment, Experiment):
+            raise TypeError(f"not an experiment but {type(experiment).__name__}: load one with blis_tui.load()")
         if check not in CHECKS:
             raise ValueError(f"check must be one of {', '.join(CHECKS)}, not {check!r}")
         self.experiment = experiment
@@ -220,7 +222,7 @@ class Simulation:
         Returns a function that ends the subscription. A simulation's results do not depend on who listens.
 
         Raises:
-            KeyError: there is no such kind of record.
+            ValueError: there is no such kind of record.
         """
         kinds = _record_classes(kind)
         for one in kinds:
@@ -275,7 +277,10 @@ def _beyond_all_time() -> SimulationError:
 def _record_classes(kind: type[Record] | str) -> tuple[type[Record], ...]:
     if kind in ("all", Record):
         return tuple(RECORD_KINDS.values())
-    return (RECORD_KINDS[kind if isinstance(kind, str) else kind.kind],)
+    name = kind if isinstance(kind, str) else kind.kind
+    if name not in RECORD_KINDS:
+        raise ValueError(f"no record is of the kind {name!r}; known are {', '.join(RECORD_KINDS)}")
+    return (RECORD_KINDS[name],)
 
 
 class _Pickler(pickle.Pickler):

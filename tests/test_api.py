@@ -32,6 +32,25 @@ def test_load_checks_overrides_like_the_file() -> None:
         blis_tui.load(Path("nowhere.blis.yaml"))
 
 
+def test_an_experiment_may_be_plain_data() -> None:
+    document = {
+        "apiVersion": "blis/v1",
+        "kind": "Experiment",
+        "metadata": {"name": "inline"},
+        "model": "qwen3-14b",
+        "hardware": "h100",
+        "workload": "chatbot",
+        "seed": 3,
+    }
+    assert blis_tui.load(document, set={"workload.requests": 5}).workload.requests == 5
+    with pytest.raises(blis_tui.SpecError, match="did you mean `hardware`"):
+        blis_tui.load({**document, "hardwear": "h100"})
+    with pytest.raises(TypeError, match="a name, a path or a mapping"):
+        blis_tui.load(5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"load one with blis_tui.load\(\)"):
+        blis_tui.run("quickstart")  # type: ignore[arg-type]
+
+
 def test_a_report_has_attributes_plain_data_and_rows(experiment: blis_tui.Experiment) -> None:
     report = blis_tui.run(experiment)
     assert report.requests.completed == 40
@@ -187,7 +206,7 @@ def test_subscriptions_end_and_survive_a_restore(experiment: blis_tui.Experiment
     simulation.restore(start)
     simulation.run()
     assert (len(preempted), len(completed)) == (seen, 80)
-    with pytest.raises(KeyError):
+    with pytest.raises(ValueError, match="known are arrived, admitted"):
         simulation.subscribe("gossip", completed.append)
 
 

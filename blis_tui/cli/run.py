@@ -71,7 +71,7 @@ def run(
     from blis_tui.records.tables import record_line  # noqa: PLC0415
     from blis_tui.simulation import Simulation  # noqa: PLC0415
 
-    _require_different_files(output, requests_file, records_file)
+    _require_different_files(source, output, requests_file, records_file)
     experiment = _load(source, overrides, seed)
     with ExitStack() as files:
         simulation = Simulation(experiment, check=check)
@@ -91,14 +91,19 @@ def run(
     _judge(report)
 
 
-def _require_different_files(*names: str | None) -> None:
-    """Each result needs a file of its own."""
-    given = [name for name in names if name is not None]
-    if "-" in given[1:] or (given and given[0] == "-" and names[0] is None):
+def _require_different_files(source: str, output: str | None, *tables: str | None) -> None:
+    """Each result needs a file of its own, and none may be the experiment itself."""
+    if "-" in tables:
         raise click.UsageError("only the report can go to standard output: --requests and --records need a file")
-    paths = [Path(name).resolve() for name in given if Path(name).is_file() or not Path(name).exists()]
+    given = [name for name in (source, output, *tables) if name not in (None, "-")]
+    paths = [Path(name).resolve() for name in given if name is not None and _is_ordinary(Path(name))]
     if len(dict.fromkeys(paths)) < len(paths):
-        raise click.UsageError("-o, --requests and --records need different files")
+        raise click.UsageError("SPEC, -o, --requests and --records must be different files")
+
+
+def _is_ordinary(path: Path) -> bool:
+    """Whether it is a file, or will be one (and no device, which several results may share)."""
+    return path.is_file() or not path.exists()
 
 
 def _load(source: str, overrides: tuple[str, ...], seed: int | None) -> Experiment:
@@ -121,11 +126,12 @@ def _run(simulation: Simulation, progress: _Progress | None) -> bool:
             progress.show(simulation)
         return not interrupted
 
-    previous = signal.signal(signal.SIGINT, interrupt)
+    previous = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         return simulation.run(go_on=go_on) and not interrupted
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
         if progress is not None:
             progress.clear()
 
@@ -147,6 +153,12 @@ def _write(report: Report, output_format: str, output: str | None, requests_file
 
 def _judge(report: Report) -> None:
     """Tell on standard error what does not hold, and exit accordingly."""
+    counts = report.requests
+    if counts.completed < counts.total:
+        missing = counts.total - counts.completed
+        click.echo(
+            f"note: {missing:,} of {counts.total:,} requests did not complete; latencies are without them", err=True
+        )
     failures = [verdict.sentence() for verdict in report.expectations if not verdict.ok]
     failures += [f"{name} {text}" for name, text in report.invariants.items() if text not in ("ok", "not checked")]
     for failure in failures:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from blis_tui.metrics.report import Report
+    from collections.abc import Mapping
+
+    from blis_tui.metrics.report import GroupReport, Report
     from blis_tui.metrics.stats import Distribution
 
 _COLUMNS = ("mean", "p50", "p90", "p95", "p99", "max")
@@ -35,8 +37,7 @@ def summary_text(report: Report) -> str:
                 "tokens": f"{report.tokens.input:,} in, {report.tokens.output:,} out, {report.tokens.cached:,} cached",
                 "throughput": f"{report.throughput.requests_per_s:,.2f} requests/s, "
                 f"{report.throughput.output_tokens_per_s:,.1f} output tokens/s",
-                "KV cache": f"{kv.peak_used:,} of {kv.blocks:,} blocks at peak, {100 * kv.hit_rate:.1f} % hits, "
-                f"{kv.preemptions:,} preemptions",
+                "KV cache": f"{_fullest(report)}, {100 * kv.hit_rate:.1f} % hits, {kv.preemptions:,} preemptions",
             }
         ),
         _latencies(
@@ -49,6 +50,10 @@ def summary_text(report: Report) -> str:
             }
         ),
     ]
+    groups = {**_several(report.slo_classes), **_several(report.tenants)}
+    if groups:
+        blocks.append(_latencies({f"{name}: time to first token": one.ttft_ms for name, one in groups.items()}))
+        blocks.append(_latencies({f"{name}: end to end": one.e2e_ms for name, one in groups.items()}))
     wrong = {name: text for name, text in report.invariants.items() if text not in ("ok", "not checked")}
     if wrong:
         blocks.append("\n".join(["invariants", *(f"  FAIL  {name}: {text}" for name, text in wrong.items())]))
@@ -56,6 +61,18 @@ def summary_text(report: Report) -> str:
         verdicts = [f"  {'ok  ' if one.ok else 'FAIL'}  {one.sentence()}" for one in report.expectations]
         blocks.append("\n".join(["expectations", *verdicts]))
     return "\n\n".join(blocks) + "\n"
+
+
+def _fullest(report: Report) -> str:
+    """How full the fullest instance has been."""
+    fullest = max(report.instances, key=lambda one: one.kv.peak_used)
+    where = f" of instance {fullest.instance}" if len(report.instances) > 1 else ""
+    return f"{fullest.kv.peak_used:,} of {fullest.kv.blocks:,} blocks{where} at peak"
+
+
+def _several(groups: Mapping[str, GroupReport]) -> Mapping[str, GroupReport]:
+    """Groups, where there is more than one to tell apart."""
+    return groups if len(groups) > 1 else {}
 
 
 def _pairs(values: dict[str, str]) -> str:

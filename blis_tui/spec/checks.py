@@ -91,11 +91,11 @@ def _check_heads(document: Document, model: Model) -> Iterator[Diagnostic]:
     heads, kv_heads = model.num_attention_heads, model.num_key_value_heads
     if heads % split:
         message = f"tensor_parallel {split} does not divide the {heads} attention heads of {model.name}"
-    elif kv_heads >= split and kv_heads % split:
+    elif kv_heads % split and split % kv_heads:
         message = f"tensor_parallel {split} does not divide the {kv_heads} key/value heads of {model.name}"
     else:
         return
-    usable = [str(n) for n in range(1, 65) if heads % n == 0 and (kv_heads < n or kv_heads % n == 0)]
+    usable = [str(n) for n in range(1, 65) if heads % n == 0 and (kv_heads % n == 0 or n % kv_heads == 0)]
     yield about(document, path, "BLIS2004", message, hint=f"possible are {', '.join(usable[:12])}")
 
 

@@ -98,9 +98,21 @@ def test_a_model_that_does_not_fit_has_no_blocks() -> None:
     assert capacity(LLAMA_70B, 4).blocks > 0
 
 
-def test_a_compressed_cache_is_not_split_over_accelerators() -> None:
+def test_a_compressed_cache_is_whole_on_every_accelerator() -> None:
     one, two = capacity(DEEPSEEK_LITE), capacity(DEEPSEEK_LITE, 2)
-    assert one.bytes_per_block == two.bytes_per_block == 27 * (512 + 64) * 2 * 16
+    assert one.bytes_per_block == 27 * (512 + 64) * 2 * 16
+    assert two.bytes_per_block == 2 * one.bytes_per_block
+
+
+@pytest.mark.parametrize("tensor_parallel", [1, 2, 4, 8])
+def test_the_cache_never_exceeds_the_memory_there_is(tensor_parallel: int) -> None:
+    found = capacity(QWEN3_14B, tensor_parallel)
+    assert found.bytes_per_block == capacity(QWEN3_14B).bytes_per_block
+    assert found.blocks * found.bytes_per_block < tensor_parallel * 80 * 2**30
+
+
+def test_kv_heads_are_copied_where_there_are_fewer_than_accelerators() -> None:
+    assert capacity(QWEN3_30B, 8).bytes_per_block == 2 * capacity(QWEN3_30B, 4).bytes_per_block
 
 
 def test_tied_embeddings_are_stored_once() -> None:

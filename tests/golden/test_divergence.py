@@ -95,11 +95,9 @@ def _cut_batch(requests: int) -> Callable[[pytest.MonkeyPatch], None]:
 def _hide_cache(every: int) -> Callable[[pytest.MonkeyPatch], None]:
     def mutate(patch: pytest.MonkeyPatch) -> None:
         cached = BlockPool.cached_prefix
-        calls = itertools.count(1)
 
         def mutated(self: BlockPool, request: Request, limit_blocks: int) -> int:
-            found = cached(self, request, limit_blocks)
-            return 0 if next(calls) % every == 0 else found
+            return 0 if request.index % every == 0 else cached(self, request, limit_blocks)
 
         patch.setattr(BlockPool, "cached_prefix", mutated)
 

@@ -2,12 +2,11 @@
 
 The arithmetic is that of the llm-d capacity planner, which BLIS uses too: usable memory of all accelerators
 of an instance, minus the weights, minus a measured allowance for activations and for what lives outside
-PyTorch's pool (CUDA context, NCCL buffers), divided by the bytes of a block on one accelerator.
+PyTorch's pool (CUDA context, NCCL buffers), divided by the bytes of a block on all of them.
 
-Known approximations, kept because results must agree with BLIS: the memory of the whole tensor-parallel group
-is divided by the block size of *one* of its members, so capacity grows faster than physically possible with
-``tensor_parallel``; KV heads are divided even where there are fewer of them than accelerators; an interleaved
-model counts as if every layer held experts.
+On one accelerator the result is that of BLIS. On several it is not: BLIS divides the memory of the whole group by
+the bytes of a block on *one* member, so its capacity grows with the square of ``tensor_parallel``, to several times the
+memory there is. A known approximation: an interleaved model counts as if every layer held experts.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class KvCapacity:
     available_gib: float
     """What the instance may use in total: memory times utilization times accelerators."""
     bytes_per_block: int
-    """Bytes of one block on one accelerator."""
+    """Bytes of one block on all accelerators of the instance together."""
 
 
 def kv_capacity(
@@ -124,18 +123,17 @@ def _divides_heads(model: Model, tensor_parallel: int) -> bool:
 
 
 def _bytes_per_block(model: Model, tensor_parallel: int, block_size_tokens: int) -> int:
-    """Bytes of one KV block on one accelerator, at least 1.
+    """Bytes of one KV block on all accelerators of an instance together, at least 1.
 
     Multi-head latent attention stores one compressed vector and one rotary key per token and layer, whole on
-    every accelerator; everything else stores a key and a value per KV head, split over the accelerators.
+    every accelerator; everything else stores a key and a value per KV head, split over the accelerators, at least
+    one head on each.
     """
     if model.kv_lora_rank > 0:
-        elements = model.num_hidden_layers * (model.kv_lora_rank + model.qk_rope_head_dim)
-        per_token = elements * model.activation_bytes
+        per_layer = tensor_parallel * (model.kv_lora_rank + model.qk_rope_head_dim)
     else:
-        elements = model.num_hidden_layers * 2 * model.head_dim * model.num_key_value_heads
-        per_token = elements * model.activation_bytes / tensor_parallel
-    return max(1, int(per_token * block_size_tokens))
+        per_layer = 2 * model.head_dim * max(model.num_key_value_heads, tensor_parallel)
+    return max(1, int(model.num_hidden_layers * per_layer * model.activation_bytes * block_size_tokens))
 
 
 def _parameters(model: Model) -> int:
