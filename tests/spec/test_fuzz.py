@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import resource
+import signal
+import subprocess
+import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from hypothesis import HealthCheck, example, given, settings
+import pytest
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from blis_tui.errors import InputError, SpecError
@@ -14,6 +19,9 @@ from blis_tui.spec.codes import CODES
 from blis_tui.spec.diagnostics import Diagnostic, render_json, render_text
 from blis_tui.spec.library import shipped_specs
 from blis_tui.spec.load import load
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 TEXTS: Final = tuple(
     path.read_text(encoding="utf-8") for path in sorted((shipped_specs() / "experiments").glob("*.yaml"))
@@ -142,3 +150,49 @@ def test_arbitrary_overrides(steps: list[str], equals: str, value: str) -> None:
     argument = ".".join(steps) + equals + value
     with contextlib.suppress(SpecError, InputError):
         load("quickstart", overrides=[argument])
+
+
+@pytest.mark.slow
+def test_ten_thousand_mutated_documents_neither_hang_nor_eat_memory() -> None:
+    """In a process of its own: each document within two seconds, all of them within 200 MiB."""
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.spec.test_fuzz", "10000"],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    assert int(run.stdout) < 200
+
+
+def _fuzz(examples: int) -> int:
+    """Load so many mutated documents; the process's peak memory in MiB."""
+
+    def give_up(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError("a document took more than two seconds")
+
+    signal.signal(signal.SIGALRM, give_up)
+
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(mutated())
+    def load_one(text: str) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 2.0)
+        try:
+            diagnostics_of(text)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+    load_one()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{_fuzz(int(sys.argv[1]))}\n")
