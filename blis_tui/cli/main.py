@@ -17,8 +17,10 @@ COMMANDS: Final = {
     "diff": ("blis_tui.cli.diff", "diff", "Show what differs between two experiments and their results."),
     "golden": ("blis_tui.cli.golden", "golden", "Look at golden tests and decide about new results."),
     "import": ("blis_tui.cli.import_", "import_", "Convert documents of BLIS and of Hugging Face."),
-    "spec": ("blis_tui.cli.spec", "spec", "List and show the documents that ship with the package."),
+    "spec": ("blis_tui.cli.spec", "spec", "Find, write, format and understand documents."),
     "validate": ("blis_tui.cli.validate", "validate", "Check documents of any kind without running them."),
+    "explain": ("blis_tui.cli.explain", "explain", "Explain the code of an error."),
+    "completion": ("blis_tui.cli.completion", "completion", "Print a shell's completion script."),
 }
 """Command -> module, attribute, and the line that ``--help`` shows without importing it."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from blis_tui.cli import completing
 from blis_tui.cli.exit_codes import ExitCode
 from blis_tui.cli.failures import reported
 
@@ -26,9 +27,14 @@ _PROGRESS_EVERY_S: Final = 0.2
 
 
 @click.command()
-@click.argument("source", metavar="SPEC")
+@click.argument("source", metavar="SPEC", shell_complete=completing.experiments)
 @click.option(
-    "--set", "overrides", multiple=True, metavar="PATH=VALUE", help="Replace a value, such as cluster.instances=8."
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="PATH=VALUE",
+    shell_complete=completing.assignments,
+    help="Replace a value, such as cluster.instances=8.",
 )
 @click.option("--seed", type=click.IntRange(min=0), help="Replace the experiment's seed.")
 @click.option(

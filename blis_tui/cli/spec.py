@@ -9,18 +9,31 @@ from typing import TYPE_CHECKING
 
 import click
 
+from blis_tui.cli import completing, spec_read, spec_write
 from blis_tui.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from blis_tui.errors import BlisError
     from blis_tui.spec.library import Entry
 
-KINDS = ("experiment", "model", "hardware", "workload", "policy", "latency")
+KINDS = spec_read.KINDS
 
 
 @click.group("spec")
 def spec() -> None:
-    """List and show specifications."""
+    """Find, write, check and understand specifications."""
+
+
+for _command in (
+    spec_read.resolve,
+    spec_read.explain,
+    spec_write.new,
+    spec_write.init,
+    spec_write.fmt,
+    spec_write.migrate,
+    spec_write.schema,
+):
+    spec.add_command(_command)
 
 
 @spec.command("list")
@@ -45,10 +58,17 @@ def list_specs(kind: str | None, output_format: str) -> None:
 
 
 @spec.command("show")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.documents)
 @click.option("--kind", type=click.Choice(KINDS), help="Which kind, when documents of several kinds share the name.")
 @click.option("--resolved", is_flag=True, help="As JSON: references followed, defaults filled in, auto worked out.")
-@click.option("--set", "overrides", metavar="PATH=VALUE", multiple=True, help="Override a value of an experiment.")
+@click.option(
+    "--set",
+    "overrides",
+    metavar="PATH=VALUE",
+    multiple=True,
+    shell_complete=completing.assignments,
+    help="Override a value of an experiment.",
+)
 def show(name: str, kind: str | None, overrides: tuple[str, ...], *, resolved: bool) -> None:
     """Print the document NAME (or the file at that path)."""
     from blis_tui.errors import BlisError, InputError  # noqa: PLC0415

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from blis_tui.cli import completing
 from blis_tui.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Outcome:
 
 
 @click.command("validate")
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, shell_complete=completing.experiments)
 @click.option(
     "--format",
     "output_format",

@@ -1,0 +1,218 @@
+"""A new project: one small experiment with its own workload and policy, and everything around it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Final
+
+from blis_tui._version import __version__
+from blis_tui.errors import InputError
+from blis_tui.spec.library import FOLDERS, data_root
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_DEMO: Final = """\
+# yaml-language-server: $schema=../schemas/experiment.schema.json
+# One H100 serves support chats. Change a key, run it again, and compare.
+# `blis-tui spec explain engine.max_num_seqs` says what a key means.
+apiVersion: blis/v1
+kind: Experiment
+metadata: {name: demo, description: "Support chats on one H100."}
+seed: 1
+model: llama-3.1-8b-instruct
+hardware: h100
+latency: {kind: roofline}
+workload: support-chats
+policy: house
+cluster: {instances: 1, tensor_parallel: 1}
+engine: {max_num_seqs: 64}
+expect:
+  - {metric: requests.completed, equals: 200}
+  - {metric: latency.ttft_ms.p99, max: 250}
+"""
+
+_WORKLOAD: Final = """\
+# yaml-language-server: $schema=../../schemas/workload.schema.json
+# Short questions after a system prompt that all of them share.
+apiVersion: blis/v1
+kind: Workload
+metadata: {name: support-chats, description: "Support chats: 120 tokens in, 150 out."}
+requests: 200
+rate_per_s: 6.0
+clients:
+  - id: chat
+    arrivals: {kind: poisson}
+    input_tokens: {kind: gaussian, mean: 120, std_dev: 60, min: 8, max: 600}
+    output_tokens: {kind: gaussian, mean: 150, std_dev: 70, min: 1, max: 600}
+    prefix: {group: system-prompt, tokens: 256}
+    slo_class: standard
+"""
+
+_POLICY: Final = """\
+# yaml-language-server: $schema=../../schemas/policy.schema.json
+# First come, first served, composed into steps as vLLM does it.
+apiVersion: blis/v1
+kind: Policy
+metadata: {name: house, description: "First come, first served; vLLM's batching."}
+scheduling: {kind: fcfs}
+batching: {kind: vllm-v1}
+"""
+
+_TEST: Final = '''\
+"""Every experiment below `specs/` runs, and shows what its `expect` says."""
+
+from pathlib import Path
+
+import blis_tui
+import pytest
+
+SPECS = Path(__file__).parents[1] / "specs"
+
+
+@pytest.mark.parametrize("path", sorted(SPECS.rglob("*.blis.yaml")), ids=lambda path: path.name)
+def test_expectations(path: Path) -> None:
+    report = blis_tui.run(blis_tui.load(path))
+    assert [verdict.sentence() for verdict in report.expectations if not verdict.ok] == []
+'''
+
+_WORKFLOW: Final = """\
+name: blis
+on: [push, pull_request]
+jobs:
+  check:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v4
+      - uses: actions/setup-python@v5
+        with: {python-version: "3.12"}
+      - run: pip install -r requirements.txt
+      - run: blis-tui validate specs
+      - run: blis-tui spec fmt --check specs
+      - run: pytest
+"""
+
+_README: Final = """\
+# Experiments
+
+Simulations of LLM inference serving, run by `blis-tui`: equal documents give equal results, on every machine.
+
+```sh
+pip install -r requirements.txt
+blis-tui validate specs
+blis-tui run specs/demo.blis.yaml --format table
+blis-tui run specs/demo.blis.yaml --set cluster.instances=2 --format table
+pytest
+```
+
+- `specs/*.blis.yaml`: experiments. `specs/workloads/`, `specs/policies/`, `specs/hardware/`, `specs/models/`: what they
+  refer to by name; `blis-tui spec list` shows what else there is.
+- `blis-tui spec new experiment NAME -o specs/NAME.blis.yaml` writes a new one with every key explained.
+- `schemas/`: for editors with a YAML language server (completion, hover). After an update of `blis-tui`:
+  `blis-tui spec schema -o schemas`.
+"""
+
+_PYTEST: Final = "[pytest]\nminversion = 8.2\ntestpaths = tests\n"
+_IGNORED: Final = "__pycache__/\n.pytest_cache/\n.venv/\n/out/\n"
+
+
+def project_files() -> dict[str, str]:
+    """Every file of a new project: path below its folder -> text."""
+    return {
+        "README.md": _README,
+        "requirements.txt": f"blis-tui=={__version__}\npytest>=8.2\n",
+        "pytest.ini": _PYTEST,
+        ".gitignore": _IGNORED,
+        ".vscode/settings.json": _settings(),
+        ".vscode/extensions.json": json.dumps({"recommendations": ["redhat.vscode-yaml"]}, indent=2) + "\n",
+        ".github/workflows/blis.yml": _WORKFLOW,
+        "specs/demo.blis.yaml": _DEMO,
+        "specs/workloads/support-chats.yaml": _WORKLOAD,
+        "specs/policies/house.yaml": _POLICY,
+        "tests/test_specs.py": _TEST,
+        **{f"schemas/{name}": text for name, text in schema_files().items()},
+    }
+
+
+def schema_files() -> dict[str, str]:
+    """Every schema: file name -> text.
+
+    Raises:
+        InputError: the installation is incomplete.
+    """
+    paths = sorted((data_root() / "schemas").glob("*.schema.json"))
+    if not paths:
+        raise InputError("no schemas are installed", help="the installation is incomplete")
+    return {path.name: path.read_text(encoding="utf-8") for path in paths}
+
+
+def with_references(name: str, files: Mapping[str, str]) -> dict[str, str]:
+    """One schema and all that it refers to."""
+    chosen: dict[str, str] = {}
+    waiting = [name]
+    while waiting:
+        file = waiting.pop()
+        if file not in chosen:
+            chosen[file] = files[file]
+            waiting += re.findall(r'"\$ref": "([a-z]+\.schema\.json)', files[file])
+    return chosen
+
+
+def _settings() -> str:
+    patterns = {
+        f"./schemas/{kind.lower()}.schema.json": ["*.blis.yaml"] if kind == "Experiment" else [f"specs/{folder}/*.yaml"]
+        for kind, folder in FOLDERS.items()
+    }
+    return json.dumps({"yaml.schemas": patterns}, indent=2) + "\n"
+
+
+def write_tree(folder: Path, files: Mapping[str, str], *, replace: bool) -> None:
+    """Write files below a folder: all of them or, after any error, none.
+
+    Everything is written beside the folder first and then moved in; with ``replace`` other files in it stay.
+
+    Raises:
+        InputError: the folder is not empty (and ``replace`` is off), or something cannot be written.
+    """
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"{folder} is not a folder")
+        if folder.is_dir() and not replace and any(folder.iterdir()):
+            raise InputError(f"{folder} is not empty", help="choose another folder, or write into it with --force")
+        target = folder.absolute()
+        above = next(parent for parent in target.parents if parent.is_dir())
+        staged = Path(mkdtemp(prefix=f".{target.name}.", dir=above))
+        try:
+            for name, text in files.items():
+                path = staged / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8", newline="\n")
+            _move(staged, target, files)
+        finally:
+            shutil.rmtree(staged, ignore_errors=True)
+    except OSError as error:
+        raise InputError(f"cannot write {folder}: {error.strerror or error}") from error
+
+
+def _move(staged: Path, target: Path, files: Mapping[str, str]) -> None:
+    """Put the staged files in their place: a new folder at once, else (it may be the working folder) file by file."""
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        mask = os.umask(0)
+        os.umask(mask)
+        staged.chmod(0o777 & ~mask)  # temporary folders are private
+        staged.replace(target)
+        return
+    for name in files:
+        path = target / name
+        blocked = next((one for one in path.parents if one.exists() and not one.is_dir()), None)
+        if blocked is not None or path.is_dir():
+            raise InputError(f"cannot write {path}: {blocked or path} is in the way")
+    for name in files:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (staged / name).replace(target / name)

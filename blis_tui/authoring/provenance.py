@@ -1,0 +1,169 @@
+"""One experiment composed of all its files and defaults, each line with where its value comes from.
+
+The text is a document in its own right: it needs no other specification, and gives the same ``spec_sha256``.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
+
+from blis_tui.authoring.scalars import flow
+from blis_tui.spec.build import build_experiment
+from blis_tui.spec.compose import naming_directory, shown
+from blis_tui.spec.library import find
+from blis_tui.spec.load import resolve_source
+from blis_tui.spec.resolve import SLOTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from blis_tui.spec.source import DataPath, Document, Json, Place
+
+_COMMENT_COLUMN: Final = 56
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """A resolved experiment and the origin of every value."""
+
+    data: Json
+    origins: dict[DataPath, str]
+    """Path of a plain value or a list of plain values -> ``file:line``, ``default``, ``--set`` or ``computed``."""
+    spec_sha256: str
+
+    def to_data(self) -> Json:
+        """Everything as plain data, for ``--format json``."""
+        origins: Json = {".".join(map(str, path)): origin for path, origin in self.origins.items()}
+        return {"spec_sha256": self.spec_sha256, "document": self.data, "origins": origins}
+
+    def to_yaml(self) -> str:
+        """The document with a comment on every line that says a value."""
+        head = [
+            "# One experiment with everything it refers to; each comment says where the value comes from.",
+            f"# spec_sha256: {self.spec_sha256}",
+        ]
+        return "\n".join([*head, *self._lines(self.data, (), "")]) + "\n"
+
+    def _lines(self, value: Json, path: DataPath, indent: str) -> Iterator[str]:
+        if isinstance(value, dict):
+            for key, item in value.items():
+                yield from self._entry(f"{indent}{flow(key)}:", item, (*path, key), f"{indent}  ")
+        elif isinstance(value, list):
+            for at, item in enumerate(value):
+                # The first line of an entry stands beside the dash.
+                first, *rest = self._lines(item, (*path, at), f"{indent}  ")
+                yield f"{indent}- {first.removeprefix(indent + '  ')}"
+                yield from rest
+
+    def _entry(self, head: str, item: Json, path: DataPath, indent: str) -> Iterator[str]:
+        if _is_branch(item):
+            yield head
+            yield from self._lines(item, path, indent)
+        else:
+            text = f"{head} {flow(item)}"
+            yield f"{text:<{_COMMENT_COLUMN}}  # {self.origins[path]}"
+
+
+def _is_branch(value: Json) -> bool:
+    """Whether a value takes lines of its own: a map, or a list of maps."""
+    return bool(value) and (
+        isinstance(value, dict) or (isinstance(value, list) and all(isinstance(one, dict) and one for one in value))
+    )
+
+
+def compose(
+    source: str,
+    *,
+    overrides: Sequence[str] = (),
+    seed: int | None = None,
+    stdin_text: str | None = None,
+    relative_to: Path | None = None,
+) -> Composed:
+    """Resolve an experiment and note where everything comes from.
+
+    Args:
+        source: as for :func:`blis_tui.spec.load.load`.
+        overrides: ``path=value`` texts.
+        seed: replaces the document's ``seed``.
+        stdin_text: the document itself, for ``-``.
+        relative_to: the folder the text will be in, so that a trace can be named from there; without it, a trace is
+            named by its absolute path.
+
+    Raises:
+        SpecError: the experiment is not valid.
+        InputError: it cannot be read.
+    """
+    resolved = resolve_source(source, overrides=overrides, seed=seed, stdin_text=stdin_text)
+    document = resolved.document
+    if not isinstance(document.data, dict):
+        raise TypeError("a resolved document is a map")
+    trace = resolved.trace_path
+    experiment = build_experiment(document.data, trace_path=None if trace is None else str(trace))
+    data = cast("Json", dict(experiment.document))
+    origins = {path: _origin(document, path, value) for path, value in _leaves(data, ())}
+    if trace is not None:
+        data = _with_trace(data, _named_from(trace, relative_to))
+    return Composed(data, origins, experiment.sha256)
+
+
+def _with_trace(data: Json, name: str) -> Json:
+    """The data with another name for the trace's file."""
+    if not isinstance(data, dict) or not isinstance(workload := data["workload"], dict):
+        raise TypeError("a resolved document has a workload")
+    trace = workload["trace"]
+    return {**data, "workload": {**workload, "trace": {**(trace if isinstance(trace, dict) else {}), "file": name}}}
+
+
+def _named_from(trace: Path, folder: Path | None) -> str:
+    if folder is None:
+        return trace.as_posix()
+    try:
+        return Path(os.path.relpath(trace, folder.resolve())).as_posix()
+    except ValueError:  # another drive
+        return trace.as_posix()
+
+
+def _leaves(value: Json, path: DataPath) -> Iterator[tuple[DataPath, Json]]:
+    if not _is_branch(value):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(item, (*path, key))
+    elif isinstance(value, list):
+        for at, item in enumerate(value):
+            yield from _leaves(item, (*path, at))
+
+
+def _origin(document: Document, path: DataPath, value: Json) -> str:
+    """Where the value at ``path`` of the finished document comes from."""
+    place = document.values.get(path)
+    if document.get(*path) != value or path == ("workload", "trace", "sha256"):
+        return "computed" if place is None else f"computed; {_written(document, path, place)}"
+    if place is not None:
+        return _written(document, path, place)
+    if path[:1] == ("latency",):
+        return _coefficients(document)
+    if path[:2] == ("model", "config"):
+        around = document.place(path)
+        return f"{_written(document, path, around)}, from the model's configuration"
+    return "default"
+
+
+def _written(document: Document, path: DataPath, place: Place) -> str:
+    source = place.source
+    if source.is_argument:
+        return source.name
+    text = f"{source.name}:{place.span.line}"
+    slot = document.keys.get(path[:1])
+    inherited = source is not document.source and (path[0] not in SLOTS or (slot is not None and slot.source is source))
+    return f"{text} (extends parent)" if inherited else text
+
+
+def _coefficients(document: Document) -> str:
+    """The file with the coefficients of the step-time model."""
+    kind = str(document.get("latency", "kind"))
+    path = find("Latency", kind, naming_directory(document, ("latency",)))
+    return "default" if path is None else shown(path)

@@ -1,0 +1,89 @@
+"""The ``spec`` commands that tell something: ``resolve`` and ``explain``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from blis_tui.cli import completing
+from blis_tui.cli.failures import reported
+
+KINDS = ("experiment", "model", "hardware", "workload", "policy", "latency")
+
+
+@click.command("resolve")
+@click.argument("source", metavar="SPEC", shell_complete=completing.experiments)
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="PATH=VALUE",
+    shell_complete=completing.assignments,
+    help="Replace a value, such as cluster.instances=8.",
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Replace the experiment's seed.")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["yaml", "json"]),
+    default="yaml",
+    show_default=True,
+    help="yaml: a document that can be run; json: document and origins as data.",
+)
+@click.option("-o", "--output", metavar="FILE", help="Write there instead of to standard output.")
+@reported
+def resolve(source: str, overrides: tuple[str, ...], seed: int | None, output_format: str, output: str | None) -> None:
+    """Print an experiment composed of everything it refers to.
+
+    References are followed, defaults filled in, `auto` worked out. A comment on each line says where its value comes
+    from: file and line, a default, --set, the parent it extends, or computed. The result is a document in its own
+    right with the same spec_sha256; it names a trace by its absolute path, or relative to FILE.
+    """
+    from blis_tui.authoring.provenance import compose  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.records.files import write_text  # noqa: PLC0415
+
+    to_file = output not in (None, "-")
+    stdin_text = sys.stdin.buffer.read().decode(errors="surrogateescape") if source == "-" else None
+    composed = compose(
+        source,
+        overrides=overrides,
+        seed=seed,
+        stdin_text=stdin_text,
+        relative_to=Path(str(output)).parent if to_file else None,
+    )
+    if output_format == "yaml":
+        text = composed.to_yaml()
+    else:
+        text = json.dumps(composed.to_data(), indent=2, ensure_ascii=False) + "\n"
+    if to_file:
+        write_text(str(output), text)
+    else:
+        click.echo(text, nl=False)
+
+
+@click.command("explain")
+@click.argument("path", required=False, shell_complete=completing.keys)
+@click.option("--kind", type=click.Choice(KINDS), help="Without PATH: the keys of this kind of document.")
+@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@reported
+def explain(path: str | None, kind: str | None, output_format: str) -> None:
+    """Explain the key at PATH: type, unit, default, range, values, examples.
+
+    PATH is dotted: `engine.max_num_seqs`, `workload.clients.arrivals.kind`, `Hardware.mfu`. Without PATH, all keys of a
+    kind of document are shown as a tree. Codes of errors are explained by `blis-tui explain`.
+    """
+    from blis_tui.authoring.explain import as_data, as_text, look_up, overview  # noqa: PLC0415
+    from blis_tui.authoring.tree import root  # noqa: PLC0415
+
+    if path is None:
+        chosen = (kind or "experiment").capitalize()
+        found = [key for key in root(chosen).walk() if key.path]
+        text = overview(chosen) if output_format == "text" else ""
+    else:
+        dotted = path if kind is None else f"{kind.capitalize()}.{path}"
+        chosen, found = look_up(dotted)
+        text = as_text(chosen, found) if output_format == "text" else ""
+    click.echo(text or json.dumps(as_data(chosen, found), indent=2, ensure_ascii=False) + "\n", nl=False)

@@ -1,0 +1,212 @@
+"""The ``spec`` commands that write documents: ``new``, ``init``, ``fmt``, ``migrate``, ``schema``."""
+
+from __future__ import annotations
+
+import sys
+from difflib import unified_diff
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from blis_tui.cli import completing
+from blis_tui.cli.exit_codes import ExitCode
+from blis_tui.cli.failures import reported
+from blis_tui.cli.spec_read import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from blis_tui.spec.source import Source
+
+
+@click.command("new")
+@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("name", required=False)
+@click.option("-o", "--output", metavar="FILE", help="Where to write; - is standard output.  [default: NAME's file]")
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+@reported
+def new(kind: str, name: str | None, output: str | None, *, force: bool) -> None:
+    """Write a new document with every key explained.
+
+    Required keys are filled in, the others are commented out with their default; the document is valid as it stands.
+    NAME is `my-KIND` by default, and names the file: NAME.blis.yaml for an experiment, else NAME.yaml, in the working
+    directory. Editors find the schema in the next `schemas/` folder above the file; where there is none, the
+    installed one is named (`blis-tui spec schema -o schemas` makes a copy to share).
+    """
+    from blis_tui.authoring.template import file_name, schema_reference, template  # noqa: PLC0415
+    from blis_tui.errors import InputError  # noqa: PLC0415
+    from blis_tui.records.files import write_text  # noqa: PLC0415
+
+    proper = kind.capitalize()
+    name = name if name is not None else f"my-{kind}"
+    _check_name(name)
+    path = Path(file_name(proper, name) if output is None else output)
+    schema, own = schema_reference(proper, Path() if output == "-" else path.parent)
+    text = template(proper, name, schema)
+    if output == "-":
+        click.echo(text, nl=False)
+        return
+    if path.exists() and not force:
+        raise InputError(f"{path} exists already", help="choose another name, or replace it with --force")
+    write_text(path, text)
+    click.echo(f"wrote {path}", err=True)
+    if not own:
+        click.echo("its schema is the installed one; `blis-tui spec schema -o schemas` makes a copy to share", err=True)
+
+
+def _check_name(name: str) -> None:
+    """Refuse a name that the document's own schema would refuse."""
+    from blis_tui.spec.schema import violations  # noqa: PLC0415
+
+    wrong = [one for one in violations({"metadata": {"name": name}}, "Policy") if one.path == ("metadata", "name")]
+    if wrong:
+        raise click.UsageError(f"`{name}` is no name: use lower-case letters, digits, `.` and `-`")
+
+
+@click.command("init")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Write into a folder that is not empty, replacing files of the same name.")
+@reported
+def init(folder: Path, *, force: bool) -> None:
+    """Make a small project in DIR: an experiment, its parts, a test, CI.
+
+    The experiment has a workload and a policy of its own. Also there: the schemas with settings for editors, a
+    workflow for GitHub, and a test that checks what the experiments expect. Nothing is written when DIR is not empty.
+    """
+    from blis_tui.authoring.project import project_files, write_tree  # noqa: PLC0415
+
+    files = project_files()
+    write_tree(folder, files, replace=force)
+    click.echo(
+        f"wrote {len(files)} files below {folder}; next: blis-tui run {folder / 'specs' / 'demo.blis.yaml'}", err=True
+    )
+
+
+@click.command("fmt")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, shell_complete=completing.files)
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 when something would change.")
+@click.option("--diff", is_flag=True, help="Write nothing; show what would change.")
+@reported
+def fmt(paths: tuple[str, ...], *, check: bool, diff: bool) -> None:
+    """Normalise the layout of documents; comments and values stay.
+
+    Indentation by two blanks, one blank between tokens, no needless quotes, at most one blank line, top-level keys in
+    the order of the schema. PATH is a file, a folder (every YAML file below it), or - for standard input to output. A
+    file that cannot be laid out without risk is left alone, and said so.
+    """
+    from blis_tui.authoring.formatting import format_source  # noqa: PLC0415
+
+    def change(source: Source) -> str:
+        formatted = format_source(source)
+        if formatted.left_alone:
+            click.echo(f"{source.name} is left alone: it has {formatted.left_alone}", err=True)
+        return formatted.text
+
+    _rewrite(paths, change, check=check, diff=diff, done="formatted")
+
+
+@click.command("migrate")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, shell_complete=completing.files)
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 when something would change.")
+@reported
+def migrate(paths: tuple[str, ...], *, check: bool) -> None:
+    """Bring documents to the current format (apiVersion).
+
+    PATH is a file, a folder (every YAML file below it), or - for standard input to output.
+    """
+    from blis_tui.authoring.migrate import migrate as migrated  # noqa: PLC0415
+
+    def change(source: Source) -> str:
+        found = migrated(source)
+        click.echo(
+            f"{source.name}: " + " -> ".join(found.versions)
+            if found.versions[1:]
+            else f"{source.name} is already {found.versions[0]}",
+            err=True,
+        )
+        return found.text
+
+    _rewrite(paths, change, check=check, diff=False, done="migrated")
+
+
+def _rewrite(paths: tuple[str, ...], change: Callable[[Source], str], *, check: bool, diff: bool, done: str) -> None:
+    """Replace files by what ``change`` makes of them; a wrong file keeps none of the others from being done."""
+    from blis_tui.errors import InputError, SpecError  # noqa: PLC0415
+    from blis_tui.records.files import write_text  # noqa: PLC0415
+
+    code, changed = ExitCode.OK, 0
+    for path in _expand(paths):
+        try:
+            source = _read(path)
+            text = change(source)
+            differs = text != source.text or (path != "-" and Path(path).read_bytes() != text.encode())
+            if path == "-" and not check and not diff:
+                click.echo(text, nl=False)
+            elif differs and diff:
+                lines = unified_diff(source.text.splitlines(), text.splitlines(), path, path, lineterm="")
+                click.echo("\n".join(lines))
+            elif differs and not check:
+                write_text(path, text)
+            if differs and check:
+                click.echo(f"{path} would be {done}", err=True)
+            elif differs and not diff and path != "-":
+                click.echo(f"{done} {path}", err=True)
+            changed += differs
+        except SpecError as error:
+            click.echo(f"{error}\n", err=True)
+            code = max(code, ExitCode.USAGE)
+        except (InputError, OSError) as error:
+            click.echo(f"error: {error}", err=True)
+            code = ExitCode.IO
+    if code is ExitCode.OK and changed and check:
+        code = ExitCode.CHECK_FAILED
+    sys.exit(code)
+
+
+def _expand(paths: tuple[str, ...]) -> Iterator[str]:
+    """Folders as the YAML files below them, in a fixed order."""
+    for path in paths:
+        if path != "-" and Path(path).is_dir():
+            yield from sorted(str(file) for ending in ("*.yaml", "*.yml") for file in Path(path).rglob(ending))
+        else:
+            yield path
+
+
+def _read(path: str) -> Source:
+    from blis_tui.errors import InputError  # noqa: PLC0415
+    from blis_tui.spec.loader import MAX_BYTES, decode  # noqa: PLC0415
+
+    if path == "-":
+        return decode(sys.stdin.buffer.read(), "<stdin>", Path.cwd())
+    try:
+        raw = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    if len(raw) > MAX_BYTES:
+        raise InputError(f"{path} is larger than {MAX_BYTES // 1024 // 1024} MiB")
+    return decode(raw, path, Path(path).parent)
+
+
+@click.command("schema")
+@click.argument("kind", type=click.Choice((*KINDS, "common")), required=False)
+@click.option(
+    "-o", "--output", "folder", metavar="DIR", type=click.Path(path_type=Path), help="Write into this folder."
+)
+@reported
+def schema(kind: str | None, folder: Path | None) -> None:
+    """Print the JSON Schema of a KIND of document, or export all.
+
+    With -o DIR, all schemas (or that of KIND and those it refers to) are written into DIR, replacing older copies.
+    """
+    from blis_tui.authoring.project import schema_files, with_references, write_tree  # noqa: PLC0415
+
+    files = schema_files()
+    if folder is not None:
+        chosen = files if kind is None else with_references(f"{kind}.schema.json", files)
+        write_tree(folder, chosen, replace=True)
+        click.echo(f"wrote {len(chosen)} schemas to {folder}", err=True)
+    elif kind is None:
+        raise click.UsageError("say which KIND to print, or with -o where to export all")
+    else:
+        click.echo(files[f"{kind}.schema.json"], nl=False)
