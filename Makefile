@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test quick lint golden bench clean
+.PHONY: run test quick lint golden docs bench clean
 
 run: .venv/installed
 	$(BIN)/blis-tui run quickstart --format table
@@ -20,6 +20,9 @@ lint: .venv/installed
 
 golden: .venv/installed
 	$(BIN)/python -m pytest -q specs/experiments --blis-update=always
+
+docs: .venv/installed
+	$(BIN)/python -m blis_tui.authoring.reference
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/bench.py

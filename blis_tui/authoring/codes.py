@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.authoring.code_examples import EXAMPLES, Example
 from blis_tui.errors import BlisError, SpecError, TraceError
 from blis_tui.spec.codes import CODES
-from blis_tui.spec.diagnostics import from_trace_error, render_text, suggestion
+from blis_tui.spec.diagnostics import from_trace_error, render_text
 from blis_tui.spec.load import load
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def normal_code(text: str) -> str:
     code = text.strip().upper()
     code = f"BLIS{code}" if code.isdecimal() else code
     if code not in CODES:
-        hint = suggestion(code, CODES, otherwise="codes are") + "; `blis-tui explain` lists all"
+        near = get_close_matches(code, CODES, n=1, cutoff=0.8)
+        hint = f"did you mean `{near[0]}`?" if near else "`blis-tui explain` lists all codes"
         raise UnknownCodeError(f"no diagnostic has the code `{text[:40]}`", help=hint)
     return code
 

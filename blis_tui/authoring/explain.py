@@ -64,10 +64,12 @@ def _below(key: Key, step: str) -> list[Key]:
 def _unknown(path: str, kind: str, done: list[str], step: str, found: list[Key]) -> UnknownKeyError:
     where = f"`{'.'.join(done)}`" if done else f"a document of kind {kind}"
     names = sorted({name for key in found for name in key.names()})
-    near = get_close_matches(step, names, n=1, cutoff=0.6)
+    near = get_close_matches(step, names, n=1, cutoff=0.6) or [name for name in names if name.startswith(step)]
     same = _elsewhere(step)
     if near:
-        hint = f"did you mean `{'.'.join((*done, *near)) if kind == 'Experiment' else '.'.join((kind, *done, *near))}`?"
+        prefix = () if kind == "Experiment" else (kind,)
+        paths = ["`" + ".".join((*prefix, *done, name)) + "`" for name in near[:_NEAR]]
+        hint = f"did you mean {' or '.join(paths)}?"
     elif same:
         hint = "did you mean " + " or ".join(f"`{one}`" for one in same) + "?"
     elif names:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command("new")
-@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("kind", metavar="KIND", type=click.Choice(KINDS))
 @click.argument("name", required=False)
 @click.option("-o", "--output", metavar="FILE", help="Where to write; - is standard output.  [default: NAME's file]")
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 def new(kind: str, name: str | None, output: str | None, *, force: bool) -> None:
     """Write a new document with every key explained.
 
-    Required keys are filled in, the others are commented out with their default; the document is valid as it stands.
-    NAME is `my-KIND` by default, and names the file: NAME.blis.yaml for an experiment, else NAME.yaml, in the working
-    directory. Editors find the schema in the next `schemas/` folder above the file; where there is none, the
-    installed one is named (`blis-tui spec schema -o schemas` makes a copy to share).
+    KIND is experiment, model, hardware, workload, policy or latency. Required keys are filled in, the others are
+    commented out with their default; the document is valid as it stands. NAME is `my-KIND` by default, and names the
+    file: NAME.blis.yaml for an experiment, else NAME.yaml, in the working directory. Editors find the schema in the
+    next `schemas/` folder above the file; where there is none, the installed one is named (`blis-tui spec schema -o
+    schemas` makes a copy to share).
     """
     from blis_tui.authoring.template import file_name, schema_reference, template  # noqa: PLC0415
     from blis_tui.errors import InputError  # noqa: PLC0415
@@ -189,7 +190,7 @@ def _read(path: str) -> Source:
 
 
 @click.command("schema")
-@click.argument("kind", type=click.Choice((*KINDS, "common")), required=False)
+@click.argument("kind", metavar="[KIND]", type=click.Choice((*KINDS, "common")), required=False)
 @click.option(
     "-o", "--output", "folder", metavar="DIR", type=click.Path(path_type=Path), help="Write into this folder."
 )
@@ -197,6 +198,7 @@ def _read(path: str) -> Source:
 def schema(kind: str | None, folder: Path | None) -> None:
     """Print the JSON Schema of a KIND of document, or export all.
 
+    KIND is experiment, model, hardware, workload, policy, latency, or common (what the others share).
     With -o DIR, all schemas (or that of KIND and those it refers to) are written into DIR, replacing older copies.
     """
     from blis_tui.authoring.project import schema_files, with_references, write_tree  # noqa: PLC0415

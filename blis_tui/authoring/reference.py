@@ -1,0 +1,208 @@
+"""The pages of ``docs/reference/``, made from schemas, error codes, and the docstrings of records and report.
+
+``python -m blis_tui.authoring.reference`` (or ``make docs``) writes them; a test fails when they are stale.
+Run from a checkout: an installed package has no ``docs/``.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.authoring.codes import explain
+from blis_tui.authoring.project import write_tree
+from blis_tui.authoring.scalars import flow
+from blis_tui.authoring.tree import Key, root
+from blis_tui.spec.checks import METRICS
+from blis_tui.spec.codes import CODES
+from blis_tui.spec.library import suffix
+from blis_tui.spec.schema import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_PACKAGE: Final = Path(__file__).resolve().parents[1]
+FOLDER: Final = _PACKAGE.parent / "docs" / "reference"
+_NOTE: Final = "<!-- Made by `make docs` from the schemas and docstrings. Do not edit. -->\n"
+_LAYERS: Final = {"BLIS0": "YAML syntax", "BLIS1": "Schema", "BLIS2": "Meaning"}
+
+
+def pages() -> dict[str, str]:
+    """Every page: file name -> Markdown."""
+    made = {f"{kind.lower()}.md": _kind_page(kind) for kind in KINDS}
+    made["report.md"] = _report_page()
+    made["records.md"] = _records_page()
+    made["errors.md"] = _errors_page()
+    return {"README.md": _index(), **made}
+
+
+def _index() -> str:
+    lines = [_NOTE, "# Reference", "", "Documents:", ""]
+    lines += [f"- [{kind}]({kind.lower()}.md) (`*{suffix(kind)}`): {root(kind).description}" for kind in KINDS]
+    lines += [
+        "",
+        "Results:",
+        "",
+        "- [Report](report.md): what a run says about itself, and the metrics that `expect` can name.",
+        "- [Records](records.md): the events that `run --records` writes.",
+        "",
+        "[Errors](errors.md): every code, its cause and remedy.",
+        "",
+        "The same is told by `blis-tui spec explain PATH` and `blis-tui explain CODE`.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _kind_page(kind: str) -> str:
+    tree = root(kind)
+    lines = [_NOTE, f"# {kind}", "", tree.description, "", *_table(tree.children.values())]
+    for key in tree.children.values():
+        lines += _sections(key)
+    return "\n".join(lines) + "\n"
+
+
+def _sections(key: Key) -> Iterator[str]:
+    """What is below a key, as sections; another kind of document has a page of its own."""
+    if key.document or not (key.children or key.variants):
+        return
+    entry = "Each entry of `" if key.is_list else "`"
+    yield from ("", f"## {entry}{key.dotted}`", "", key.description, "", *_table(key.children.values()))
+    for variant in key.variants:
+        yield from ("", f"### `{key.dotted}` of kind `{variant.value}`", "", variant.description)
+        if variant.keys:
+            yield from ("", *_table(variant.keys.values()))
+    for child in key.children.values():
+        yield from _sections(child)
+
+
+def _table(keys: Iterable[Key]) -> Iterator[str]:
+    yield "| key | type | default | meaning |"
+    yield "|---|---|---|---|"
+    for key in keys:
+        yield _row(key)
+
+
+def _row(key: Key) -> str:
+    kind = f"[{key.type}]({key.document.lower()}.md)" if key.document else key.type
+    default = f"`{flow(key.default)}`" if key.has_default else "required" if key.required else ""
+    meaning = key.description
+    if any(one.description for one in key.choices):
+        meaning += "".join(f"<br>`{one.value}`: {one.description}" for one in key.choices)
+    elif key.type == "word" and len(key.choices) > 1:
+        meaning += " One of " + ", ".join(f"`{one.value}`" for one in key.choices) + "."
+    elif key.type == "word":
+        kind = f"`{key.choices[0].value}`" if key.choices else kind
+    facts = ", ".join(part for part in (kind, key.unit, key.range) if part)
+    return f"| `{key.name}` | {_cell(facts)} | {_cell(default)} | {_cell(meaning)} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _errors_page() -> str:
+    lines = [_NOTE, "# Errors", "", "A code is never given another meaning.", ""]
+    layer = ""
+    for code in CODES:
+        if (found := _LAYERS[code[:5]]) != layer:
+            layer = found
+            lines += [f"## {layer}", ""]
+        told = explain(code)
+        lines += [f"### {code}: {told.title}", "", told.cause, "", f"**Remedy.** {told.remedy}", ""]
+        if told.example:
+            lines += ["```yaml", told.example, "```", "", "```text", told.output, "```", ""]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _report_page() -> str:
+    lines = [_NOTE, "# Report", ""]
+    lines += ["`blis-tui run` prints it as JSON in this order. Units are in the names.", ""]
+    parts = [found for found in _classes("metrics/report.py") if _is_dataclass(found)]
+    parts += [found for found in _classes("metrics/stats.py") if found.name == "Distribution"]
+    for found in sorted(parts, key=lambda part: part.name != "Report"):  # what encloses the others comes first
+        lines += _class_section(found, found.name)
+    lines += ["## Metrics", "", "What `expect` can name, beside the groups of `slo_classes` and `tenants`:", ""]
+    lines += [f"- `{metric}`" for metric in sorted(METRICS)]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _records_page() -> str:
+    lines = [_NOTE, "# Records", ""]
+    lines += [
+        "`blis-tui run --records FILE.jsonl` writes one JSON object a line. Each has `kind`, `event` (the number of",
+        "the event it belongs to, from 1) and `time_us` (simulated microseconds), and then:",
+        "",
+    ]
+    for found in _classes("engine/records.py"):
+        kind = next((value for name, value in _constants(found) if name == "kind"), "")
+        if _is_dataclass(found) and kind and kind != "record":
+            lines += _class_section(found, kind)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _class_section(found: ast.ClassDef, title: str) -> list[str]:
+    text = re.sub(r"``([^`]*)``", r"`\1`", ast.get_docstring(found) or "")
+    fields = list(_fields(found))
+    lines = [f"## {title}", "", text, ""]
+    if fields:
+        lines += ["| field | type | meaning |", "|---|---|---|"]
+        lines += [f"| `{name}` | {_cell(kind)} | {_cell(about)} |" for name, kind, about in fields]
+        lines.append("")
+    return lines
+
+
+def _classes(file: str) -> list[ast.ClassDef]:
+    tree = ast.parse((_PACKAGE / file).read_text(encoding="utf-8"))
+    return [node for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+
+
+def _is_dataclass(found: ast.ClassDef) -> bool:
+    return any("dataclass" in ast.unparse(one) for one in found.decorator_list)
+
+
+def _constants(found: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for node in found.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Constant):
+            yield ast.unparse(node.target), str(node.value.value)
+
+
+def _fields(found: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
+    """Name, type and documentation (the text below it) of each field."""
+    for at, node in enumerate(found.body):
+        if not isinstance(node, ast.AnnAssign) or "ClassVar" in ast.unparse(node.annotation):
+            continue
+        name = ast.unparse(node.target)
+        if name.startswith("_"):
+            continue
+        after = found.body[at + 1] if at + 1 < len(found.body) else None
+        text = ""
+        if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) and isinstance(after.value.value, str):
+            text = " ".join(after.value.value.split())
+        yield name, _type(ast.unparse(node.annotation)), re.sub(r"``([^`]*)``", r"`\1`", text)
+
+
+def _type(annotation: str) -> str:
+    """A type as code; those described on the same page are linked."""
+    if re.fullmatch(r"[A-Z]\w+", annotation):
+        return f"[{annotation}](#{annotation.lower()})"
+    return f"`{annotation}`"
+
+
+def stale() -> list[str]:
+    """Names of the pages that are missing, different, or no longer made."""
+    made = pages()
+    there = {path.name for path in FOLDER.glob("*.md")}
+    wrong = [
+        name for name, text in made.items() if name not in there or (FOLDER / name).read_text(encoding="utf-8") != text
+    ]
+    return sorted({*wrong, *(there - made.keys())})
+
+
+if __name__ == "__main__":
+    write_tree(FOLDER, pages(), replace=True)
+    for name in set(stale()):
+        (FOLDER / name).unlink()
+    sys.stderr.write(f"wrote {len(pages())} pages to {FOLDER}\n")
