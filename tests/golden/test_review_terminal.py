@@ -1,0 +1,79 @@
+"""``blis-tui golden review`` on a real terminal, with real keys."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .projects import SPEC, files, project, pytest_in
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GOLDEN = ["demo.golden.json", "demo.report.json"]
+
+
+def review(folder: Path, keys: str) -> str:
+    """Press ``keys``, one at each prompt; returns what the terminal showed."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "blis_tui", "golden", "review"], cwd=folder, stdin=slave, stdout=slave, stderr=slave
+    )
+    os.close(slave)
+    shown = b""
+    waiting = list(keys)
+    for _ in range(400):
+        if not select.select([master], [], [], 0.25)[0]:
+            # A key pressed before the program listens is lost, so it is pressed until something happens.
+            if waiting and shown.rstrip().endswith(b"[q]uit:"):
+                os.write(master, waiting[0].encode())
+            continue
+        try:
+            part = os.read(master, 65536)
+        except OSError:  # the other end is closed
+            break
+        if waiting and shown.rstrip().endswith(b"[q]uit:"):
+            waiting.pop(0)
+        shown += part
+    os.close(master)
+    assert process.poll() is not None or not waiting, shown.decode()
+    assert process.wait(timeout=30) == 0, shown.decode()
+    assert not waiting
+    return shown.decode()
+
+
+@pytest.fixture
+def changed(tmp_path: Path) -> Path:
+    """A project with a golden and another result that waits."""
+    folder = project(tmp_path)
+    assert pytest_in(folder, "--blis-update=always").returncode == 0
+    (folder / "demo.blis.yaml").write_text(SPEC.replace("policy: default", "policy: sjf"), encoding="utf-8")
+    assert pytest_in(folder).returncode == 1
+    return folder
+
+
+def test_accept_after_another_look(changed: Path) -> None:
+    shown = review(changed, "xda")
+    assert shown.count("first divergence: event") == 2
+    assert "--- 1 of 1 ---" in shown
+    assert files(changed) == GOLDEN
+    assert pytest_in(changed).returncode == 0
+
+
+def test_reject(changed: Path) -> None:
+    before = (changed / "golden" / "demo.report.json").read_bytes()
+    review(changed, "r")
+    assert files(changed) == GOLDEN
+    assert (changed / "golden" / "demo.report.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("key", ["s", "q"])
+def test_skip_and_quit_leave_it_waiting(changed: Path, key: str) -> None:
+    review(changed, key)
+    assert len(files(changed)) == 4
