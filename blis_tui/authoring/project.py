@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import __version__
+from blis_tui.authoring.export import schema_files
 from blis_tui.errors import InputError
-from blis_tui.spec.library import FOLDERS, data_root
+from blis_tui.spec.library import FOLDERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -137,30 +137,6 @@ def project_files() -> dict[str, str]:
         "tests/test_specs.py": _TEST,
         **{f"schemas/{name}": text for name, text in schema_files().items()},
     }
-
-
-def schema_files() -> dict[str, str]:
-    """Every schema: file name -> text.
-
-    Raises:
-        InputError: the installation is incomplete.
-    """
-    paths = sorted((data_root() / "schemas").glob("*.schema.json"))
-    if not paths:
-        raise InputError("no schemas are installed", help="the installation is incomplete")
-    return {path.name: path.read_text(encoding="utf-8") for path in paths}
-
-
-def with_references(name: str, files: Mapping[str, str]) -> dict[str, str]:
-    """One schema and all that it refers to."""
-    chosen: dict[str, str] = {}
-    waiting = [name]
-    while waiting:
-        file = waiting.pop()
-        if file not in chosen:
-            chosen[file] = files[file]
-            waiting += re.findall(r'"\$ref": "([a-z]+\.schema\.json)', files[file])
-    return chosen
 
 
 def _settings() -> str:

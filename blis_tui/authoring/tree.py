@@ -172,7 +172,7 @@ class _Builder:
             required=required,
             default=node.get("default"),
             has_default="default" in node,
-            range=_range(node) or _range(entry),
+            range=range_of(node) or range_of(entry),
             choices=_choices(node),
             examples=tuple(_list(node.get("examples"))),
             document=document,
@@ -274,7 +274,7 @@ def _type(node: _Part, entry: _Part) -> str:
 _PLURALS: Final = {"map": "maps", "number": "numbers", "whole number": "whole numbers", "text": "texts"}
 
 
-def _range(node: _Part) -> str:
+def range_of(node: _Part) -> str:
     """The limits of a number or a size, in words."""
     low, high = node.get("minimum"), node.get("maximum")
     above, below = node.get("exclusiveMinimum"), node.get("exclusiveMaximum")

@@ -201,7 +201,8 @@ def schema(kind: str | None, folder: Path | None) -> None:
     KIND is experiment, model, hardware, workload, policy, latency, or common (what the others share).
     With -o DIR, all schemas (or that of KIND and those it refers to) are written into DIR, replacing older copies.
     """
-    from blis_tui.authoring.project import schema_files, with_references, write_tree  # noqa: PLC0415
+    from blis_tui.authoring.export import schema_files, with_references  # noqa: PLC0415
+    from blis_tui.authoring.project import write_tree  # noqa: PLC0415
 
     files = schema_files()
     if folder is not None:

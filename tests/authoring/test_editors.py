@@ -1,0 +1,150 @@
+"""The schemas in the tools that people edit and check YAML with: yaml-language-server and check-jsonschema."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from blis_tui.authoring.export import schema_files
+from blis_tui.authoring.template import template
+from blis_tui.spec.schema import KINDS
+
+from . import tools
+from .editor import Editor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+SCHEMAS = ROOT / "schemas"
+DOCUMENTS = sorted((ROOT / "specs").glob("*/*.yaml"))
+BROKEN = ROOT / "tests" / "spec" / "broken"
+WITHOUT_KIND = {"schema-missing-kind", "schema-unknown-kind", "schema-another-kind"}
+"""Faults of the key that says which schema to use."""
+VISIBLE = sorted(path for path in BROKEN.glob("schema-*.yaml") if path.stem not in WITHOUT_KIND)
+
+HEAD = "apiVersion: blis/v1\nkind: Experiment\nmetadata: {name: x}\n"
+PARTS = "model: qwen3-14b\nhardware: h100\nworkload: chatbot\n"
+
+
+def kind_of(text: str) -> str:
+    found = re.search(r"^kind: (\w+)$", text, re.MULTILINE)
+    assert found is not None
+    return found.group(1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with exported schemas, as a user has them."""
+    root = tmp_path_factory.mktemp("project")
+    (root / "schemas").mkdir()
+    for name, text in schema_files().items():
+        (root / "schemas" / name).write_text(text, encoding="utf-8")
+    return root
+
+
+@pytest.fixture(scope="module")
+def editor(folder: Path, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Editor]:
+    with Editor(tools.language_server(pytestconfig, tmp_path_factory), folder) as running:
+        yield running
+
+
+def with_modeline(text: str, kind: str = "Experiment") -> str:
+    return f"# yaml-language-server: $schema=schemas/{kind.lower()}.schema.json\n{text}"
+
+
+def test_an_editor_has_nothing_to_say_about_shipped_documents(editor: Editor) -> None:
+    wrong = {path.name: editor.diagnostics(path, path.read_text(encoding="utf-8")) for path in DOCUMENTS}
+    assert {name: found for name, found in wrong.items() if found} == {}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_editor_has_nothing_to_say_about_new_documents(kind: str, editor: Editor, folder: Path) -> None:
+    text = template(kind, "mine", f"schemas/{kind.lower()}.schema.json")
+    assert editor.diagnostics(folder / f"new-{kind}.yaml", text) == []
+
+
+@pytest.mark.parametrize("path", VISIBLE, ids=lambda path: path.stem)
+def test_an_editor_underlines_what_is_wrong(path: Path, editor: Editor, folder: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    ours = {int(line) for line in re.findall(r"--> .*?:(\d+):\d+", path.with_suffix(".txt").read_text("utf-8"))}
+    found = editor.diagnostics(folder / path.name, with_modeline(text, kind_of(text)))
+    lines = {one["range"]["start"]["line"] for one in found}  # from 0, but below the modeline
+    assert lines & ours or (found and ours == {1})
+
+
+@pytest.mark.parametrize(
+    ("text", "offered"),
+    [
+        (HEAD + PARTS + "latency: {kind: |}\n", {"roofline", "blackbox", "trained-physics"}),
+        (HEAD + PARTS + "latency:\n  kind: |\n", {"roofline", "crossmodel"}),
+        (HEAD + PARTS + "engine:\n  max|\n", {"max_num_seqs", "max_num_batched_tokens", "max_model_len"}),
+        (HEAD + PARTS + "policy:\n  |\n", {"admission", "routing", "scheduling", "batching", "preemption"}),
+        (HEAD + PARTS + "policy:\n  batching:\n    kind: vllm-v1\n    |\n", {"watermark", "reserve_full_input"}),
+        (
+            HEAD + "model: qwen3-14b\nhardware: h100\nworkload:\n  clients:\n    - id: a\n      arrivals: {kind: |}\n",
+            {"poisson", "constant", "gamma", "weibull"},
+        ),
+        (HEAD + PARTS + "|\n", {"latency", "cluster", "engine", "expect"}),
+    ],
+)
+def test_an_editor_completes(text: str, offered: set[str], editor: Editor, folder: Path) -> None:
+    found = editor.completion(folder / "x.blis.yaml", with_modeline(text))
+    assert offered <= found.keys()
+    assert all(found[label] for label in offered), "each with its description"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("engine: {|max_num_seqs: 64}", ["Requests that may run at the same time.", "default `256`; 1 to 1,000,000"]),
+        ("latency: {kind: |roofline}", ["peak figures", "`trained-physics`: A physics-informed model"]),
+        ("policy: {batching: {kind: vllm-v1, |watermark: 0.1}}", ["KV blocks kept free", "0 to 1"]),
+        ("|horizon_us: none", ["Simulated time in microseconds", "`none` = until all requests have left"]),
+    ],
+)
+def test_an_editor_explains(text: str, shown: list[str], editor: Editor, folder: Path) -> None:
+    found = editor.hover(folder / "x.blis.yaml", with_modeline(HEAD + PARTS + text + "\n"))
+    assert all(part in found for part in shown), found
+
+
+@pytest.fixture(scope="module")
+def checker(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tools.check_jsonschema(pytestconfig, tmp_path_factory)
+
+
+def check(checker: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
+    run = subprocess.run(
+        [sys.executable, "-m", "check_jsonschema", "-o", "json", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(checker)},
+        check=False,
+    )
+    return run.returncode, json.loads(run.stdout)
+
+
+def test_check_jsonschema_takes_the_schemas(checker: Path, folder: Path) -> None:
+    files = [*map(str, SCHEMAS.glob("*.json")), *map(str, (folder / "schemas").glob("*.json"))]
+    assert check(checker, "--check-metaschema", *files)[0] == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_check_jsonschema_accepts_what_ships_and_refuses_what_is_broken(checker: Path, kind: str) -> None:
+    schema = str(SCHEMAS / f"{kind.lower()}.schema.json")
+    good = [str(path) for path in DOCUMENTS if kind_of(path.read_text(encoding="utf-8")) == kind]
+    assert check(checker, "--schemafile", schema, *good)[1].get("errors") == []
+    broken = [path for path in VISIBLE if kind_of(path.read_text(encoding="utf-8")) == kind]
+    if broken:
+        code, report = check(checker, "--schemafile", schema, *map(str, broken))
+        assert code == 1
+        assert {Path(one["filename"]) for one in report["errors"]} == set(broken)

@@ -1,0 +1,339 @@
+"""The commands that write, format and explain documents, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner, Result
+
+from blis_tui.cli.exit_codes import ExitCode
+from blis_tui.cli.main import cli
+from blis_tui.spec.load import load
+from blis_tui.spec.schema import KINDS
+
+if TYPE_CHECKING:
+    from pytest_regressions.file_regression import FileRegressionFixture
+
+COMMAND = [sys.executable, "-m", "blis_tui"]
+UNTIDY = "kind: Policy # what\napiVersion: 'blis/v1'\nmetadata: { name: untidy }\n"
+TIDY = "apiVersion: blis/v1\nkind: Policy  # what\nmetadata: {name: untidy}\n"
+
+
+@pytest.fixture(autouse=True)
+def _somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def blis(*arguments: str, text: str | None = None) -> Result:
+    result = CliRunner().invoke(cli, arguments, input=text, prog_name="blis-tui")
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result
+
+
+def process(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, cwd=cwd, check=False)
+
+
+# new
+
+
+@pytest.mark.parametrize("kind", [kind.lower() for kind in KINDS])
+def test_a_new_document_is_valid(kind: str) -> None:
+    done = blis("spec", "new", kind)
+    name = f"my-{kind}.blis.yaml" if kind == "experiment" else f"my-{kind}.yaml"
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert f"wrote {name}" in done.stderr
+    assert "spec schema -o schemas" in done.stderr
+    assert blis("validate", name).exit_code == 0
+    again = blis("spec", "new", kind)
+    assert again.exit_code == ExitCode.IO
+    assert "exists already" in again.stderr
+    assert "--force" in again.stderr
+    assert blis("spec", "new", kind, "--force").exit_code == 0
+
+
+def test_new_documents_use_the_schemas_of_the_project() -> None:
+    assert blis("spec", "schema", "-o", "schemas").exit_code == 0
+    done = blis("spec", "new", "policy", "mine", "-o", "house.yaml")
+    assert done.stderr == "wrote house.yaml\n"
+    assert Path("house.yaml").read_text().startswith("# yaml-language-server: $schema=schemas/policy.schema.json\n")
+    assert "name: mine" in blis("spec", "new", "policy", "mine", "-o", "-").stdout
+
+
+def test_new_refuses_names_and_places_that_are_impossible() -> None:
+    assert blis("spec", "new", "policy", "My Policy").exit_code == ExitCode.USAGE
+    lost = blis("spec", "new", "policy", "-o", "none/x.yaml")
+    assert (lost.exit_code, "cannot write none/x.yaml" in lost.stderr) == (ExitCode.IO, True)
+    assert list(Path().iterdir()) == []
+
+
+# init
+
+
+def test_a_new_project_is_valid_runs_and_passes_its_own_tests(tmp_path: Path) -> None:
+    assert process("spec", "init", "demo", cwd=tmp_path).returncode == 0
+    project = tmp_path / "demo"
+    for command in (["validate", "specs"], ["spec", "fmt", "--check", "specs"], ["run", "specs/demo.blis.yaml"]):
+        run = process(*command, cwd=project)
+        assert run.returncode == 0, run.stdout + run.stderr
+    report = json.loads(run.stdout)
+    assert report["requests"]["completed"] == 200
+    assert all(verdict["ok"] for verdict in report["expectations"])
+    tests = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        capture_output=True,
+        text=True,
+        cwd=project,
+        check=False,
+    )
+    assert tests.returncode == 0, tests.stdout
+    mapped = json.loads((project / ".vscode" / "settings.json").read_text())["yaml.schemas"]
+    assert all((project / schema).is_file() for schema in mapped)
+    assert stat.S_IMODE(project.stat().st_mode) & 0o055, "others may read it, as any new folder"
+
+
+def test_init_writes_all_or_nothing(tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("mine")
+    refused = blis("spec", "init", "full")
+    assert (refused.exit_code, "full is not empty" in refused.stderr) == (ExitCode.IO, True)
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine.txt"]
+    (tmp_path / "full" / "specs").write_text("a file where a folder has to be")
+    assert blis("spec", "init", "full", "--force").exit_code == ExitCode.IO
+    assert sorted(path.name for path in (tmp_path / "full").iterdir()) == ["mine.txt", "specs"]
+    (tmp_path / "full" / "specs").unlink()
+    assert blis("spec", "init", "full", "--force").exit_code == 0
+    assert (tmp_path / "full" / "mine.txt").read_text() == "mine"
+    assert blis("spec", "init", "full/mine.txt").exit_code == ExitCode.IO
+    assert [path.name for path in tmp_path.iterdir()] == ["full"], "no temporary folders stay"
+
+
+def test_init_in_the_working_directory() -> None:
+    assert blis("spec", "init", ".").exit_code == 0
+    assert blis("validate", "specs").exit_code == 0
+
+
+# resolve
+
+
+def test_resolve_prints_an_experiment_that_is_the_same() -> None:
+    arguments = ("trace-replay", "--set", "cluster.instances=2", "--seed", "5")
+    done = blis("spec", "resolve", *arguments)
+    assert done.exit_code == 0
+    report = json.loads(process("run", *arguments).stdout)
+    assert f"# spec_sha256: {report['meta']['spec_sha256']}" in done.stdout
+    Path("resolved.blis.yaml").write_text(done.stdout)
+    assert json.loads(process("run", "resolved.blis.yaml").stdout) == report
+    assert blis("spec", "resolve", "-", text=done.stdout).exit_code == 0
+    data = json.loads(blis("spec", "resolve", *arguments, "--format", "json").stdout)
+    assert data["spec_sha256"] == report["meta"]["spec_sha256"]
+    assert data["origins"]["seed"] == "--seed"
+    assert data["document"]["cluster"]["instances"] == 2
+    assert blis("spec", "resolve", *arguments, "-o", "there.blis.yaml").exit_code == 0
+    assert load("./there.blis.yaml").sha256 == data["spec_sha256"]
+
+
+def test_resolve_says_what_is_wrong() -> None:
+    assert blis("spec", "resolve", "quickstrat").exit_code == ExitCode.IO
+    wrong = blis("spec", "resolve", "quickstart", "--set", "cluster.instance=2")
+    assert (wrong.exit_code, "BLIS1001" in wrong.stderr, wrong.stdout) == (ExitCode.USAGE, True, "")
+
+
+# explain
+
+
+def test_explain_a_key() -> None:
+    done = blis("spec", "explain", "engine.max_num_seqs")
+    assert "Requests that may run at the same time." in done.stdout
+    data = json.loads(blis("spec", "explain", "engine.max_num_seqs", "--format", "json").stdout)
+    assert (data["default"], data["type"]) == (256, "whole number")
+    assert json.loads(blis("spec", "explain", "mfu", "--kind", "hardware", "--format", "json").stdout)["required"]
+    unknown = blis("spec", "explain", "engine.max_num_seq")
+    assert (unknown.exit_code, "did you mean `engine.max_num_seqs`?" in unknown.stderr) == (ExitCode.USAGE, True)
+
+
+def test_the_tree_of_keys() -> None:
+    assert blis("spec", "explain").stdout.startswith("Experiment: ")
+    tree = blis("spec", "explain", "--kind", "hardware").stdout
+    assert "  memory_gib: number GiB required" in tree
+    assert len(json.loads(blis("spec", "explain", "--format", "json").stdout)) > 100
+
+
+def test_explain_a_code() -> None:
+    assert "error[BLIS2005]" in blis("explain", "blis2005").stdout
+    assert json.loads(blis("explain", "BLIS1001", "--format", "json").stdout)["title"] == "unknown key"
+    assert "BLIS0001  not valid YAML" in blis("explain").stdout
+    assert json.loads(blis("explain", "--format", "json").stdout)[0]["code"] == "BLIS0001"
+    unknown = blis("explain", "BLIS9999")
+    assert (unknown.exit_code, "no diagnostic has the code" in unknown.stderr) == (ExitCode.USAGE, True)
+
+
+# fmt and migrate
+
+
+def test_fmt() -> None:
+    Path("a.yaml").write_text(UNTIDY)
+    Path("b.yaml").write_text(TIDY)
+    check = blis("spec", "fmt", "--check", ".")
+    assert (check.exit_code, check.stderr) == (ExitCode.CHECK_FAILED, "a.yaml would be formatted\n")
+    diff = blis("spec", "fmt", "--diff", "a.yaml")
+    assert (diff.exit_code, "+kind: Policy  # what" in diff.stdout) == (0, True)
+    assert Path("a.yaml").read_text() == UNTIDY
+    assert blis("spec", "fmt", "--check", "--diff", "a.yaml").exit_code == ExitCode.CHECK_FAILED
+    before = Path("b.yaml").stat().st_mtime_ns
+    assert blis("spec", "fmt", "a.yaml", "b.yaml").stderr == "formatted a.yaml\n"
+    assert Path("a.yaml").read_text() == TIDY
+    assert Path("b.yaml").stat().st_mtime_ns == before, "what is in order is not written again"
+    assert blis("spec", "fmt", "--check", ".").exit_code == 0
+    assert blis("spec", "fmt", "-", text=UNTIDY).stdout == TIDY
+
+
+def test_fmt_normalises_bytes_that_are_no_text() -> None:
+    Path("a.yaml").write_bytes(b"\xef\xbb\xbf" + TIDY.replace("\n", "\r\n").encode())
+    assert blis("spec", "fmt", "--check", "a.yaml").exit_code == ExitCode.CHECK_FAILED
+    assert blis("spec", "fmt", "a.yaml").exit_code == 0
+    assert Path("a.yaml").read_bytes() == TIDY.encode()
+
+
+def test_fmt_does_the_good_ones_and_tells_of_the_bad_ones() -> None:
+    Path("bad.yaml").write_text("a: 1\na: 2\n")
+    Path("good.yaml").write_text(UNTIDY)
+    Path("odd.yaml").write_text("? a\n:   1\n")
+    done = blis("spec", "fmt", "bad.yaml", "good.yaml", "odd.yaml")
+    assert done.exit_code == ExitCode.USAGE
+    assert "error[BLIS0002]" in done.stderr
+    assert "odd.yaml is left alone: it has a key marked with `?`" in done.stderr
+    assert Path("good.yaml").read_text() == TIDY
+    assert Path("bad.yaml").read_text() == "a: 1\na: 2\n"
+    assert blis("spec", "fmt", "none.yaml", "good.yaml").exit_code == ExitCode.IO
+
+
+def test_migrate() -> None:
+    Path("a.yaml").write_text(TIDY)
+    done = blis("spec", "migrate", "--check", "a.yaml")
+    assert (done.exit_code, done.stderr) == (0, "a.yaml is already blis/v1\n")
+    Path("new.yaml").write_text(TIDY.replace("blis/v1", "blis/v7"))
+    wrong = blis("spec", "migrate", "new.yaml")
+    assert (wrong.exit_code, "this program knows `blis/v1`" in wrong.stderr) == (ExitCode.USAGE, True)
+
+
+# schema
+
+
+def test_schema() -> None:
+    printed = json.loads(blis("spec", "schema", "policy").stdout)
+    assert printed["title"] == "Policy"
+    assert blis("spec", "schema", "hardware", "-o", "some").exit_code == 0
+    assert sorted(path.name for path in Path("some").iterdir()) == ["common.schema.json", "hardware.schema.json"]
+    Path("some/keep.txt").touch()
+    assert blis("spec", "schema", "-o", "some").exit_code == 0
+    assert len(list(Path("some").iterdir())) == len(KINDS) + 2
+    assert blis("spec", "schema").exit_code == ExitCode.USAGE
+    assert blis("spec", "schema", "nothing").exit_code == ExitCode.USAGE
+
+
+# completion
+
+
+def complete(*words: str) -> list[str]:
+    """What is offered for the last word."""
+    environment = {
+        **os.environ,
+        "_BLIS_TUI_COMPLETE": "bash_complete",
+        "COMP_WORDS": "\n".join(["blis-tui", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
+    run = subprocess.run(COMMAND, capture_output=True, text=True, env=environment, check=False)
+    return [line.partition(",")[2] for line in run.stdout.splitlines() if line.startswith("plain,")]
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["sp"], {"spec"}),
+        (["run", "quick"], {"quickstart"}),
+        (["validate", "quick"], {"quickstart"}),
+        (["spec", "resolve", "trace"], {"trace-replay"}),
+        (["spec", "show", "--kind", "hardware", "h"], {"h100", "h200"}),
+        (["spec", "new", "po"], {"policy"}),
+        (["run", "quickstart", "--set", "engine.kv"], {"engine.kv_blocks="}),
+        (["run", "quickstart", "--set", "latency.kind=trained"], {"latency.kind=trained-roofline"}),
+        (["run", "quickstart", "--set", "policy=v"], {"policy=vllm-v1"}),
+        (["spec", "explain", "engine.gpu"], {"engine.gpu_memory_utilization"}),
+        (["spec", "explain", "Hardware.mf"], {"Hardware.mfu", "Hardware.mfu.decode"}),
+        (["explain", "BLIS10"], {"BLIS1001"}),
+    ],
+)
+def test_words_are_completed(words: list[str], offered: set[str]) -> None:
+    assert offered <= set(complete(*words))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_is_accepted_by_its_shell(shell: str, tmp_path: Path) -> None:
+    script = blis("completion", shell).stdout
+    assert "_BLIS_TUI_COMPLETE" in script
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"no {shell}")
+    path = tmp_path / "script"
+    path.write_text(script)
+    assert subprocess.run([program, "-n", str(path)], check=False).returncode == 0
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+@pytest.mark.parametrize(
+    ("words", "replies"),
+    [
+        (["run", "quick"], ["quickstart"]),
+        (["run", "quickstart", "--set", "engine.kv"], ["engine.kv_blocks="]),
+        (["run", "quickstart", "--set", "policy", "=", "v"], ["vllm-v1"]),  # bash takes `policy=v` apart
+        (["run", "quickstart", "--set", "latency.kind", "="], ["blackbox", "roofline", "crossmodel"]),
+    ],
+)
+def test_bash_completes(words: list[str], replies: list[str], tmp_path: Path) -> None:
+    wrapper = tmp_path / "blis-tui"
+    wrapper.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m blis_tui "$@"\n')
+    wrapper.chmod(0o755)
+    quoted = " ".join(f"'{word}'" for word in ["blis-tui", *words])
+    script = (
+        'eval "$(blis-tui completion bash)"\n'
+        f"COMP_WORDS=({quoted}); COMP_CWORD={len(words)}\n"
+        "compopt() { :; }\n_blis_tui_completion blis-tui\n"
+        'printf "%s\\n" "${COMPREPLY[@]}"\n'
+    )
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    run = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=environment, check=False)
+    assert run.stdout.split()[: len(replies)] == replies, run.stderr
+
+
+# help
+
+
+COMMANDS = ["new", "init", "fmt", "migrate", "schema", "resolve", "explain"]
+
+
+@pytest.mark.parametrize("command", [*(f"spec {name}" for name in COMMANDS), "explain", "completion"])
+def test_help_texts(command: str, file_regression: FileRegressionFixture) -> None:
+    shown = {}
+    for width in (80, 100):
+        result = CliRunner().invoke(cli, [*command.split(), "--help"], prog_name="blis-tui", terminal_width=width)
+        assert result.exit_code == 0
+        assert max(map(len, result.output.splitlines())) <= width
+        shown[width] = result.output
+    file_regression.check(shown[80], extension=".txt")
+
+
+def test_commands_import_heavy_things_only_when_they_run() -> None:
+    code = (
+        "import sys, blis_tui.cli.spec, blis_tui.cli.explain, blis_tui.cli.completion\n"
+        "assert not {'yaml', 'jsonschema', 'blis_tui.simulation', 'blis_tui.authoring.tree'} & sys.modules.keys()"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
