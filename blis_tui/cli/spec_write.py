@@ -93,8 +93,8 @@ def fmt(paths: tuple[str, ...], *, check: bool, diff: bool) -> None:
     """Normalise the layout of documents; comments and values stay.
 
     Indentation by two blanks, one blank between tokens, no needless quotes, at most one blank line, top-level keys in
-    the order of the schema. PATH is a file, a folder (every YAML file below it), or - for standard input to output. A
-    file that cannot be laid out without risk is left alone, and said so.
+    the order of the schema. PATH is a file, a folder (every YAML file below it that is not hidden), or - for standard
+    input to output. A file that cannot be laid out without risk is left alone, and said so.
     """
     from blis_tui.authoring.formatting import format_source  # noqa: PLC0415
 
@@ -114,7 +114,7 @@ def fmt(paths: tuple[str, ...], *, check: bool, diff: bool) -> None:
 def migrate(paths: tuple[str, ...], *, check: bool) -> None:
     """Bring documents to the current format (apiVersion).
 
-    PATH is a file, a folder (every YAML file below it), or - for standard input to output.
+    PATH is a file, a folder (every YAML file below it that is not hidden), or - for standard input to output.
     """
     from blis_tui.authoring.migrate import migrate as migrated  # noqa: PLC0415
 
@@ -148,7 +148,9 @@ def _rewrite(paths: tuple[str, ...], change: Callable[[Source], str], *, check: 
                 lines = unified_diff(source.text.splitlines(), text.splitlines(), path, path, lineterm="")
                 click.echo("\n".join(lines))
             elif differs and not check:
+                mode = Path(path).stat().st_mode
                 write_text(path, text)
+                Path(path).chmod(mode)
             if differs and check:
                 click.echo(f"{path} would be {done}", err=True)
             elif differs and not diff and path != "-":
@@ -166,10 +168,15 @@ def _rewrite(paths: tuple[str, ...], change: Callable[[Source], str], *, check: 
 
 
 def _expand(paths: tuple[str, ...]) -> Iterator[str]:
-    """Folders as the YAML files below them, in a fixed order."""
+    """Folders as the YAML files below them, in a fixed order; what is hidden belongs to other programs."""
     for path in paths:
-        if path != "-" and Path(path).is_dir():
-            yield from sorted(str(file) for ending in ("*.yaml", "*.yml") for file in Path(path).rglob(ending))
+        folder = Path(path)
+        if path != "-" and folder.is_dir():
+            found = (file for ending in ("*.yaml", "*.yml") for file in folder.rglob(ending))
+            visible = [
+                file for file in found if not any(part.startswith(".") for part in file.relative_to(folder).parts)
+            ]
+            yield from sorted(map(str, visible))
         else:
             yield path
 

@@ -196,6 +196,23 @@ def test_fmt() -> None:
     assert blis("spec", "fmt", "-", text=UNTIDY).stdout == TIDY
 
 
+def test_fmt_of_a_folder_leaves_hidden_files_to_other_programs() -> None:
+    Path(".github").mkdir()
+    Path(".github/ci.yml").write_text(UNTIDY)
+    assert blis("spec", "fmt", "--check", ".").exit_code == 0
+    assert blis("spec", "fmt", "--check", ".github").exit_code == ExitCode.CHECK_FAILED
+
+
+def test_fmt_keeps_links_and_permissions() -> None:
+    Path("real.yaml").write_text(UNTIDY)
+    Path("real.yaml").chmod(0o600)
+    Path("link.yaml").symlink_to("real.yaml")
+    assert blis("spec", "fmt", "link.yaml").exit_code == 0
+    assert Path("link.yaml").is_symlink()
+    assert Path("real.yaml").read_text() == TIDY
+    assert stat.S_IMODE(Path("real.yaml").stat().st_mode) == 0o600
+
+
 def test_fmt_normalises_bytes_that_are_no_text() -> None:
     Path("a.yaml").write_bytes(b"\xef\xbb\xbf" + TIDY.replace("\n", "\r\n").encode())
     assert blis("spec", "fmt", "--check", "a.yaml").exit_code == ExitCode.CHECK_FAILED
