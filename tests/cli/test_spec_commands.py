@@ -78,6 +78,19 @@ def test_new_refuses_names_and_places_that_are_impossible() -> None:
 # init
 
 
+def pytest_in(project: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The project's own tests; on CI only when told so."""
+    clean = {name: value for name, value in os.environ.items() if name not in ("CI", "GITHUB_ACTIONS")}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        capture_output=True,
+        text=True,
+        cwd=project,
+        env=clean | environment,
+        check=False,
+    )
+
+
 def test_a_new_project_is_valid_runs_and_passes_its_own_tests(tmp_path: Path) -> None:
     assert process("spec", "init", "demo", cwd=tmp_path).returncode == 0
     project = tmp_path / "demo"
@@ -87,14 +100,15 @@ def test_a_new_project_is_valid_runs_and_passes_its_own_tests(tmp_path: Path) ->
     report = json.loads(run.stdout)
     assert report["requests"]["completed"] == 200
     assert all(verdict["ok"] for verdict in report["expectations"])
-    tests = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
-        capture_output=True,
-        text=True,
-        cwd=project,
-        check=False,
-    )
-    assert tests.returncode == 0, tests.stdout
+    assert pytest_in(project).returncode == 1, "a new golden waits"
+    assert process("golden", "accept", cwd=project).stdout == "accepted demo\n"
+    assert pytest_in(project).returncode == 0
+    policy = project / "specs" / "policies" / "house.yaml"
+    policy.write_text(policy.read_text().replace("kind: fcfs", "kind: sjf"))
+    before = sorted(path.name for path in (project / "golden").iterdir())
+    on_ci = pytest_in(project, CI="1")
+    assert (on_ci.returncode, "first divergence: event " in on_ci.stdout) == (1, True)
+    assert sorted(path.name for path in (project / "golden").iterdir()) == before
     mapped = json.loads((project / ".vscode" / "settings.json").read_text())["yaml.schemas"]
     assert all((project / schema).is_file() for schema in mapped)
     assert stat.S_IMODE(project.stat().st_mode) & 0o055, "others may read it, as any new folder"
