@@ -29,6 +29,8 @@ class Difference:
     """The experiment is another one than the golden's."""
     engine: tuple[str, str] | None
     """Golden's engine number and this one's, where they differ."""
+    schemas: bool
+    """The schemas, and with them perhaps a default, have changed."""
     records: bool
     """The record streams differ."""
 
@@ -44,6 +46,7 @@ def compare(golden: Golden, result: Golden, comparison: Comparison) -> Differenc
         changes=_changes(golden.report, result.report, comparison),
         spec=golden.spec_sha256 != result.spec_sha256,
         engine=None if golden.engine == result.engine else (golden.engine, result.engine),
+        schemas=golden.schemas_sha256 != result.schemas_sha256,
         records=comparison.records and golden.chain.sha256 != result.chain.sha256,
     )
 

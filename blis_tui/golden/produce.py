@@ -6,12 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import ENGINE
 from blis_tui.golden.chain import ChainRecorder
 from blis_tui.golden.store import Baseline, Golden
 from blis_tui.simulation import Simulation
+from blis_tui.spec.build import file_digest
+from blis_tui.spec.library import schema_path
 
 if TYPE_CHECKING:
     from blis_tui.golden.chain import Chain
@@ -39,6 +42,13 @@ def run_watched(experiment: Experiment) -> tuple[str, Chain]:
     return simulation.report().to_json(), recorder.finish(simulation.events)
 
 
+def schemas_digest() -> str:
+    """A digest of all schemas, in order of their names."""
+    folder = schema_path("experiment").parent
+    digests = [f"{path.name} {file_digest(path)}" for path in sorted(folder.glob("*.schema.json"))]
+    return sha256("\n".join(digests).encode()).hexdigest()
+
+
 def produce(experiment: Experiment, *, spec: str, case: str) -> Golden:
     """Run an experiment as a golden test.
 
@@ -53,6 +63,7 @@ def produce(experiment: Experiment, *, spec: str, case: str) -> Golden:
         case=case,
         spec_sha256=experiment.sha256,
         engine=ENGINE,
+        schemas_sha256=schemas_digest(),
         baseline=Baseline.here(),
         chain=chain,
         document=experiment.document,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.compare.walk import walk
+from blis_tui.errors import InputError
 from blis_tui.golden.compare import compare, in_words
 from blis_tui.golden.divergence import find_divergence, record_lines
 from blis_tui.golden.produce import produce, unsteady
@@ -84,7 +86,7 @@ def judge(case: Case, place: Place, spec: str, settings: Settings) -> Verdict:
     trouble = unsteady(experiment, result, settings.checks)
     if trouble:
         return Verdict(status="unsteady", text=f"the result is not deterministic: {trouble}", report=result.report)
-    golden = place.read() if place.exists() else None
+    golden = _read(place, settings)
     difference = None if golden is None else compare(golden, result, case.comparison)
     if golden is None or difference is None:
         verdict = _unseen(place, result, settings)
@@ -96,6 +98,18 @@ def judge(case: Case, place: Place, spec: str, settings: Settings) -> Verdict:
     if settings.full and verdict.ok:
         place.write_records(record_lines(experiment))
     return _with_expectations(verdict)
+
+
+def _read(place: Place, settings: Settings) -> Golden | None:
+    """The golden, if there is one. A damaged one counts as none where goldens are written anew anyway."""
+    if not place.exists():
+        return None
+    try:
+        return place.read()
+    except InputError:
+        if settings.mode == "always":
+            return None
+        raise
 
 
 def _unseen(place: Place, result: Golden, settings: Settings) -> Verdict:
@@ -138,7 +152,8 @@ def describe(
     if difference.engine is not None:
         lines.append(f"the engine is another one: {difference.engine[0]} -> {difference.engine[1]}")
     if difference.spec:
-        lines.append("the experiment has changed:")
+        schemas = " (so have the schemas, which hold the defaults)" if difference.schemas else ""
+        lines.append(f"the experiment has changed{schemas}:")
         lines += [f"    {line}" for line in _document_changes(golden, result)]
     if difference.changes:
         lines.append(f"{len(difference.changes)} value{'' if len(difference.changes) == 1 else 's'} of the report:")
@@ -150,6 +165,9 @@ def describe(
     divergence = find_divergence(golden, result, experiment, place)
     if divergence is not None:
         lines.append(divergence.text())
+        if find_spec("blis_tui.tui") is not None:  # the terminal interface, where it is there
+            event = divergence.until if divergence.event is None else divergence.event
+            lines.append(f"look around there: blis-tui tui {result.spec} --at {event}")
     return "\n".join(lines)
 
 

@@ -58,6 +58,8 @@ class Golden:
     case: str
     spec_sha256: str
     engine: str
+    schemas_sha256: str
+    """Digest of the schemas it was checked and completed with: they hold the defaults."""
     baseline: Baseline
     chain: Chain
     document: Mapping[str, object]
@@ -71,6 +73,7 @@ class Golden:
             "case": self.case,
             "spec_sha256": self.spec_sha256,
             "engine": self.engine,
+            "schemas_sha256": self.schemas_sha256,
             "baseline": asdict(self.baseline),
             "records": {**asdict(self.chain), "entries": " ".join(self.chain.entries)},
             "document": self.document,
@@ -170,6 +173,7 @@ def _parse(header: dict[str, object], report: str) -> Golden:
         case=str(header["case"]),
         spec_sha256=str(header["spec_sha256"]),
         engine=str(header["engine"]),
+        schemas_sha256=str(header["schemas_sha256"]),
         baseline=Baseline(python=str(baseline["python"]), system=str(baseline["system"])),
         chain=Chain(**{**records, "entries": tuple(str(records["entries"]).split())}),
         document=document,

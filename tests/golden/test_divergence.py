@@ -14,7 +14,10 @@ from blis_tui.engine.batching.blis import BlisBatching
 from blis_tui.engine.instance import Instance
 from blis_tui.engine.kv.pool import BlockPool
 from blis_tui.engine.records import Admitted
+from blis_tui.golden import session
+from blis_tui.golden.case import Comparison
 from blis_tui.golden.chain import MAX_ENTRIES, ChainRecorder, parting_window
+from blis_tui.golden.compare import compare
 from blis_tui.golden.divergence import find_divergence, record_lines
 from blis_tui.golden.produce import produce
 from blis_tui.golden.store import Place
@@ -192,3 +195,21 @@ def test_records_of_an_older_golden_do_not_outlive_it(experiment: blis_tui.Exper
     place.write(produce(smaller, spec="demo.blis.yaml", case="default"), pending=True)
     place.accept()
     assert place.read_records() is None
+
+
+def test_the_terminal_interface_is_offered_where_it_is_there(
+    experiment: blis_tui.Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    golden = produce(experiment, spec="demo.blis.yaml", case="default")
+    place = Place(tmp_path, "demo")
+    place.write(golden)
+    place.write_records(record_lines(experiment))
+    MUTATIONS["batch-2"](monkeypatch)
+    result = produce(experiment, spec="demo.blis.yaml", case="default")
+    difference = compare(golden, result, Comparison())
+    found = find_divergence(golden, result, experiment, place)
+    assert found is not None
+    for there, expected in ((None, 0), (object(), 1)):
+        monkeypatch.setattr(session, "find_spec", lambda _, there=there: there)
+        text = session.describe("default", place, golden, result, difference, experiment)
+        assert text.count(f"blis-tui tui demo.blis.yaml --at {found.event}") == expected

@@ -220,6 +220,8 @@ def test_a_damaged_golden_is_told_and_not_believed(accepted: Path) -> None:
     assert run.returncode == 1
     assert "is no golden file of format 1" in run.stdout
     assert "Traceback" not in run.stdout
+    assert pytest_in(accepted, "--blis-update=always").returncode == 0
+    assert pytest_in(accepted).returncode == 0
 
 
 def test_collecting_other_projects_costs_no_heavy_import(tmp_path: Path) -> None:
