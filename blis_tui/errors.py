@@ -7,8 +7,7 @@
     ├── PolicyError               a policy, rule or step-time model does not exist or rejects its settings
     └── SimulationError           the simulation itself cannot go on
         ├── StalledError          a step could advance no request
-        ├── InvariantError        a stated invariant does not hold
-        └── DivergenceError       a replay did not reach the state it had been in
+        └── InvariantError        a stated invariant does not hold
 
 Anything else that escapes is a defect of the package.
 """
@@ -106,11 +105,3 @@ class InvariantError(SimulationError):
         self.invariant = invariant
         self.time_us = time_us
         self.event = event
-
-
-class DivergenceError(SimulationError):
-    """A replay from a checkpoint reached another state than the first run did.
-
-    Cause: something outside the simulation's own state took part (a policy with hidden state, a changed file).
-    Remedy: keep all state of a policy in attributes that pickle, and randomness in named streams.
-    """

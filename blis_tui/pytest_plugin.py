@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from blis_tui.golden.session import Settings, Verdict
     from blis_tui.golden.store import Place
 
+# Spelled out once more than in blis_tui.golden, which must not be imported to print pytest's help.
 _MODES = ("auto", "no", "new", "unseen", "always")
 _OBSOLETE = ("ignore", "warn", "fail", "delete")
 _CHECKS = "observers checkpoint hash-seed"

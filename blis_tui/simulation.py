@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from blis_tui.metrics.report import Report
 
 SLICE_EVENTS: Final = 20_000
-"""Events between two looks at whether to go on: about 50 ms."""
+"""Events between two looks at whether to go on: about 50 ms of ordinary steps, more under KV pressure."""
 
 CHECKS: Final = ("all", "end", "off")
 

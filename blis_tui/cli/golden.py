@@ -39,7 +39,7 @@ def golden() -> None:
     """
 
 
-@golden.command()
+@golden.command(short_help="List goldens: what waits, what is obsolete.")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @_folder
 @_root
@@ -63,7 +63,7 @@ def status(names: tuple[str, ...], folder: Path, root: Path, as_json: bool) -> N
         sys.exit(ExitCode.CHECK_FAILED)
 
 
-@golden.command()
+@golden.command(short_help="Show what waiting results would change.")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @_folder
 @_root
@@ -76,7 +76,7 @@ def diff(names: tuple[str, ...], folder: Path, root: Path) -> None:
         click.echo(difference_text(place, root) + "\n")
 
 
-@golden.command()
+@golden.command(short_help="Make waiting results the goldens.")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @_folder
 @click.option("--force", is_flag=True, help="Also results of another Python or system than the golden's.")
@@ -91,7 +91,7 @@ def accept(names: tuple[str, ...], folder: Path, force: bool) -> None:
         click.echo(f"accepted {shown_name(place, folder)}")
 
 
-@golden.command()
+@golden.command(short_help="Forget waiting results.")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @_folder
 @reported
@@ -104,7 +104,7 @@ def reject(names: tuple[str, ...], folder: Path) -> None:
         click.echo(f"rejected {shown_name(place, folder)}")
 
 
-@golden.command()
+@golden.command(short_help="Decide about waiting results one by one.")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @_folder
 @_root
@@ -135,7 +135,7 @@ def review(names: tuple[str, ...], folder: Path, root: Path) -> None:
             place.drop_pending()
 
 
-@golden.command()
+@golden.command(short_help="Store the record streams of goldens.")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @_folder
 @_root

@@ -14,6 +14,7 @@ import click
 from blis_tui.cli import completing
 from blis_tui.cli.exit_codes import ExitCode
 from blis_tui.cli.failures import reported
+from blis_tui.cli.options import seed_option, set_option
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -28,15 +29,8 @@ _PROGRESS_EVERY_S: Final = 0.2
 
 @click.command()
 @click.argument("source", metavar="SPEC", shell_complete=completing.experiments)
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="PATH=VALUE",
-    shell_complete=completing.assignments,
-    help="Replace a value, such as cluster.instances=8.",
-)
-@click.option("--seed", type=click.IntRange(min=0), help="Replace the experiment's seed.")
+@set_option
+@seed_option
 @click.option(
     "--format",
     "output_format",

@@ -10,21 +10,15 @@ import click
 
 from blis_tui.cli import completing
 from blis_tui.cli.failures import reported
+from blis_tui.cli.options import seed_option, set_option
 
 KINDS = ("experiment", "model", "hardware", "workload", "policy", "latency")
 
 
 @click.command("resolve")
 @click.argument("source", metavar="SPEC", shell_complete=completing.experiments)
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="PATH=VALUE",
-    shell_complete=completing.assignments,
-    help="Replace a value, such as cluster.instances=8.",
-)
-@click.option("--seed", type=click.IntRange(min=0), help="Replace the experiment's seed.")
+@set_option
+@seed_option
 @click.option(
     "--format",
     "output_format",

@@ -6,12 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.canonical import to_json
 from blis_tui.compare.walk import ABSENT, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from blis_tui.compare.walk import Change
     from blis_tui.golden.case import Comparison
     from blis_tui.golden.store import Golden
@@ -71,16 +68,6 @@ def _close(change: Change, comparison: Comparison) -> bool:
     if not isinstance(old, int | float) or not isinstance(new, int | float):
         return False
     return comparison.tolerance[change.path].accepts(old, new)
-
-
-def redacted(report: str, pointers: Sequence[str]) -> str:
-    """A report's text with the values at ``pointers`` replaced."""
-    if not pointers:
-        return report
-    data = json.loads(report)
-    for pointer in pointers:
-        redact(data, pointer)
-    return to_json(data)
 
 
 def redact(data: object, pointer: str) -> None:
