@@ -1,0 +1,1 @@
+"""The terminal interface: a debugger for a serving cluster that steps forwards and backwards."""

@@ -1,0 +1,1 @@
+"""Full screens, one a file."""
