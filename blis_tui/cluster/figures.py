@@ -1,0 +1,100 @@
+"""What a condition may ask about the state between two events: a table of cheap figures.
+
+Every figure costs time in proportion to the number of instances at most, never to the number of requests, and none
+tells what admission and routing must not know either: how long an answer will be (INV-9).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from blis_tui.cluster.cluster import Cluster
+    from blis_tui.engine.instance import Instance
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number about a cluster, or about one of its instances."""
+
+    name: str
+    unit: str
+    """``us``, ``ms``, ``s``, ``share`` (0 to 1), or what is counted, such as ``requests``."""
+    meaning: str
+    """A phrase for help texts."""
+    of_cluster: Callable[[Cluster], float]
+    of_instance: Callable[[Instance], float] | None = None
+    """None = it means nothing for a single instance."""
+
+
+def _sum(name: str, unit: str, meaning: str, of_instance: Callable[[Instance], float]) -> Figure:
+    """A figure whose value for the cluster is the sum over all instances."""
+
+    def of_cluster(cluster: Cluster) -> float:
+        total: float = 0
+        for instance in cluster.instances:
+            total += of_instance(instance)
+        return total
+
+    return Figure(name, unit, meaning, of_cluster, of_instance)
+
+
+def _in_transit(cluster: Cluster) -> int:
+    """By conservation (INV-1): who has arrived and neither waits nor runs nor has ended is on the way."""
+    live = 0
+    for instance in cluster.instances:
+        live += len(instance.waiting.items) + len(instance.running)
+    return cluster.arrived - cluster.closed() - live
+
+
+def _kv_utilization(cluster: Cluster) -> float:
+    total = free = 0
+    for instance in cluster.instances:
+        total += instance.pool.total
+        free += instance.pool.free
+    return (total - free) / total
+
+
+_TABLE: Final = (
+    Figure("time_us", "us", "simulated time", lambda cluster: cluster.now),
+    Figure("time_ms", "ms", "simulated time", lambda cluster: cluster.now / 1e3),
+    Figure("time_s", "s", "simulated time", lambda cluster: cluster.now / 1e6),
+    Figure("event", "events", "number of the latest event, from 1", lambda cluster: cluster.events),
+    Figure("arrived", "requests", "requests that have arrived", lambda cluster: cluster.arrived),
+    Figure("in_transit", "requests", "requests on their way to a queue", _in_transit),
+    Figure("rejected", "requests", "requests turned away by admission", lambda cluster: cluster.rejected),
+    Figure("ended", "requests", "requests that have completed, or ended otherwise", lambda cluster: cluster.closed()),
+    _sum("routed", "requests", "requests sent to an instance", lambda instance: instance.routed),
+    _sum("waiting", "requests", "requests in waiting queues", lambda instance: len(instance.waiting.items)),
+    _sum("running", "requests", "requests in running batches", lambda instance: len(instance.running)),
+    _sum("prefilling", "requests", "running requests in prefill", lambda instance: len(instance.prefills)),
+    _sum(
+        "decoding",
+        "requests",
+        "running requests that generate",
+        lambda instance: len(instance.running) - len(instance.prefills) - len(instance.stalled),
+    ),
+    _sum("stalled", "requests", "running requests without a token last step", lambda instance: len(instance.stalled)),
+    _sum("preemptions", "preemptions", "preemptions so far", lambda instance: instance.preemptions),
+    _sum("steps", "steps", "steps so far", lambda instance: instance.steps),
+    _sum("busy_us", "us", "durations of all steps so far, added up", lambda instance: instance.busy_us),
+    _sum("kv.used", "blocks", "KV blocks that requests hold", lambda instance: instance.pool.used),
+    _sum("kv.free", "blocks", "KV blocks that nobody holds", lambda instance: instance.pool.free),
+    _sum("kv.total", "blocks", "KV blocks there are", lambda instance: instance.pool.total),
+    Figure(
+        "kv.utilization",
+        "share",
+        "used share of the KV blocks, 0 to 1",
+        _kv_utilization,
+        lambda instance: instance.pool.used / instance.pool.total,
+    ),
+    _sum("kv.hits", "blocks", "prompt blocks found in the cache so far", lambda instance: instance.pool.hits),
+    _sum("kv.misses", "blocks", "blocks taken from the free ones so far", lambda instance: instance.pool.misses),
+)
+
+FIGURES: Final[Mapping[str, Figure]] = MappingProxyType({figure.name: figure for figure in _TABLE})
+"""Every figure by its name."""
