@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from blis_tui.api import load, run
     from blis_tui.errors import (
         BlisError,
+        DivergenceError,
         InputError,
         InvariantError,
         PolicyError,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BlisError",
+    "DivergenceError",
     "Experiment",
     "InputError",
     "InvariantError",

@@ -7,7 +7,8 @@
     ├── PolicyError               a policy, rule or step-time model does not exist or rejects its settings
     └── SimulationError           the simulation itself cannot go on
         ├── StalledError          a step could advance no request
-        └── InvariantError        a stated invariant does not hold
+        ├── InvariantError        a stated invariant does not hold
+        └── DivergenceError       a replay did not come to where it had been before
 
 Anything else that escapes is a defect of the package.
 """
@@ -104,4 +105,19 @@ class InvariantError(SimulationError):
         super().__init__(f"{invariant} does not hold at t={time_us} us (event {event}): {detail}")
         self.invariant = invariant
         self.time_us = time_us
+        self.event = event
+
+
+class DivergenceError(SimulationError):
+    """Going back, a replay from a checkpoint did not come to the state seen before: a defect of the simulator.
+
+    Attributes:
+        event: number of the event at which it showed.
+    """
+
+    def __init__(self, detail: str, *, event: int) -> None:
+        super().__init__(
+            f"the replay diverged at event {event}: {detail}",
+            help="a policy that reads the clock, the hash seed or a global could be the reason; `run` says what counts",
+        )
         self.event = event

@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import pickle
 import zlib
+from dataclasses import dataclass
 from hashlib import sha256
 from struct import error as StructError  # noqa: N812  (it is a class)
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from blis_tui._version import ENGINE, __version__
 from blis_tui.cluster.cluster import Cluster
-from blis_tui.cluster.snapshot import digest, peek, take_snapshot
+from blis_tui.cluster.snapshot import digest, find_request, peek, take_snapshot
 from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.records import RECORD_KINDS, Observers, Record
 from blis_tui.errors import InputError, InvariantError, SimulationError
@@ -25,8 +26,9 @@ from blis_tui.workload.trace_table import TraceTable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from blis_tui.cluster.snapshot import PendingEvent, Snapshot
+    from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot, Snapshot
     from blis_tui.metrics.report import Report
+    from blis_tui.metrics.request_log import LogMark
 
 SLICE_EVENTS: Final = 20_000
 """Events between two looks at whether to go on: about 50 ms of ordinary steps, more under KV pressure."""
@@ -37,6 +39,33 @@ _MAGIC: Final = b"blis-tui checkpoint\n"
 _SEAL_BYTES: Final = len(_MAGIC) + 2 * sha256().digest_size
 
 _R = TypeVar("_R", bound=Record)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place in a run to return to: a light checkpoint, of use only to simulations that share its request log.
+
+    It holds the state without the books of requests that have ended: those only grow, so a length tells them.
+    """
+
+    event: int
+    time_us: int
+    content: bytes
+    log: LogMark
+
+    @property
+    def size_bytes(self) -> int:
+        """How much memory it takes."""
+        return len(self.content)
+
+
+class _Archive:
+    """The longest request log of some simulations of one experiment: what the others' logs are heads of."""
+
+    __slots__ = ("log",)
+
+    def __init__(self, log: RequestLog) -> None:
+        self.log = log
 
 
 class Simulation:
@@ -60,6 +89,7 @@ class Simulation:
         self._check = check
         self._observers = Observers()
         self._log = RequestLog()
+        self._archive = _Archive(self._log)
         self._broken = False
         try:
             source = create_source(experiment.workload, experiment.seed)
@@ -172,10 +202,19 @@ class Simulation:
 
     # ---- looking ----
 
-    def snapshot(self) -> Snapshot:
-        """Everything a reader may want to see, frozen."""
+    def snapshot(self, window: int | None = None) -> Snapshot:
+        """Everything a reader may want to see, frozen.
+
+        Args:
+            window: how many requests of each queue and batch to look at, from their heads; None = all of them.
+        """
         self._require_sound()
-        return take_snapshot(self._cluster)
+        return take_snapshot(self._cluster, window)
+
+    def request(self, name: str) -> RequestSnapshot | None:
+        """A request that has arrived and not ended, frozen; None when there is none of that name."""
+        self._require_sound()
+        return find_request(self._cluster, name)
 
     def digest(self) -> str:
         """A digest of the whole state: equal digests, equal futures."""
@@ -244,6 +283,35 @@ class Simulation:
         content = zlib.compress(buffer.getvalue(), 1)
         return self._seal(content) + content
 
+    def mark(self) -> Mark:
+        """A light checkpoint for :meth:`return_to`, on this simulation or a twin of it."""
+        self._require_sound()
+        if len(self._log) > len(self._archive.log):
+            self._archive.log = self._log
+        buffer = io.BytesIO()
+        _MarkPickler(buffer).dump(self._cluster)
+        return Mark(self.events, self.now_us, zlib.compress(buffer.getvalue(), 1), self._log.mark())
+
+    def return_to(self, mark: Mark) -> None:
+        """Go to where ``mark`` was taken, forwards or backwards; subscriptions stay."""
+        if len(self._log) > len(self._archive.log):
+            self._archive.log = self._log
+        log = self._archive.log.up_to(mark.log)
+        content = io.BytesIO(zlib.decompress(mark.content))
+        self._take(_Unpickler(content, {**self._fixed, "log": log}).load(), log)
+
+    def twin(self, at: Mark) -> Simulation:
+        """Another simulation of the same experiment, at a mark; nobody listens to it yet."""
+        other = object.__new__(Simulation)
+        other.experiment = self.experiment
+        other._check = self._check
+        other._observers = Observers()
+        other._log = RequestLog()
+        other._archive = self._archive
+        other._fixed = {**self._fixed, "observers": other._observers}
+        other.return_to(at)
+        return other
+
     def restore(self, checkpoint: bytes) -> None:
         """Go to where ``checkpoint`` was taken, forwards or backwards; subscriptions stay.
 
@@ -256,6 +324,9 @@ class Simulation:
         if checkpoint[:_SEAL_BYTES] != self._seal(content):
             raise InputError("these bytes are no checkpoint of this experiment by this engine, or are damaged")
         cluster, log = _Unpickler(io.BytesIO(zlib.decompress(content)), self._fixed).load()
+        self._take(cluster, log)
+
+    def _take(self, cluster: Cluster, log: RequestLog) -> None:
         cluster.guarded = self._check == "all"
         self._cluster = cluster
         self._log = log
@@ -295,6 +366,13 @@ class _Pickler(pickle.Pickler):
         if isinstance(obj, Observers):
             return "observers"
         return "experiment" if isinstance(obj, Experiment) else None
+
+
+class _MarkPickler(_Pickler):
+    """Leaves out the books of requests that have ended, too."""
+
+    def persistent_id(self, obj: object) -> str | None:
+        return "log" if isinstance(obj, RequestLog) else super().persistent_id(obj)
 
 
 class _Unpickler(pickle.Unpickler):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from blis_tui.engine.events import EVENT_NAMES
@@ -73,6 +74,9 @@ class InstanceSnapshot:
     index: int
     waiting: tuple[RequestSnapshot, ...]
     running: tuple[RequestSnapshot, ...]
+    waiting_count: int
+    """How many wait, also where only a window of them is shown; likewise below."""
+    running_count: int
     kv: KvSnapshot
     steps: int
     preemptions: int
@@ -112,27 +116,44 @@ def peek(cluster: Cluster) -> PendingEvent | None:
     )
 
 
-def take_snapshot(cluster: Cluster) -> Snapshot:
-    """The simulation as it stands."""
+def take_snapshot(cluster: Cluster, window: int | None = None) -> Snapshot:
+    """The simulation as it stands; of each queue and batch only the first ``window`` requests, if that is given."""
     return Snapshot(
         event=cluster.events,
         time_us=cluster.now,
         arrived=cluster.arrived,
         rejected=cluster.rejected,
         ended=cluster.closed(),
-        in_transit=tuple(_request(request, None, "in-transit") for request in cluster.in_transit()),
-        instances=tuple(_instance(instance) for instance in cluster.instances),
+        in_transit=tuple(_request(request, None, "in-transit") for request in cluster.in_transit()[:window]),
+        instances=tuple(_instance(instance, window) for instance in cluster.instances),
         next_event=peek(cluster),
     )
 
 
-def _instance(instance: Instance) -> InstanceSnapshot:
+def find_request(cluster: Cluster, name: str) -> RequestSnapshot | None:
+    """A live request by name."""
+    for instance in cluster.instances:
+        for request in instance.running.values():
+            if request.request_id == name:
+                return _request(request, instance, _phase(instance, request))
+        for request in instance.waiting.ordered():
+            if request.request_id == name:
+                return _request(request, instance, "waiting")
+    moving = next((request for request in cluster.in_transit() if request.request_id == name), None)
+    return None if moving is None else _request(moving, None, "in-transit")
+
+
+def _instance(instance: Instance, window: int | None) -> InstanceSnapshot:
     pool = instance.pool
+    waiting = instance.waiting.first(window)
+    running = islice(instance.running.values(), window)
     cached = pool.cached_free()
     return InstanceSnapshot(
         index=instance.index,
-        waiting=tuple(_request(request, instance, "waiting") for request in instance.waiting.ordered()),
-        running=tuple(_request(request, instance, _phase(instance, request)) for request in instance.running.values()),
+        waiting=tuple(_request(request, instance, "waiting") for request in waiting),
+        running=tuple(_request(request, instance, _phase(instance, request)) for request in running),
+        waiting_count=len(instance.waiting.items),
+        running_count=len(instance.running),
         kv=KvSnapshot(
             total_blocks=pool.total,
             used_blocks=pool.used,

@@ -94,6 +94,15 @@ class _Book:
         more.groups = list(self.groups)
         return more
 
+    def up_to(self, mark: LogMark) -> _Book:
+        """The book as it was at a mark. Names and sessions are shared: they say the same whenever they are noted."""
+        other = _Book()
+        other.groups = self.groups[: mark.groups]
+        other.numbers = {group: number for number, group in enumerate(other.groups)}
+        other.names = self.names
+        other.sessions = self.sessions
+        return other
+
     def pack(self, request: Request, ttft_us: int, e2e_us: int, generated_tokens: int) -> bytes:
         """The request's row; what does not fit into it is noted here."""
         group = self.numbers.get((request.slo_class, request.tenant))
@@ -125,6 +134,14 @@ class _Book:
         )
 
 
+class LogMark(NamedTuple):
+    """How far a log had got: its rows, groups and complaints."""
+
+    rows: int
+    groups: int
+    acausal: int
+
+
 class RequestLog:
     """The ledger behind reports and request files.
 
@@ -132,12 +149,22 @@ class RequestLog:
         acausal: requests whose times contradict each other (INV-5), in words.
     """
 
-    __slots__ = ("_book", "_packed", "acausal")
+    __slots__ = ("_book", "_hashed", "_hasher", "_packed", "acausal")
 
     def __init__(self) -> None:
         self._packed = bytearray()
         self._book = _Book()
         self.acausal: list[str] = []
+        self._hasher = sha256()
+        self._hashed = 0
+
+    def __getstate__(self) -> tuple[bytearray, _Book, list[str]]:
+        return (self._packed, self._book, self.acausal)
+
+    def __setstate__(self, state: tuple[bytearray, _Book, list[str]]) -> None:
+        self._packed, self._book, self.acausal = state
+        self._hasher = sha256()
+        self._hashed = 0
 
     def __len__(self) -> int:
         return len(self._packed) // _ROW.size
@@ -153,6 +180,20 @@ class RequestLog:
         ):
             self.acausal.append(f"the times of request {request.request_id} contradict each other")
         self._packed += self._book.pack(request, ttft_us, e2e_us, request.generated_tokens)
+
+    def mark(self) -> LogMark:
+        """How far it has got."""
+        return LogMark(len(self), len(self._book.groups), len(self.acausal))
+
+    def up_to(self, mark: LogMark) -> RequestLog:
+        """A log that ends where this one (or one that this one continues) was marked."""
+        if mark.rows > len(self):
+            raise ValueError(f"the log has {len(self)} rows, not {mark.rows}")
+        other = RequestLog()
+        other._packed += memoryview(self._packed)[: mark.rows * _ROW.size]
+        other._book = self._book.up_to(mark)
+        other.acausal += self.acausal[: mark.acausal]
+        return other
 
     def table(self, cluster: Cluster) -> RequestTable:
         """All requests that have arrived; those still on their way as they stand now."""
@@ -177,7 +218,11 @@ class RequestLog:
 
     def fingerprint(self) -> str:
         """A digest of all closed rows, in order of their ends."""
-        return sha256(self._packed).hexdigest()
+        # Rows never change, so each is hashed once.
+        with memoryview(self._packed) as rows:
+            self._hasher.update(rows[self._hashed :])
+        self._hashed = len(self._packed)
+        return self._hasher.hexdigest()
 
 
 class RequestTable(Sequence["RequestRow"]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.errors import PolicyError
@@ -42,6 +43,9 @@ class WaitingQueue(Protocol):
     def ordered(self) -> list[Request]:
         """Everybody who waits, head first."""
 
+    def first(self, count: int | None) -> list[Request]:
+        """The first ``count`` of them; None = all."""
+
 
 class FcfsQueue:
     """First come, first served; preempted requests come back to the head."""
@@ -76,6 +80,10 @@ class FcfsQueue:
     def ordered(self) -> list[Request]:
         """Everybody who waits, head first."""
         return list(self.items.values())
+
+    def first(self, count: int | None) -> list[Request]:
+        """The first ``count`` of them; None = all."""
+        return list(islice(self.items.values(), count))
 
 
 def _by_priority(request: Request) -> SortKey:
@@ -129,6 +137,10 @@ class SortedQueue:
     def ordered(self) -> list[Request]:
         """Everybody who waits, head first."""
         return [request for _, request in self.items]
+
+    def first(self, count: int | None) -> list[Request]:
+        """The first ``count`` of them; None = all."""
+        return [request for _, request in self.items[:count]]
 
 
 SCHEDULERS: Final[dict[str, Callable[[Request], SortKey] | None]] = {

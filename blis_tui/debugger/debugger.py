@@ -1,0 +1,469 @@
+"""Time travel through one simulation: forwards and backwards by events, phases and batches, and to anywhere.
+
+Going back is going to an earlier checkpoint and forward again; whatever is done again must come out the same, and is
+checked. Long ways are *journeys*: generators that do a little at a time, so that whoever drives them decides about the
+pace, can show progress, and can stop at any moment.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.debugger.history import CAP_BYTES, History
+from blis_tui.debugger.moment import LAST_PHASE, Moment
+from blis_tui.debugger.tape import Tape
+from blis_tui.errors import DivergenceError, InvariantError, SimulationError
+from blis_tui.simulation import Simulation
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot, Snapshot
+    from blis_tui.debugger.breakpoints import Hit, Watch
+    from blis_tui.engine.records import Record
+    from blis_tui.metrics.report import Report
+    from blis_tui.spec.model import Experiment
+
+SLICE: Final = 64
+"""Events between two looks at whether to go on: a tenth of a millisecond, a few under memory pressure."""
+WINDOW: Final = 300
+"""Requests of each queue and batch in a moment."""
+_REMEMBERED: Final = 64
+"""Events whose records are remembered after they were looked up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a journey is. ``goal``: the event it goes to, None when nobody knows how far that is."""
+
+    event: int
+    time_us: int
+    goal: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """How a journey ended.
+
+    ``reason``: ``there`` (where it was meant to go), ``breakpoint`` (with ``hits``), ``end`` (of the run), ``start``,
+    ``failed`` (the simulation cannot go on), ``unknown`` (the run ended without what was looked for).
+    """
+
+    reason: str
+    hits: tuple[Hit, ...] = ()
+
+
+if TYPE_CHECKING:
+    # What a long way is: whoever calls ``next`` on it decides about the pace.
+    Journey = Generator[Progress, None, Arrival]
+
+
+class Debugger:
+    """One simulation and the position of its reader.
+
+    Args:
+        experiment: what to simulate.
+        check: when to verify the invariants, as for ``Simulation``.
+        cap_bytes: memory that checkpoints may take.
+
+    Attributes:
+        tape: what every known event did.
+        history: the checkpoints.
+        phase: for a step, how far it has been looked into (see ``PHASES``); None at other events.
+        failure: the error that ended the simulation at its frontier, if one did.
+    """
+
+    def __init__(self, experiment: Experiment, *, check: str = "end", cap_bytes: int = CAP_BYTES) -> None:
+        self.experiment = experiment
+        self._simulation = Simulation(experiment, check=check)
+        self.tape = Tape(experiment.cluster.instances)
+        self.history = History(self._simulation, cap_bytes=cap_bytes)
+        self.phase: int | None = None
+        self.failure: SimulationError | None = None
+        self._twin = self._simulation.twin(self.history.before(0).mark)
+        self._mute = self.tape.listen(self._simulation)
+        self._recording = True
+        self._records: OrderedDict[int, tuple[Snapshot, tuple[Record, ...]]] = OrderedDict()
+        self._moment: Moment | None = None
+        self._ended = self._simulation.done
+
+    # ---- where ----
+
+    @property
+    def event(self) -> int:
+        """Events so far at the present position."""
+        return self._simulation.events
+
+    @property
+    def time_us(self) -> int:
+        """Simulated time of the present position, in microseconds."""
+        return self._simulation.now_us
+
+    @property
+    def frontier(self) -> int:
+        """How many events are known."""
+        return len(self.tape)
+
+    @property
+    def at_end(self) -> bool:
+        """Whether nothing follows."""
+        return self.event == self.frontier and (self.failure is not None or self._simulation.done)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the whole run is known: its end has been reached at least once."""
+        return self._ended
+
+    @property
+    def simulation(self) -> Simulation:
+        """The simulation at the present position; look, but move it only through the debugger."""
+        return self._simulation
+
+    def digest(self) -> str:
+        """Digest of the state at the present position."""
+        return self._simulation.digest()
+
+    def report(self) -> Report:
+        """The report as of the present position."""
+        return self._simulation.report()
+
+    def upcoming(self) -> PendingEvent | None:
+        """The event that follows."""
+        return None if self.at_end else self._simulation.peek()
+
+    def request(self, name: str) -> RequestSnapshot | None:
+        """A live request at the present position; None when it has not arrived or has ended."""
+        return self._simulation.request(name)
+
+    def glance(self) -> Moment:
+        """The present position without how it got there: what is shown while running."""
+        if self._moment is not None:
+            return self._moment
+        return self._frozen((), None, self._simulation.snapshot(WINDOW))
+
+    def moment(self) -> Moment:
+        """The present position, with what the latest event did.
+
+        Raises:
+            DivergenceError: a replay did not come to the present state: a defect of the simulator.
+        """
+        if self._moment is None:
+            self.history.look(self._simulation)
+            before, records = self._look_up(self.event) if self.event else (None, ())
+            self._moment = self._frozen(records, before, self._simulation.snapshot(WINDOW))
+        return self._moment
+
+    def records_of(self, event: int) -> tuple[Record, ...]:
+        """What a known event did; the position stays."""
+        return self._look_up(event)[1] if 0 < event <= self.frontier else ()
+
+    def _frozen(self, records: tuple[Record, ...], before: Snapshot | None, after: Snapshot) -> Moment:
+        return Moment(
+            event=self.event,
+            phase=self.phase,
+            time_us=self.time_us,
+            records=records,
+            before=before,
+            after=after,
+            frontier=self.frontier,
+            at_end=self.at_end,
+            failure="" if self.failure is None else str(self.failure),
+        )
+
+    def _look_up(self, event: int) -> tuple[Snapshot, tuple[Record, ...]]:
+        """The state before a known event, and what it did, by doing it again elsewhere."""
+        known = self._records.get(event)
+        if known is not None:
+            self._records.move_to_end(event)
+            return known
+        twin = self._twin
+        if not self.history.before(event - 1).event <= twin.events < event:
+            self.history.return_to(twin, event - 1)
+        twin.run(max_events=event - 1 - twin.events)
+        before = twin.snapshot(WINDOW)
+        records = _observe(twin)
+        if not records or not all(self.tape.agrees(record) for record in records):
+            raise DivergenceError("the event done again is another one", event=event)
+        if event == self.event and twin.digest() != self.digest():
+            raise DivergenceError("done again, the event leaves another state", event=event)
+        return self._remember(event, before, records)
+
+    def _remember(
+        self, event: int, before: Snapshot, records: tuple[Record, ...]
+    ) -> tuple[Snapshot, tuple[Record, ...]]:
+        self._records[event] = (before, records)
+        if len(self._records) > _REMEMBERED:
+            self._records.popitem(last=False)
+        return before, records
+
+    # ---- one move ----
+
+    def step(self) -> bool:
+        """One event forward; False when nothing follows."""
+        if self.at_end:
+            return False
+        before = self.glance().after
+        if self._listen():
+            collected: list[Record] = []
+            stop = self._simulation.subscribe("all", collected.append)
+            moved = self._advance(1)
+            stop()
+            if moved:
+                self._remember(self.event, before, tuple(collected))
+        else:
+            moved = self._advance(1)
+        self._landed()
+        return moved > 0
+
+    def step_phase(self) -> bool:
+        """One phase forward: further into a step, or to the next event and, if it is a step, into its first phase."""
+        if self.phase is not None and self.phase < LAST_PHASE:
+            self._look_into(self.phase + 1)
+            return True
+        if not self.step():
+            return False
+        if self.phase is not None:
+            self._look_into(0)
+        return True
+
+    def back_phase(self) -> Journey:
+        """One phase back: out of a step, or to the end of the event before."""
+        if self.phase:
+            self._look_into(self.phase - 1)
+            return Arrival("there")
+        return (yield from self.seek(self.event - 1))
+
+    def _look_into(self, phase: int) -> None:
+        self.phase = phase
+        self._moment = None
+
+    def finish_batch(self) -> Journey:
+        """To the end of the step being looked into, or of the next one of any instance."""
+        if self.phase is not None and self.phase < LAST_PHASE:
+            self._look_into(LAST_PHASE)
+            return Arrival("there")
+        known = self.tape.next_step(self.event)
+        if known:
+            return (yield from self.seek(known))
+        yield from self._travel(self.frontier)
+        while not self.at_end:
+            self.step()
+            if self.phase is not None:
+                return Arrival("there")
+            yield self._progress(None)
+        return self._end()
+
+    def back_batch(self) -> Journey:
+        """To the end of the step before."""
+        return (yield from self.seek(self.tape.next_step(self.event, back=True)))
+
+    # ---- journeys ----
+
+    def seek(self, event: int) -> Journey:
+        """To an event, known or not; beyond the ends, to the end or the start."""
+        event = max(event, 0)
+        yield from self._travel(event)
+        self._landed()
+        if self.event < event:
+            return self._end()
+        return Arrival("there")
+
+    def seek_time(self, time_us: int) -> Journey:
+        """To the last event that is not later than a time."""
+        if self.tape.at_time(time_us) < self.frontier or self.complete:
+            return (yield from self.seek(self.tape.at_time(time_us)))
+        yield from self._travel(self.frontier)
+        while self._advance(SLICE, time_us):
+            yield self._progress(None)
+        self._landed()
+        return self._end() if self.at_end else Arrival("there")
+
+    def seek_request(self, name: str) -> Journey:
+        """To the arrival of a request."""
+        if not self.tape.first_event_of(name):
+            start = self.event
+            yield from self._travel(self.frontier)
+            while not self.tape.first_event_of(name) and self._advance(SLICE):
+                yield self._progress(None)
+            if not self.tape.first_event_of(name):
+                yield from self._travel(start)
+                self._landed()
+                return Arrival("unknown")
+        return (yield from self.seek(self.tape.first_event_of(name)))
+
+    def run(self, watch: Watch | None = None, *, until: int | None = None, until_us: int | None = None) -> Journey:
+        """Forward to the next breakpoint, or to the end.
+
+        Args:
+            watch: the breakpoints; None = none.
+            until: an event to stop at anyway.
+            until_us: the last microsecond to simulate.
+        """
+        try:
+            if watch is None:
+                return (yield from self._run_plainly(until, until_us))
+            return (yield from self._run_watched(watch, until, until_us))
+        finally:
+            self._landed()
+
+    def _run_plainly(self, until: int | None, until_us: int | None) -> Journey:
+        while until is None or self.event < until:
+            count = SLICE if until is None else min(SLICE, until - self.event)
+            if not self._advance(count, until_us):
+                return self._end() if self.at_end else Arrival("there")
+            yield self._progress(until)
+        return Arrival("there")
+
+    def _run_watched(self, watch: Watch, until: int | None, until_us: int | None) -> Journey:
+        collected: list[Record] = []
+        simulation = self._simulation
+        watch.reset(simulation)
+        stop = simulation.subscribe("all", collected.append)
+        try:
+            while until is None or self.event < until:
+                if not self._advance(1, until_us):
+                    return self._end() if self.at_end else Arrival("there")
+                hits = watch.check(simulation, collected)
+                collected.clear()
+                if hits:
+                    return Arrival("breakpoint", hits)
+                if not self.event % SLICE:
+                    yield self._progress(until)
+        finally:
+            stop()
+        return Arrival("there")
+
+    def run_back(self, watch: Watch) -> Journey:
+        """Back to the latest earlier event at which a breakpoint stops, or to the start."""
+        last = self.event - 1
+        while last > 0:
+            checkpoint = self.history.before(last - 1)
+            found, hits = yield from self._last_hit(watch, checkpoint.event, last)
+            if found:
+                yield from self.seek(found)
+                return Arrival("breakpoint", hits)
+            last = checkpoint.event
+        yield from self.seek(0)
+        return Arrival("start")
+
+    def _last_hit(self, watch: Watch, start: int, last: int) -> Generator[Progress, None, tuple[int, tuple[Hit, ...]]]:
+        """The latest event of ``(start, last]`` at which a breakpoint stops, 0 if none does."""
+        twin = self._twin
+        self.history.return_to(twin, start)
+        watch.reset(twin)
+        collected: list[Record] = []
+        stop = twin.subscribe("all", collected.append)
+        found: tuple[int, tuple[Hit, ...]] = (0, ())
+        try:
+            while twin.events < last:
+                twin.run(max_events=1)
+                hits = watch.check(twin, collected)
+                collected.clear()
+                if hits:
+                    found = (twin.events, hits)
+                if not twin.events % SLICE:
+                    yield Progress(twin.events, twin.now_us, None)
+        finally:
+            stop()
+        return found
+
+    # ---- underneath ----
+
+    def _travel(self, event: int) -> Generator[Progress, None, None]:
+        """Move to an event, or as far as the run goes."""
+        start = self.event
+        if event == start:
+            return
+        checkpoint = self.history.before(event)
+        if event < start or checkpoint.event > start:
+            self.history.return_to(self._simulation, event)
+            self._forget_position()
+        stops = self.history.ladder(event, self.event) if event < start else []
+        while self.event < event:
+            goal = min([stop for stop in stops if stop > self.event] + [event])
+            count = min(SLICE, goal - self.event)
+            if self._advance(count) < count and self.at_end:
+                return
+            if self.event in stops:
+                self.history.keep(self._simulation, work=self.tape.work(self.event))
+            if self.event < event:
+                yield self._progress(event)
+
+    def _advance(self, count: int, until_us: int | None = None) -> int:
+        """Do at most ``count`` events, known or new ones but not both; returns how many."""
+        simulation = self._simulation
+        start = simulation.events
+        if not self._listen():
+            count = min(count, self.frontier - start)
+        elif self.failure is not None:
+            return 0
+        self._forget_position()
+        try:
+            simulation.run(until_us, max_events=count)
+        except SimulationError as error:
+            self._fail(error)
+        event = simulation.events
+        if event > start and self.history.is_due(event, self.tape.work(event)):
+            self.history.keep(simulation, work=self.tape.work(event))
+        return event - start
+
+    def _listen(self) -> bool:
+        """Record what follows, exactly when it is not known yet; returns whether that is so."""
+        new = self.event >= self.frontier
+        if new and not self._recording:
+            self._mute = self.tape.listen(self._simulation)
+        elif self._recording and not new:
+            self._mute()
+        self._recording = new
+        return new
+
+    def _fail(self, error: SimulationError) -> None:
+        """The simulation cannot go on: stay at the last event that was whole."""
+        last = error.event - 1 if isinstance(error, InvariantError) else self._simulation.events
+        self.failure = error
+        self._mute()
+        self._recording = False
+        self.tape.cut(last)
+        self.history.return_to(self._simulation, last)
+        self._simulation.run(max_events=last - self._simulation.events)
+
+    def _forget_position(self) -> None:
+        self._moment = None
+        self.phase = None
+
+    def _landed(self) -> None:
+        """The reader stands at an event now: all of it has been looked at."""
+        self._moment = None
+        is_step = self.event > 0 and self.tape.is_step(self.event)
+        self.phase = LAST_PHASE if is_step else None
+        if self.at_end:
+            self._ended = True
+
+    def _end(self) -> Arrival:
+        return Arrival("end" if self.failure is None else "failed")
+
+    def _progress(self, goal: int | None) -> Progress:
+        return Progress(self.event, self.time_us, goal)
+
+
+def arrive(journey: Journey) -> Arrival:
+    """Drive a journey to its end at once."""
+    while True:
+        try:
+            next(journey)
+        except StopIteration as stop:
+            arrival = stop.value
+            if not isinstance(arrival, Arrival):
+                raise TypeError(f"a journey ends in an arrival, not in {arrival!r}") from None
+            return arrival
+
+
+def _observe(simulation: Simulation) -> tuple[Record, ...]:
+    """Do one event and return its records."""
+    collected: list[Record] = []
+    stop = simulation.subscribe("all", collected.append)
+    simulation.run(max_events=1)
+    stop()
+    return tuple(collected)

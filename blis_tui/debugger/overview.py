@@ -1,0 +1,139 @@
+"""A whole run in a few hundred buckets of time, however long it is: what timelines and plots are drawn from.
+
+Buckets start narrow; whenever the run outgrows them, neighbours merge and every bucket is twice as wide. A bucket then
+still holds true maxima and sums, so nothing short is lost between two dots of a plot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.engine.records import StepFinished
+
+BUCKETS: Final = 512
+_FIRST_WIDTH_US: Final = 1000
+
+
+@dataclass(slots=True)
+class Bucket:
+    """What happened in a stretch of time. ``*_max``: the largest value any step left behind, over all instances."""
+
+    steps: int = 0
+    arrivals: int = 0
+    completions: int = 0
+    losses: int = 0
+    """Requests rejected, dropped or timed out."""
+    preemptions: int = 0
+    tokens: int = 0
+    """Tokens computed, prompts and answers."""
+    batch_tokens_max: int = 0
+    waiting_max: int = 0
+    running_max: int = 0
+    kv_used_max: int = 0
+    step_us: int = 0
+    """Sum of the durations of its steps."""
+    step_us_max: int = 0
+    first_tokens: int = 0
+    ttft_us: int = 0
+    """Sum of the times to first token of its first tokens."""
+    ttft_us_max: int = 0
+
+    def absorb(self, other: Bucket) -> None:
+        """Take in the bucket that follows."""
+        self.steps += other.steps
+        self.arrivals += other.arrivals
+        self.completions += other.completions
+        self.losses += other.losses
+        self.preemptions += other.preemptions
+        self.tokens += other.tokens
+        self.step_us += other.step_us
+        self.first_tokens += other.first_tokens
+        self.ttft_us += other.ttft_us
+        self.batch_tokens_max = max(self.batch_tokens_max, other.batch_tokens_max)
+        self.waiting_max = max(self.waiting_max, other.waiting_max)
+        self.running_max = max(self.running_max, other.running_max)
+        self.kv_used_max = max(self.kv_used_max, other.kv_used_max)
+        self.step_us_max = max(self.step_us_max, other.step_us_max)
+        self.ttft_us_max = max(self.ttft_us_max, other.ttft_us_max)
+
+
+class Overview:
+    """Buckets of equal width from time 0 on.
+
+    Attributes:
+        width_us: how much simulated time a bucket covers, in microseconds.
+    """
+
+    __slots__ = ("_buckets", "_kv", "_running", "_waiting", "width_us")
+
+    def __init__(self, instances: int) -> None:
+        self.width_us = _FIRST_WIDTH_US
+        self._buckets: list[Bucket] = []
+        self._waiting = [0] * instances
+        self._running = [0] * instances
+        self._kv = [0] * instances
+
+    @property
+    def buckets(self) -> Sequence[Bucket]:
+        """The buckets so far; the last one may still be filling."""
+        return self._buckets
+
+    def step(self, record: StepFinished, batch_tokens: int) -> None:
+        """A step ended."""
+        bucket = self._at(record.time_us)
+        index = record.instance
+        self._waiting[index] = record.waiting
+        self._running[index] = record.running
+        self._kv[index] = record.kv_used_blocks
+        bucket.steps += 1
+        bucket.tokens += batch_tokens
+        bucket.preemptions += len(record.preempted)
+        bucket.step_us += record.duration_us
+        bucket.batch_tokens_max = max(bucket.batch_tokens_max, batch_tokens)
+        bucket.step_us_max = max(bucket.step_us_max, record.duration_us)
+        bucket.waiting_max = max(bucket.waiting_max, sum(self._waiting))
+        bucket.running_max = max(bucket.running_max, sum(self._running))
+        bucket.kv_used_max = max(bucket.kv_used_max, sum(self._kv))
+
+    def arrival(self, time_us: int) -> None:
+        """A request arrived."""
+        self._at(time_us).arrivals += 1
+
+    def completion(self, time_us: int) -> None:
+        """A request completed."""
+        self._at(time_us).completions += 1
+
+    def loss(self, time_us: int) -> None:
+        """A request was rejected, dropped or timed out."""
+        self._at(time_us).losses += 1
+
+    def first_token(self, time_us: int, ttft_us: int) -> None:
+        """A request got its first token."""
+        bucket = self._at(time_us)
+        bucket.first_tokens += 1
+        bucket.ttft_us += ttft_us
+        bucket.ttft_us_max = max(bucket.ttft_us_max, ttft_us)
+
+    def _at(self, time_us: int) -> Bucket:
+        place = time_us // self.width_us
+        while place >= BUCKETS:
+            self._widen()
+            place = time_us // self.width_us
+        buckets = self._buckets
+        while len(buckets) <= place:
+            # Nothing has changed in it yet: it starts as the last one ended.
+            buckets.append(
+                Bucket(waiting_max=sum(self._waiting), running_max=sum(self._running), kv_used_max=sum(self._kv))
+            )
+        return buckets[place]
+
+    def _widen(self) -> None:
+        buckets = self._buckets
+        for place in range(0, len(buckets) - 1, 2):
+            buckets[place].absorb(buckets[place + 1])
+        del buckets[1::2]
+        self.width_us *= 2

@@ -1,0 +1,426 @@
+"""The tape: what every event so far did, a few whole numbers each, so that a million events take tens of megabytes.
+
+A simulation is deterministic, so what was once recorded stays true when the reader goes back: the tape grows at the
+frontier only, and knows the future of every earlier position.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from blis_tui.debugger.overview import Overview
+from blis_tui.engine.records import (
+    Admitted,
+    Arrived,
+    Completed,
+    Dropped,
+    FirstToken,
+    Preempted,
+    Queued,
+    Rejected,
+    Routed,
+    Scheduled,
+    StepFinished,
+    TimedOut,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from blis_tui.engine.records import Record
+    from blis_tui.simulation import Simulation
+
+KINDS: Final = (
+    "arrived",
+    "admitted",
+    "rejected",
+    "routed",
+    "queued",
+    "dropped",
+    "step",
+    "completed",
+    "timed-out",
+)
+"""What an event is called: the kind of its main record."""
+_CODE: Final = {name: code for code, name in enumerate(KINDS)}
+_STEP: Final = _CODE["step"]
+
+MOMENTS: Final = (
+    "arrived",
+    "admitted",
+    "rejected",
+    "routed",
+    "queued",
+    "dropped",
+    "scheduled",
+    "chunk",
+    "preempted",
+    "first-token",
+    "completed",
+    "timed-out",
+)
+"""What can happen to a request."""
+_MOMENT: Final = {name: code for code, name in enumerate(MOMENTS)}
+
+_WORK_BITS: Final = 8
+"""Work is remembered at every 256th event."""
+_BUSY_BATCH: Final = 32
+"""Requests that a step under memory pressure looks at for the work of one ordinary event (measured, roughly)."""
+
+
+class EventRow(NamedTuple):
+    """One event. ``event`` counts from 1."""
+
+    event: int
+    time_us: int
+    kind: str
+    instance: int
+    """-1 where no instance was concerned."""
+    request: int
+    """Number of the request, -1 for steps."""
+    step: int
+    """Row of the step's figures, -1 for other events."""
+
+
+class StepRow(NamedTuple):
+    """A step's figures; the state figures are those after it."""
+
+    duration_us: int
+    admitted: int
+    preempted: int
+    prefill_tokens: int
+    decode_requests: int
+    stalled: int
+    first_tokens: int
+    completed: int
+    waiting: int
+    running: int
+    kv_used_blocks: int
+
+    @property
+    def batch_tokens(self) -> int:
+        """Tokens the step computed."""
+        return self.prefill_tokens + self.decode_requests
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One thing that happened to a request.
+
+    ``first`` and ``second`` are, by ``what``: arrived (input tokens, declared output tokens), routed (instance, -),
+    queued (instance, position from 0), scheduled (tokens found in the cache, tokens granted), chunk (tokens computed
+    before it, tokens it adds), preempted (tokens lost, number of the request it made room for), first-token (time of
+    the token, time to first token as the client measures it), completed (output tokens, end-to-end time), timed-out
+    (output tokens, whether it ran).
+    """
+
+    event: int
+    time_us: int
+    what: str
+    first: int
+    second: int
+
+
+class Tape:
+    """What every event so far did.
+
+    Attributes:
+        overview: figures of the whole run in a fixed number of buckets of time.
+    """
+
+    __slots__ = (
+        "_instances",
+        "_kinds",
+        "_lives",
+        "_names",
+        "_numbers",
+        "_reasons",
+        "_steps",
+        "_subjects",
+        "_times",
+        "_ttft_events",
+        "_ttfts",
+        "_work",
+        "_work_marks",
+        "overview",
+    )
+
+    def __init__(self, instances: int) -> None:
+        self._times = array("q")
+        self._kinds = array("B")
+        self._instances = array("h")
+        self._subjects = array("i")
+        self._steps = array("i")
+        self._names: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._lives: list[array[int]] = []
+        self._reasons: dict[int, str] = {}
+        self._ttft_events = array("q")
+        self._ttfts = array("q")
+        self.overview = Overview(instances)
+        self._work = 0
+        self._work_marks = array("q", [0])
+
+    # ---- events ----
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def time_us(self, event: int) -> int:
+        """Simulated time of an event, in microseconds; 0 before the first."""
+        return self._times[event - 1] if event > 0 else 0
+
+    def kind(self, event: int) -> str:
+        """What an event is called."""
+        return KINDS[self._kinds[event - 1]]
+
+    def row(self, event: int) -> EventRow:
+        """An event, from 1."""
+        place = event - 1
+        code = self._kinds[place]
+        subject = self._subjects[place]
+        step = code == _STEP
+        return EventRow(
+            event,
+            self._times[place],
+            KINDS[code],
+            self._instances[place],
+            -1 if step else subject,
+            subject if step else -1,
+        )
+
+    def step(self, number: int) -> StepRow:
+        """A step's figures, by ``EventRow.step``."""
+        width = len(StepRow._fields)
+        return StepRow._make(self._steps[number * width : (number + 1) * width])
+
+    def work(self, event: int) -> int:
+        """How much work the events up to this one were, in ordinary events; under memory pressure steps count more."""
+        return self._work_marks[event >> _WORK_BITS] + (event & (1 << _WORK_BITS) - 1)
+
+    def at_time(self, time_us: int) -> int:
+        """The last event not later than a time; 0 when there is none."""
+        return bisect_right(self._times, time_us)
+
+    def reason(self, event: int) -> str:
+        """Why the request of an event was rejected, dropped or routed as it was; empty when nothing was said."""
+        return self._reasons.get(event, "")
+
+    def find(self, matches: Callable[[EventRow], bool], start: int, *, back: bool = False) -> Iterator[int | None]:
+        """Search from ``start`` on (exclusive); yields None now and then, and at last the event, or 0 if none matches.
+
+        Whoever searches may stop between two looks.
+        """
+        step = -1 if back else 1
+        event = start + step
+        while 0 < event <= len(self):
+            if matches(self.row(event)):
+                yield event
+                return
+            event += step
+            if event % 2048 == 0:
+                yield None
+        yield 0
+
+    def is_step(self, event: int) -> bool:
+        """Whether an event is a step."""
+        return self._kinds[event - 1] == _STEP
+
+    def next_step(self, event: int, *, back: bool = False) -> int:
+        """The nearest step after (or before) an event; 0 when the tape has none."""
+        move = -1 if back else 1
+        event += move
+        while 0 < event <= len(self):
+            if self._kinds[event - 1] == _STEP:
+                return event
+            event += move
+        return 0
+
+    # ---- requests ----
+
+    @property
+    def requests(self) -> int:
+        """How many requests have arrived."""
+        return len(self._names)
+
+    def name(self, number: int) -> str:
+        """A request's name by its number in order of arrival."""
+        return self._names[number]
+
+    def names(self) -> tuple[str, ...]:
+        """All names, in order of arrival."""
+        return tuple(self._names)
+
+    def number(self, name: str) -> int | None:
+        """A request's number, or None when none of that name has arrived."""
+        return self._numbers.get(name)
+
+    def life(self, name: str, until: int | None = None) -> tuple[Happening, ...]:
+        """What happened to a request, up to and including an event (None = all that is known)."""
+        number = self._numbers.get(name)
+        if number is None:
+            return ()
+        flat = self._lives[number]
+        found: list[Happening] = []
+        for i in range(0, len(flat), 4):
+            event = flat[i]
+            if until is not None and event > until:
+                break
+            found.append(Happening(event, self._times[event - 1], MOMENTS[flat[i + 1]], flat[i + 2], flat[i + 3]))
+        return tuple(found)
+
+    def first_event_of(self, name: str) -> int:
+        """The event at which a request arrived; 0 when it has not."""
+        number = self._numbers.get(name)
+        return 0 if number is None else self._lives[number][0]
+
+    def ttfts_us(self, until: int, count: int) -> list[int]:
+        """The latest ``count`` times to first token up to an event, oldest first, in microseconds."""
+        end = bisect_right(self._ttft_events, until)
+        return list(self._ttfts[max(0, end - count) : end])
+
+    # ---- recording ----
+
+    def listen(self, simulation: Simulation) -> Callable[[], None]:
+        """Record what a simulation does from now on; it must stand at the tape's end. Returns what stops it."""
+        stops = [
+            simulation.subscribe(Arrived, self._arrived),
+            simulation.subscribe(Admitted, self._admitted),
+            simulation.subscribe(Rejected, self._rejected),
+            simulation.subscribe(Routed, self._routed),
+            simulation.subscribe(Queued, self._queued),
+            simulation.subscribe(Dropped, self._dropped),
+            simulation.subscribe(Scheduled, self._scheduled),
+            simulation.subscribe(Preempted, self._preempted),
+            simulation.subscribe(StepFinished, self._step_finished),
+            simulation.subscribe(FirstToken, self._first_token),
+            simulation.subscribe(Completed, self._completed),
+            simulation.subscribe(TimedOut, self._timed_out),
+        ]
+
+        def stop() -> None:
+            for one in stops:
+                one()
+
+        return stop
+
+    def cut(self, event: int) -> None:
+        """Forget what stands behind an event: an exception interrupted the one after it."""
+        del self._times[event:]
+        del self._kinds[event:]
+        del self._instances[event:]
+        del self._subjects[event:]
+        del self._work_marks[(event >> _WORK_BITS) + 1 :]
+        keep = bisect_right(self._ttft_events, event)
+        del self._ttft_events[keep:]
+        del self._ttfts[keep:]
+        for life in self._lives:
+            while life and life[-4] > event:
+                del life[-4:]
+        while self._lives and not self._lives[-1]:
+            self._lives.pop()
+            del self._numbers[self._names.pop()]
+
+    def agrees(self, record: Record) -> bool:
+        """Whether a record of a replayed event is what the tape says happened then."""
+        if record.event > len(self) or self._times[record.event - 1] != record.time_us:
+            return False
+        kind = record.kind
+        return kind not in _CODE or KINDS[self._kinds[record.event - 1]] == kind
+
+    def _add(self, record: Record, code: int, instance: int, subject: int) -> None:
+        self._times.append(record.time_us)
+        self._kinds.append(code)
+        self._instances.append(instance)
+        self._subjects.append(subject)
+        self._work += 1
+        if not len(self._times) & (1 << _WORK_BITS) - 1:
+            self._work_marks.append(self._work)
+
+    def _note(self, number: int, event: int, what: str, first: int = -1, second: int = -1) -> None:
+        self._lives[number].extend((event, _MOMENT[what], first, second))
+
+    def _about(self, record: Record, request_id: str, instance: int, first: int = -1, second: int = -1) -> None:
+        """An event that is about one request."""
+        number = self._numbers[request_id]
+        self._add(record, _CODE[record.kind], instance, number)
+        self._note(number, record.event, record.kind, first, second)
+
+    def _arrived(self, record: Arrived) -> None:
+        self._numbers[record.request_id] = len(self._names)
+        self._names.append(record.request_id)
+        self._lives.append(array("q"))
+        self._about(record, record.request_id, -1, record.input_tokens, record.max_output_tokens)
+        self.overview.arrival(record.time_us)
+
+    def _admitted(self, record: Admitted) -> None:
+        self._about(record, record.request_id, -1)
+
+    def _rejected(self, record: Rejected) -> None:
+        self._about(record, record.request_id, -1)
+        self._reasons[record.event] = record.reason
+        self.overview.loss(record.time_us)
+
+    def _routed(self, record: Routed) -> None:
+        self._about(record, record.request_id, record.instance, record.instance)
+        self._reasons[record.event] = record.reason
+
+    def _queued(self, record: Queued) -> None:
+        self._about(record, record.request_id, record.instance, record.instance, record.position)
+
+    def _dropped(self, record: Dropped) -> None:
+        self._about(record, record.request_id, record.instance)
+        self._reasons[record.event] = record.reason
+        self.overview.loss(record.time_us)
+
+    def _completed(self, record: Completed) -> None:
+        self._about(record, record.request_id, record.instance, record.output_tokens, record.e2e_us)
+        self.overview.completion(record.time_us)
+
+    def _timed_out(self, record: TimedOut) -> None:
+        self._about(record, record.request_id, record.instance, record.output_tokens, int(record.was_running))
+        self.overview.loss(record.time_us)
+
+    def _scheduled(self, record: Scheduled) -> None:
+        number = self._numbers[record.request_id]
+        self._note(number, record.event, "scheduled", record.cached_tokens, record.new_tokens)
+
+    def _preempted(self, record: Preempted) -> None:
+        beneficiary = self._numbers[record.for_request]
+        number = self._numbers[record.request_id]
+        self._note(number, record.event, "preempted", record.lost_tokens, beneficiary)
+
+    def _first_token(self, record: FirstToken) -> None:
+        number = self._numbers[record.request_id]
+        self._note(number, record.event, "first-token", record.first_token_us, record.ttft_us)
+        self._ttft_events.append(record.event)
+        self._ttfts.append(record.ttft_us)
+        self.overview.first_token(record.time_us, record.ttft_us)
+
+    def _step_finished(self, record: StepFinished) -> None:
+        self._add(record, _STEP, record.instance, len(self._steps) // len(StepRow._fields))
+        prefill = 0
+        for chunk in record.chunks:
+            prefill += chunk.new_tokens
+            self._note(self._numbers[chunk.request_id], record.event, "chunk", chunk.computed_tokens, chunk.new_tokens)
+        self._steps.extend(
+            (
+                record.duration_us,
+                len(record.admitted),
+                len(record.preempted),
+                prefill,
+                record.decode_requests,
+                len(record.stalled),
+                len(record.first_tokens),
+                len(record.completed),
+                record.waiting,
+                record.running,
+                record.kv_used_blocks,
+            )
+        )
+        if record.stalled or record.preempted:
+            self._work += record.running // _BUSY_BATCH
+        self.overview.step(record, prefill + record.decode_requests)

@@ -1,0 +1,64 @@
+"""What the panes of the debugger show: one frozen value, made anew whenever anything changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from textual.message import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.debugger.breakpoints import Breakpoint
+    from blis_tui.debugger.moment import Moment
+    from blis_tui.debugger.tape import Tape
+    from blis_tui.spec.model import Experiment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What the reader has pointed at; it stays while the position moves."""
+
+    event: int | None = None
+    """An event of the list; None = the present one."""
+    request: str | None = None
+    """A request's name."""
+    instance: int | None = None
+    """An instance; None = all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """Everything the panes need; they hold nothing else and look nothing up."""
+
+    moment: Moment
+    tape: Tape
+    """What every known event did; ask it about ``moment.event`` and earlier, or about the known future."""
+    experiment: Experiment
+    selection: Selection
+    playing: bool
+    """The simulation is running: panes may show less."""
+    checkpoints: Sequence[int]
+    """Events with a checkpoint."""
+    breakpoints: tuple[Breakpoint, ...]
+
+
+class Picked(Message):
+    """The reader points at something in a pane: by a click, or by moving a pane's cursor.
+
+    Args:
+        event: an event by number.
+        request: a request by name.
+        instance: an instance by index.
+        go: also go there (a double click, or enter).
+    """
+
+    def __init__(
+        self, *, event: int | None = None, request: str | None = None, instance: int | None = None, go: bool = False
+    ) -> None:
+        super().__init__()
+        self.event = event
+        self.request = request
+        self.instance = instance
+        self.go = go

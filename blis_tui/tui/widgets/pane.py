@@ -1,0 +1,82 @@
+"""What all panes of the debugger have in common: a box with a title that shows a view."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.containers import VerticalScroll
+from textual.reactive import reactive
+from textual.widget import Widget
+from textual.widgets import Static
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.content import Content
+
+    from blis_tui.tui.view import View
+
+
+class Pane(Widget, can_focus=True):
+    """A box that shows a view. Hidden panes are not drawn; they catch up when they are shown.
+
+    Subclasses implement :meth:`show`. They keep no history: the same view always looks the same.
+    """
+
+    TITLE: ClassVar[str] = ""
+    """In its border."""
+    JUMP_KEY: ClassVar[str] = ""
+    """The letter that jump mode shows on it."""
+    HELP_TEXT: ClassVar[str] = ""
+    """What it shows and how to read it, in a few sentences, for the help."""
+
+    view: reactive[View | None] = reactive(None, init=False, always_update=True)
+
+    def on_mount(self) -> None:
+        """Write the title into the border."""
+        self.border_title = self.TITLE
+
+    def watch_view(self) -> None:
+        """Show the new view, if anybody can see it."""
+        self.refresh_view()
+
+    def on_show(self) -> None:
+        """Catch up."""
+        self.refresh_view()
+
+    def refresh_view(self) -> None:
+        """Show the present view."""
+        if self.view is not None and self.is_on_screen:
+            self.show(self.view)
+
+    @property
+    def is_on_screen(self) -> bool:
+        """Whether it takes up any room."""
+        return self.size.width > 0 and self.size.height > 0
+
+    def on_resize(self) -> None:
+        """Fit the new size."""
+        self.refresh_view()
+
+    def show(self, view: View) -> None:
+        """Bring what is on the screen up to the view."""
+        raise NotImplementedError
+
+
+class TextPane(Pane):
+    """A pane that is one piece of text, scrolled when it is longer than the box.
+
+    Subclasses implement :meth:`present`, usually one call of a presenter.
+    """
+
+    def compose(self) -> ComposeResult:
+        """One scrolled text."""
+        with VerticalScroll(can_focus=False):
+            yield Static(id="text")
+
+    def show(self, view: View) -> None:
+        """Present the view."""
+        self.query_one("#text", Static).update(self.present(view, max(self.content_size.width - 1, 10)))
+
+    def present(self, view: View, width: int) -> Content:
+        """The text for a width in cells."""
+        raise NotImplementedError
