@@ -1,0 +1,297 @@
+"""The application: what every screen shares, and how experiments, comparisons and goldens are opened."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual import work
+from textual._context import active_message_pump
+from textual.app import App
+from textual.binding import Binding
+
+from blis_tui.errors import BlisError
+from blis_tui.tui.actions import APP, bindings, shown_key
+from blis_tui.tui.commands import Commands
+from blis_tui.tui.keymap import load_keymap
+from blis_tui.tui.screens.small import SmallScreen, is_too_small
+from blis_tui.tui.settings import config_folder, remember_theme, remembered_theme
+from blis_tui.tui.themes import DEFAULT, THEMES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from textual.actions import ActionParseResult
+    from textual.dom import DOMNode
+    from textual.events import Resize
+    from textual.screen import Screen
+
+    from blis_tui.spec.model import Experiment
+    from blis_tui.tui.actions import Action
+
+_LONG_S: Final = 8.0
+"""How long a notification stays that has to be read carefully, in seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """An experiment to begin with."""
+
+    experiment: Experiment
+    source: str
+    """Its name or path, as the user said it."""
+    at: str | None = None
+    """Where to go first: an event, a time or a request, as the user said it."""
+    breaks: tuple[str, ...] = ()
+    """Breakpoints to set, as the user said them."""
+    overrides: tuple[str, ...] = ()
+    """What `--set` said, for loading it again."""
+    seed: int | None = None
+
+
+class BlisApp(App[None], inherit_bindings=False):
+    """The terminal interface.
+
+    Args:
+        start: the experiment to begin with; None = the list of experiments.
+        folder: where the user's experiments are; the working folder by default.
+        survive: whether an unexpected exception is shown and survived. Tests want it raised.
+    """
+
+    TITLE = "blis-tui"
+    CSS_PATH = "app.tcss"
+    BINDINGS: ClassVar = [*bindings(APP), Binding("ctrl+c", "help_quit", show=False, system=True)]
+    COMMANDS: ClassVar = {Commands}
+    ENABLE_COMMAND_PALETTE = False  # its key is in our own table
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (140, "-wide")]  # noqa: RUF012  (Textual's type)
+
+    def __init__(self, start: Start | None = None, *, folder: Path | None = None, survive: bool = False) -> None:
+        super().__init__()
+        self.use_command_palette = True
+        self.start = start
+        self.folder = Path.cwd() if folder is None else folder
+        self.keymap = load_keymap(config_folder())
+        self._survive = survive
+        self._theme_remembered = False
+        for theme in THEMES:
+            self.register_theme(theme)
+        wanted = os.environ.get("TEXTUAL_THEME") or remembered_theme()
+        self.theme = wanted if wanted in self.available_themes else DEFAULT
+        self.set_keymap({name: ",".join(keys) for name, keys in self.keymap.changed.items()})
+
+    # ---- beginning ----
+
+    def get_default_screen(self) -> Screen[None]:
+        """The first screen: the experiment to begin with, or the list of experiments."""
+        if self.start is not None:
+            return self._debugger(self.start)
+        from blis_tui.tui.screens.home import HomeScreen  # noqa: PLC0415  (a start with an experiment needs none)
+
+        return HomeScreen(self.folder)
+
+    def on_mount(self) -> None:
+        """Say what is wrong with the user's keys."""
+        self._theme_remembered = True
+        for problem in self.keymap.problems:
+            self.notify(problem, title="Keys", severity="warning", timeout=_LONG_S, markup=False)
+
+    def _debugger(self, start: Start) -> Screen[None]:
+        """The debugger with an experiment, or what is wrong with the experiment."""
+        from blis_tui.tui.screens.debugger import DebuggerScreen  # noqa: PLC0415  (only what is opened is imported)
+
+        try:
+            return DebuggerScreen(start.experiment, source=start.source, at=start.at, breaks=start.breaks)
+        except BlisError as error:
+            from blis_tui.tui.screens.error import ErrorScreen  # noqa: PLC0415
+
+            return ErrorScreen(start.source, error, lambda: self._again(start))
+
+    def _again(self, start: Start) -> None:
+        self.open_experiment(start.source, start.overrides, seed=start.seed, at=start.at, breaks=start.breaks)
+
+    def show_error(self, source: str, error: BlisError, retry: Callable[[], object]) -> None:
+        """Show what is wrong with an experiment, with a way to try again."""
+        from blis_tui.tui.screens.error import ErrorScreen  # noqa: PLC0415
+
+        self.push_screen(ErrorScreen(source, error, retry))
+
+    # ---- opening ----
+
+    @work(exclusive=True, group="open")
+    async def open_experiment(
+        self,
+        source: str,
+        overrides: tuple[str, ...] = (),
+        seed: int | None = None,
+        at: str | None = None,
+        breaks: tuple[str, ...] = (),
+    ) -> None:
+        """Load an experiment and show it in the debugger, or show what is wrong with it."""
+        from blis_tui.spec.load import load  # noqa: PLC0415  (YAML and schemas, when something is opened)
+
+        try:
+            experiment = await asyncio.to_thread(load, source, overrides=overrides, seed=seed)
+        except BlisError as error:
+            self.show_error(
+                source, error, lambda: self.open_experiment(source, overrides, seed=seed, at=at, breaks=breaks)
+            )
+            return
+        start = Start(experiment=experiment, source=source, at=at, breaks=breaks, overrides=overrides, seed=seed)
+        await self.push_screen(self._debugger(start))
+
+    def open_compare(
+        self, left: Experiment, right: Experiment, names: tuple[str, str], event: int | None = None
+    ) -> None:
+        """Show two experiments side by side."""
+        from blis_tui.tui.screens.compare import CompareScreen  # noqa: PLC0415
+
+        self.push_screen(CompareScreen(left, right, names, event))
+
+    def open_goldens(self) -> None:
+        """Show the golden results and what waits for a decision."""
+        from blis_tui.tui.screens.goldens import GoldensScreen  # noqa: PLC0415
+
+        if not isinstance(self.screen, GoldensScreen):
+            self.push_screen(GoldensScreen())
+
+    # ---- actions ----
+
+    def scope_of(self, screen: Screen[object]) -> str:
+        """The scope of a screen's actions."""
+        scope = getattr(screen, "SCOPE", APP)
+        return scope if isinstance(scope, str) else APP
+
+    def is_usable(self, action: Action, screen: Screen[object]) -> bool:
+        """Whether a screen can run an action at present."""
+        target: DOMNode = self if action.scope == APP else screen
+        if not hasattr(target, f"action_{action.handler}"):
+            return False
+        return bool(target.check_action(action.handler, ()))
+
+    async def perform(self, action: Action, screen: Screen[object] | None = None) -> bool:
+        """Run an action as if its key had been pressed."""
+        target: DOMNode = self if action.scope == APP else (self.screen if screen is None else screen)
+        return await self.run_action(action.handler, target)
+
+    def action_app_help(self) -> None:
+        """Show the keys."""
+        from blis_tui.tui.screens.help import HelpScreen  # noqa: PLC0415
+
+        screen = self.screen
+        scope = self.scope_of(screen)
+        title = str(getattr(screen, "NAME", scope))
+
+        def run(action: Action | None) -> None:
+            if action is not None:
+                self.call_later(self.perform, action, screen)
+
+        def usable(action: Action) -> bool:
+            return self.is_usable(action, screen)
+
+        self.push_screen(HelpScreen(scope, title, self.keymap.keys, usable), run)
+
+    def action_app_palette(self) -> None:
+        """Open the command palette."""
+        self.action_command_palette()
+
+    def action_app_theme(self) -> None:
+        """Choose a theme."""
+        self.search_themes()
+
+    def action_goldens_open(self) -> None:
+        """Show the goldens."""
+        self.open_goldens()
+
+    async def action_app_back(self) -> None:
+        """Leave this screen; the first one leaves the program."""
+        if len(self.screen_stack) > 1:
+            await self.pop_screen()
+        else:
+            self.exit()
+
+    def action_app_quit(self) -> None:
+        """Leave the program."""
+        self.exit()
+
+    def action_help_quit(self) -> None:
+        """Say how to quit: ctrl+c stops things elsewhere, and must not lose somebody's work here."""
+        keys = self.keymap.keys
+        quit_key, back = shown_key(keys["app.quit"][0]), shown_key(keys["app.back"][0])
+        self.notify(f"{quit_key} quits, {back} goes back.", markup=False)
+
+    # ---- palette ----
+
+    def theme_names(self) -> tuple[str, ...]:
+        """Every theme, our own first."""
+        own = [theme.name for theme in THEMES]
+        return (*own, *sorted(name for name in self.available_themes if name not in own))
+
+    def choose_theme(self, name: str) -> None:
+        """Use a theme from now on."""
+        self.theme = name
+
+    def watch_theme(self, name: str) -> None:
+        """Remember what the user chose."""
+        if self._theme_remembered:
+            problem = remember_theme(name)
+            if problem:
+                self.notify(problem, severity="warning", markup=False)
+
+    # ---- size ----
+
+    def on_resize(self, event: Resize) -> None:
+        """Cover everything while the terminal is too small."""
+        covered = isinstance(self.screen, SmallScreen)
+        small = is_too_small(*event.size)
+        if small and not covered:
+            self.push_screen(SmallScreen())
+        elif covered and not small:
+            self.pop_screen()
+
+    # ---- defects ----
+
+    async def run_action(
+        self,
+        action: str | ActionParseResult,
+        default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:
+        """As Textual's; what goes wrong is shown instead of ending the program."""
+        try:
+            return await super().run_action(action, default_namespace, namespaces)
+        except BlisError as error:
+            self.notify(str(error), title="That did not work", severity="error", timeout=_LONG_S, markup=False)
+            return True
+        except Exception as error:
+            if not self._survive:
+                raise
+            self.show_defect(error)
+            return True
+
+    def show_defect(self, error: Exception) -> None:
+        """Show an unexpected exception."""
+        from blis_tui.tui.screens.crash import CrashScreen, crash_bundle  # noqa: PLC0415
+
+        self.push_screen(CrashScreen(error, crash_bundle(error, self._circumstances())))
+
+    def _circumstances(self) -> dict[str, str]:
+        """Where a defect happened, from the topmost screen that knows."""
+        for screen in reversed(self.screen_stack):
+            told = getattr(screen, "circumstances", None)
+            if callable(told):
+                return {str(name): str(value) for name, value in dict(told()).items()}
+        return {}
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Outside of actions: the part of the screen where it happened is dead, the program goes on.
+
+        Textual's own way, the end of the program, remains where nothing is left to go on with.
+        """
+        own = active_message_pump.get(None) is self
+        if not self._survive or own or not self.is_running or self._exit:
+            super()._handle_exception(error)
+        else:
+            self.call_later(self.show_defect, error)

@@ -1,0 +1,228 @@
+"""The experiments there are: found in a folder and shipped, checked, with the state of their goldens."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.spec.library import entries, find, suffix
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from blis_tui.spec.diagnostics import Diagnostic
+    from blis_tui.spec.model import Experiment
+
+MAX_FOUND: Final = 500
+"""Experiments listed of one folder."""
+MAX_FOLDERS: Final = 5_000
+"""Folders looked into."""
+_SKIPPED: Final = ("node_modules", "__pycache__", "venv", "site-packages")
+_ENDING: Final = suffix("Experiment")
+_GOLDEN_FOLDER: Final = "golden"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An experiment file."""
+
+    path: Path
+    name: str
+    """What to call it: the file's name, with its folder where two have the same."""
+    source: str
+    """What to load it by: its path, or its name when it is shipped."""
+    shown: str
+    """Where it is, for people."""
+    shipped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """The experiments of a folder and the shipped ones."""
+
+    found: tuple[Found, ...]
+    complete: bool
+    """False = the folder holds more than were looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a valid experiment says, in words."""
+
+    description: str
+    lines: tuple[tuple[str, str], ...]
+    """What and how: ``("model", "llama-3.1-8b-instruct")``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The outcome of loading an experiment: facts, or problems."""
+
+    facts: Facts | None
+    problems: tuple[Diagnostic, ...] = ()
+    unreadable: str = ""
+    """Why the file could not even be read; empty = it could."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenState:
+    """What golden results an experiment has; each a number of its cases."""
+
+    golden: int = 0
+    pending: int = 0
+    orphan: int = 0
+
+    @property
+    def word(self) -> str:
+        """The one that needs attention most."""
+        if self.pending:
+            return "pending"
+        if self.orphan:
+            return "orphan"
+        return "golden" if self.golden else "none"
+
+
+# ---- finding ----
+
+
+def find_experiments(folder: Path) -> Catalog:
+    """Every experiment below a folder, then those that the package ships and that were not among them."""
+    paths, complete = _below(folder)
+    names = _names(paths, folder)
+    found = [Found(path, names[path], _source(path, folder), _relative(path, folder), shipped=False) for path in paths]
+    seen = {path.resolve() for path in paths}
+    for entry in entries(None):
+        if entry.kind == "Experiment" and entry.path.resolve() not in seen:
+            source = entry.name if find("Experiment", entry.name, folder) == entry.path else str(entry.path)
+            found.append(Found(entry.path, entry.name, source, "shipped with blis-tui", shipped=True))
+    return Catalog(tuple(found), complete)
+
+
+def _below(folder: Path) -> tuple[list[Path], bool]:
+    """Experiment files below a folder in order of their paths, and whether the search was complete."""
+    found: list[Path] = []
+    for count, (here, folders, files) in enumerate(os.walk(folder), 1):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
+        found += [Path(here, name) for name in sorted(files) if name.endswith(_ENDING) and not name.startswith(".")]
+        if len(found) > MAX_FOUND or count >= MAX_FOLDERS:
+            return found[:MAX_FOUND], False
+    return found, True
+
+
+def _names(paths: list[Path], folder: Path) -> dict[Path, str]:
+    """The files' names, with their folders where two are the same."""
+    short = {path: path.name.removesuffix(_ENDING) for path in paths}
+    counts: dict[str, int] = {}
+    for name in short.values():
+        counts[name] = counts.get(name, 0) + 1
+    return {
+        path: name if counts[name] == 1 else _relative(path, folder).removesuffix(_ENDING)
+        for path, name in short.items()
+    }
+
+
+def _source(path: Path, folder: Path) -> str:
+    """What a user would type for a file: short where the folder is the working folder."""
+    return _relative(path, folder) if folder == Path.cwd() else str(path)
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
+
+
+# ---- checking ----
+
+
+def check(found: Found) -> Checked:
+    """Load an experiment. Takes some ten milliseconds, and a few hundred the first time."""
+    from blis_tui.errors import BlisError, SpecError, TraceError  # noqa: PLC0415  (the list appears before these load)
+    from blis_tui.spec.diagnostics import from_trace_error  # noqa: PLC0415
+    from blis_tui.spec.load import load  # noqa: PLC0415
+
+    try:
+        return Checked(facts_of(load(found.path)))
+    except SpecError as error:
+        return Checked(None, error.diagnostics)
+    except TraceError as error:
+        return Checked(None, from_trace_error(error))
+    except BlisError as error:
+        return Checked(None, unreadable=error.message)
+
+
+def facts_of(experiment: Experiment) -> Facts:
+    """What an experiment says, in words."""
+    cluster, policy = experiment.cluster, experiment.policy
+    parallel = f", {cluster.tensor_parallel} GPUs each" if cluster.tensor_parallel > 1 else ""
+    lines = (
+        ("model", experiment.model.name),
+        ("hardware", experiment.hardware.name),
+        ("cluster", _count(cluster.instances, "instance") + parallel),
+        ("step time", experiment.latency.kind),
+        ("workload", f"{experiment.workload.name}: {_requests(experiment)}"),
+        ("policy", f"{policy.name}: {policy.scheduling.kind}, {policy.batching.kind} batching"),
+        ("expects", _count(len(experiment.expect), "figure") if experiment.expect else "nothing"),
+        ("seed", str(experiment.seed)),
+    )
+    return Facts(experiment.description, lines)
+
+
+def _requests(experiment: Experiment) -> str:
+    workload = experiment.workload
+    if workload.trace is not None:
+        amount = "" if workload.requests is None else f"{workload.requests:,} requests of "
+        return f"{amount}recorded {Path(workload.trace.path).name}"
+    amount = "requests until the horizon" if workload.requests is None else _count(workload.requests, "request")
+    return f"{amount}, {workload.rate_per_s:g}/s"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+# ---- goldens ----
+
+
+def golden_states(folder: Path) -> tuple[Mapping[Path, GoldenState], int]:
+    """The goldens below a folder's ``golden/`` by the experiment they belong to, and how many belong to none."""
+    states: dict[Path, GoldenState] = {}
+    lost = 0
+    for spec, state in _goldens(folder):
+        if not spec.is_file():
+            lost += 1
+            continue
+        before = states.get(spec, GoldenState())
+        states[spec] = GoldenState(
+            golden=before.golden + state.golden,
+            pending=before.pending + state.pending,
+            orphan=before.orphan + state.orphan,
+        )
+    return states, lost
+
+
+def _goldens(folder: Path) -> Iterator[tuple[Path, GoldenState]]:
+    """Each golden's experiment and its state; what cannot be read says nothing here."""
+    from blis_tui.errors import BlisError  # noqa: PLC0415
+    from blis_tui.golden.review import find as find_goldens  # noqa: PLC0415
+    from blis_tui.golden.review import state as state_of  # noqa: PLC0415
+
+    goldens = folder / _GOLDEN_FOLDER
+    if not goldens.is_dir():
+        return
+    for place in find_goldens(goldens):
+        pending = place.exists(pending=True)
+        try:
+            spec = (folder / place.read(pending=not place.exists()).spec).resolve()
+        except BlisError:
+            continue
+        try:
+            orphan = state_of(place, goldens, folder).orphan
+        except BlisError:  # the experiment is broken: nobody knows its cases
+            orphan = False
+        yield spec, GoldenState(golden=int(place.exists() and not orphan), pending=int(pending), orphan=int(orphan))
+
+
+def known_golden(states: Mapping[Path, GoldenState], found: Found) -> GoldenState:
+    """The state of an experiment's goldens."""
+    return states.get(found.path.resolve(), GoldenState())

@@ -1,0 +1,100 @@
+"""The command palette: what it offers, each entry with its noun first, so that entries of one kind stand together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+
+from blis_tui.spec.library import names
+from blis_tui.tui.actions import ACTIONS, APP, shown_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
+
+    from blis_tui.tui.actions import Action
+    from blis_tui.tui.app import BlisApp
+
+
+@dataclass(frozen=True, slots=True)
+class PaletteEntry:
+    """One thing to choose: ``Request: request_12``."""
+
+    noun: str
+    text: str
+    run: Callable[[], object | Awaitable[object]]
+    help: str = ""
+
+    @property
+    def title(self) -> str:
+        """What is shown and searched."""
+        return f"{self.noun}: {self.text}"
+
+
+@runtime_checkable
+class HasPalette(Protocol):
+    """A screen with entries of its own, such as its requests."""
+
+    def palette_entries(self, query: str) -> Iterable[PaletteEntry]:
+        """What to offer for a query (empty at first); a few dozen at most."""
+        ...
+
+
+class Commands(Provider):
+    """Everything that can be chosen, in one order: the screen's actions, its own entries, experiments, themes."""
+
+    _experiments: tuple[PaletteEntry, ...] = ()
+
+    async def startup(self) -> None:
+        """Look once which experiments have names."""
+        app = self._app
+        self._experiments = tuple(
+            PaletteEntry("Open", name, lambda name=name: app.open_experiment(name), "Open it in the debugger.")  # type: ignore[misc]
+            for name in names("Experiment", app.folder)
+        )
+
+    async def discover(self) -> Hits:
+        """What is offered before anything is typed: the actions."""
+        for entry in self._actions():
+            yield DiscoveryHit(entry.title, entry.run, help=entry.help or None)
+
+    async def search(self, query: str) -> Hits:
+        """Everything that matches."""
+        matcher = self.matcher(query)
+        for entry in self._all(query):
+            score = matcher.match(entry.title)
+            if score > 0:
+                yield Hit(score, matcher.highlight(entry.title), entry.run, text=entry.title, help=entry.help or None)
+
+    @property
+    def _app(self) -> BlisApp:
+        from blis_tui.tui.app import BlisApp  # noqa: PLC0415  (the application imports this module)
+
+        app = self.app
+        if not isinstance(app, BlisApp):
+            raise TypeError("these commands are BlisApp's")
+        return app
+
+    def _all(self, query: str) -> Iterator[PaletteEntry]:
+        yield from self._actions()
+        if isinstance(self.screen, HasPalette):
+            yield from self.screen.palette_entries(query)
+        yield from self._experiments
+        for name in self._app.theme_names():
+            yield PaletteEntry("Theme", name, lambda name=name: self._app.choose_theme(name))  # type: ignore[misc]
+
+    def _actions(self) -> Iterator[PaletteEntry]:
+        app, screen = self._app, self.screen
+        for scope in dict.fromkeys((app.scope_of(screen), APP)):
+            for action in ACTIONS:
+                if action.scope == scope and action.name != "app.palette" and app.is_usable(action, screen):
+                    yield PaletteEntry(action.group, action.title, self._running(action), self._about(action))
+
+    def _about(self, action: Action) -> str:
+        keys = shown_keys(self._app.keymap.keys[action.name])
+        return f"{action.help}  ({keys})" if keys else action.help
+
+    def _running(self, action: Action) -> Callable[[], Awaitable[object]]:
+        app, screen = self._app, self.screen
+        return lambda: app.perform(action, screen)

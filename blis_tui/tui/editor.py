@@ -1,0 +1,75 @@
+"""Open a file in the user's own editor, at a line."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Final
+
+from textual.app import App, SuspendNotSupported
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_PLUS_LINE: Final = (
+    "vi",
+    "vim",
+    "nvim",
+    "view",
+    "nano",
+    "pico",
+    "emacs",
+    "emacsclient",
+    "micro",
+    "kak",
+    "joe",
+    "ed",
+    "ne",
+)
+"""Editors that take ``+LINE FILE``."""
+_COLON_LINE: Final = ("hx", "helix", "subl", "zed")
+"""Editors that take ``FILE:LINE``."""
+_GOTO: Final = ("code", "codium", "cursor")
+"""Editors that take ``--goto FILE:LINE``, and return at once unless told to ``--wait``."""
+
+
+def editor_command(path: Path, line: int, environment: Mapping[str, str]) -> list[str]:
+    """The command that edits a file at a line (counted from 1); empty when the user has named no editor."""
+    words = shlex.split(environment.get("VISUAL") or environment.get("EDITOR") or "")
+    if not words:
+        return []
+    program = PurePath(words[0]).stem
+    if line > 1 and program in _PLUS_LINE:
+        return [*words, f"+{line}", str(path)]
+    if program in _COLON_LINE:
+        return [*words, f"{path}:{line}"]
+    if program in _GOTO:
+        return [*words, *(() if "--wait" in words or "-w" in words else ("--wait",)), "--goto", f"{path}:{line}"]
+    return [*words, str(path)]
+
+
+def edit(app: App[object], path: Path, line: int = 1) -> str:
+    """Let the user edit a file, and return what went wrong as a sentence; empty = nothing did.
+
+    The application gives the terminal to the editor and waits.
+    """
+    try:
+        command = editor_command(path, line, os.environ)
+    except ValueError as error:
+        return f"$EDITOR is no command: {error}."
+    if not command:
+        return f"No editor is set: start again with EDITOR=nano, or edit {path} in another window and reload."
+    problem = ""
+    try:
+        with app.suspend():
+            try:
+                code = subprocess.run(command, check=False).returncode
+                problem = f"{command[0]} ended with exit code {code}." if code else ""
+            except OSError as error:
+                problem = f"$EDITOR cannot be started: {command[0]}: {error.strerror or error}."
+    except SuspendNotSupported:
+        return f"There is no terminal here for an editor: edit {path} where blis-tui runs, then reload."
+    return problem

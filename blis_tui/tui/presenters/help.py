@@ -1,0 +1,80 @@
+"""The actions of a screen as lists to read and to run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+
+from blis_tui.tui.actions import ACTIONS, APP, DIALOG, shown_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from blis_tui.tui.actions import Action
+
+KEY_WIDTH: Final = 11
+"""Columns of the keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A heading with its actions."""
+
+    title: str
+    actions: tuple[Action, ...]
+
+
+def groups(
+    scope: str,
+    keys: Mapping[str, tuple[str, ...]],
+    query: str = "",
+    usable: Callable[[Action], bool] = lambda _action: True,
+) -> tuple[Group, ...]:
+    """What can be done on a screen of that scope, by headings, the screen's own first.
+
+    Args:
+        scope: the screen's.
+        keys: action name -> keys, the user's own included.
+        query: words that must all occur in an action's keys, title, sentence or heading.
+        usable: whether an action can be run at present.
+    """
+    scopes = (scope,) if scope == DIALOG else (scope, APP)
+    found: dict[str, list[Action]] = {}
+    words = query.lower().split()
+    for wanted in dict.fromkeys(scopes):
+        for action in ACTIONS:
+            if action.scope == wanted and usable(action) and _matches(action, keys.get(action.name, ()), words):
+                found.setdefault(action.group, []).append(action)
+    return tuple(Group(title, tuple(actions)) for title, actions in found.items())
+
+
+def _matches(action: Action, keys: tuple[str, ...], words: Sequence[str]) -> bool:
+    text = f"{shown_keys(keys)} {action.name} {action.title} {action.help} {action.group}".lower()
+    return all(word in text for word in words)
+
+
+def split_columns(found: Sequence[Group], columns: int) -> tuple[tuple[Group, ...], ...]:
+    """Whole groups in so many columns of about the same height."""
+    if columns == 1 or len(found) < 2:
+        return (tuple(found),)
+    sizes = [len(group.actions) + 2 for group in found]
+    best = min(range(1, len(found)), key=lambda at: (max(sum(sizes[:at]), sum(sizes[at:])), at))
+    return (tuple(found[:best]), tuple(found[best:]))
+
+
+def action_row(action: Action, keys: tuple[str, ...]) -> Content:
+    """One action: its keys and its sentence."""
+    shown = shown_keys(keys)
+    return Content.assemble((f"{shown:>{KEY_WIDTH}}", "$accent bold"), "  ", action.help)
+
+
+def heading(title: str) -> Content:
+    """A group's heading."""
+    return Content.styled(title, "$text-muted bold")
+
+
+def row_width(found: Iterable[Group]) -> int:
+    """Columns that the longest row needs."""
+    return max((KEY_WIDTH + 2 + len(action.help) for group in found for action in group.actions), default=0)

@@ -1,0 +1,176 @@
+"""The list of experiments and what is said about the one under the cursor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+from textual.fuzzy import FuzzySearch
+
+from blis_tui.tui.catalog import GoldenState
+from blis_tui.tui.presenters.problems import diagnostics_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.tui.catalog import Checked, Found
+
+_CHECK_WIDTH: Final = 10
+_GOLDEN_WIDTH: Final = 9
+_LABEL_WIDTH: Final = 10
+_MIN_ABOUT: Final = 12
+"""Columns of description below which it is left out."""
+
+_GOLDEN_STYLES: Final = {"golden": "$success", "pending": "$warning", "orphan": "$warning", "none": "$text-muted"}
+_GOLDEN_WORDS: Final = {"golden": "✓ golden", "pending": "! new", "orphan": "! orphan", "none": "-"}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An experiment with what is known about it so far."""
+
+    found: Found
+    checked: Checked | None = None
+    """None = not checked yet."""
+    golden: GoldenState = field(default_factory=GoldenState)
+    marked: bool = False
+    """Chosen to be compared."""
+
+
+def matching(entries: Sequence[Entry], query: str) -> tuple[Entry, ...]:
+    """The entries whose name or path fits a query, the best first."""
+    if not query.strip():
+        return tuple(entries)
+    search = FuzzySearch()
+    query = query.strip()
+    scored = [(max(search.match(query, text)[0] for text in _texts(entry)), entry) for entry in entries]
+    return tuple(entry for score, entry in sorted(scored, key=lambda pair: -pair[0]) if score > 0)
+
+
+def _texts(entry: Entry) -> tuple[str, ...]:
+    return (entry.found.name,) if entry.found.shipped else (entry.found.name, entry.found.shown)
+
+
+def name_width(entries: Sequence[Entry], width: int) -> int:
+    """Columns for names, so that all fit where there is room."""
+    longest = max((len(entry.found.name) for entry in entries), default=0)
+    return max(8, min(longest, width // 3))
+
+
+def row(entry: Entry, names: int, width: int) -> Content:
+    """One line: mark, name, whether it is valid, its golden, what it is about."""
+    check = check_words(entry.checked)
+    golden = Content.styled(_GOLDEN_WORDS[entry.golden.word], _GOLDEN_STYLES[entry.golden.word])
+    about = width - 2 - names - 2 - _CHECK_WIDTH - 1 - _GOLDEN_WIDTH - 1
+    parts = [
+        Content.styled("● " if entry.marked else "  ", "$accent bold"),
+        _fit(Content.styled(_shortened(entry.found.name, names), "bold"), names + 2),
+        _fit(check, _CHECK_WIDTH + 1),
+        _fit(golden, _GOLDEN_WIDTH + 1),
+    ]
+    if about >= _MIN_ABOUT:
+        parts.append(Content.styled(_words(_description(entry), about), "$text-muted"))
+    return Content("").join(parts)
+
+
+def columns_line(names: int, width: int) -> Content:
+    """The headings above the rows."""
+    about = width - 2 - names - 2 - _CHECK_WIDTH - 1 - _GOLDEN_WIDTH - 1
+    text = f"  {'experiment':<{names + 2}}{'check':<{_CHECK_WIDTH + 1}}{'golden':<{_GOLDEN_WIDTH + 1}}"
+    return Content.styled((text + ("about" if about >= _MIN_ABOUT else ""))[:width], "$text-muted")
+
+
+def _fit(content: Content, width: int) -> Content:
+    return content.pad_right(max(0, width - content.cell_length))
+
+
+def _shortened(text: str, width: int) -> str:
+    """The end of a long name: its folders matter least."""
+    return text if len(text) <= width else "…" + text[len(text) - width + 1 :]
+
+
+def _words(text: str, width: int) -> str:
+    """As many whole words as fit."""
+    if len(text) <= width:
+        return text
+    cut = text[: width - 1]
+    return (cut if text[width - 1] == " " else cut.rpartition(" ")[0]).rstrip(" ,.;:") + "…"
+
+
+def check_words(checked: Checked | None) -> Content:
+    """Whether an experiment is valid, in a word or two."""
+    if checked is None:
+        return Content.styled("…", "$text-muted")
+    if checked.unreadable:
+        return Content.styled("✗ no file", "$error")
+    if checked.problems:
+        count = len(checked.problems)
+        return Content.styled(f"✗ {count} error{'' if count == 1 else 's'}" if count < 100 else "✗ 99+", "$error")
+    return Content.styled("✓ ok", "$success")
+
+
+def _description(entry: Entry) -> str:
+    checked = entry.checked
+    if checked is None:
+        return ""
+    if checked.facts is not None:
+        return checked.facts.description
+    return checked.unreadable or checked.problems[0].message
+
+
+def section(title: str) -> Content:
+    """A heading inside the list."""
+    return Content.styled(title, "$text-muted bold")
+
+
+def details(entry: Entry) -> Content:
+    """All that is known about an experiment."""
+    lines: list[Content] = [
+        Content.assemble((entry.found.name, "bold"), "  ", check_words(entry.checked)),
+    ]
+    checked = entry.checked
+    if checked is None:
+        lines.append(Content.styled("being checked", "$text-muted"))
+    elif checked.facts is not None:
+        if checked.facts.description:
+            lines.append(Content(checked.facts.description))
+        lines.append(Content(""))
+        lines += [_labelled(what, Content(how)) for what, how in checked.facts.lines]
+    elif checked.unreadable:
+        lines += [Content(""), Content(checked.unreadable)]
+    lines.append(_labelled("golden", golden_sentence(entry)))
+    lines.append(_labelled("file", Content(entry.found.shown)))
+    if checked is not None and checked.problems:
+        lines += [Content(""), diagnostics_text(checked.problems, limit=1)]
+        if len(checked.problems) > 1:
+            lines.append(Content.styled(f"and {len(checked.problems) - 1} more; enter shows all", "$text-muted"))
+    return Content("\n").join(lines)
+
+
+def _labelled(label: str, value: Content) -> Content:
+    return Content.assemble((f"{label:<{_LABEL_WIDTH}}", "$text-muted"), value)
+
+
+def golden_sentence(entry: Entry) -> Content:
+    """What there is to compare results with."""
+    golden = entry.golden
+    if golden.word == "none":
+        said = "none" if not entry.found.shipped else "kept where it is developed"
+        return Content.styled(said, "$text-muted")
+    parts = [
+        (golden.golden, f"{golden.golden} stored", "$success"),
+        (golden.pending, f"{golden.pending} new, waiting for a decision", "$warning"),
+        (golden.orphan, f"{golden.orphan} without a case", "$warning"),
+    ]
+    return Content(", ").join(Content.styled(text, style) for number, text, style in parts if number)
+
+
+def summary(entries: Sequence[Entry]) -> str:
+    """How many there are and how they are, for the title."""
+    checked = [entry.checked for entry in entries if entry.checked is not None]
+    wrong = len([one for one in checked if one.facts is None])
+    count = f"{len(entries)} experiment{'' if len(entries) == 1 else 's'}"
+    if len(checked) < len(entries):
+        return f"{count}, checking {len(checked)}"
+    return f"{count}, {wrong} with errors" if wrong else f"{count}, all valid"

@@ -1,0 +1,92 @@
+"""Shown instead of an experiment that cannot be opened: what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Static
+
+from blis_tui.errors import SpecError, TraceError
+from blis_tui.spec.diagnostics import from_trace_error
+from blis_tui.tui.actions import bindings
+from blis_tui.tui.editor import edit
+from blis_tui.tui.presenters.problems import diagnostics_text, message_text
+from blis_tui.tui.widgets.footer import KeyBar
+from blis_tui.tui.widgets.header import TitleBar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.app import ComposeResult
+
+    from blis_tui.errors import BlisError
+    from blis_tui.spec.diagnostics import Diagnostic
+
+
+def diagnostics_of(error: BlisError) -> tuple[Diagnostic, ...]:
+    """The located problems an error carries, if any."""
+    if isinstance(error, SpecError):
+        return error.diagnostics
+    return from_trace_error(error) if isinstance(error, TraceError) else ()
+
+
+class ErrorScreen(Screen[None]):
+    """The problems of an experiment.
+
+    Args:
+        source: what was to be opened.
+        error: why that is impossible.
+        retry: opens it again; called after this screen has gone.
+    """
+
+    SCOPE = "error"
+    BINDINGS = bindings(SCOPE)
+    DEFAULT_CSS = """
+    ErrorScreen {
+        VerticalScroll { padding: 1 2; }
+        Static { width: auto; height: auto; }
+    }
+    """
+
+    def __init__(self, source: str, error: BlisError, retry: Callable[[], object]) -> None:
+        super().__init__()
+        self._source = source
+        self._error = error
+        self._retry = retry
+        self._diagnostics = diagnostics_of(error)
+
+    def compose(self) -> ComposeResult:
+        """Title, problems, keys."""
+        count = len(self._diagnostics)
+        said = f"{count} problem{'' if count == 1 else 's'}" if count else "cannot be opened"
+        left = Content.assemble(("✗ ", "$error bold"), (self._source, "bold"))
+        yield TitleBar(left, Content.styled(said, "$error"))
+        with VerticalScroll():
+            yield Static(diagnostics_text(self._diagnostics) if count else message_text(self._error))
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        """Let the arrow keys scroll."""
+        self.query_one(VerticalScroll).focus()
+
+    def action_error_edit(self) -> None:
+        """Edit the file at its first problem, then try again."""
+        place = next((one for one in self._diagnostics if one.file and Path(one.file).is_file()), None)
+        if place is None:
+            self.app.notify("No file is to blame; change what the command says and start again.", severity="warning")
+            return
+        problem = edit(self.app, Path(place.file), place.line)
+        if problem:
+            self.app.notify(problem, severity="warning", markup=False)
+        else:
+            self.action_error_retry()
+
+    def action_error_retry(self) -> None:
+        """Load it again."""
+        if len(self.app.screen_stack) > 1:
+            self.app.pop_screen()
+        self._retry()

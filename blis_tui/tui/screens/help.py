@@ -1,0 +1,196 @@
+"""The keys of the screen below, as a list that runs what is chosen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from textual import on
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from blis_tui.tui.actions import DIALOG, bindings, named
+from blis_tui.tui.presenters.help import action_row, groups, heading, split_columns
+from blis_tui.tui.widgets.footer import KeyBar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from textual.app import ComposeResult
+    from textual.events import Resize
+
+    from blis_tui.tui.actions import Action
+    from blis_tui.tui.presenters.help import Group
+
+_TWO_COLUMNS: Final = 132
+"""Columns of the terminal from which on the list has two."""
+
+
+class _Actions(OptionList, can_focus=False):
+    """One column; the keys are the screen's, the focus stays in the filter."""
+
+
+class HelpScreen(ModalScreen["Action | None"]):
+    """What can be done; the result is the action to run, or None.
+
+    Args:
+        scope: of the screen below.
+        title: what to call that screen.
+        keys: action name -> keys.
+        usable: whether an action can be run at present.
+    """
+
+    SCOPE = DIALOG
+    BINDINGS = [  # noqa: RUF012  (Textual's way)
+        *bindings(DIALOG),
+        Binding("f1", "dialog_close", show=False),
+        Binding("up", "move(-1)", show=False),
+        Binding("down", "move(1)", show=False),
+        Binding("pageup", "move(-10)", show=False),
+        Binding("pagedown", "move(10)", show=False),
+        Binding("tab,shift+tab", "other_column", show=False, priority=True),
+        Binding("enter", "run", "run", priority=True),
+    ]
+    DEFAULT_CSS = """
+    HelpScreen {
+        align: center middle;
+        background: $background 60%;
+        & > Vertical {
+            width: 76;
+            height: 90%;
+            max-height: 44;
+            padding: 1 2 0 2;
+            background: $surface;
+            border: round $accent;
+            border-title-color: $accent;
+            border-title-style: bold;
+        }
+        &.-two > Vertical { width: 146; max-width: 98%; }
+        Input { border: none; height: 1; padding: 0 1; background: $panel; margin-bottom: 1; }
+        Horizontal { height: 1fr; }
+        _Actions, _Actions:focus { width: 1fr; height: 100%; border: none; padding: 0; background: $surface; }
+        _Actions > .option-list--option-disabled { color: $text-muted; }
+        #right { display: none; }
+        &.-two #right { display: block; }
+        #none { display: none; color: $text-muted; height: 1fr; }
+        &.-none #none { display: block; }
+        &.-none Horizontal { display: none; }
+    }
+    """
+
+    def __init__(
+        self,
+        scope: str,
+        title: str,
+        keys: Mapping[str, tuple[str, ...]],
+        usable: Callable[[Action], bool],
+    ) -> None:
+        super().__init__()
+        self._scope = scope
+        self._title = title
+        self._keys = keys
+        self._usable = usable
+
+    def compose(self) -> ComposeResult:
+        """Filter and lists."""
+        with Vertical() as window:
+            window.border_title = Content(f"Keys: {self._title}")
+            yield Input(placeholder="type to find a key, enter runs it")
+            yield Static("Nothing is called that. Delete a letter to see more.", id="none")
+            with Horizontal():
+                yield _Actions(id="left")
+                yield _Actions(id="right")
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        """Show everything."""
+        self._fill()
+
+    def on_resize(self, _event: Resize) -> None:
+        """One column or two."""
+        two = self.app.size.width >= _TWO_COLUMNS
+        if two != self.has_class("-two"):
+            self.set_class(two, "-two")
+            self._fill()
+
+    @on(Input.Changed)
+    def _fill(self) -> None:
+        found = groups(self._scope, self._keys, self.query_one(Input).value, self._usable)
+        self.set_class(not found, "-none")
+        columns = split_columns(found, 2 if self.has_class("-two") else 1)
+        for at, column in enumerate(self._columns()):
+            self._show(column, columns[at] if at < len(columns) else ())
+        self._choose(0, 0)
+
+    def _show(self, column: _Actions, found: tuple[Group, ...]) -> None:
+        column.clear_options()
+        for number, group in enumerate(found):
+            if number:
+                column.add_option(Option("", disabled=True))
+            column.add_option(Option(heading(group.title), disabled=True))
+            for action in group.actions:
+                column.add_option(Option(action_row(action, self._keys.get(action.name, ())), id=action.name))
+
+    def _columns(self) -> tuple[_Actions, _Actions]:
+        return self.query_one("#left", _Actions), self.query_one("#right", _Actions)
+
+    def _choose(self, column: int, near: int) -> None:
+        """Put the cursor into a column, at the row or the next one that is an action."""
+        for at, one in enumerate(self._columns()):
+            if at != column:
+                one.highlighted = None
+        chosen = self._columns()[column]
+        rows = [at for at, option in enumerate(chosen.options) if not option.disabled]
+        chosen.highlighted = min(rows, key=lambda row: abs(row - near)) if rows else None
+        if near == 0:
+            chosen.scroll_home(animate=False)
+
+    def _current(self) -> tuple[int, int] | None:
+        """Column and row of the cursor."""
+        for at, one in enumerate(self._columns()):
+            if one.highlighted is not None:
+                return at, one.highlighted
+        return None
+
+    def action_move(self, rows: int) -> None:
+        """Move the cursor by so many actions."""
+        current = self._current()
+        if current is None:
+            return
+        column = self._columns()[current[0]]
+        actions = [at for at, option in enumerate(column.options) if not option.disabled]
+        place = max(0, min(actions.index(current[1]) + rows, len(actions) - 1))
+        column.highlighted = actions[place]
+        if place == 0:
+            column.scroll_home(animate=False)
+
+    def action_other_column(self) -> None:
+        """Put the cursor into the other column."""
+        current = self._current()
+        if current is not None and self._columns()[1 - current[0]].option_count:
+            self._choose(1 - current[0], current[1])
+
+    def action_run(self) -> None:
+        """Close, and have the chosen action run."""
+        current = self._current()
+        if current is not None:
+            self._leave_with(self._columns()[current[0]].options[current[1]].id)
+
+    @on(OptionList.OptionSelected)
+    def _clicked(self, event: OptionList.OptionSelected) -> None:
+        self._leave_with(event.option_id)
+
+    def _leave_with(self, name: str | None) -> None:
+        if name is not None:
+            self.dismiss(named(name))
+
+    def action_dialog_close(self) -> None:
+        """Empty the filter; without one, close."""
+        words = self.query_one(Input)
+        if words.value:
+            words.value = ""
+        else:
+            self.dismiss(None)

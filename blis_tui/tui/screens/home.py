@@ -1,0 +1,385 @@
+"""The first screen: the experiments there are, checked, with what can be done with them."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from textual import on, work
+from textual.binding import Binding
+from textual.containers import Container, Vertical, VerticalScroll
+from textual.content import Content
+from textual.message import Message
+from textual.screen import Screen
+from textual.widgets import Input, OptionList, Static
+from textual.worker import get_current_worker
+
+from blis_tui._version import __version__
+from blis_tui.errors import BlisError
+from blis_tui.tui.actions import bindings
+from blis_tui.tui.catalog import GoldenState, check, find_experiments, golden_states, known_golden
+from blis_tui.tui.editor import edit
+from blis_tui.tui.presenters.home import Entry, details, matching, summary
+from blis_tui.tui.screens.prompt import PromptScreen
+from blis_tui.tui.widgets.experiments import ExperimentList
+from blis_tui.tui.widgets.footer import KeyBar
+from blis_tui.tui.widgets.header import TitleBar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from textual.app import ComposeResult
+
+    from blis_tui.tui.app import BlisApp
+    from blis_tui.tui.catalog import Catalog, Checked, Found
+
+
+class Listed(Message):
+    """The files are known."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        super().__init__()
+        self.catalog = catalog
+
+
+class ExperimentChecked(Message):
+    """One experiment was loaded, or could not be."""
+
+    def __init__(self, found: Found, checked: Checked) -> None:
+        super().__init__()
+        self.found = found
+        self.checked = checked
+
+
+class GoldensKnown(Message):
+    """The states of all goldens, and how many belong to no experiment."""
+
+    def __init__(self, states: Mapping[Path, GoldenState], lost: int) -> None:
+        super().__init__()
+        self.states = states
+        self.lost = lost
+
+
+class HomeScreen(Screen[None]):
+    """The experiments of a folder and the shipped ones."""
+
+    SCOPE = "home"
+    NAME = "experiments"
+    AUTO_FOCUS = "ExperimentList"
+    BINDINGS = [  # noqa: RUF012  (Textual's way)
+        *bindings(SCOPE),
+        Binding("escape", "leave_search", show=False),
+        Binding("up", "cursor(-1)", show=False),
+        Binding("down", "cursor(1)", show=False),
+    ]
+    DEFAULT_CSS = """
+    HomeScreen {
+        #body { height: 1fr; layout: horizontal; }
+        #list { width: 1fr; height: 100%; padding: 0 1; }
+        #headings { height: 1; text-wrap: nowrap; }
+        #search { display: none; border: none; height: 1; padding: 0 1; background: $panel; }
+        &.-searching #search { display: block; }
+        #nothing { display: none; height: auto; padding: 1; color: $text-muted; }
+        &.-empty #nothing { display: block; }
+        &.-empty ExperimentList { display: none; }
+        #details { width: 42%; height: 100%; padding: 0 1; background: $surface; }
+        #details Static { height: auto; }
+        &.-narrow #body { layout: vertical; }
+        &.-narrow #list { width: 100%; height: 1fr; }
+        &.-narrow #details { width: 100%; height: 45%; }
+    }
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+        self._entries: tuple[Entry, ...] = ()
+        self._complete = True
+        self._lost = 0
+        self._wanted: Path | None = None
+
+    def compose(self) -> ComposeResult:
+        """Title, search, list, details, keys."""
+        yield TitleBar(id="title")
+        with Container(id="body"):
+            with Vertical(id="list"):
+                yield Input(placeholder="a part of a name; enter opens, esc shows all", id="search")
+                yield Static(id="headings")
+                yield ExperimentList(id="experiments")
+                yield Static(id="nothing", markup=False)
+            with VerticalScroll(id="details", can_focus=False):
+                yield Static(Content.styled("Looking for experiments…", "$text-muted"))
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        """Paint first, then look."""
+        self._title()
+        self.call_after_refresh(self.action_home_reload)
+
+    # ---- what there is ----
+
+    @work(thread=True, exclusive=True, group="catalog")
+    def _scan(self) -> None:
+        """Find, check, compare: each result is told as it comes."""
+        worker = get_current_worker()
+        catalog = find_experiments(self._folder)
+        self.post_message(Listed(catalog))
+        for found in catalog.found:
+            if worker.is_cancelled:
+                return
+            self.post_message(ExperimentChecked(found, check(found)))
+        if not worker.is_cancelled:
+            self.post_message(GoldensKnown(*golden_states(self._folder)))
+
+    @on(Listed)
+    def _listed(self, message: Listed) -> None:
+        marked = {entry.found.path for entry in self._entries if entry.marked}
+        self._complete = message.catalog.complete
+        self._entries = tuple(Entry(found, marked=found.path in marked) for found in message.catalog.found)
+        self._show(self._wanted)
+        self._wanted = None
+
+    @on(ExperimentChecked)
+    def _checked(self, message: ExperimentChecked) -> None:
+        self._change(message.found.path, checked=message.checked)
+
+    @on(GoldensKnown)
+    def _goldens(self, message: GoldensKnown) -> None:
+        self._lost = message.lost
+        for entry in self._entries:
+            golden = known_golden(message.states, entry.found)
+            if golden != entry.golden:
+                self._change(entry.found.path, golden=golden)
+        self._title()
+
+    def _change(
+        self,
+        path: Path,
+        *,
+        checked: Checked | None = None,
+        golden: GoldenState | None = None,
+        marked: bool | None = None,
+    ) -> None:
+        """Replace what is known about one experiment."""
+        entry = next((one for one in self._entries if one.found.path == path), None)
+        if entry is None:
+            return
+        new = replace(
+            entry,
+            checked=entry.checked if checked is None else checked,
+            golden=entry.golden if golden is None else golden,
+            marked=entry.marked if marked is None else marked,
+        )
+        self._entries = tuple(new if one is entry else one for one in self._entries)
+        self._list.update_entry(new)
+        self._title()
+        if self._list.cursor_path == path:
+            self._details()
+
+    # ---- showing ----
+
+    @property
+    def _list(self) -> ExperimentList:
+        return self.query_one(ExperimentList)
+
+    @property
+    def _query(self) -> str:
+        return self.query_one("#search", Input).value
+
+    @property
+    def _current(self) -> Entry | None:
+        path = self._list.cursor_path
+        return next((entry for entry in self._entries if entry.found.path == path), None)
+
+    def _title(self) -> None:
+        title = self.query_one(TitleBar)
+        title.left = Content.assemble(
+            ("blis-tui ", "$accent bold"), (__version__, "$text-muted"), f"  {_shown(self._folder)}"
+        )
+        lost = f", {self._lost} golden{'' if self._lost == 1 else 's'} without experiment" if self._lost else ""
+        title.right = Content.styled((summary(self._entries) if self._entries else "looking") + lost, "$text-muted")
+
+    def _show(self, cursor: Path | None = None) -> None:
+        query = self._query
+        shown = matching(self._entries, query)
+        self._list.show(shown, sections=not query.strip(), cursor=cursor)
+        self.set_class(not shown and bool(self._entries), "-empty")
+        self.query_one("#nothing", Static).update(f"Nothing is called {query!r}. esc shows all {len(self._entries)}.")
+        self._title()
+        self._details()
+
+    @on(OptionList.OptionHighlighted)
+    def _details(self) -> None:
+        self.query_one("#headings", Static).update(self._list.headings())
+        entry = self._current
+        text = Content.styled("Nothing is marked.", "$text-muted") if entry is None else details(entry)
+        if not self._complete:
+            more = "This folder holds more files than were looked at: start blis-tui in a smaller one."
+            text = Content("\n\n").join([text, Content.styled(more, "$warning")])
+        self.query_one("#details Static", Static).update(text)
+
+    # ---- search ----
+
+    @on(Input.Changed, "#search")
+    def _narrow(self) -> None:
+        self._show()
+        if self._query.strip():
+            self._list.action_first()
+
+    @on(Input.Submitted, "#search")
+    def _open_found(self) -> None:
+        self.action_home_open()
+
+    def action_home_search(self) -> None:
+        """Type a part of a name."""
+        self.add_class("-searching")
+        self.query_one("#search", Input).focus()
+
+    def action_leave_search(self) -> None:
+        """Show everything again."""
+        self.remove_class("-searching")
+        self.query_one("#search", Input).value = ""
+        self._list.focus()
+
+    def action_cursor(self, rows: int) -> None:
+        """Move in the list while typing in the search."""
+        if rows < 0:
+            self._list.action_cursor_up()
+        else:
+            self._list.action_cursor_down()
+
+    # ---- actions ----
+
+    @property
+    def _app(self) -> BlisApp:
+        return cast("BlisApp", self.app)
+
+    def action_home_reload(self) -> None:
+        """Look and check again."""
+        self._scan()
+
+    @on(OptionList.OptionSelected)
+    def action_home_open(self) -> None:
+        """Open the marked line."""
+        entry = self._current
+        if entry is not None:
+            self._app.open_experiment(entry.found.source)
+
+    def action_home_edit(self) -> None:
+        """Edit the file at its first problem."""
+        entry = self._current
+        if entry is None:
+            return
+        if entry.found.shipped:
+            self.notify(
+                f"{entry.found.name} is shipped with blis-tui and stays as it is. n writes an experiment of your own.",
+                markup=False,
+            )
+            return
+        problems = () if entry.checked is None else entry.checked.problems
+        place = next((one for one in problems if one.file and Path(one.file).is_file()), None)
+        path, line = (entry.found.path, 1) if place is None else (Path(place.file), place.line)
+        self._edit(path, line)
+
+    def _edit(self, path: Path, line: int) -> None:
+        problem = edit(self.app, path, line)
+        if problem:
+            self.notify(problem, severity="warning", markup=False)
+        self._wanted = path
+        self.action_home_reload()
+
+    def action_home_new(self) -> None:
+        """Ask for a name and write an experiment."""
+        about = "A valid document with every key explained. Names have lower-case letters, digits, `.` and `-`."
+        prompt = PromptScreen(
+            "New experiment", about, placeholder="my-experiment", check=self._wrong_name, doing="writes the file"
+        )
+        self.app.push_screen(prompt, self._write_new)
+
+    def _wrong_name(self, name: str) -> str:
+        from blis_tui.authoring.template import file_name  # noqa: PLC0415  (only when something is written)
+        from blis_tui.spec.schema import violations  # noqa: PLC0415
+
+        if any(one.path == ("metadata", "name") for one in violations({"metadata": {"name": name}}, "Policy")):
+            return f"{name!r} is no name."
+        path = self._folder / file_name("Experiment", name)
+        return f"{path.name} exists already." if path.exists() else ""
+
+    def _write_new(self, name: str | None) -> None:
+        from blis_tui.authoring.template import file_name, schema_reference, template  # noqa: PLC0415
+        from blis_tui.records.files import write_text  # noqa: PLC0415
+
+        if name is None:
+            return
+        path = self._folder / file_name("Experiment", name)
+        schema, _own = schema_reference("Experiment", self._folder)
+        try:
+            write_text(path, template("Experiment", name, schema))
+        except BlisError as error:
+            self.notify(str(error), title="Nothing was written", severity="error", markup=False)
+            return
+        self.notify(f"Wrote {path.name}.", markup=False)
+        self._edit(path, 1)
+
+    def action_home_mark(self) -> None:
+        """Mark or unmark; of three marks the first goes."""
+        entry = self._current
+        if entry is None:
+            return
+        others = [one for one in self._entries if one.marked and one is not entry]
+        if not entry.marked and len(others) == 2:
+            self._change(others[0].found.path, marked=False)
+        self._change(entry.found.path, marked=not entry.marked)
+
+    def action_home_compare(self) -> None:
+        """Compare two marked ones, the marked one with this one, or this one with a change."""
+        entry = self._current
+        if entry is None:
+            return
+        marked = [one for one in self._entries if one.marked]
+        pair = marked if len(marked) == 2 else [*marked, entry] if marked and not entry.marked else []
+        if pair:
+            self._compare(pair[0].found, pair[1].found, ())
+            return
+
+        def compare(text: str | None) -> None:
+            if text is not None:
+                self._compare(entry.found, entry.found, tuple(shlex.split(text)))
+
+        about = "What is different on the other side: one or more values, or mark a second experiment with space."
+        title = f"Compare {entry.found.name} with a change"
+        prompt = PromptScreen(
+            title, about, placeholder="cluster.instances=2 policy=sjf", check=_wrong_change, doing="compares"
+        )
+        self.app.push_screen(prompt, compare)
+
+    @work(exclusive=True, group="open")
+    async def _compare(self, left: Found, right: Found, overrides: tuple[str, ...]) -> None:
+        from blis_tui.spec.load import load  # noqa: PLC0415
+
+        names = (left.name, " ".join((right.name, *overrides)))
+        try:
+            one = await asyncio.to_thread(load, left.source)
+            other = await asyncio.to_thread(load, right.source, overrides=overrides)
+        except BlisError as error:
+            self._app.show_error(names[1], error, self.action_home_compare)
+            return
+        self._app.open_compare(one, other, names)
+
+
+def _shown(folder: Path) -> str:
+    home = Path.home()
+    return f"~/{folder.relative_to(home).as_posix()}".rstrip("/.") if folder.is_relative_to(home) else str(folder)
+
+
+def _wrong_change(text: str) -> str:
+    """What is wrong with changes to compare with."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        return f"{error}.".capitalize()
+    wrong = next((word for word in words if "=" not in word), None)
+    return "" if wrong is None else f"{wrong!r} has no value: write PATH=VALUE, such as cluster.instances=2."

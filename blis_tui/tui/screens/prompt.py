@@ -1,0 +1,111 @@
+"""A small window that asks for one line of text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual import on
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from blis_tui.tui.actions import DIALOG, bindings
+from blis_tui.tui.widgets.footer import KeyBar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.app import ComposeResult
+
+
+def _anything(_text: str) -> str:
+    return ""
+
+
+class PromptScreen(ModalScreen[str | None]):
+    """Asks for a line; the result is the text, or None when the user gave up.
+
+    Args:
+        title: what is asked for.
+        about: one or two sentences: what happens with it, an example.
+        value: what stands there at first.
+        placeholder: an example, shown while nothing stands there.
+        check: says in one sentence what is wrong with a text; empty = nothing is.
+        doing: the word for what enter does.
+    """
+
+    SCOPE = DIALOG
+    BINDINGS = bindings(DIALOG)
+    DEFAULT_CSS = """
+    PromptScreen {
+        align: center middle;
+        background: $background 60%;
+        & > Vertical {
+            width: 64;
+            max-width: 100%;
+            height: auto;
+            padding: 1 2;
+            background: $surface;
+            border: round $accent;
+            border-title-color: $accent;
+            border-title-style: bold;
+        }
+        #about { color: $text-muted; margin-bottom: 1; }
+        Input { border: none; height: 1; padding: 0 1; background: $panel; }
+        #said { height: auto; min-height: 1; margin-top: 1; }
+    }
+    """
+
+    def __init__(
+        self,
+        title: str,
+        about: str,
+        *,
+        value: str = "",
+        placeholder: str = "",
+        check: Callable[[str], str] = _anything,
+        doing: str = "go on",
+    ) -> None:
+        super().__init__()
+        self._title = title
+        self._about = about
+        self._value = value
+        self._placeholder = placeholder
+        self._check = check
+        self._doing = doing
+
+    def compose(self) -> ComposeResult:
+        """Explanation, input, what is wrong or what enter does."""
+        with Vertical() as window:
+            window.border_title = Content(self._title)
+            yield Static(self._about, id="about", markup=False)
+            yield Input(value=self._value, placeholder=self._placeholder, select_on_focus=False)
+            yield Static(id="said", markup=False)
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        """Begin with what stands there."""
+        self._say(self.query_one(Input).value)
+
+    @on(Input.Changed)
+    def _changed(self, event: Input.Changed) -> None:
+        self._say(event.value)
+
+    def _say(self, text: str) -> None:
+        wrong = self._check(text.strip()) if text.strip() else ""
+        said = self.query_one("#said", Static)
+        if wrong:
+            said.update(Content.assemble(("✗ ", "$error bold"), (wrong, "$error")))
+        else:
+            said.update(Content.assemble(("enter", "$accent bold"), (f" {self._doing}", "$text-muted")))
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        text = event.value.strip()
+        if text and not self._check(text):
+            self.dismiss(text)
+
+    def action_dialog_close(self) -> None:
+        """Give up."""
+        self.dismiss(None)

@@ -1,0 +1,52 @@
+"""Where a user's own settings and what is remembered lie, and the few values remembered there."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Final
+
+from platformdirs import user_config_path, user_state_path
+
+from blis_tui.errors import InputError
+from blis_tui.records.files import write_text
+
+_APP: Final = "blis-tui"
+_REMEMBERED: Final = "settings.json"
+
+
+def config_folder() -> Path:
+    """The folder of files the user writes, such as ``keys.yaml``; ``BLIS_TUI_CONFIG_DIR`` overrides it."""
+    return _folder("BLIS_TUI_CONFIG_DIR", user_config_path(_APP))
+
+
+def state_folder() -> Path:
+    """The folder of what the program remembers; ``BLIS_TUI_STATE_DIR`` overrides it."""
+    return _folder("BLIS_TUI_STATE_DIR", user_state_path(_APP))
+
+
+def _folder(variable: str, default: Path) -> Path:
+    given = os.environ.get(variable)
+    return Path(given) if given else default
+
+
+def remembered_theme() -> str:
+    """The theme the user chose last; empty when none was, or nobody knows."""
+    try:
+        data = json.loads((state_folder() / _REMEMBERED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    theme = data.get("theme") if isinstance(data, dict) else None
+    return theme if isinstance(theme, str) else ""
+
+
+def remember_theme(name: str) -> str:
+    """Remember a theme; returns why that was impossible, or nothing."""
+    folder = state_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(folder / _REMEMBERED, json.dumps({"theme": name}, indent=2) + "\n")
+    except (OSError, InputError) as error:
+        return f"The theme cannot be remembered: {error}"
+    return ""
