@@ -120,17 +120,17 @@ def render_json(diagnostics: Sequence[Diagnostic]) -> str:
 
 
 def _render_one(one: Diagnostic) -> str:
-    lines = [f"{one.severity}[{one.code}]: {_printable(one.message)}"]
+    lines = [f"{one.severity}[{one.code}]: {printable(one.message)}"]
     place = f"{one.file}:{one.line}:{one.column}" if one.line and not one.file.startswith("--") else one.file
     gutter = " " * len(str(one.line)) if one.line else " "
-    lines.append(f"{gutter}--> {place}" + (f"  ({_printable(one.path)})" if one.path else ""))
+    lines.append(f"{gutter}--> {place}" + (f"  ({printable(one.path)})" if one.path else ""))
     if one.source_line.strip():
         text, start, width = _marked(one)
         lines.append(f"{gutter} |")
         lines.append(f"{one.line} | {text}")
         lines.append(f"{gutter} | {' ' * start}{'^' * width}")
     if one.help:
-        lines.append(f"{gutter} = help: {_printable(one.help)}")
+        lines.append(f"{gutter} = help: {printable(one.help)}")
     return "\n".join(lines)
 
 
@@ -141,11 +141,11 @@ def _marked(one: Diagnostic) -> tuple[str, int, int]:
         left = max(0, min(start - 20, len(line) - _MAX_LINE))
         line = line[left : left + _MAX_LINE]
         start, end = start - left, end - left
-    before, marked = _printable(line[:start]), _printable(line[start:end])
-    return before + marked + _printable(line[end:].rstrip()), _cells(before), max(1, _cells(marked))
+    before, marked = printable(line[:start]), printable(line[start:end])
+    return before + marked + printable(line[end:].rstrip()), cells(before), max(1, cells(marked))
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Tabs as blanks, and what a terminal would act on as a replacement character."""
     return "".join(
         " " if char == "\t" else "\ufffd" if unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"} else char
@@ -153,7 +153,7 @@ def _printable(text: str) -> str:
     )
 
 
-def _cells(text: str) -> int:
+def cells(text: str) -> int:
     """Columns a terminal needs: two for East Asian wide characters and emoji, none for combining marks."""
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in {"W", "F"} else 1

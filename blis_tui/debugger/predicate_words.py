@@ -1,0 +1,118 @@
+"""The words of predicates, and how a mistake in one is shown."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from blis_tui.errors import BlisError
+from blis_tui.spec.diagnostics import cells, printable
+
+MAX_LENGTH: Final = 500
+"""Characters a predicate may have."""
+_MAX_SHOWN: Final = 100
+"""Longer texts are clipped around the mistake."""
+
+_TOKEN: Final = re.compile(
+    r"""
+      (?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?P<unit>[A-Za-zµ_]+|%)?
+    | (?P<name>[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)
+    | (?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+    | (?P<sign><=|>=|==|!=|[-<>+*/()\[\].])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_SPACE: Final = re.compile(r"\s*")
+_ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
+_FOREIGN: Final = {
+    "&": "write `and`",
+    "|": "write `or`",
+    "!": "write `not` before a condition, `!=` between two numbers",
+    "=": "compare with `==`",
+}
+
+
+class PredicateError(BlisError):
+    """A condition cannot be understood.
+
+    Attributes:
+        source: the condition as written.
+        column: where in it the mistake starts, from 0; its length when something is missing at the end.
+        end_column: the first column after the mistake.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        source: str,
+        column: int,
+        end_column: int = 0,
+        *,
+        help: str | None = None,  # noqa: A002  (as in the base)
+    ) -> None:
+        super().__init__(message, help=help)
+        self.source = source
+        self.column = column
+        self.end_column = max(end_column, column + 1)
+
+    def __str__(self) -> str:
+        left = max(0, min(self.column - _MAX_SHOWN // 2, len(self.source) - _MAX_SHOWN))
+        shown = self.source[left : left + _MAX_SHOWN]
+        start, end = self.column - left, self.end_column - left
+        mark = max(1, cells(printable(shown[start:end])))
+        lines = [
+            self.message,
+            "  |",
+            f"  | {printable(shown)}".rstrip(),
+            f"  | {' ' * cells(printable(shown[:start]))}{'^' * mark}",
+        ]
+        if self.help:
+            lines.append(f"  = help: {self.help}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word: ``number`` (its ``text`` without the ``unit``), ``name``, ``text`` (in quotes), ``sign`` or ``end``."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+    unit: str = ""
+
+
+def tokens(text: str) -> list[Token]:
+    """The words of a condition; the last one is always its ``end``.
+
+    Raises:
+        PredicateError: something in it is no word.
+    """
+    if len(text) > MAX_LENGTH:
+        raise PredicateError(f"a condition has at most {MAX_LENGTH} characters, not {len(text)}", text, MAX_LENGTH)
+    found: list[Token] = []
+    at = _skip_space(text, 0)
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            char = text[at]
+            if char in "\"'":
+                raise PredicateError("a text without its closing quote", text, at, len(text))
+            raise PredicateError(f"`{printable(char)}` means nothing here", text, at, help=_FOREIGN.get(char))
+        unit = match.group("unit") or ""
+        kind = "number" if unit else match.lastgroup or ""
+        found.append(Token(kind, match.group(kind), at, match.end(), unit))
+        at = _skip_space(text, match.end())
+    found.append(Token("end", "", at, at))
+    return found
+
+
+def _skip_space(text: str, start: int) -> int:
+    match = _SPACE.match(text, start)
+    return start if match is None else match.end()
+
+
+def unquoted(text: str) -> str:
+    r"""What a text in quotes says: without them, and without the ``\`` before what it protects."""
+    return _ESCAPE.sub(r"\1", text[1:-1])

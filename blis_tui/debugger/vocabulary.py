@@ -1,0 +1,162 @@
+"""What a predicate may name: figures of the state between two events, and facts about the event just processed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import nan
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Protocol
+
+from blis_tui.engine.records import RECORD_KINDS, Completed, FirstToken, Preempted, StepFinished
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from blis_tui.engine.records import Record
+
+
+class State(Protocol):
+    """Whoever knows the figures: a simulation."""
+
+    def figure(self, name: str, instance: int | None = None) -> float:
+        """The figure of that name, of the whole cluster or of one instance."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventNumber:
+    """A number about an event; ``read`` gives NaN where the event has none."""
+
+    name: str
+    unit: str
+    """As of a ``Figure``."""
+    meaning: str
+    """A phrase for help texts."""
+    needs: frozenset[str]
+    """Kinds of record it is read from."""
+    read: Callable[[Sequence[Record]], float]
+
+
+@dataclass(frozen=True, slots=True)
+class EventText:
+    """A text about an event, which may have several of them: ``fits`` says whether a record has a given one."""
+
+    name: str
+    meaning: str
+    fits: Callable[[Record, str], bool]
+
+
+def instance_of(record: Record) -> int | None:
+    """The instance a record is about; None when it concerns the cluster."""
+    found: int | None = getattr(record, "instance", None)
+    return found
+
+
+def subject_of(record: Record) -> str:
+    """The request a record is about; empty for steps."""
+    found: str = getattr(record, "request_id", "")
+    return found
+
+
+def takes_part(record: Record, request: str) -> bool:
+    """Whether a record is about a request, or about a step that did more for it than generate one more token."""
+    if isinstance(record, StepFinished):
+        return (
+            any(chunk.request_id == request for chunk in record.chunks)
+            or request in record.admitted
+            or request in record.preempted
+            or request in record.stalled
+            or request in record.first_tokens
+            or request in record.completed
+        )
+    return subject_of(record) == request
+
+
+def names_request(record: Record, request: str) -> bool:
+    """Whether a record mentions a request in any role."""
+    return takes_part(record, request) or (isinstance(record, Preempted) and record.for_request == request)
+
+
+def _of_kind(record: Record, kind: str) -> bool:
+    return record.kind == kind
+
+
+def _instance(records: Sequence[Record]) -> float:
+    for record in records:
+        found = instance_of(record)
+        if found is not None:
+            return found
+    return nan
+
+
+def _step(name: str, unit: str, meaning: str, read: Callable[[StepFinished], float]) -> EventNumber:
+    """A number about a step; 0 when the event is none."""
+
+    def of_event(records: Sequence[Record]) -> float:
+        for record in records:
+            if isinstance(record, StepFinished):
+                return read(record)
+        return 0
+
+    return EventNumber(name, unit, meaning, frozenset({StepFinished.kind}), of_event)
+
+
+def _prefill_tokens(step: StepFinished) -> int:
+    tokens = 0
+    for chunk in step.chunks:
+        tokens += chunk.new_tokens
+    return tokens
+
+
+def _ttft_ms(records: Sequence[Record]) -> float:
+    found = [record.ttft_us for record in records if isinstance(record, FirstToken)]
+    return max(found) / 1e3 if found else nan
+
+
+def _e2e_ms(records: Sequence[Record]) -> float:
+    for record in records:
+        if isinstance(record, Completed):
+            return record.e2e_us / 1e3
+    return nan
+
+
+_NUMBERS: Final = (
+    EventNumber("instance", "instances", "number of the event's instance, from 0", frozenset(RECORD_KINDS), _instance),
+    _step("step.duration_ms", "ms", "duration of the step", lambda step: step.duration_us / 1e3),
+    _step("step.prefill_tokens", "tokens", "prompt tokens the step computed", _prefill_tokens),
+    _step("step.decode_requests", "requests", "requests that got one token each", lambda step: step.decode_requests),
+    _step(
+        "step.batch_tokens",
+        "tokens",
+        "all tokens the step computed",
+        lambda step: _prefill_tokens(step) + step.decode_requests,
+    ),
+    _step("step.stalled", "requests", "running requests the step gave nothing", lambda step: len(step.stalled)),
+    _step("step.admitted", "requests", "requests the step took from the queue", lambda step: len(step.admitted)),
+    _step("step.preempted", "requests", "requests the step preempted", lambda step: len(step.preempted)),
+    _step("step.completed", "requests", "requests the step completed", lambda step: len(step.completed)),
+    EventNumber(
+        "ttft_ms",
+        "ms",
+        "time to first token, where the event brings one (of several the longest)",
+        frozenset({FirstToken.kind}),
+        _ttft_ms,
+    ),
+    EventNumber(
+        "e2e_ms",
+        "ms",
+        "end-to-end time, where the event completes a request",
+        frozenset({Completed.kind}),
+        _e2e_ms,
+    ),
+)
+
+EVENT_NUMBERS: Final[Mapping[str, EventNumber]] = MappingProxyType({one.name: one for one in _NUMBERS})
+"""Numbers about the event just processed, by name."""
+
+EVENT_TEXTS: Final[Mapping[str, EventText]] = MappingProxyType(
+    {
+        "kind": EventText("kind", 'what happened, such as `kind == "preempted"`', _of_kind),
+        "request": EventText("request", 'whom it concerned, such as `request == "request_12"`', names_request),
+    }
+)
+"""Texts about the event just processed, by name."""
