@@ -35,6 +35,8 @@ class Moment:
     """How many events are known; more than ``event`` when the reader has gone back."""
     at_end: bool
     """Nothing will happen any more (or only beyond the horizon)."""
+    complete: bool = False
+    """The whole run is known: nothing follows behind ``frontier``."""
     failure: str
     """Why the simulation cannot go on from its end; empty when it did not fail."""
 

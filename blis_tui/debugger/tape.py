@@ -99,6 +99,8 @@ class StepRow(NamedTuple):
     waiting: int
     running: int
     kv_used_blocks: int
+    number: int
+    """Of its instance's steps, from 1."""
 
     @property
     def batch_tokens(self) -> int:
@@ -419,6 +421,7 @@ class Tape:
                 record.waiting,
                 record.running,
                 record.kv_used_blocks,
+                record.step,
             )
         )
         if record.stalled or record.preempted:
