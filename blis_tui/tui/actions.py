@@ -54,7 +54,7 @@ class Action:
 _STEP, _RUN, _GO = "Step", "Run", "Go"
 _BREAK, _LOOK, _PANES = "Breakpoints", "Look", "Panes"
 _COPY, _FILE, _APP, _DIALOG = "Copy and export", "Experiment", "Everywhere", "Windows"
-_OPEN, _LIST = "Open", "List"
+_OPEN, _LIST, _DECIDE = "Open", "List", "Decide"
 
 ACTIONS: Final[tuple[Action, ...]] = (
     # ---- everywhere ----
@@ -148,6 +148,57 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("export.open", ("x",), "export", "Write the report, the records or a picture to a file.", _COPY, "debugger"),
     Action("spec.edit", ("e",), "edit", "Edit the experiment in your editor and load it again.", _FILE, "debugger"),
     Action("compare.open", ("v",), "compare", "Compare this run with a changed value.", _FILE, "debugger"),
+    # ---- comparison ----
+    Action("compare.event", ("n",), "next event", "Process the next event of either side.", _STEP, "compare", "event"),
+    Action(
+        "compare.step", ("s", "f"), "next step", "Go on until a side has finished a step.", _STEP, "compare", "step"
+    ),
+    Action("compare.back", ("[",), "event back", "Go back one event.", _STEP, "compare", "back"),
+    Action(
+        "compare.toggle",
+        ("c", "space"),
+        "run or pause",
+        "Run both sides at full speed, or pause.",
+        _RUN,
+        "compare",
+        "run",
+    ),
+    Action("compare.to_end", ("end",), "to the end", "Go to the end of both runs.", _RUN, "compare"),
+    Action("compare.to_start", ("home",), "to the start", "Go to before the first event.", _RUN, "compare"),
+    Action("compare.stop", ("escape",), "stop", "Stop what is running.", _RUN, "compare"),
+    Action("compare.go_to", ("g",), "go to", "Go to a time or an event on both sides.", _GO, "compare", "go to"),
+    Action(
+        "compare.divergence",
+        ("D",),
+        "first divergence",
+        "Find the first event at which the two runs differ, and go there.",
+        _GO,
+        "compare",
+        "divergence",
+    ),
+    Action(
+        "compare.side", ("tab",), "other side", "Go to the other side, then to the tables.", _PANES, "compare", "side"
+    ),
+    Action("compare.open_side", ("enter",), "open side", "Open this side in the debugger.", _OPEN, "compare", "open"),
+    Action("compare.export", ("x",), "export", "Write the comparison as text to a file.", _COPY, "compare"),
+    # ---- goldens ----
+    Action("golden.accept", ("a",), "accept", "Make the waiting result the golden.", _DECIDE, "goldens", "accept"),
+    Action("golden.reject", ("r",), "reject", "Forget the waiting result.", _DECIDE, "goldens", "reject"),
+    Action("golden.accept_all", ("A",), "accept all", "Accept every waiting result listed.", _DECIDE, "goldens"),
+    Action("golden.reject_all", ("R",), "reject all", "Forget every waiting result listed.", _DECIDE, "goldens"),
+    Action(
+        "golden.compare",
+        ("v", "enter"),
+        "compare",
+        "Open the golden and the new run at the first event that differs.",
+        _OPEN,
+        "goldens",
+        "compare",
+    ),
+    Action("golden.check", ("c",), "check", "Run this test now and compare.", _OPEN, "goldens", "check"),
+    Action("golden.stop", ("escape",), "stop", "Stop the check, or leave the search.", _OPEN, "goldens"),
+    Action("golden.search", ("/",), "search", "Type a part of a name to narrow the list.", _LIST, "goldens", "search"),
+    Action("golden.reload", ("u",), "reload", "Read the goldens again.", _LIST, "goldens"),
     # ---- an experiment that cannot be opened ----
     Action("error.edit", ("e",), "edit", "Edit the file at the first problem, then try again.", _FILE, "error", "edit"),
     Action("error.retry", ("r",), "try again", "Load the experiment again.", _FILE, "error", "try again"),
