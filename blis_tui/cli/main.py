@@ -13,7 +13,9 @@ from blis_tui._version import ENGINE, __version__
 from blis_tui.cli.exit_codes import ExitCode
 
 COMMANDS: Final = {
+    "tui": ("blis_tui.cli.tui", "tui", "Step through an experiment in the terminal."),
     "run": ("blis_tui.cli.run", "run", "Simulate an experiment and print its report."),
+    "serve": ("blis_tui.cli.serve", "serve", "Show the terminal interface in a browser."),
     "diff": ("blis_tui.cli.diff", "diff", "Show what differs between two experiments and their results."),
     "golden": ("blis_tui.cli.golden", "golden", "Look at golden tests and decide about new results."),
     "import": ("blis_tui.cli.import_", "import_", "Convert documents of BLIS and of Hugging Face."),
@@ -52,15 +54,24 @@ class _LazyGroup(click.Group):
 @click.command(
     cls=_LazyGroup,
     epilog=EPILOG,
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, "--version", message=f"blis-tui {__version__} (engine {ENGINE})")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Deterministic simulator of LLM inference serving.
 
     An experiment is a YAML document: model, hardware, workload, policy, cluster. Equal documents and seeds give equal
-    bytes.
+    bytes. Without a command, a terminal shows the list of experiments.
     """
+    if context.invoked_subcommand is None:
+        from blis_tui.cli.tui import has_terminal, show_home  # noqa: PLC0415  (only here)
+
+        if has_terminal():
+            show_home()
+        else:
+            click.echo(context.get_help())
 
 
 def main() -> None:

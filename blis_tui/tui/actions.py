@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 from textual.binding import Binding
 from textual.keys import format_key
 
+from blis_tui.tui.layout import PANES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -22,6 +24,8 @@ APP: Final = "app"
 """Scope of the actions that every screen has."""
 DIALOG: Final = "dialog"
 """Scope of the actions of small windows above a screen; nothing else works while one is open."""
+_SHOWN: Final = MappingProxyType({"enter": "enter", "backspace": "bksp"})
+"""Keys whose usual glyphs many fonts lack."""
 _FIXED: Final = "app.quit"
 """The only action that works whatever has the focus."""
 
@@ -65,7 +69,9 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("app.back", ("q",), "back", "Leave this screen; on the first one, quit.", _APP, "app", "back"),
     Action("app.quit", ("ctrl+q",), "quit", "Leave blis-tui from anywhere.", _APP, "app"),
     # ---- home ----
-    Action("home.open", ("enter",), "open", "Open the marked line in the debugger.", _OPEN, "home", "open"),
+    Action(
+        "home.open", ("enter",), "open", "Open the experiment under the cursor in the debugger.", _OPEN, "home", "open"
+    ),
     Action("home.search", ("/",), "search", "Type a part of a name to narrow the list.", _LIST, "home", "search"),
     Action("home.edit", ("e",), "edit", "Edit the file in your editor, at the first problem.", _FILE, "home", "edit"),
     Action("home.new", ("n",), "new", "Write a new experiment with every key explained.", _FILE, "home", "new"),
@@ -74,7 +80,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
         "home.compare",
         ("v",),
         "compare",
-        "Compare the two marked experiments, or this one with a changed value.",
+        "Compare the two marked ones, or this one with a change.",
         _OPEN,
         "home",
         "compare",
@@ -92,7 +98,13 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("step.forward_phase", ("}",), "phase forward", "Go forward one phase.", _STEP, "debugger"),
     Action("step.back_batch", ("F",), "batch back", "Go back to where the batch at hand began.", _STEP, "debugger"),
     Action(
-        "run.toggle", ("c", "space"), "run or pause", "Run on until a breakpoint, or pause.", _RUN, "debugger", "run"
+        "run.toggle",
+        ("c", "space"),
+        "run or pause",
+        "Play on, at the speed set, until a breakpoint; or pause.",
+        _RUN,
+        "debugger",
+        "run",
     ),
     Action("run.to_cursor", ("t",), "run to cursor", "Go to the event under the cursor.", _RUN, "debugger"),
     Action("run.to_end", ("end",), "to the end", "Go to the last event.", _RUN, "debugger"),
@@ -102,6 +114,14 @@ ACTIONS: Final[tuple[Action, ...]] = (
         ("ctrl+r",),
         "back to breakpoint",
         "Go back to where a breakpoint last held.",
+        _RUN,
+        "debugger",
+    ),
+    Action(
+        "run.to_breakpoint",
+        ("r",),
+        "to next breakpoint",
+        "Go forward, at full speed, to where a breakpoint holds next.",
         _RUN,
         "debugger",
     ),
@@ -117,10 +137,12 @@ ACTIONS: Final[tuple[Action, ...]] = (
     ),
     Action("run.stop", ("escape",), "stop", "Stop what is running.", _RUN, "debugger"),
     Action("go.to", ("g",), "go to", "Go to a time, an event or a request.", _GO, "debugger", "go to"),
-    Action("go.time_back", ("m",), "time back", "Go back one unit of time.", _GO, "debugger"),
-    Action("go.time_forward", ("M",), "time forward", "Go forward one unit of time.", _GO, "debugger"),
-    Action("go.time_back_more", ("o",), "time back, far", "Go back ten units of time.", _GO, "debugger"),
-    Action("go.time_forward_more", ("O",), "time forward, far", "Go forward ten units of time.", _GO, "debugger"),
+    Action("go.time_back", ("m",), "time back", "Go back 100 ms of simulated time.", _GO, "debugger"),
+    Action("go.time_forward", ("M",), "time forward", "Go forward 100 ms of simulated time.", _GO, "debugger"),
+    Action("go.time_back_more", ("o",), "time back, far", "Go back a second of simulated time.", _GO, "debugger"),
+    Action(
+        "go.time_forward_more", ("O",), "time forward, far", "Go forward a second of simulated time.", _GO, "debugger"
+    ),
     Action("go.back_in_history", ("backspace",), "where I was", "Go back to where you were before.", _GO, "debugger"),
     Action("break.toggle", ("b",), "breakpoint", "Set or remove a breakpoint here.", _BREAK, "debugger", "break"),
     Action("break.edit", ("B",), "breakpoint with condition", "Write a breakpoint's condition.", _BREAK, "debugger"),
@@ -134,8 +156,8 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("look.next_hit", (".",), "next hit", "Go to the next event that matches.", _LOOK, "debugger"),
     Action("look.previous_hit", (",",), "previous hit", "Go to the event before that matches.", _LOOK, "debugger"),
     *(
-        Action(f"pane.{number}", (str(number),), f"pane {number}", f"Go to pane {number}.", _PANES, "debugger")
-        for number in range(1, 8)
+        Action(f"pane.{pane.id}", (pane.key,), f"pane {pane.key}: {pane.name}", f"{pane.about}.", _PANES, "debugger")
+        for pane in PANES
     ),
     Action("pane.next", ("tab",), "next pane", "Go to the next pane.", _PANES, "debugger"),
     Action("pane.bigger", ("+",), "bigger", "Give this pane more of the screen.", _PANES, "debugger"),
@@ -248,7 +270,7 @@ def shown_key(key: str) -> str:
     *modifiers, last = key.split("+")
     ctrl = "^" if "ctrl" in modifiers else ""
     others = "".join(f"{modifier}+" for modifier in modifiers if modifier != "ctrl")
-    return others + ctrl + format_key(last)
+    return others + ctrl + _SHOWN.get(last, format_key(last))
 
 
 def shown_keys(keys: tuple[str, ...]) -> str:

@@ -16,7 +16,6 @@ from textual.keys import Keys, key_to_character
 
 from blis_tui.errors import InputError, SpecError
 from blis_tui.spec.diagnostics import suggestion
-from blis_tui.spec.loader import read_document
 from blis_tui.tui.actions import ACTIONS, APP, DIALOG, shown_key
 
 if TYPE_CHECKING:
@@ -62,6 +61,8 @@ def load_keymap(folder: Path) -> Keymap:
     path = folder / FILE
     if not path.exists():
         return default_keymap()
+    from blis_tui.spec.loader import read_document  # noqa: PLC0415  (most people have no such file)
+
     try:
         document = read_document(path, str(path))
     except SpecError as error:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _CHECK_WIDTH: Final = 10
 _GOLDEN_WIDTH: Final = 9
-_LABEL_WIDTH: Final = 10
+_LABEL_WIDTH: Final = 11
 _MIN_ABOUT: Final = 12
 """Columns of description below which it is left out."""
 
@@ -124,28 +124,45 @@ def section(title: str) -> Content:
     return Content.styled(title, "$text-muted bold")
 
 
-def details(entry: Entry) -> Content:
-    """All that is known about an experiment."""
-    lines: list[Content] = [
-        Content.assemble((entry.found.name, "bold"), "  ", check_words(entry.checked)),
-    ]
+def details(entry: Entry, width: int, *, dense: bool = False) -> Content:
+    """All that is known about an experiment.
+
+    Args:
+        entry: the experiment.
+        width: columns there are.
+        dense: two short facts in one line, and no empty lines.
+    """
+    lines: list[Content] = [Content.assemble((entry.found.name, "bold"), "  ", check_words(entry.checked))]
+    facts: list[tuple[str, Content]] = []
     checked = entry.checked
     if checked is None:
         lines.append(Content.styled("being checked", "$text-muted"))
     elif checked.facts is not None:
-        if checked.facts.description:
-            lines.append(Content(checked.facts.description))
-        lines.append(Content(""))
-        lines += [_labelled(what, Content(how)) for what, how in checked.facts.lines]
+        lines += [Content(checked.facts.description)] if checked.facts.description else []
+        facts += [(what, Content(how)) for what, how in checked.facts.lines]
     elif checked.unreadable:
-        lines += [Content(""), Content(checked.unreadable)]
-    lines.append(_labelled("golden", golden_sentence(entry)))
-    lines.append(_labelled("file", Content(entry.found.shown)))
+        lines.append(Content.styled(checked.unreadable, "$error"))
+    facts += [("golden", golden_sentence(entry)), ("file", Content(entry.found.shown))]
+    lines += [] if dense else [Content("")]
+    lines += _fact_lines(facts, width if dense else 0)
     if checked is not None and checked.problems:
         lines += [Content(""), diagnostics_text(checked.problems, limit=1)]
         if len(checked.problems) > 1:
             lines.append(Content.styled(f"and {len(checked.problems) - 1} more; enter shows all", "$text-muted"))
     return Content("\n").join(lines)
+
+
+def _fact_lines(facts: Sequence[tuple[str, Content]], width: int) -> list[Content]:
+    """Facts below each other; two in one line where both fit into half of the columns."""
+    half = width // 2
+    lines: list[Content] = []
+    waiting = list(facts)
+    while waiting:
+        line = _labelled(*waiting.pop(0))
+        if waiting and line.cell_length < half and _LABEL_WIDTH + waiting[0][1].cell_length <= half:
+            line = Content.assemble(_fit(line, half), _labelled(*waiting.pop(0)))
+        lines.append(line)
+    return lines
 
 
 def _labelled(label: str, value: Content) -> Content:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _TWO_COLUMNS: Final = 132
 """Columns of the terminal from which on the list has two."""
+_AROUND: Final = 6
+"""Lines of the window that are no actions."""
 
 
 class _Actions(OptionList, can_focus=False):
@@ -60,16 +62,15 @@ class HelpScreen(ModalScreen["Action | None"]):
         background: $background 60%;
         & > Vertical {
             width: 76;
-            height: 90%;
-            max-height: 44;
-            padding: 1 2 0 2;
+            max-height: 90%;
+            padding: 1 2;
             background: $surface;
             border: round $accent;
             border-title-color: $accent;
             border-title-style: bold;
         }
         &.-two > Vertical { width: 146; max-width: 98%; }
-        Input { border: none; height: 1; padding: 0 1; background: $panel; margin-bottom: 1; }
+        Input { padding: 0 1; background: $panel; margin-bottom: 1; }
         Horizontal { height: 1fr; }
         _Actions, _Actions:focus { width: 1fr; height: 100%; border: none; padding: 0; background: $surface; }
         _Actions > .option-list--option-disabled { color: $text-muted; }
@@ -98,7 +99,7 @@ class HelpScreen(ModalScreen["Action | None"]):
         """Filter and lists."""
         with Vertical() as window:
             window.border_title = Content(f"Keys: {self._title}")
-            yield Input(placeholder="type to find a key, enter runs it")
+            yield Input(placeholder="type to find a key; enter runs it", compact=True)
             yield Static("Nothing is called that. Delete a letter to see more.", id="none")
             with Horizontal():
                 yield _Actions(id="left")
@@ -108,6 +109,12 @@ class HelpScreen(ModalScreen["Action | None"]):
     def on_mount(self) -> None:
         """Show everything."""
         self._fill()
+        self._fit()
+
+    def _fit(self) -> None:
+        """As high as all actions need; it keeps that height while the filter narrows them."""
+        rows = max(column.option_count for column in self._columns())
+        self.query_one(Vertical).styles.height = rows + _AROUND
 
     def on_resize(self, _event: Resize) -> None:
         """One column or two."""
@@ -115,6 +122,7 @@ class HelpScreen(ModalScreen["Action | None"]):
         if two != self.has_class("-two"):
             self.set_class(two, "-two")
             self._fill()
+            self._fit()
 
     @on(Input.Changed)
     def _fill(self) -> None:

@@ -71,7 +71,7 @@ class HomeScreen(Screen[None]):
     AUTO_FOCUS = "ExperimentList"
     BINDINGS = [  # noqa: RUF012  (Textual's way)
         *bindings(SCOPE),
-        Binding("escape", "leave_search", show=False),
+        Binding("escape", "leave_search", "show all"),
         Binding("up", "cursor(-1)", show=False),
         Binding("down", "cursor(1)", show=False),
     ]
@@ -80,7 +80,7 @@ class HomeScreen(Screen[None]):
         #body { height: 1fr; layout: horizontal; }
         #list { width: 1fr; height: 100%; padding: 0 1; }
         #headings { height: 1; text-wrap: nowrap; }
-        #search { display: none; border: none; height: 1; padding: 0 1; background: $panel; }
+        #search { display: none; padding: 0 1; background: $panel; }
         &.-searching #search { display: block; }
         #nothing { display: none; height: auto; padding: 1; color: $text-muted; }
         &.-empty #nothing { display: block; }
@@ -106,7 +106,7 @@ class HomeScreen(Screen[None]):
         yield TitleBar(id="title")
         with Container(id="body"):
             with Vertical(id="list"):
-                yield Input(placeholder="a part of a name; enter opens, esc shows all", id="search")
+                yield Input(placeholder="a part of a name; enter opens", id="search", compact=True)
                 yield Static(id="headings")
                 yield ExperimentList(id="experiments")
                 yield Static(id="nothing", markup=False)
@@ -202,6 +202,10 @@ class HomeScreen(Screen[None]):
         lost = f", {self._lost} golden{'' if self._lost == 1 else 's'} without experiment" if self._lost else ""
         title.right = Content.styled((summary(self._entries) if self._entries else "looking") + lost, "$text-muted")
 
+    def on_resize(self) -> None:
+        """Lay the details out anew, once the new size has reached them."""
+        self.call_after_refresh(self._details)
+
     def _show(self, cursor: Path | None = None) -> None:
         query = self._query
         shown = matching(self._entries, query)
@@ -215,13 +219,21 @@ class HomeScreen(Screen[None]):
     def _details(self) -> None:
         self.query_one("#headings", Static).update(self._list.headings())
         entry = self._current
-        text = Content.styled("Nothing is marked.", "$text-muted") if entry is None else details(entry)
+        area = self.query_one("#details", VerticalScroll)
+        dense = self.has_class("-narrow")
+        nothing = Content.styled("Nothing to show.", "$text-muted")
+        text = nothing if entry is None else details(entry, area.scrollable_content_region.width, dense=dense)
         if not self._complete:
             more = "This folder holds more files than were looked at: start blis-tui in a smaller one."
             text = Content("\n\n").join([text, Content.styled(more, "$warning")])
         self.query_one("#details Static", Static).update(text)
 
     # ---- search ----
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  (Textual's)
+        """Searching begins once and ends once."""
+        searching = self.has_class("-searching")
+        return searching if action == "leave_search" else not searching if action == "home_search" else True
 
     @on(Input.Changed, "#search")
     def _narrow(self) -> None:
@@ -236,11 +248,13 @@ class HomeScreen(Screen[None]):
     def action_home_search(self) -> None:
         """Type a part of a name."""
         self.add_class("-searching")
+        self.refresh_bindings()
         self.query_one("#search", Input).focus()
 
     def action_leave_search(self) -> None:
         """Show everything again."""
         self.remove_class("-searching")
+        self.refresh_bindings()
         self.query_one("#search", Input).value = ""
         self._list.focus()
 
@@ -263,7 +277,7 @@ class HomeScreen(Screen[None]):
 
     @on(OptionList.OptionSelected)
     def action_home_open(self) -> None:
-        """Open the marked line."""
+        """Open the experiment under the cursor."""
         entry = self._current
         if entry is not None:
             self._app.open_experiment(entry.found.source)

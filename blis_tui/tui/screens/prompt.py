@@ -52,7 +52,7 @@ class PromptScreen(ModalScreen[str | None]):
             border-title-style: bold;
         }
         #about { color: $text-muted; margin-bottom: 1; }
-        Input { border: none; height: 1; padding: 0 1; background: $panel; }
+        Input { padding: 0 1; background: $panel; }
         #said { height: auto; min-height: 1; margin-top: 1; }
     }
     """
@@ -80,7 +80,7 @@ class PromptScreen(ModalScreen[str | None]):
         with Vertical() as window:
             window.border_title = Content(self._title)
             yield Static(self._about, id="about", markup=False)
-            yield Input(value=self._value, placeholder=self._placeholder, select_on_focus=False)
+            yield Input(value=self._value, placeholder=self._placeholder, select_on_focus=False, compact=True)
             yield Static(id="said", markup=False)
         yield KeyBar()
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _ORDER: Final = {action.name: place for place, action in enumerate(ACTIONS)}
 _PINNED: Final = frozenset(action.name for action in ACTIONS if action.scope == APP)
+_BACK: Final = "app.back"
 _GAP: Final = 2
 
 
@@ -108,7 +109,8 @@ class KeyBar(Widget):
         for _, binding, enabled, _ in self.screen.active_bindings.values():
             if binding.show and binding.action not in found:
                 name = binding.id or ""
-                hint = KeyHint(binding.key, binding.description, enabled)
+                last = name == _BACK and self.app.screen_stack[0] is self.screen
+                hint = KeyHint(binding.key, "quit" if last else binding.description, enabled)
                 found[binding.action] = (_ORDER.get(name, -1), hint, name in _PINNED)
         entries = sorted(found.values(), key=lambda entry: entry[0])
         hints = [hint for _, hint, pinned in entries if not pinned]

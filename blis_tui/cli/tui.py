@@ -1,0 +1,76 @@
+"""``blis-tui tui``: the terminal interface."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from blis_tui.cli import completing
+from blis_tui.cli.failures import reported
+from blis_tui.cli.options import seed_option, set_option
+
+if TYPE_CHECKING:
+    from blis_tui.tui.app import BlisApp
+
+
+@click.command()
+@click.argument("source", metavar="[SPEC]", required=False, shell_complete=completing.experiments)
+@click.option("--at", metavar="EVENT|TIME|REQUEST", help="Go there first: 1234, 1.5s (or ms, us), or a request's name.")
+@click.option(
+    "--break", "breaks", metavar="CONDITION", multiple=True, help="Set a breakpoint, such as `preempted`; repeatable."
+)
+@set_option
+@seed_option
+@reported
+def tui(
+    source: str | None, at: str | None, breaks: tuple[str, ...], overrides: tuple[str, ...], seed: int | None
+) -> None:
+    """Step through an experiment in the terminal, forwards and backwards.
+
+    SPEC is the name of an experiment (see `blis-tui spec list`) or the path of a .blis.yaml file; without it, a list of
+    experiments is shown. Inside, h shows the keys and q goes back.
+    """
+    if source is None and (at or breaks or overrides or seed is not None):
+        raise click.UsageError("--at, --break, --set and --seed say something about an experiment: name it as SPEC")
+    if source == "-":
+        raise click.UsageError(
+            "the keys come from standard input: write the experiment into a file, and name it as SPEC"
+        )
+    if not has_terminal():
+        raise click.UsageError(
+            "this is no terminal: `blis-tui run` simulates without one, `blis-tui serve` shows this in a browser"
+        )
+    if source is None:
+        show_home()
+        return
+    from blis_tui.simulation import Simulation  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.spec.load import load  # noqa: PLC0415
+
+    experiment = load(source, overrides=overrides, seed=seed)
+    Simulation(experiment)  # what is wrong with its trace or its policies is said here, on the ordinary screen
+    from blis_tui.tui.app import BlisApp, Start  # noqa: PLC0415
+
+    start = Start(experiment=experiment, source=source, at=at, breaks=breaks, overrides=overrides, seed=seed)
+    _run(BlisApp(start, survive=True))
+
+
+def has_terminal() -> bool:
+    """Whether there is somebody to show something to: a terminal, or the browser that ``serve`` talks to."""
+    return bool(os.environ.get("TEXTUAL_DRIVER")) or (sys.stdin.isatty() and sys.stdout.isatty())
+
+
+def show_home() -> None:
+    """Show the list of experiments."""
+    from blis_tui.tui.app import BlisApp  # noqa: PLC0415
+
+    _run(BlisApp(survive=True))
+
+
+def _run(app: BlisApp) -> None:
+    """Until the user leaves; a defect that ends the program is its exit code."""
+    app.run()
+    if app.return_code:
+        sys.exit(app.return_code)
