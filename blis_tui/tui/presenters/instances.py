@@ -1,0 +1,293 @@
+"""The instances: their figures, the step at hand, who waits and who runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+
+from blis_tui.tui.presenters.batch import at_phase, step_tokens
+from blis_tui.tui.presenters.lines import (
+    BLANK,
+    Column,
+    fit,
+    flow,
+    heading,
+    line,
+    shorten,
+    table_rows,
+    titles,
+    words,
+)
+from blis_tui.tui.presenters.phases import PHASE_LOOKS
+from blis_tui.tui.presenters.step_card import step_card
+from blis_tui.tui.presenters.units import bar_text, count_text, percent_text, plural, span_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from blis_tui.cluster.snapshot import InstanceSnapshot, RequestSnapshot
+    from blis_tui.spec.model import Engine
+    from blis_tui.tui.presenters.lines import Line, Part
+    from blis_tui.tui.view import View
+
+INSTANCE_KEY: Final = "@"
+"""Begins the key of a line that stands for an instance; other keys are names of requests."""
+_KV_BAR: Final = 8
+_NAME_MOST: Final = 24
+_NEARLY_FULL: Final = 90
+"""Percent of the KV blocks from which on the bar warns."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiter:
+    """A request in line."""
+
+    place: int
+    request: RequestSnapshot
+    waited_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Runner:
+    """A request in the batch, with what it computes in the step at hand (None = there is no step at hand)."""
+
+    request: RequestSnapshot
+    tokens: int | None
+
+
+def instances_lines(view: View, width: int) -> list[Line]:
+    """Everything about the selected instance, or about all of them."""
+    instances = at_phase(view.moment)
+    chosen = view.selection.instance
+    if len(instances) > 1 and (chosen is None or not 0 <= chosen < len(instances)):
+        lines = _all(view, instances, width)
+    else:
+        lines = _one(view, instances[chosen or 0], width, alone=len(instances) == 1)
+    return lines + _in_transit(view, width)
+
+
+def _one(view: View, instance: InstanceSnapshot, width: int, *, alone: bool) -> list[Line]:
+    items = _figures(instance, view.experiment.engine)
+    if not alone:
+        items.insert(0, Content.styled(f"instance {instance.index}", "bold"))
+    lines = [line(row) for row in flow(items, width)]
+    lines += _card(view, instance.index, width)
+    return lines + _requests(view, instance, width)
+
+
+def _card(view: View, instance: int | None, width: int) -> list[Line]:
+    """The step at hand, if it is one of that instance (None = of any)."""
+    step = view.moment.step
+    if step is None or instance not in (None, step.instance):
+        return []
+    head = f"step {count_text(step.step)}" + ("" if instance is not None else f" of instance {step.instance}")
+    budget = view.experiment.engine.max_num_batched_tokens
+    return [BLANK, heading(head), *step_card(step, view.moment.phase, budget, width)]
+
+
+def _figures(instance: InstanceSnapshot, engine: Engine) -> list[Content]:
+    preempted = instance.preemptions
+    return [
+        Content.assemble(("step ", "$text-muted"), count_text(instance.steps)),
+        Content.assemble(
+            ("running ", "$text-muted"), f"{count_text(instance.running_count)} of {count_text(engine.max_num_seqs)}"
+        ),
+        Content.assemble(
+            ("waiting ", "$text-muted"),
+            (count_text(instance.waiting_count), "$warning" if instance.waiting_count else ""),
+        ),
+        kv_bar(instance),
+        Content.assemble(("preemptions ", "$text-muted"), (count_text(preempted), "$error" if preempted else "")),
+    ]
+
+
+def kv_bar(instance: InstanceSnapshot, cells: int = _KV_BAR) -> Content:
+    """How full the KV cache is: ``KV ██████░░ 71 %``."""
+    used, total = instance.kv.used_blocks, instance.kv.total_blocks
+    style = "$warning" if used * 100 >= total * _NEARLY_FULL else "$primary"
+    return Content.assemble(
+        ("KV ", "$text-muted"), (bar_text(used, total, cells), style), f" {percent_text(used, total)}"
+    )
+
+
+# ---- all instances ----
+
+
+def _all(view: View, instances: Sequence[InstanceSnapshot], width: int) -> list[Line]:
+    columns = fit(_instance_columns(view.experiment.engine), width)
+    lines = [titles(columns), *table_rows(columns, instances, lambda one: f"{INSTANCE_KEY}{one.index}")]
+    lines += _card(view, None, width)
+    for instance in instances:
+        busy = instance.running_count or instance.waiting_count
+        note = "" if busy else "idle: nobody waits, nobody runs"
+        lines += [BLANK, heading(f"instance {instance.index}", note)]
+        if busy:
+            lines += _requests(view, instance, width)[1:]
+    return lines
+
+
+def _instance_columns(engine: Engine) -> tuple[Column[InstanceSnapshot], ...]:
+    seats = count_text(engine.max_num_seqs)
+
+    def full(one: InstanceSnapshot, _width: int) -> Part:
+        used, total = one.kv.used_blocks, one.kv.total_blocks
+        warn = used * 100 >= total * _NEARLY_FULL
+        return (f"{bar_text(used, total, _KV_BAR)} {percent_text(used, total):>5}", "$warning" if warn else "$primary")
+
+    return (
+        Column("instance", 8, lambda one, _: f"{one.index}"),
+        Column("running", 6 + len(seats), lambda one, _: f"{one.running_count:,} of {seats}", right=True),
+        Column("waiting", 7, _waiting, right=True),
+        Column("KV cache", _KV_BAR + 6, full, rank=1),
+        Column("step", 9, lambda one, _: count_text(one.steps), right=True, rank=2),
+        Column("preemptions", 11, _preemptions, right=True, rank=3),
+    )
+
+
+def _waiting(one: InstanceSnapshot, _width: int) -> Part:
+    return (count_text(one.waiting_count), "$warning" if one.waiting_count else "")
+
+
+def _preemptions(one: InstanceSnapshot, _width: int) -> Part:
+    return (count_text(one.preemptions), "$error" if one.preemptions else "")
+
+
+# ---- requests ----
+
+
+def _requests(view: View, instance: InstanceSnapshot, width: int) -> list[Line]:
+    """Queue and batch, each with a blank line before it."""
+    if not instance.waiting_count and not instance.running_count:
+        hint = "The next request will start it." if view.moment.after.next_event is not None else "The run is over."
+        return [BLANK, *(line(row) for row in words(f"idle: nobody waits, nobody runs. {hint}", width))]
+    names = [request.request_id for request in (*instance.waiting, *instance.running)]
+    name_width = min(max([len("request"), *map(len, names)]), _NAME_MOST)
+    lines: list[Line] = []
+    if instance.waiting_count:
+        lines += [BLANK, *_queue(view.moment.time_us, instance, name_width, width)]
+    if instance.running_count:
+        lines += [BLANK, *_batch(view, instance, name_width, width)]
+    return lines
+
+
+def _queue(now_us: int, instance: InstanceSnapshot, name_width: int, width: int) -> list[Line]:
+    waiting = [
+        _Waiter(at, request, now_us - (request.arrival_us if request.queued_us is None else request.queued_us))
+        for at, request in enumerate(instance.waiting, 1)
+    ]
+    ranked = len({request.priority for request in instance.waiting}) > 1
+    again = any(request.preemptions for request in instance.waiting)
+    columns = fit(
+        _queue_columns(name_width, len(count_text(instance.waiting_count)), ranked=ranked, again=again), width
+    )
+    look = PHASE_LOOKS["waiting"]
+    return [
+        heading(f"{look.glyph} WAITING {count_text(instance.waiting_count)}", "head of the line first"),
+        titles(columns),
+        *table_rows(columns, waiting, lambda one: one.request.request_id),
+        *_more(instance.waiting_count - len(waiting)),
+    ]
+
+
+def _queue_columns(name_width: int, place_width: int, *, ranked: bool, again: bool) -> list[Column[_Waiter]]:
+    columns: list[Column[_Waiter]] = [
+        Column("#", place_width, lambda one, _: (count_text(one.place), "$text-muted"), right=True),
+        Column("request", name_width, lambda one, width: shorten(one.request.request_id, width)),
+        Column("waits for", 9, lambda one, _: (span_text(one.waited_us), "$warning"), right=True),
+        Column("prompt", 7, lambda one, _: count_text(one.request.input_tokens), right=True, rank=1),
+    ]
+    if ranked:
+        columns.append(Column("priority", 8, lambda one, _: str(one.request.priority), right=True, rank=2))
+    if again:
+        columns.append(Column("preempted", 9, lambda one, _: _times(one.request.preemptions), right=True, rank=3))
+    return columns
+
+
+def _times(count: int) -> Part:
+    return (f"{count} times" if count > 1 else "once", "$error") if count else ""
+
+
+def _batch(view: View, instance: InstanceSnapshot, name_width: int, width: int) -> list[Line]:
+    tokens = step_tokens(view.moment.step, instance)
+    running = [_Runner(request, tokens.get(request.request_id)) for request in instance.running]
+    again = any(request.preemptions for request in instance.running)
+    columns = fit(_batch_columns(name_width, step=bool(tokens), again=again), width)
+    return [
+        heading(f"{PHASE_LOOKS['decode'].glyph} RUNNING {count_text(instance.running_count)}", "in order of admission"),
+        titles(columns),
+        *table_rows(columns, running, lambda one: one.request.request_id),
+        *_more(instance.running_count - len(running)),
+    ]
+
+
+def _batch_columns(name_width: int, *, step: bool, again: bool) -> list[Column[_Runner]]:
+    columns: list[Column[_Runner]] = [
+        Column("request", name_width, lambda one, width: shorten(one.request.request_id, width)),
+        Column("phase", 9, _phase),
+        Column("progress", 13, _progress, grows=True, most=40),
+        Column("blocks", 7, lambda one, _: count_text(one.request.held_blocks), right=True, rank=2),
+    ]
+    if step:
+        columns.append(Column("in step", 7, _tokens, right=True, rank=1))
+    if again:
+        columns.append(Column("preempted", 9, lambda one, _: _times(one.request.preemptions), right=True, rank=3))
+    return columns
+
+
+def _phase(one: _Runner, _width: int) -> Part:
+    look = PHASE_LOOKS[one.request.phase]
+    return (look.label, look.style)
+
+
+def _progress(one: _Runner, width: int) -> Part:
+    """Of a prefill, tokens computed; of an answer, tokens generated out of those declared."""
+    done, goal, unit = progress(one.request)
+    text = f"{count_text(done)}/{count_text(goal)}" if goal else f"{count_text(done)}"
+    longer = f"{text} {unit}"
+    bar = min(width - 1 - max(len(longer), 16), 16)
+    style = PHASE_LOOKS[one.request.phase].style
+    if not goal or bar < 3:
+        return (longer if len(longer) <= width else text, style)
+    return (f"{bar_text(done, goal, bar)} {longer}", style)
+
+
+def progress(request: RequestSnapshot) -> tuple[int, int, str]:
+    """How far a running request is: done, goal (0 = not known), and of what."""
+    if request.phase == "prefill":
+        return request.computed_tokens, request.target_tokens, "in"
+    return request.generated_tokens, request.max_output_tokens, "out"
+
+
+def _tokens(one: _Runner, _width: int) -> Part:
+    if not one.tokens:
+        return ("0", "$text-muted")
+    return (f"+{count_text(one.tokens)}", PHASE_LOOKS[one.request.phase].style)
+
+
+def _more(count: int) -> list[Line]:
+    return [line((f"… and {count_text(count)} more", "$text-muted"))] if count > 0 else []
+
+
+def _in_transit(view: View, width: int) -> list[Line]:
+    """Requests that have arrived and are in no queue yet."""
+    moving = view.moment.after.in_transit
+    if not moving:
+        return []
+    look = PHASE_LOOKS["in-transit"]
+    columns: Sequence[Column[RequestSnapshot]] = fit(
+        [
+            Column("request", min(_longest(moving), _NAME_MOST), lambda one, room: shorten(one.request_id, room)),
+            Column("goes to", 10, lambda one, _: "not routed" if one.instance is None else f"instance {one.instance}"),
+            Column("prompt", 7, lambda one, _: count_text(one.input_tokens), right=True, rank=1),
+        ],
+        width,
+    )
+    note = "arrived, not in a queue yet"
+    rows = table_rows(columns, moving, lambda one: one.request_id)
+    return [BLANK, heading(f"{look.glyph} {plural(len(moving), 'request')} on the way", note), titles(columns), *rows]
+
+
+def _longest(requests: Iterable[RequestSnapshot]) -> int:
+    return max([len("request"), *(len(request.request_id) for request in requests)])

@@ -1,0 +1,155 @@
+"""Lines of text as the panes show them: lazily drawn, so that only what can be seen costs time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from textual.content import Content
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+T = TypeVar("T")
+Part = str | tuple[str, str]
+"""Text, or text and its style."""
+
+
+class Line(NamedTuple):
+    """One line of a pane."""
+
+    draw: Callable[[], Content]
+    """Makes the text; called only when the line is seen."""
+    key: str = ""
+    """What the line stands for; the cursor stops only at lines that have one."""
+    tip: str = ""
+    """Shown when the mouse rests on it."""
+
+
+def line(*parts: Part | Content, key: str = "", tip: str = "") -> Line:
+    """A line of a few parts."""
+    return Line(partial(Content.assemble, *parts), key, tip)
+
+
+BLANK = line("")
+
+
+def heading(title: str, note: str = "") -> Line:
+    """A heading, and what is to say about it."""
+    return line((title, "bold"), (f"  {note}" if note else "", "$text-muted"))
+
+
+def flow(items: Iterable[Content], width: int, gap: str = "  ") -> list[Content]:
+    """Items beside each other, in as many lines as they need; only an item longer than a line is broken."""
+    rows: list[list[Content]] = []
+    used = 0
+    for item in _pieces(items, width):
+        size = item.cell_length
+        if rows and used + len(gap) + size <= width:
+            rows[-1].append(item)
+            used += len(gap) + size
+        else:
+            rows.append([item])
+            used = size
+    return [Content(gap).join(row) for row in rows]
+
+
+def _pieces(items: Iterable[Content], width: int) -> Iterator[Content]:
+    for item in items:
+        if item.cell_length <= width:
+            yield item
+        else:
+            yield from (piece.rstrip() for piece in item.wrap(width))
+
+
+def words(text: str, width: int, style: str = "") -> list[Content]:
+    """A sentence in lines of that width."""
+    return [Content.styled(row.plain, style) for row in flow(map(Content, text.split()), width, " ")]
+
+
+def hang(head: Content, rows: Sequence[Content]) -> list[Content]:
+    """Lines beside a head: the first stands behind it, the others are indented as far."""
+    indent = " " * head.cell_length
+    return [(head if at == 0 else Content(indent)) + row for at, row in enumerate(rows or [Content("")])]
+
+
+def names_text(names: Sequence[str], limit: int = 3) -> str:
+    """A few names: ``r1, r2, r3 and 5 more``."""
+    shown = ", ".join(names[:limit])
+    return shown if len(names) <= limit else f"{shown} and {len(names) - limit:,} more"
+
+
+def shorten(text: str, width: int) -> str:
+    """A name in so many columns; its end tells more than its beginning."""
+    return text if len(text) <= width else f"…{text[len(text) - width + 1 :]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[T]):
+    """One column of a table.
+
+    Attributes:
+        title: above it.
+        width: in cells; when it grows, at least.
+        cell: what it says about an item, given the width.
+        right: whether texts stand at its right.
+        rank: columns with the highest rank are left out first where there is little room; 0 = never.
+        grows: whether it takes the room that is left.
+        most: the width up to which it grows.
+    """
+
+    title: str
+    width: int
+    cell: Callable[[T, int], Part]
+    right: bool = False
+    rank: int = 0
+    grows: bool = False
+    most: int = 1000
+
+
+_GAP = 2
+
+
+def fit(columns: Sequence[Column[T]], width: int) -> tuple[Column[T], ...]:
+    """The columns that have room, the growing one as wide as can be."""
+    kept = list(columns)
+    while _needed(kept) > width and any(column.rank for column in kept):
+        kept.remove(max(kept, key=lambda column: column.rank))
+    spare = max(width - _needed(kept), 0)
+    return tuple(
+        replace(column, width=min(column.width + spare, column.most)) if column.grows else column for column in kept
+    )
+
+
+def _needed(columns: Sequence[Column[T]]) -> int:
+    return sum(column.width for column in columns) + _GAP * (len(columns) - 1)
+
+
+def titles(columns: Sequence[Column[T]]) -> Line:
+    """The line above a table."""
+    parts = [_aligned(column.title, column) for column in columns]
+    return line(((" " * _GAP).join(parts), "$text-muted"))
+
+
+def cells(columns: Sequence[Column[T]], item: T) -> Content:
+    """The line of one item."""
+    parts: list[Part] = []
+    for column in columns:
+        if parts:
+            parts.append(" " * _GAP)
+        cell = column.cell(item, column.width)
+        if isinstance(cell, str):
+            parts.append(_aligned(cell, column))
+        else:
+            parts.append((_aligned(cell[0], column), cell[1]))
+    return Content.assemble(*parts)
+
+
+def table_rows(columns: Sequence[Column[T]], items: Iterable[T], key: Callable[[T], str]) -> list[Line]:
+    """The lines of many items."""
+    return [Line(partial(cells, columns, item), key(item)) for item in items]
+
+
+def _aligned(text: str, column: Column[T]) -> str:
+    return text.rjust(column.width) if column.right else text.ljust(column.width)

@@ -1,0 +1,35 @@
+"""How the phases of a request look, on all screens: a glyph, a word and a colour each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How something looks."""
+
+    glyph: str
+    word: str
+    style: str
+
+    @property
+    def label(self) -> str:
+        """Glyph and word."""
+        return f"{self.glyph} {self.word}"
+
+
+PHASE_LOOKS: Final[Mapping[str, Look]] = MappingProxyType(
+    {
+        "in-transit": Look("→", "on the way", "$text-muted"),
+        "waiting": Look("○", "waiting", "$warning"),
+        "prefill": Look("◐", "prefill", "$secondary"),
+        "decode": Look("●", "decode", "$primary"),
+        "stalled": Look("◌", "stalled", "$warning"),
+    }
+)

@@ -1,0 +1,83 @@
+"""The instances pane."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding
+
+from blis_tui.tui.presenters.instances import INSTANCE_KEY, instances_lines
+from blis_tui.tui.view import Picked
+from blis_tui.tui.widgets.lines import LinesPane
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.tui.presenters.lines import Line
+    from blis_tui.tui.view import View
+
+ALL_INSTANCES = -1
+"""What ``Picked.instance`` says for all of them."""
+
+
+class InstancesPane(LinesPane):
+    """Queue, batch and present step of an instance, or of all."""
+
+    TITLE = "Instances"
+    JUMP_KEY = "i"
+    HELP_TEXT = (
+        "What each instance does: its figures, the four phases of the step at hand (▶ is where you are, dimmed is not "
+        "looked into yet), who waits and who runs. Up and down select a request; left and right change the instance. "
+        "Within a step, requests that end in it stay in the batch until its phase `complete`."
+    )
+    BINDINGS: ClassVar = [
+        Binding("left", "turn(-1)", "instance before", show=False),
+        Binding("right", "turn(1)", "next instance", show=False),
+    ]
+
+    def lines(self, view: View, width: int) -> Sequence[Line]:
+        """Present the view."""
+        return instances_lines(view, width)
+
+    def show(self, view: View) -> None:
+        """Also say which instance it is."""
+        count = len(view.moment.after.instances)
+        chosen = view.selection.instance
+        if count > 1:
+            self.border_subtitle = f"all {count}" if chosen is None else f"{chosen} of 0 to {count - 1}"
+        super().show(view)
+
+    def key_of(self, view: View) -> str:
+        """The selected request, or the line of an instance."""
+        if self._key.startswith(INSTANCE_KEY):
+            return self._key
+        return view.selection.request or ""
+
+    def pick(self, key: str, *, go: bool) -> None:
+        """Select a request; open an instance."""
+        if not key.startswith(INSTANCE_KEY):
+            self.post_message(Picked(request=key, go=go))
+        elif go:
+            self._key = ""
+            self.post_message(Picked(instance=int(key.removeprefix(INSTANCE_KEY))))
+
+    def action_turn(self, by: int) -> None:
+        """Show the next instance; after the last one, all of them."""
+        if self.view is None:
+            return
+        count = len(self.view.moment.after.instances)
+        if count > 1:
+            # All of them stand between the last one and the first.
+            now = self.view.selection.instance
+            place = (by if now is None else now + 1 + by) % (count + 1)
+            self.post_message(Picked(instance=place - 1 if place else ALL_INSTANCES))
+
+    def selected_path(self) -> str:
+        """Where a debugger's condition finds it."""
+        if self._key.startswith(INSTANCE_KEY):
+            return f"instances[{self._key.removeprefix(INSTANCE_KEY)}]"
+        return f"requests.{self._key}" if self._key else ""
+
+    def selected_value(self) -> str:
+        """The request's name, or the instance's number."""
+        return self._key.removeprefix(INSTANCE_KEY)
