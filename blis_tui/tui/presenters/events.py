@@ -1,0 +1,233 @@
+"""Events as lines: what each one is called, whom it is about, and what it did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from blis_tui.tui.actions import named, shown_key
+from blis_tui.tui.presenters.units import count_text, plural, span_text, time_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.debugger.moment import Moment
+    from blis_tui.debugger.tape import EventRow, Happening, StepRow, Tape
+
+HERE: Final = "▶"
+"""At the event of the present position."""
+BEFORE_HERE: Final = "▷"
+"""At the last event shown that is not later than the present position, where a filter hides that one."""
+BREAKPOINT: Final = "●"
+START: Final = "start: nothing has happened yet"
+
+
+class Run(NamedTuple):
+    """A piece of text of one colour: a theme colour's name, or nothing for the ordinary one."""
+
+    text: str
+    colour: str = ""
+
+
+class Kind(NamedTuple):
+    """How a kind of event looks, beside its name."""
+
+    glyph: str
+    colour: str
+
+
+KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
+    {
+        "arrived": Kind("+", ""),
+        "admitted": Kind("»", ""),
+        "rejected": Kind("✗", "error"),
+        "routed": Kind("→", ""),
+        "queued": Kind("≡", "warning"),
+        "dropped": Kind("✗", "error"),
+        "step": Kind("■", "primary"),
+        "completed": Kind("✓", "success"),
+        "timed-out": Kind("!", "error"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EventLine:
+    """An event in words. The parts of a summary come in the order in which they may be left out from the end."""
+
+    kind: str
+    look: Kind
+    subject: str
+    parts: tuple[Run, ...]
+    short: tuple[Run, ...]
+    """The same parts in fewer words, where there is little room."""
+
+
+def event_line(tape: Tape, event: int) -> EventLine:
+    """A known event in words."""
+    row = tape.row(event)
+    look = KINDS[row.kind]
+    if row.step >= 0:
+        step = tape.step(row.step)
+        return EventLine(row.kind, look, f"i{row.instance} step {step.number}", _step(step), _step(step, short=True))
+    parts = _about(tape, row)
+    return EventLine(row.kind, look, tape.name(row.request), parts, parts)
+
+
+def _step(step: StepRow, *, short: bool = False) -> tuple[Run, ...]:
+    """A step's summary: its work first, then what it changed, the worst first."""
+    tokens = f"{step.batch_tokens} tok"
+    if step.prefill_tokens and step.decode_requests:
+        tokens = f"{tokens} ({step.prefill_tokens} prefill + {step.decode_requests} decode)"
+    else:
+        tokens = f"{tokens} ({'prefill' if step.prefill_tokens else 'decode'})"
+    duration = span_text(step.duration_us)
+    parts = [Run(f"{step.batch_tokens} tok"), Run(duration)] if short else [Run(f"{tokens} {duration}")]
+    changes = (
+        (step.preempted, f"{step.preempted} preempted", "error"),
+        (step.admitted, f"+{step.admitted} admitted", ""),
+        (step.first_tokens, plural(step.first_tokens, "first token"), "secondary"),
+        (step.completed, f"{step.completed} done", "success"),
+        (step.stalled, f"{step.stalled} stalled", "warning"),
+    )
+    parts += [Run(text, colour) for count, text, colour in changes if count]
+    return tuple(parts)
+
+
+def _about(tape: Tape, row: EventRow) -> tuple[Run, ...]:
+    """What an event did to its request."""
+    reason = tape.reason(row.event)
+    if row.kind == "admitted":
+        return ()
+    if row.kind == "routed":
+        return (Run(f"instance {row.instance}" + (f" ({reason})" if reason else "")),)
+    if row.kind in ("rejected", "dropped"):
+        return (Run(reason or "no reason given", "error"),)
+    life = tape.life(tape.name(row.request), row.event)
+    return _figures(row, next(one for one in reversed(life) if one.what == row.kind))
+
+
+def _figures(row: EventRow, happening: Happening) -> tuple[Run, ...]:
+    first, second = happening.first, happening.second
+    if row.kind == "arrived":
+        return Run(f"{count_text(first)} tokens in"), Run(f"up to {count_text(second)} out")
+    if row.kind == "queued":
+        return (Run(f"instance {row.instance}, {ordinal(second + 1)} in line"),)
+    if row.kind == "completed":
+        return Run(f"{count_text(first)} tokens"), Run(f"e2e {span_text(second)}")
+    was = "while running" if second else "while waiting"
+    return Run(f"deadline passed {was}", "error"), Run(f"{count_text(first)} tokens out")
+
+
+def ordinal(n: int) -> str:
+    """``1st``, ``2nd``, ``3rd``, ``4th``, ... ``11th``."""
+    ending = "th" if n % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
+    return f"{n}{ending}"
+
+
+# ---- layout ----
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Where the parts of a line stand, in cells; 0 = that part is left out."""
+
+    number: int
+    time: int
+    kind: int
+    subject: int
+    summary: int
+
+
+_MARKS: Final = 3
+_KIND: Final = 11
+"""A glyph, a space, and the longest name."""
+
+
+def columns(tape: Tape, width: int) -> Columns:
+    """The columns that fit a width."""
+    time = len(time_text(tape.time_us(len(tape))))
+    longest = len(tape.name(tape.requests - 1)) if tape.requests else 0
+    subject = min(max(longest, 12), 20)
+    number = len(count_text(len(tape)))
+    if width < 60:
+        time -= len(" 678")
+        return Columns(0, time, 1, 0, width - _MARKS - time - 4)
+    if width < 96:
+        number = 0
+    left = width - _MARKS - time - 2 - _KIND - 1 - subject - 2
+    return Columns(number, time, _KIND, subject, left - (number + 2 if number else 0))
+
+
+def event_runs(line: EventLine, event: int, time_us: int, at: Columns) -> list[Run]:
+    """A line in its columns, without the marks at its front."""
+    runs: list[Run] = []
+    if at.number:
+        runs.append(Run(f"{event:>{at.number},}  ", "muted"))
+    glyph, colour = line.look
+    if at.kind == 1:
+        runs += [Run(f"{milliseconds(time_us):>{at.time}}  "), Run(f"{glyph} ", colour), Run(line.subject)]
+        room = at.summary - len(line.subject) - 3
+        return runs + ([Run(" · ", "muted"), *fitting(line, room)] if line.short and room > 7 else [])
+    runs.append(Run(f"{time_text(time_us):>{at.time}}  "))
+    runs.append(Run(f"{glyph} {line.kind}".ljust(at.kind + 1), colour))
+    subject = line.subject if len(line.subject) <= at.subject else line.subject[: at.subject - 1] + "…"
+    runs.append(Run(subject.ljust(at.subject + 2)))
+    return runs + fitting(line, at.summary)
+
+
+def milliseconds(time_us: int) -> str:
+    """A time where there is no room for its microseconds: ``12.345 s``."""
+    return time_text(time_us)[: -len(" 678 s")] + " s"
+
+
+def fitting(line: EventLine, width: int) -> list[Run]:
+    """As much of a summary as fits: in full, else in short, else without its last parts (``…`` stands for them)."""
+    for parts in (line.parts, line.short):
+        if _length(parts) <= width:
+            return _joined(parts)
+    kept = list(line.short)
+    while kept and _length(kept) + 2 > width:
+        kept.pop()
+    if kept:
+        return [*_joined(kept), Run(" …")]
+    only = line.short[0] if line.short else Run("")
+    return [Run(only.text[: max(width - 1, 0)] + "…", only.colour)]
+
+
+def _length(parts: Sequence[Run]) -> int:
+    return len(" · ".join(part.text for part in parts))
+
+
+def _joined(parts: Sequence[Run]) -> list[Run]:
+    runs: list[Run] = []
+    for part in parts:
+        if runs:
+            runs.append(Run(" · ", "muted"))
+        runs.append(part)
+    return runs
+
+
+def full_text(tape: Tape, event: int) -> str:
+    """All that is known about an event, in one line."""
+    if event == 0:
+        return START
+    line = event_line(tape, event)
+    summary = " · ".join(part.text for part in line.parts)
+    head = f"event {count_text(event)} at {time_text(tape.time_us(event))}: {line.kind} {line.subject}"
+    return f"{head} · {summary}" if summary else head
+
+
+def tail(moment: Moment, width: int, *, playing: bool) -> Run:
+    """The row below the last known event: what could follow."""
+    if moment.failure:
+        return Run(f"✗ cannot go on: {moment.failure.splitlines()[0]}", "error")
+    if moment.complete:
+        return Run(f"■ end of the run after {plural(moment.frontier, 'event')}", "success")
+    if playing:
+        return Run("… running", "accent")
+    event, run = (shown_key(named(name).keys[0]) for name in ("step.event", "run.toggle"))
+    keys = f"{run} run" if moment.event < moment.frontier else f"{event} next event, {run} run"
+    text = f"… not simulated yet: {keys}"
+    return Run(text if len(text) + _MARKS <= width else f"… {keys}", "muted")
