@@ -1,0 +1,135 @@
+"""Two runs at one time, aligned: the figures of their instances, and where each request stands on both sides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.debugger.moment import live
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from blis_tui.cluster.snapshot import InstanceSnapshot, RequestSnapshot, Snapshot
+    from blis_tui.debugger.tape import Tape
+
+FIGURES: Final[Mapping[str, Callable[[InstanceSnapshot], int]]] = {
+    "running": lambda instance: instance.running_count,
+    "waiting": lambda instance: instance.waiting_count,
+    "kv": lambda instance: instance.kv.used_blocks,
+    "preemptions": lambda instance: instance.preemptions,
+}
+"""What is compared of each instance: requests running and waiting, KV blocks used, preemptions so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class FigurePair:
+    """A figure of an instance on both sides; None where a side has no such instance."""
+
+    instance: int
+    name: str
+    """One of ``FIGURES``."""
+    left: int | None
+    right: int | None
+
+    @property
+    def differs(self) -> bool:
+        """Whether the sides disagree."""
+        return self.left != self.right
+
+    @property
+    def delta(self) -> int | None:
+        """How much more there is on the right."""
+        return None if self.left is None or self.right is None else self.right - self.left
+
+
+def figure_pairs(left: Snapshot, right: Snapshot) -> tuple[FigurePair, ...]:
+    """The figures of all instances of either side, instance by instance."""
+
+    def figure(snapshot: Snapshot, index: int, of: Callable[[InstanceSnapshot], int]) -> int | None:
+        return of(snapshot.instances[index]) if index < len(snapshot.instances) else None
+
+    return tuple(
+        FigurePair(index, name, figure(left, index, of), figure(right, index, of))
+        for index in range(max(len(left.instances), len(right.instances)))
+        for name, of in FIGURES.items()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a request stands.
+
+    ``state``: ``not arrived``, ``in transit``, ``waiting``, ``prefill``, ``decode``, ``stalled``, ``running`` (it is
+    not known how far), ``completed``, ``rejected``, ``dropped`` or ``timed-out``. ``done`` and ``goal`` are, by state:
+    prefill (tokens computed, tokens to compute), decode and stalled (tokens generated, -), completed (end-to-end time
+    in microseconds, -).
+    """
+
+    state: str
+    done: int = 0
+    goal: int = 0
+
+
+NOT_ARRIVED: Final = Standing("not arrived")
+_AFTER: Final[Mapping[str, str]] = {
+    "arrived": "in transit",
+    "admitted": "in transit",
+    "routed": "in transit",
+    "queued": "waiting",
+    "preempted": "waiting",
+    "scheduled": "running",
+    "chunk": "running",
+    "first-token": "running",
+}
+"""What happened to a request last -> where it stands since; the ends of requests stand for themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPair:
+    """A request and where it stands on both sides."""
+
+    name: str
+    left: Standing
+    right: Standing
+
+
+class Side:
+    """One side at its present position, to be asked about requests."""
+
+    def __init__(self, tape: Tape, snapshot: Snapshot) -> None:
+        self._tape = tape
+        self._event = snapshot.event
+        self.live = {request.request_id: request for request in live(snapshot)}
+
+    def standing(self, name: str) -> Standing:
+        """Where a request stands."""
+        request = self.live.get(name)
+        return self._from_tape(name) if request is None else _of_live(request)
+
+    def _from_tape(self, name: str) -> Standing:
+        """For requests that have ended, or stand behind those that a snapshot looks at."""
+        life = self._tape.life(name, self._event)
+        if not life:
+            return NOT_ARRIVED
+        last = life[-1]
+        if last.what == "completed":
+            return Standing("completed", last.second)
+        return Standing(_AFTER.get(last.what, last.what))
+
+
+def _of_live(request: RequestSnapshot) -> Standing:
+    if request.phase == "prefill":
+        return Standing("prefill", request.computed_tokens, request.target_tokens)
+    if request.phase in ("decode", "stalled"):
+        return Standing(request.phase, request.generated_tokens)
+    return Standing(request.phase.replace("-", " "))
+
+
+def differing_requests(left: Side, right: Side) -> Iterator[RequestPair]:
+    """The requests that live on at least one side and stand elsewhere on the other, in order of arrival."""
+    either = {**right.live, **left.live}
+    for name in sorted(either, key=lambda name: (either[name].arrival_us, len(name), name)):
+        pair = RequestPair(name, left.standing(name), right.standing(name))
+        if pair.left != pair.right:
+            yield pair

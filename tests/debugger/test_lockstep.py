@@ -1,0 +1,225 @@
+"""Two runs moved together: nothing they do may depend on how the reader moved."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import blis_tui
+from blis_tui.debugger.debugger import arrive
+from blis_tui.debugger.lockstep import Divergence, Lockstep
+from blis_tui.debugger.side_by_side import NOT_ARRIVED, Side, Standing, differing_requests, figure_pairs
+from blis_tui.engine.records import Record, StepFinished
+
+if TYPE_CHECKING:
+    from blis_tui.debugger.lockstep import Search
+
+SHORT = {"workload.requests": 30}
+PAIRS: dict[str, tuple[dict[str, object], dict[str, object]]] = {
+    "same": ({}, {}),
+    "more memory": ({}, {"engine.kv_blocks": 2000}),
+    "shorter": ({}, {"workload.requests": 8}),
+    "another seed": ({}, {"seed": 5}),
+    "two instances": ({}, {"cluster.instances": 2}),
+}
+
+
+@cache
+def experiment(**changes: object) -> blis_tui.Experiment:
+    return blis_tui.load(
+        "kv-pressure", set={**SHORT, **{name.replace("__", "."): value for name, value in changes.items()}}
+    )
+
+
+def lockstep(pair: str) -> Lockstep:
+    left, right = ({name.replace(".", "__"): value for name, value in side.items()} for side in PAIRS[pair])
+    return Lockstep(experiment(**left), experiment(**right))
+
+
+def position(both: Lockstep) -> tuple[int, int]:
+    return both.left.event, both.right.event
+
+
+def records(experiment: blis_tui.Experiment) -> list[Record]:
+    simulation = blis_tui.Simulation(experiment)
+    found: list[Record] = []
+    simulation.subscribe("all", found.append)
+    simulation.run()
+    return found
+
+
+def searched(search: Search) -> Divergence | None:
+    while True:
+        try:
+            next(search)
+        except StopIteration as stop:
+            result: Divergence | None = stop.value
+            return result
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_steps_follow_the_clock_and_back_undoes_each(pair: str) -> None:
+    both = lockstep(pair)
+    visited = [position(both)]
+    while any(moved := both.step()):
+        times = [side.time_us for side in both.sides]
+        before = visited[-1]
+        assert position(both) == (before[0] + moved[0], before[1] + moved[1])
+        for side, went, other in zip(both.sides, moved, reversed(both.sides), strict=True):
+            if went:  # nobody has anything left to do before what was done last
+                upcoming = other.upcoming()
+                assert upcoming is None or upcoming.time_us >= side.time_us
+        assert both.time_us == max(times)
+        visited.append(position(both))
+    assert both.at_end
+    for wanted in reversed(visited[:-1]):
+        arrive(both.back())
+        assert position(both) == wanted
+    assert both.at_start
+    assert arrive(both.back()).reason == "start"
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_a_run_looked_at_on_the_way_is_where_single_steps_would_be(pair: str) -> None:
+    both, by_hand = lockstep(pair), lockstep(pair)
+    visited = {position(by_hand)}
+    while any(by_hand.step()):
+        visited.add(position(by_hand))
+    journey = both.run()
+    looks = 0
+    for _ in journey:
+        looks += 1
+        assert position(both) in visited
+    assert looks > 1
+    assert position(both) == position(by_hand)
+    assert [side.digest() for side in both.sides] == [side.digest() for side in by_hand.sides]
+
+
+@given(st.lists(st.integers(0, 4_000_000), min_size=1, max_size=6))
+@settings(max_examples=15, deadline=None)
+def test_a_time_is_the_same_place_wherever_one_comes_from(times: list[int]) -> None:
+    both = lockstep("more memory")
+    for time_us in times:
+        arrive(both.seek_time(time_us))
+        for side in both.sides:
+            assert side.time_us <= time_us
+            upcoming = side.upcoming()
+            assert upcoming is None or upcoming.time_us > time_us
+            fresh = blis_tui.Simulation(side.experiment)
+            fresh.run(time_us)
+            assert side.digest() == fresh.digest()
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_the_first_divergence_is_where_the_whole_streams_part(pair: str) -> None:
+    both = lockstep(pair)
+    streams = [records(side.experiment) for side in both.sides]
+    parting = next(((old, new) for old, new in zip_longest(*streams) if old != new), None)
+    found = searched(both.first_divergence())
+    assert both.at_start
+    if parting is None:
+        assert pair == "same"
+        assert found is None
+        return
+    assert found is not None
+    assert (found.left, found.right) == parting
+    assert found.event == min(record.event for record in parting if record is not None)
+    place = streams[0].index(found.left) if found.left is not None else len(streams[0])
+    assert found.before == tuple(streams[0][max(0, place - 3) : place])
+    arrive(both.seek_event(found.event))
+    assert found.left is None or found.left in both.left.records_of(found.event)
+    assert found.right is None or found.right in both.right.records_of(found.event)
+
+
+def test_fields_are_compared_only_between_records_of_one_kind() -> None:
+    found = searched(lockstep("another seed").first_divergence())
+    assert found is not None
+    assert "time_us" in {change.name for change in found.fields}
+    assert "request_id" not in {change.name for change in found.fields}
+    assert replace(found, right=None).fields == ()
+    step = next(record for record in records(experiment()) if isinstance(record, StepFinished))
+    assert replace(found, right=step).fields == ()
+
+
+def test_the_end_of_a_step_is_the_next_one_of_either_side() -> None:
+    both = lockstep("two instances")
+    arrive(both.seek_time(1_500_000))
+    start = position(both)
+    arrive(both.step_batch())
+    here = position(both)
+    assert any(side.tape.is_step(side.event) for side in both.sides)
+    arrive(both.back())
+    while position(both) != start:
+        moved = [side.event for side in both.sides]
+        arrive(both.back())
+        changed = [side for side, event in zip(both.sides, moved, strict=True) if side.event != event]
+        assert not any(side.tape.is_step(side.event + 1) for side in changed)
+    arrive(both.step_batch())
+    assert position(both) == here
+
+
+def test_beyond_the_ends_is_the_ends() -> None:
+    both = lockstep("shorter")
+    assert arrive(both.to_end()).reason == "end"
+    assert both.left.event > both.right.event
+    assert arrive(both.run()).reason == "end"
+    assert both.step() == (False, False)
+    assert arrive(both.to_start()).reason == "start"
+    assert position(both) == (0, 0)
+    assert arrive(both.to_end()).reason == "end"
+    assert both.at_end
+
+
+def test_figures_are_paired_by_instance() -> None:
+    both = lockstep("two instances")
+    arrive(both.seek_time(2_000_000))
+    left, right = (side.glance().after for side in both.sides)
+    pairs = {(pair.instance, pair.name): pair for pair in figure_pairs(left, right)}
+    assert {index for index, _ in pairs} == {0, 1}
+    running = pairs[0, "running"]
+    assert (running.left, running.right) == (left.instances[0].running_count, right.instances[0].running_count)
+    assert running.delta == right.instances[0].running_count - left.instances[0].running_count
+    missing = pairs[1, "kv"]
+    assert missing.left is None
+    assert missing.delta is None
+    assert missing.differs
+
+
+def test_requests_stand_where_the_simulation_says() -> None:
+    both = lockstep("more memory")
+    arrive(both.to_end())
+    arrive(both.seek_time(2_400_000))
+    left, right = (Side(side.tape, side.glance().after) for side in both.sides)
+    ended = {row.request_id: row for row in both.right.report().rows}
+    pairs = list(differing_requests(left, right))
+    assert pairs
+    for pair in pairs:
+        assert pair.left != pair.right
+        row = ended[pair.name]
+        if row.state == "completed":
+            assert pair.right == Standing("completed", row.e2e_us or 0)
+        else:
+            assert pair.right.state in ("waiting", "prefill", "decode", "stalled", "in transit")
+    assert left.standing("nobody") == NOT_ARRIVED
+    arrive(both.seek_time(500_000))
+    late = both.left.tape.names()[-1]
+    assert Side(both.left.tape, both.left.glance().after).standing(late) == NOT_ARRIVED
+
+
+def test_requests_behind_the_window_of_a_snapshot_are_known_from_the_tape() -> None:
+    both = lockstep("same")
+    arrive(both.seek_time(2_000_000))
+    snapshot = both.left.simulation.snapshot()
+    narrow = both.left.simulation.snapshot(0)
+    full, blind = Side(both.left.tape, snapshot), Side(both.left.tape, narrow)
+    assert full.live
+    assert not blind.live
+    for name in full.live:
+        state = full.standing(name).state
+        assert blind.standing(name).state == ("running" if state in ("prefill", "decode", "stalled") else state)
