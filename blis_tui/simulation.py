@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from blis_tui._version import ENGINE, __version__
 from blis_tui.cluster.cluster import Cluster
+from blis_tui.cluster.figures import FIGURES
 from blis_tui.cluster.snapshot import digest, find_request, peek, take_snapshot
 from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.records import RECORD_KINDS, Observers, Record
@@ -210,6 +211,20 @@ class Simulation:
         """
         self._require_sound()
         return take_snapshot(self._cluster, window)
+
+    def figure(self, name: str, instance: int | None = None) -> float:
+        """One number about the state, by its name in ``FIGURES``, of the cluster or of one instance.
+
+        Raises:
+            KeyError: no figure has that name, or it means nothing for one instance.
+        """
+        self._require_sound()
+        known = FIGURES[name]
+        if instance is None:
+            return known.of_cluster(self._cluster)
+        if known.of_instance is None:
+            raise KeyError(name)
+        return known.of_instance(self._cluster.instances[instance])
 
     def request(self, name: str) -> RequestSnapshot | None:
         """A request that has arrived and not ended, frozen; None when there is none of that name."""

@@ -8,6 +8,7 @@ pace, can show progress, and can stop at any moment.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -18,10 +19,11 @@ from blis_tui.errors import DivergenceError, InvariantError, SimulationError
 from blis_tui.simulation import Simulation
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable
 
     from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot, Snapshot
     from blis_tui.debugger.breakpoints import Hit, Watch
+    from blis_tui.debugger.tape import EventRow
     from blis_tui.engine.records import Record
     from blis_tui.metrics.report import Report
     from blis_tui.spec.model import Experiment
@@ -55,9 +57,8 @@ class Arrival:
     hits: tuple[Hit, ...] = ()
 
 
-if TYPE_CHECKING:
-    # What a long way is: whoever calls ``next`` on it decides about the pace.
-    Journey = Generator[Progress, None, Arrival]
+Journey = Generator[Progress, None, Arrival]
+"""A long way: whoever calls ``next`` on it decides about the pace, and may stop."""
 
 
 class Debugger:
@@ -169,6 +170,7 @@ class Debugger:
             after=after,
             frontier=self.frontier,
             at_end=self.at_end,
+            complete=self.complete,
             failure="" if self.failure is None else str(self.failure),
         )
 
@@ -292,6 +294,28 @@ class Debugger:
                 self._landed()
                 return Arrival("unknown")
         return (yield from self.seek(self.tape.first_event_of(name)))
+
+    def seek_match(self, matches: Callable[[EventRow], bool], *, back: bool = False) -> Journey:
+        """To the next event that matches (or the one before); where the tape ends, the run goes on."""
+        found: int | None = 0
+        for found in self.tape.find(matches, self.event, back=back):
+            if found is None:
+                yield self._progress(None)
+        if not found and not back:
+            start = self.event
+            yield from self._travel(self.frontier)
+            while self._advance(1):
+                if matches(self.tape.row(self.event)):
+                    found = self.event
+                    break
+                if not self.event % SLICE:
+                    yield self._progress(None)
+            if not found:
+                yield from self._travel(start)
+        if not found:
+            self._landed()
+            return Arrival("unknown")
+        return (yield from self.seek(found))
 
     def run(self, watch: Watch | None = None, *, until: int | None = None, until_us: int | None = None) -> Journey:
         """Forward to the next breakpoint, or to the end.

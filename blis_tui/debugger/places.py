@@ -1,0 +1,62 @@
+"""Where somebody wants to go, as they write it: ``1234``, ``1.5s``, ``request_12``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.errors import InputError
+
+if TYPE_CHECKING:
+    from blis_tui.debugger.debugger import Debugger, Journey
+
+_TIME: Final = re.compile(r"([0-9][0-9_, ]*(?:\.[0-9]+)?)\s*(us|µs|ms|s|min)\Z")
+_EVENT: Final = re.compile(r"(?:event\s*)?#?([0-9][0-9_,]*)\Z")
+_UNITS_US: Final = {"us": 1, "µs": 1, "ms": 1_000, "s": 1_000_000, "min": 60_000_000}
+_FURTHEST: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place to go: exactly one of the three is set."""
+
+    event: int | None = None
+    time_us: int | None = None
+    request: str | None = None
+
+    def journey(self, debugger: Debugger) -> Journey:
+        """The way there."""
+        if self.event is not None:
+            return debugger.seek(self.event)
+        if self.time_us is not None:
+            return debugger.seek_time(self.time_us)
+        return debugger.seek_request(self.request or "")
+
+
+def parse_place(text: str) -> Place:
+    """Understand a place: an event's number, a time with its unit, or else a request's name.
+
+    Raises:
+        InputError: it is empty, or a number beyond all time.
+    """
+    text = text.strip()
+    if not text:
+        raise InputError("no place is given", help="an event (1234), a time (1.5s, 200ms, 300us) or a request's name")
+    time = _TIME.match(text)
+    if time is not None:
+        number, unit = time.groups()
+        whole, _, part = re.sub(r"[_, ]", "", number).partition(".")
+        digits = len(str(_UNITS_US[unit])) - 1 + (unit == "min")
+        scaled = int(whole) * _UNITS_US[unit] + int((part + "0" * digits)[:digits] or 0) * _UNITS_US[unit] // 10**digits
+        return Place(time_us=_within(scaled, text))
+    event = _EVENT.match(text)
+    if event is not None:
+        return Place(event=_within(int(re.sub(r"[_,]", "", event[1])), text))
+    return Place(request=text.removeprefix("request ").strip())
+
+
+def _within(number: int, text: str) -> int:
+    if number > _FURTHEST:
+        raise InputError(f"{text} lies beyond all simulated time")
+    return number

@@ -1,0 +1,79 @@
+"""Which panes the debugger has, and which of them a terminal has room for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class PaneInfo:
+    """A pane: its widget's id, the key that goes there, its names, and whether it stands in the upper row."""
+
+    id: str
+    key: str
+    name: str
+    short: str
+    upper: bool
+    about: str
+    """What it shows, as a sentence for the help."""
+
+
+PANES: Final = (
+    PaneInfo("events", "1", "Events", "Events", upper=True, about="Every event, and where you are among them"),
+    PaneInfo("instances", "2", "Instances", "Inst", upper=True, about="Queues and batches, and what the last step did"),
+    PaneInfo("request", "3", "Request", "Request", upper=True, about="The life of a request, and what it waited for"),
+    PaneInfo("metrics", "4", "Metrics", "Metrics", upper=False, about="How load and latencies develop"),
+    PaneInfo("kv", "5", "KV cache", "KV", upper=False, about="Who holds the blocks of the KV cache"),
+    PaneInfo("changes", "6", "Changes", "Changes", upper=False, about="What the last event changed"),
+    PaneInfo("warnings", "7", "Warnings", "Warn", upper=False, about="What looks wrong with this run"),
+    PaneInfo("breakpoints", "8", "Breakpoints", "Breaks", upper=False, about="Where runs stop, and figures to watch"),
+    PaneInfo("spec", "9", "Spec", "Spec", upper=False, about="The experiment, with where each value comes from"),
+)
+BY_ID: Final = {pane.id: pane for pane in PANES}
+BY_KEY: Final = {pane.key: pane for pane in PANES}
+
+NARROW: Final = "narrow"
+NORMAL: Final = "normal"
+WIDE: Final = "wide"
+
+SIZES: Final = ("shared", "tall", "full")
+"""How much of the screen the pane in use gets: its share, most of the height, or everything."""
+
+
+def width_class(columns: int) -> str:
+    """What fits side by side into so many columns."""
+    if columns < 100:  # one pane
+        return NARROW
+    return NORMAL if columns < 140 else WIDE  # two, or three
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrangement:
+    """The pane in use, and the latest ones used in places that several panes share."""
+
+    active: str = "events"
+    right: str = "instances"
+    """Of the upper row, what stands beside the events where only two fit."""
+    lower: str = "metrics"
+    size: str = "shared"
+
+    def with_active(self, pane: str) -> Arrangement:
+        """The arrangement after going to a pane."""
+        info = BY_ID[pane]
+        right = pane if info.upper and pane != "events" else self.right
+        return Arrangement(active=pane, right=right, lower=self.lower if info.upper else pane, size=self.size)
+
+    def with_size(self, by: int) -> Arrangement:
+        """More or less room for the pane in use."""
+        place = max(0, min(SIZES.index(self.size) + by, len(SIZES) - 1))
+        return Arrangement(active=self.active, right=self.right, lower=self.lower, size=SIZES[place])
+
+    def shown(self, columns: int) -> tuple[str, ...]:
+        """The panes on the screen, in reading order."""
+        fits = width_class(columns)
+        if fits == NARROW or self.size == "full":
+            return (self.active,)
+        if fits == NORMAL:
+            return ("events", self.right, self.lower)
+        return ("events", "instances", "request", self.lower)

@@ -1,0 +1,63 @@
+"""The line at the top of the debugger: which run, where in it, and what is going on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.content import Content
+
+from blis_tui.debugger.moment import PHASES
+from blis_tui.tui.presenters.units import count_text, time_text
+
+if TYPE_CHECKING:
+    from blis_tui.debugger.debugger import Progress
+    from blis_tui.debugger.moment import Moment
+    from blis_tui.spec.model import Experiment
+
+
+def run_name(experiment: Experiment) -> Content:
+    """Which run it is."""
+    return Content.assemble((experiment.name, "bold"), (f"  seed {experiment.seed}", "$text-muted"))
+
+
+def place_text(moment: Moment, *, complete: bool) -> Content:
+    """Where the reader is: time, event of how many, phase of the step."""
+    total = count_text(moment.frontier) + ("" if complete else "+")
+    phase = "" if moment.phase is None or moment.phase == len(PHASES) - 1 else f" · {PHASES[moment.phase]}"
+    return Content.assemble(
+        ("t ", "$text-muted"),
+        time_text(moment.time_us),
+        ("  event ", "$text-muted"),
+        count_text(moment.event),
+        (f" of {total}", "$text-muted"),
+        (phase, "$accent"),
+    )
+
+
+def activity(moment: Moment, *, label: str, progress: Progress | None, speed: str, warnings: int) -> Content:
+    """What is going on: running, paused, at the end; and how many warnings there are."""
+    if label == "running":
+        state = Content.assemble(("▶ running", "$success bold"), (f" {speed}", "$text-muted"))
+    elif label:
+        state = Content.assemble((f"» {label}{_share(progress)}", "$accent bold"), (" escape stops", "$text-muted"))
+    elif moment.at_end and moment.failure:
+        state = Content.assemble(("✗ cannot go on", "$error bold"))
+    elif moment.at_end:
+        state = Content.assemble(("■ end", "$success bold"))
+    elif moment.event == 0:
+        state = Content.assemble(("○ at the start", "$text-muted"))
+    elif moment.event < moment.frontier:
+        state = Content.assemble(("‖ paused", "$foreground bold"), (" in the past", "$text-muted"))
+    else:
+        state = Content.assemble(("‖ paused", "$foreground bold"))
+    if warnings:
+        state = Content.assemble(state, (f"  ! {warnings}", "$warning bold"))
+    return state
+
+
+def _share(progress: Progress | None) -> str:
+    if progress is None:
+        return ""
+    if not progress.goal:
+        return f" {count_text(progress.event)}"
+    return f" {100 * progress.event // progress.goal} %"

@@ -1,0 +1,618 @@
+"""The debugger: what each key does to the run on the stage."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from textual import on, work
+
+from blis_tui.debugger.places import parse_place
+from blis_tui.debugger.sessions import load as load_session
+from blis_tui.debugger.sessions import save as save_session
+from blis_tui.errors import BlisError, InputError
+from blis_tui.tui.commands import PaletteEntry
+from blis_tui.tui.layout import PANES, SIZES, Arrangement
+from blis_tui.tui.presenters.events import parse_filter
+from blis_tui.tui.presenters.units import count_text
+from blis_tui.tui.screens.export import ExportScreen
+from blis_tui.tui.screens.jump import JumpScreen
+from blis_tui.tui.screens.prompt import PromptScreen
+from blis_tui.tui.screens.stage import Stage
+from blis_tui.tui.widgets.breakpoints import BreakpointsPane
+from blis_tui.tui.widgets.event_list import EventList
+from blis_tui.tui.widgets.pane import Pane
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from blis_tui.debugger.why import Ref
+    from blis_tui.spec.model import Experiment
+
+_UNIT_US: Final = 100_000
+"""One move through time, in microseconds."""
+_MORE: Final = 10
+"""A long move is so many short ones."""
+_OFFERED: Final = 40
+"""Entries of one kind in the command palette."""
+
+
+class DebuggerScreen(Stage):
+    """A run that can be stepped, played, gone back in and asked why.
+
+    Args:
+        experiment: what to simulate.
+        source: its name or path, as the user said it; what is remembered of a session belongs to it.
+        at: where to go first: an event, a time or a request.
+        breaks: breakpoints to set.
+
+    Raises:
+        InputError: ``at`` is no place.
+        PredicateError: a breakpoint makes no sense.
+    """
+
+    def __init__(
+        self, experiment: Experiment, *, source: str, at: str | None = None, breaks: Sequence[str] = ()
+    ) -> None:
+        super().__init__(experiment, source=source)
+        self._goal = None if at is None else parse_place(at)
+        self._filter = ""
+        self._remembered = load_session(source)
+        self._restore()
+        for text in breaks:
+            self.bench.put(text)
+
+    def _restore(self) -> None:
+        """Set up what was remembered; what no longer makes sense is left out."""
+        session = self._remembered
+        for text, enabled in session.breakpoints:
+            try:
+                self.bench.put(text)
+            except BlisError:
+                continue
+            if not enabled:
+                self.bench.switch(len(self.bench.breakpoints) - 1)
+        layout = session.layout
+        self.bench.driver.speed.restore(str(layout.get("speed", "")))
+        self.bench.watches = tuple(text for text in str(layout.get("watches", "")).split("\n") if text)
+        known = {pane.id for pane in PANES}
+        arrangement = Arrangement()
+        for name in ("lower", "right", "active"):
+            pane = str(layout.get(name, ""))
+            if pane in known:
+                arrangement = arrangement.with_active(pane)
+        size = str(layout.get("size", ""))
+        if size in SIZES:
+            arrangement = arrangement.with_size(SIZES.index(size))
+        self.arrangement = arrangement
+
+    def on_mount(self) -> None:
+        """Go where the user wanted to begin; or say where they were the last time."""
+        super().on_mount()
+        self._explain_spec()
+        if self._remembered.problem:
+            self.notify(self._remembered.problem, severity="warning", markup=False)
+        if self._goal is not None:
+            self.go(self._goal.journey(self.bench.debugger), "going there")
+        elif self._remembered.position_event:
+            self.bench.visited.append(self._remembered.position_event)
+            event = count_text(self._remembered.position_event)
+            self.notify(f"Last time you were at event {event}: backspace goes there.", markup=False)
+
+    def on_unmount(self) -> None:
+        """Remember the session."""
+        arrangement = self.arrangement
+        layout = {
+            "active": arrangement.active,
+            "right": arrangement.right,
+            "lower": arrangement.lower,
+            "size": arrangement.size,
+        }
+        problem = save_session(self.bench.session(self.source, layout))
+        if problem:
+            self.app.notify(problem, severity="warning", markup=False)
+
+    def circumstances(self) -> dict[str, str]:
+        """What a report of a defect should say about this run."""
+        experiment = self.bench.experiment
+        return {
+            "experiment": experiment.name,
+            "spec_sha256": experiment.sha256,
+            "seed": str(experiment.seed),
+            "event": str(self.bench.debugger.event),
+        }
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  (Textual's signature)
+        """What cannot be done now is shown dimmed."""
+        debugger = self.bench.debugger
+        if (
+            action in ("step_event", "step_forward", "step_batch", "run_to_end", "run_to_breakpoint")
+            and debugger.at_end
+        ):
+            return None
+        if action in ("step_back", "step_back_batch", "run_back_to_breakpoint") and not debugger.event:
+            return None
+        return True
+
+    # ---- step ----
+
+    def action_step_event(self) -> None:
+        """Next event."""
+        self.halt()
+        debugger = self.bench.debugger
+        if debugger.at_end:
+            self._tell_end()
+        else:
+            debugger.step()
+            self.moved()
+
+    action_step_forward = action_step_event
+
+    def action_step_phase(self) -> None:
+        """Next phase."""
+        self.halt()
+        if self.bench.debugger.step_phase():
+            self.moved()
+        else:
+            self._tell_end()
+
+    action_step_forward_phase = action_step_phase
+
+    def action_step_batch(self) -> None:
+        """Finish the step at hand, or the next one."""
+        self.go(self.bench.debugger.finish_batch(), "finishing the batch")
+
+    def action_step_back(self) -> None:
+        """The event before."""
+        self.go(self.bench.debugger.seek(self.bench.debugger.event - 1), "going back")
+
+    def action_step_back_phase(self) -> None:
+        """The phase before."""
+        self.go(self.bench.debugger.back_phase(), "going back")
+
+    def action_step_back_batch(self) -> None:
+        """The step before."""
+        self.go(self.bench.debugger.back_batch(), "going back")
+
+    def _tell_end(self) -> None:
+        failure = self.bench.debugger.failure
+        if failure is None:
+            self.notify("This is the end of the run: [ goes back, home goes to the start.", markup=False)
+        else:
+            self.notify(str(failure), title="The simulation cannot go on", severity="error", markup=False)
+
+    # ---- run ----
+
+    def action_run_toggle(self) -> None:
+        """Play, or pause."""
+        if self.halt():
+            return
+        if self.bench.debugger.at_end:
+            self._tell_end()
+        else:
+            self.play()
+
+    def action_run_to_breakpoint(self) -> None:
+        """At full speed to the next breakpoint."""
+        if self.bench.watch() is None:
+            self.notify("There is no breakpoint: b sets one here, B writes one.", markup=False)
+            return
+        self.bench.leave()
+        self.go(self.bench.debugger.run(self.bench.watch()), "to the next breakpoint")
+
+    def action_run_back_to_breakpoint(self) -> None:
+        """Back to the latest breakpoint."""
+        watch = self.bench.watch()
+        if watch is None:
+            self.notify("There is no breakpoint: b sets one here, B writes one.", markup=False)
+            return
+        self.bench.leave()
+        self.go(self.bench.debugger.run_back(watch), "back to a breakpoint")
+
+    def action_run_to_cursor(self) -> None:
+        """To the event under the cursor."""
+        event = self.bench.selection.event
+        if event is None:
+            self.notify("Move the cursor of the event list first.", markup=False)
+            return
+        self.bench.leave()
+        self.go(self.bench.debugger.seek(event), "to the cursor")
+
+    def action_run_to_end(self) -> None:
+        """To the last event."""
+        self.bench.leave()
+        self.go(self.bench.debugger.run(), "to the end")
+
+    def action_run_to_start(self) -> None:
+        """To before the first event."""
+        self.bench.leave()
+        self.go(self.bench.debugger.seek(0), "to the start")
+
+    def action_run_slower(self) -> None:
+        """Play slower."""
+        self._change_speed(-1)
+
+    def action_run_faster(self) -> None:
+        """Play faster."""
+        self._change_speed(1)
+
+    def action_run_speed_mode(self) -> None:
+        """Events a second, or simulated time."""
+        speed = self.bench.driver.speed
+        speed.by_time = not speed.by_time
+        self._change_speed(0)
+
+    def _change_speed(self, by: int) -> None:
+        driver = self.bench.driver
+        driver.speed.change(by)
+        driver.pace()
+        self.notify(f"Speed: {driver.speed.text()}", timeout=1.5, markup=False)
+        self.show_view()
+
+    def action_run_stop(self) -> None:
+        """Stop; or undo the last thing that narrowed the view."""
+        events = self.query_one(EventList)
+        if self.halt():
+            return
+        if self._filter:
+            self._filter = ""
+            events.set_filter(None)
+        elif self.arrangement.size != "shared":
+            self.arrangement = self.arrangement.with_size(-len(SIZES))
+            self.arrange()
+        elif self.bench.selection.request is not None:
+            self.bench.clear_request()
+            self.show_view()
+
+    # ---- go ----
+
+    def action_go_to(self) -> None:
+        """Ask where to go."""
+
+        def wrong(text: str) -> str:
+            try:
+                parse_place(text)
+            except InputError as error:
+                return error.message
+            return ""
+
+        about = "An event (1234), a time (1.5s, 200ms, 300us), or the name of a request (request_12)."
+        self.app.push_screen(
+            PromptScreen("Go to", about, placeholder="1234", check=wrong, doing="go"), self._go_to_text
+        )
+
+    def _go_to_text(self, text: str | None) -> None:
+        if text is None:
+            return
+        place = parse_place(text)
+        self.bench.leave()
+        if place.request is not None:
+            self.bench.select(request=place.request)
+        self.go(place.journey(self.bench.debugger), "going there")
+
+    def action_go_time_back(self) -> None:
+        """A little back in time."""
+        self._go_time(-_UNIT_US)
+
+    def action_go_time_forward(self) -> None:
+        """A little forward in time."""
+        self._go_time(_UNIT_US)
+
+    def action_go_time_back_more(self) -> None:
+        """Further back in time."""
+        self._go_time(-_UNIT_US * _MORE)
+
+    def action_go_time_forward_more(self) -> None:
+        """Further forward in time."""
+        self._go_time(_UNIT_US * _MORE)
+
+    def _go_time(self, by_us: int) -> None:
+        debugger = self.bench.debugger
+        self.go(debugger.seek_time(max(0, debugger.time_us + by_us)), "through time")
+
+    def action_go_back_in_history(self) -> None:
+        """Where the reader was before the last jump."""
+        event = self.bench.previous()
+        if event is None:
+            self.notify("There is no earlier place: jumps are remembered, steps are not.", markup=False)
+        else:
+            self.go(self.bench.debugger.seek(event), "going back")
+
+    # ---- breakpoints ----
+
+    def action_break_toggle(self) -> None:
+        """Set or remove a breakpoint at what the cursor is on."""
+        request = self.bench.selection.request
+        if request is not None and self.arrangement.active in ("request", "instances", "kv"):
+            text = f"request {request}"
+        else:
+            text = f"event {self.bench.selection.event or max(self.bench.debugger.event, 1)}"
+        there = self.bench.toggle(text)
+        self.notify(f"Breakpoint {'set' if there else 'removed'}: {text}", timeout=2, markup=False)
+        self.show_view()
+
+    def action_break_edit(self) -> None:
+        """Write a breakpoint."""
+        self._ask_breakpoint(None)
+
+    def _ask_breakpoint(self, place: int | None) -> None:
+        def put(text: str | None) -> None:
+            if text is not None:
+                self.bench.put(text, place)
+                self.show_view()
+
+        self.app.push_screen(
+            PromptScreen(
+                "Breakpoint",
+                "Stop after an event: preempted · first slo-miss · request request_12 · time 1.5s · invariant, "
+                "or where a condition becomes true: kv.utilization > 0.9 and preemptions > 0",
+                value="" if place is None else self.bench.breakpoints[place].text,
+                placeholder="preempted",
+                check=self.bench.wrong_breakpoint,
+                doing="set it",
+            ),
+            put,
+        )
+
+    def action_break_watch(self) -> None:
+        """Watch a figure."""
+        self._ask_watch(None)
+
+    def _ask_watch(self, place: int | None) -> None:
+        def put(text: str | None) -> None:
+            if text is not None:
+                listed = list(self.bench.watches)
+                listed[place if place is not None else len(listed) :][:1] = []
+                if place is None:
+                    listed.append(text)
+                else:
+                    listed[place] = text
+                self.bench.watches = tuple(dict.fromkeys(listed))
+                self.activate("breakpoints")
+
+        self.app.push_screen(
+            PromptScreen(
+                "Watch",
+                "A figure, or a condition: waiting · kv.utilization · instance[0].kv.free · running >= 8",
+                value="" if place is None else self.bench.watches[place],
+                placeholder="kv.utilization",
+                check=self.bench.wrong_watch,
+                doing="watch it",
+            ),
+            put,
+        )
+
+    def action_break_list(self) -> None:
+        """Show the breakpoints."""
+        self.activate("breakpoints")
+
+    @on(BreakpointsPane.Wanted)
+    def _breakpoint_wanted(self, message: BreakpointsPane.Wanted) -> None:
+        place, own = message.place, len(self.bench.breakpoints)
+        if place < own:
+            if message.what == "edit":
+                self._ask_breakpoint(place)
+            elif message.what == "switch":
+                self.bench.switch(place)
+            else:
+                self.bench.remove(place)
+        elif message.what == "edit":
+            self._ask_watch(place - own)
+        elif message.what == "remove":
+            watches = list(self.bench.watches)
+            del watches[place - own]
+            self.bench.watches = tuple(watches)
+        self.show_view()
+
+    # ---- look ----
+
+    def action_ask_why(self) -> None:
+        """Explain the selected request, the selected event, or the present one."""
+        selection, debugger = self.bench.selection, self.bench.debugger
+        self.halt()
+        if self.arrangement.active == "events" and (selection.event is not None or selection.request is None):
+            self._why_event(selection.event or debugger.event)
+        elif selection.request is not None:
+            self._why_request(selection.request)
+        else:
+            self._why_event(debugger.event)
+
+    def _why_event(self, event: int) -> None:
+        from blis_tui.debugger.why import explain_event  # noqa: PLC0415  (when somebody asks)
+        from blis_tui.tui.screens.why import WhyScreen  # noqa: PLC0415
+
+        debugger = self.bench.debugger
+        self.app.push_screen(WhyScreen(debugger, explain_event(debugger, event)), self._follow)
+
+    def _why_request(self, name: str) -> None:
+        from blis_tui.debugger.why import explain_request  # noqa: PLC0415  (when somebody asks)
+        from blis_tui.tui.screens.why import WhyScreen  # noqa: PLC0415
+
+        debugger = self.bench.debugger
+        self.app.push_screen(WhyScreen(debugger, explain_request(debugger, name)), self._follow)
+
+    def _follow(self, reference: Ref | None) -> None:
+        """Go to what an explanation spoke of."""
+        if reference is None:
+            return
+        if reference.kind == "request":
+            self.bench.select(request=reference.value)
+            self.activate("request")
+        else:
+            self._go_to_text(reference.value)
+
+    def action_look_diff(self) -> None:
+        """Show what the last event changed."""
+        self.activate("changes")
+
+    def action_look_filter(self) -> None:
+        """Narrow the event list."""
+        events = self.query_one(EventList)
+        tape = self.bench.debugger.tape
+
+        def wrong(text: str) -> str:
+            try:
+                parse_filter(text, tape)
+            except BlisError as error:
+                return str(error)
+            return ""
+
+        def use(text: str | None) -> None:
+            if text is not None:
+                self._filter = text
+                events.set_filter(parse_filter(text, tape), text)
+                self.activate("events")
+
+        about = (
+            "Words that must all match: preempted · step · completed · request_12 · i0 · -arrived. escape clears it."
+        )
+        self.app.push_screen(
+            PromptScreen("Filter events", about, value=self._filter, placeholder="preempted", check=wrong), use
+        )
+
+    def action_look_next_hit(self) -> None:
+        """The next event that matches the filter."""
+        self._to_hit(back=False)
+
+    def action_look_previous_hit(self) -> None:
+        """The event before that matches."""
+        self._to_hit(back=True)
+
+    def _to_hit(self, *, back: bool) -> None:
+        if not self._filter:
+            self.notify("There is no filter: / sets one.", markup=False)
+            return
+        debugger = self.bench.debugger
+        matches = parse_filter(self._filter, debugger.tape)
+        self.go(debugger.seek_match(matches, back=back), "searching")
+
+    # ---- panes ----
+
+    def action_pane_next(self) -> None:
+        """The next pane on the screen; where only one fits, the next one."""
+        shown = self.arrangement.shown(self.size.width)
+        order = shown if len(shown) > 1 else tuple(pane.id for pane in PANES)
+        place = order.index(self.arrangement.active) if self.arrangement.active in order else -1
+        self.activate(order[(place + 1) % len(order)])
+
+    def action_pane_bigger(self) -> None:
+        """More room for this pane."""
+        self.arrangement = self.arrangement.with_size(1)
+        self.arrange()
+
+    def action_pane_smaller(self) -> None:
+        """Less room for this pane."""
+        self.arrangement = self.arrangement.with_size(-1)
+        self.arrange()
+
+    def action_pane_jump(self) -> None:
+        """Letters on panes."""
+
+        def jump(pane: str | None) -> None:
+            if pane is not None:
+                self.activate(pane)
+
+        shown = self.arrangement.shown(self.size.width)
+        panes = [self.query_one(f"#{name}", Pane) for name in shown]
+        self.app.push_screen(JumpScreen(panes), jump)
+
+    # ---- copy and export ----
+
+    def action_copy_value(self) -> None:
+        """Copy what the cursor is on."""
+        self._copy("selected_value")
+
+    def action_copy_path(self) -> None:
+        """Copy the path of what the cursor is on."""
+        self._copy("selected_path")
+
+    def _copy(self, what: str) -> None:
+        pane = self.query_one(f"#{self.arrangement.active}", Pane)
+        offered = getattr(pane, what, None)
+        text = offered() if callable(offered) else ""
+        if not text:
+            debugger = self.bench.debugger
+            text = self.bench.selection.request or f"{self.source} --at {debugger.event}"
+        self.app.copy_to_clipboard(str(text))
+        self.notify(f"Copied: {text}", timeout=2, markup=False)
+
+    def action_export_open(self) -> None:
+        """Write something to a file."""
+        self.halt()
+        self.app.push_screen(ExportScreen(self.bench.debugger, self.app.export_screenshot))
+
+    # ---- the experiment ----
+
+    def action_spec_edit(self) -> None:
+        """Edit the file and load it again."""
+        from blis_tui.spec.load import locate  # noqa: PLC0415
+        from blis_tui.tui.editor import edit  # noqa: PLC0415
+
+        self.halt()
+        problem = edit(self.app, locate(self.source))
+        if problem:
+            self.notify(problem, severity="warning", markup=False)
+        else:
+            self._reopen()
+
+    def _reopen(self) -> None:
+        from blis_tui.tui.app import BlisApp  # noqa: PLC0415  (the application imports this module)
+
+        if isinstance(self.app, BlisApp):
+            self.app.reopen_experiment(self.source, at=str(self.bench.debugger.event))
+
+    def action_compare_open(self) -> None:
+        """Compare with the same experiment, one value changed."""
+        about = "The other side is this experiment with a value changed, as for --set: cluster.instances=2"
+        self.app.push_screen(
+            PromptScreen("Compare with", about, placeholder="policy=vllm-v1", doing="compare"), self._compare
+        )
+
+    @work(exclusive=True, group="compare")
+    async def _compare(self, text: str | None) -> None:
+        from blis_tui.spec.load import load  # noqa: PLC0415
+        from blis_tui.tui.app import BlisApp  # noqa: PLC0415  (the application imports this module)
+
+        if text is None or not isinstance(self.app, BlisApp):
+            return
+        try:
+            other = load(self.source, overrides=tuple(text.split()), seed=self.bench.experiment.seed)
+        except BlisError as error:
+            self.notify(str(error), title="It cannot be loaded", severity="error", markup=False)
+            return
+        self.app.open_compare(self.bench.experiment, other, (self.source, text), None)
+
+    @work(thread=True, exclusive=True, group="spec")
+    def _explain_spec(self) -> None:
+        """Resolve the document once more, for where each value comes from."""
+        lines = self.bench.document_lines(self.source)
+        self.app.call_from_thread(self.show_spec, lines)
+
+    # ---- palette ----
+
+    def palette_entries(self, query: str) -> Iterable[PaletteEntry]:
+        """Requests by name, the slowest first; the event of that number; breakpoints; panes."""
+        yield from self._places(query)
+        for place, one in enumerate(self.bench.breakpoints):
+            word = "switch off" if one.enabled else "switch on"
+            yield PaletteEntry("Breakpoint", f"{one.text} ({word})", partial(self._switch, place))
+
+    def _places(self, query: str) -> Iterator[PaletteEntry]:
+        debugger = self.bench.debugger
+        for name in self.bench.slowest(_OFFERED):
+            yield PaletteEntry("Why was it slow", name, partial(self._why_request, name))
+        word = query.split()[-1] if query.split() else ""
+        if word.isdecimal():
+            yield PaletteEntry("Event", word, partial(self._go_to_text, word), "Go to this event.")
+        if word:
+            names = (name for name in debugger.tape.names() if word in name)
+            for _, name in zip(range(_OFFERED), names, strict=False):
+                yield PaletteEntry("Request", name, partial(self._show_request, name), "Show its life.")
+
+    def _switch(self, place: int) -> None:
+        self.bench.switch(place)
+        self.show_view()
+
+    def _show_request(self, name: str) -> None:
+        self.bench.select(request=name)
+        self.activate("request")

@@ -1,0 +1,165 @@
+"""Write what the debugger knows to a file: the report, the requests, the records, a picture of the screen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from textual import on, work
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from blis_tui.errors import InputError
+from blis_tui.records.files import atomic_text
+from blis_tui.records.tables import record_line, requests_csv
+from blis_tui.simulation import Simulation
+from blis_tui.tui.actions import DIALOG, bindings
+from blis_tui.tui.presenters.units import count_text
+from blis_tui.tui.widgets.footer import KeyBar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TextIO
+
+    from textual.app import ComposeResult
+
+    from blis_tui.debugger.debugger import Debugger
+    from blis_tui.engine.records import Record
+    from blis_tui.spec.model import Experiment
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Something to export: its ending and what it is."""
+
+    id: str
+    ending: str
+    about: str
+
+
+KINDS: Final = (
+    Kind("report", "report.json", "the report as of here, as `run` prints it"),
+    Kind("requests", "requests.csv", "one row a request that has arrived"),
+    Kind("records", "records.jsonl", "every event record up to here"),
+    Kind("picture", "svg", "this screen as a picture"),
+)
+
+
+class ExportScreen(ModalScreen[None]):
+    """Offers the kinds of files; enter writes one into the working folder.
+
+    Args:
+        debugger: the run.
+        picture: draws the screen below as SVG.
+    """
+
+    SCOPE = DIALOG
+    BINDINGS = bindings(DIALOG)
+    DEFAULT_CSS = """
+    ExportScreen {
+        align: center middle;
+        background: $background 60%;
+        & > Vertical {
+            width: 72;
+            max-width: 100%;
+            height: auto;
+            padding: 1 2;
+            background: $surface;
+            border: round $accent;
+            border-title-color: $accent;
+            border-title-style: bold;
+        }
+        OptionList { height: auto; border: none; background: $surface; padding: 0; }
+        #about { color: $text-muted; margin-bottom: 1; }
+    }
+    """
+
+    def __init__(self, debugger: Debugger, picture: Callable[[], str]) -> None:
+        super().__init__()
+        self._debugger = debugger
+        # Drawn now: once this window is open it would be part of the picture.
+        self._picture = picture()
+
+    def compose(self) -> ComposeResult:
+        """A line each."""
+        with Vertical() as window:
+            window.border_title = "Export"
+            yield Static(
+                f"As of event {count_text(self._debugger.event)}. Files go to {Path.cwd()}", id="about", markup=False
+            )
+            width = max(len(self.file_name(kind)) for kind in KINDS)
+            yield OptionList(
+                *(
+                    Option(
+                        Content.assemble(
+                            (f"{self.file_name(kind):<{width}}", "bold"), (f"  {kind.about}", "$text-muted")
+                        ),
+                        id=kind.id,
+                    )
+                    for kind in KINDS
+                )
+            )
+        yield KeyBar()
+
+    def file_name(self, kind: Kind) -> str:
+        """What the file is called: run, event, kind."""
+        return f"{self._debugger.experiment.name}-{self._debugger.event}.{kind.ending}"
+
+    @on(OptionList.OptionSelected)
+    def _chosen(self, message: OptionList.OptionSelected) -> None:
+        kind = KINDS[message.option_index]
+        self.write(kind)
+
+    @work(thread=True, exclusive=True, group="export", exit_on_error=False)
+    def write(self, kind: Kind) -> None:
+        """Write a file, and say where it is."""
+        name = self.file_name(kind)
+        if self.app.is_web:
+            out = StringIO()
+            self._put(kind, out)
+            out.seek(0)
+            self.app.call_from_thread(self.app.deliver_text, out, save_filename=name)
+            self._done(f"{name} is on its way to your browser.")
+            return
+        path = Path.cwd() / name
+        try:
+            with atomic_text(path) as file:
+                self._put(kind, file)
+        except InputError as error:
+            self.app.call_from_thread(self.notify, str(error), severity="error", markup=False)
+        else:
+            self._done(f"Written: {path}")
+
+    def _done(self, said: str) -> None:
+        self.app.call_from_thread(self.dismiss, None)
+        self.app.call_from_thread(self.app.notify, said, markup=False)
+
+    def _put(self, kind: Kind, out: TextIO) -> None:
+        if kind.id == "picture":
+            out.write(self._picture)
+        elif kind.id == "records":
+            write_records(self._debugger.experiment, self._debugger.event, out)
+        elif kind.id == "requests":
+            out.writelines(requests_csv(self._debugger.report().rows))
+        else:
+            out.write(self._debugger.report().to_json())
+
+    def action_dialog_close(self) -> None:
+        """Write nothing."""
+        self.dismiss(None)
+
+
+def write_records(experiment: Experiment, event: int, out: TextIO) -> None:
+    """Write the record lines of a run up to an event, by doing it again."""
+    simulation = Simulation(experiment, check="off")
+
+    def write(record: Record) -> None:
+        out.write(record_line(record))
+
+    simulation.subscribe("all", write)
+    simulation.run(max_events=event)

@@ -1,0 +1,267 @@
+"""The stage of the debugger: its panes, what is shown in them, and the clock that drives a run."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual import on
+from textual.containers import Horizontal, Vertical
+from textual.screen import Screen
+
+from blis_tui.errors import BlisError
+from blis_tui.tui.actions import bindings
+from blis_tui.tui.driver import SLICE_S, TICK_S
+from blis_tui.tui.layout import BY_KEY, PANES, Arrangement, width_class
+from blis_tui.tui.presenters.status import activity, place_text, run_name
+from blis_tui.tui.presenters.units import count_text
+from blis_tui.tui.view import Picked
+from blis_tui.tui.widgets.breakpoints import BreakpointsPane, WatchedFigure
+from blis_tui.tui.widgets.diff import DiffPane
+from blis_tui.tui.widgets.event_list import EventList
+from blis_tui.tui.widgets.footer import KeyBar
+from blis_tui.tui.widgets.header import TitleBar
+from blis_tui.tui.widgets.inspector import Inspector
+from blis_tui.tui.widgets.instances import InstancesPane
+from blis_tui.tui.widgets.kv_map import KvMap
+from blis_tui.tui.widgets.metrics import MetricsPane
+from blis_tui.tui.widgets.pane import Pane
+from blis_tui.tui.widgets.spec_view import SpecPane
+from blis_tui.tui.widgets.tab_bar import Tab, TabBar
+from blis_tui.tui.widgets.timeline import Timeline
+from blis_tui.tui.widgets.warnings import WarningsPane
+from blis_tui.tui.workbench import Workbench
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from blis_tui.debugger.debugger import Arrival, Journey
+    from blis_tui.spec.model import Experiment
+
+_PAINT_S: Final = 0.08
+"""While running, time between two paints, in seconds."""
+_LONG_S: Final = 8.0
+
+
+class Stage(Screen[None]):
+    """Shows a workbench and lets its driver run; what keys do is the subclass's business."""
+
+    SCOPE = "debugger"
+    NAME = "debugger"
+    BINDINGS: ClassVar = [*bindings("debugger")]
+    CSS_PATH = "debugger.tcss"
+    AUTO_FOCUS = None
+
+    def __init__(self, experiment: Experiment, *, source: str) -> None:
+        super().__init__()
+        self.bench = Workbench(experiment)
+        self.source = source
+        self.arrangement = Arrangement()
+        self._painted_s = 0.0
+        self._warnings_at = -1
+
+    def compose(self) -> ComposeResult:
+        """Title, timeline, the panes, the line of tabs, the keys."""
+        yield TitleBar(id="status")
+        yield Timeline(id="timeline")
+        with Vertical(id="body"):
+            with Horizontal(id="upper"):
+                yield EventList(id="events")
+                yield InstancesPane(id="instances")
+                yield Inspector(id="request")
+            yield TabBar(id="tabs")
+            with Horizontal(id="lower"):
+                yield MetricsPane(id="metrics")
+                yield KvMap(id="kv")
+                yield DiffPane(id="changes")
+                yield WarningsPane(id="warnings")
+                yield BreakpointsPane(id="breakpoints")
+                yield SpecPane(id="spec")
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        """Arrange the panes, and start the clock; it ticks only while something runs."""
+        self._clock = self.set_interval(TICK_S, self._tick, pause=True)
+        self.arrange()
+
+    # ---- moving ----
+
+    def go(self, journey: Journey, label: str) -> None:
+        """Set out; short ways are over at once, long ones show their progress."""
+        try:
+            arrival = self.bench.driver.go(journey, label)
+        except BlisError as error:
+            self._failed(error)
+            return
+        self._went_on(arrival)
+
+    def play(self) -> None:
+        """Play forward to the next breakpoint or the end."""
+        self.bench.driver.play(self.bench.watch())
+        self._went_on(None)
+
+    def halt(self) -> bool:
+        """Stop what runs; returns whether anything did."""
+        was = self.bench.driver.stop()
+        if was:
+            self._clock.pause()
+            self.moved()
+        return was
+
+    def moved(self) -> None:
+        """The position has changed for good: show it."""
+        self.bench.moved()
+        self.show_view()
+
+    def arrived(self, arrival: Arrival) -> None:
+        """A journey is over: show where, and say what is worth saying."""
+        self.bench.done_with(arrival.hits)
+        self.moved()
+        if arrival.hits:
+            sentences = "\n".join(hit.sentence for hit in arrival.hits)
+            self.notify(sentences, title=f"Event {count_text(self.bench.debugger.event)}", markup=False)
+        elif arrival.reason == "failed":
+            failure = str(self.bench.debugger.failure)
+            self.notify(failure, title="The simulation cannot go on", severity="error", timeout=_LONG_S, markup=False)
+        elif arrival.reason == "unknown":
+            self.notify("Not found in this run.", severity="warning", markup=False)
+
+    def _went_on(self, arrival: Arrival | None) -> None:
+        driver = self.bench.driver
+        if driver.busy:
+            self._clock.resume()
+            self.show_view()
+        elif arrival is not None:
+            self._clock.pause()
+            self.arrived(arrival)
+
+    def _tick(self) -> None:
+        driver = self.bench.driver
+        if not driver.busy:
+            self._clock.pause()
+            return
+        try:
+            arrival = driver.drive(SLICE_S)
+        except BlisError as error:
+            self._failed(error)
+            return
+        if not driver.busy:
+            self._went_on(arrival)
+        elif perf_counter() - self._painted_s >= _PAINT_S:
+            self.show_view()
+
+    def _failed(self, error: BlisError) -> None:
+        """A journey could not be made."""
+        self.bench.driver.stop()
+        self._clock.pause()
+        self.notify(str(error), title="That did not work", severity="error", timeout=_LONG_S, markup=False)
+
+    # ---- showing ----
+
+    def show_view(self) -> None:
+        """Bring everything on the screen up to date."""
+        self._painted_s = perf_counter()
+        if not self.is_mounted:
+            return
+        view = self.bench.view()
+        self.query_one("#breakpoints", BreakpointsPane).watches = self._watched()
+        with self.app.batch_update():
+            self.query_one(Timeline).view = view
+            for pane in self.query(Pane):
+                if pane.id != "timeline":
+                    pane.view = view
+            self._show_status()
+            self._show_tabs()
+        self.refresh_bindings()
+
+    def _watched(self) -> tuple[WatchedFigure, ...]:
+        return tuple(WatchedFigure(text, self.bench.value(text)) for text in self.bench.watches)
+
+    def _show_status(self) -> None:
+        bench, driver = self.bench, self.bench.driver
+        view = self.query_one(Timeline).view
+        if view is None:
+            return
+        status = self.query_one("#status", TitleBar)
+        status.left = run_name(bench.experiment) + "   " + place_text(view.moment, complete=bench.debugger.complete)
+        status.right = activity(
+            view.moment,
+            label=driver.label,
+            progress=driver.progress,
+            speed=driver.speed.text(),
+            warnings=self.query_one(WarningsPane).count,
+        )
+
+    def _show_tabs(self) -> None:
+        shown = self.arrangement.shown(self.size.width)
+        badges = {
+            "warnings": str(self.query_one(WarningsPane).count or ""),
+            "breakpoints": str(len(self.bench.breakpoints) or ""),
+        }
+        self.query_one("#tabs", TabBar).tabs = tuple(
+            Tab(
+                pane.key,
+                pane.name,
+                pane.short,
+                badges.get(pane.id, ""),
+                shown=pane.id in shown,
+                active=pane.id == self.arrangement.active,
+            )
+            for pane in PANES
+        )
+
+    # ---- arranging ----
+
+    def arrange(self) -> None:
+        """Show the panes there is room for, and put the focus on the one in use."""
+        shown = self.arrangement.shown(self.size.width)
+        for pane in PANES:
+            self.query_one(f"#{pane.id}").display = pane.id in shown
+        uppers = [pane for pane in PANES if pane.upper and pane.id in shown]
+        lowers = [pane for pane in PANES if not pane.upper and pane.id in shown]
+        self.query_one("#upper").display = bool(uppers)
+        self.query_one("#lower").display = bool(lowers)
+        fits = width_class(self.size.width)
+        body = self.query_one("#body")
+        body.set_class(len(shown) == 1, "-single")
+        body.set_class(fits == "wide", "-three")
+        tall = self.arrangement.size == "tall"
+        in_upper = any(pane.id == self.arrangement.active for pane in uppers)
+        body.set_class(tall and in_upper, "-tall-upper")
+        body.set_class(tall and not in_upper, "-tall-lower")
+        self.query_one(f"#{self.arrangement.active}").focus()
+        self.show_view()
+
+    def activate(self, pane: str) -> None:
+        """Go to a pane."""
+        self.arrangement = self.arrangement.with_active(pane)
+        self.arrange()
+
+    def on_resize(self) -> None:
+        """Other panes may fit now."""
+        self.arrange()
+
+    @on(TabBar.Chosen)
+    def _tab_chosen(self, message: TabBar.Chosen) -> None:
+        self.activate(BY_KEY[message.key].id)
+
+    def on_descendant_focus(self) -> None:
+        """A click into a pane makes it the one in use."""
+        focused = self.focused
+        while focused is not None and not isinstance(focused, Pane):
+            focused = focused.parent if isinstance(focused.parent, Pane) else None
+        if focused is not None and focused.id and focused.id != self.arrangement.active and focused.id != "timeline":
+            self.arrangement = self.arrangement.with_active(focused.id)
+            self._show_tabs()
+
+    @on(Picked)
+    def _picked(self, message: Picked) -> None:
+        """The reader points at something."""
+        self.bench.select(event=message.event, request=message.request, instance=message.instance)
+        if message.go and message.event is not None:
+            self.bench.leave()
+            self.go(self.bench.debugger.seek(message.event), "going there")
+        elif message.go and message.request is not None:
+            self.activate("request")
+        else:
+            self.show_view()

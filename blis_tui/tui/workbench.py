@@ -1,0 +1,190 @@
+"""What the debugger screen works on, apart from any widget: the run, the selection, breakpoints, places visited."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.authoring.provenance import compose
+from blis_tui.debugger.breakpoints import Watch, parse_breakpoint
+from blis_tui.debugger.debugger import Debugger
+from blis_tui.debugger.sessions import Session
+from blis_tui.debugger.watches import parse_watch
+from blis_tui.debugger.why import slowest
+from blis_tui.errors import BlisError
+from blis_tui.tui.driver import Driver
+from blis_tui.tui.view import Selection, View
+
+if TYPE_CHECKING:
+    from blis_tui.debugger.breakpoints import Breakpoint, Hit
+    from blis_tui.spec.model import Experiment
+
+_VISITED: Final = 100
+
+
+class Workbench:
+    """A run and everything its reader has set up around it.
+
+    Attributes:
+        debugger: the run and the position in it.
+        driver: what moves it.
+        selection: what the reader points at.
+        breakpoints: where runs stop.
+        watches: figures the reader wants to see all the time, as written.
+        visited: positions left by a jump, the latest last.
+    """
+
+    def __init__(self, experiment: Experiment, *, check: str = "end") -> None:
+        self.debugger = Debugger(experiment, check=check)
+        self.driver = Driver(self.debugger)
+        self.selection = Selection()
+        self.breakpoints: tuple[Breakpoint, ...] = ()
+        self.watches: tuple[str, ...] = ()
+        self.visited: list[int] = []
+
+    @property
+    def experiment(self) -> Experiment:
+        """What is simulated."""
+        return self.debugger.experiment
+
+    # ---- what to show ----
+
+    def view(self) -> View:
+        """Everything the panes need. While something runs, without how the present state came about."""
+        debugger = self.debugger
+        moment = debugger.glance() if self.driver.busy else debugger.moment()
+        return View(
+            moment=moment,
+            tape=debugger.tape,
+            experiment=debugger.experiment,
+            selection=self.selection,
+            playing=self.driver.busy,
+            checkpoints=debugger.history.events,
+            breakpoints=self.breakpoints,
+        )
+
+    def select(self, *, event: int | None = None, request: str | None = None, instance: int | None = None) -> None:
+        """Point at something; what is not named stays selected."""
+        selection = self.selection
+        if event is not None:
+            selection = replace(selection, event=event)
+        if request is not None:
+            selection = replace(selection, request=request)
+        if instance is not None:
+            selection = replace(selection, instance=instance)
+        self.selection = selection
+
+    def clear_request(self) -> None:
+        """Point at no request any more."""
+        self.selection = replace(self.selection, request=None)
+
+    def moved(self) -> None:
+        """The position has changed: the present event is the selected one again."""
+        self.selection = replace(self.selection, event=None)
+
+    # ---- breakpoints ----
+
+    def watch(self) -> Watch | None:
+        """The breakpoints that are on, ready to be looked for; None when there are none."""
+        enabled = tuple(one for one in self.breakpoints if one.enabled)
+        return Watch(enabled) if enabled else None
+
+    def toggle(self, text: str) -> bool:
+        """Set a breakpoint, or remove the one of that text; returns whether there is one now."""
+        wanted = parse_breakpoint(text, self.experiment)
+        left = tuple(one for one in self.breakpoints if one.text != wanted.text)
+        there = len(left) == len(self.breakpoints)
+        self.breakpoints = (*left, wanted) if there else left
+        return there
+
+    def put(self, text: str, place: int | None = None) -> None:
+        """Add a breakpoint, or replace the one at a place. Raises BlisError when the text makes no sense."""
+        wanted = parse_breakpoint(text, self.experiment)
+        listed = list(self.breakpoints)
+        if place is None:
+            if all(one.text != wanted.text for one in listed):
+                listed.append(wanted)
+        else:
+            listed[place] = wanted
+        self.breakpoints = tuple(listed)
+
+    def switch(self, place: int) -> None:
+        """Turn a breakpoint on or off."""
+        listed = list(self.breakpoints)
+        listed[place] = replace(listed[place], enabled=not listed[place].enabled)
+        self.breakpoints = tuple(listed)
+
+    def remove(self, place: int) -> None:
+        """Remove a breakpoint."""
+        self.breakpoints = (*self.breakpoints[:place], *self.breakpoints[place + 1 :])
+
+    def wrong_breakpoint(self, text: str) -> str:
+        """What is wrong with the text of a breakpoint; empty when nothing is."""
+        try:
+            parse_breakpoint(text, self.experiment)
+        except BlisError as error:
+            return str(error)
+        return ""
+
+    def done_with(self, hits: tuple[Hit, ...]) -> None:
+        """Switch off breakpoints that were to stop only once."""
+        done = [hit.breakpoint for hit in hits if hit.breakpoint.once]
+        self.breakpoints = tuple(replace(one, enabled=False) if one in done else one for one in self.breakpoints)
+
+    # ---- watches ----
+
+    def value(self, text: str) -> str:
+        """What a watch shows at the present event."""
+        try:
+            return parse_watch(text, self.experiment).value(self.debugger.simulation)
+        except BlisError as error:
+            return error.message
+
+    def wrong_watch(self, text: str) -> str:
+        """What is wrong with the text of a watch; empty when nothing is."""
+        try:
+            parse_watch(text, self.experiment)
+        except BlisError as error:
+            return str(error)
+        return ""
+
+    # ---- from the whole run ----
+
+    def slowest(self, count: int) -> tuple[str, ...]:
+        """The requests that took longest so far, the slowest first."""
+        return tuple(one.name for one in slowest(self.debugger.tape, self.debugger.event, count=count))
+
+    def document_lines(self, source: str) -> tuple[str, ...]:
+        """The resolved document, with where each value comes from."""
+        try:
+            return tuple(compose(source).to_yaml().splitlines())
+        except BlisError as error:
+            return tuple(str(error).splitlines())
+
+    # ---- places visited ----
+
+    def leave(self) -> None:
+        """Remember the present position: a jump follows."""
+        event = self.debugger.event
+        if not self.visited or self.visited[-1] != event:
+            self.visited.append(event)
+            del self.visited[:-_VISITED]
+
+    def previous(self) -> int | None:
+        """The position left last, which is then forgotten; None when there is none."""
+        while self.visited:
+            event = self.visited.pop()
+            if event != self.debugger.event:
+                return event
+        return None
+
+    # ---- between two runs of the program ----
+
+    def session(self, source: str, layout: dict[str, str]) -> Session:
+        """What to remember of it."""
+        return Session(
+            source=source,
+            position_event=self.debugger.event,
+            breakpoints=tuple((one.text, one.enabled) for one in self.breakpoints),
+            layout={**layout, "speed": self.driver.speed.state(), "watches": "\n".join(self.watches)},
+        )

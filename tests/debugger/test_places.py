@@ -1,0 +1,35 @@
+import pytest
+
+from blis_tui.debugger.places import Place, parse_place
+from blis_tui.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("1234", Place(event=1234)),
+        ("1,234", Place(event=1234)),
+        ("#12", Place(event=12)),
+        ("event 12", Place(event=12)),
+        ("1.5s", Place(time_us=1_500_000)),
+        ("0.000001 s", Place(time_us=1)),
+        ("200ms", Place(time_us=200_000)),
+        ("12.3456ms", Place(time_us=12_345)),
+        ("300 us", Place(time_us=300)),
+        ("300µs", Place(time_us=300)),
+        ("2min", Place(time_us=120_000_000)),
+        ("0.5min", Place(time_us=30_000_000)),
+        ("request_12", Place(request="request_12")),
+        ("request 7b", Place(request="7b")),
+        ("1.5", Place(request="1.5")),
+        (" chat-3 ", Place(request="chat-3")),
+    ],
+)
+def test_places(text: str, place: Place) -> None:
+    assert parse_place(text) == place
+
+
+@pytest.mark.parametrize("text", ["", "  ", "9" * 40, "9" * 40 + "s"])
+def test_no_places(text: str) -> None:
+    with pytest.raises(InputError):
+        parse_place(text)
