@@ -78,6 +78,11 @@ class Overview:
         self._kv = [0] * instances
 
     @property
+    def instances(self) -> int:
+        """How many instances there are."""
+        return len(self._waiting)
+
+    @property
     def buckets(self) -> Sequence[Bucket]:
         """The buckets so far; the last one may still be filling."""
         return self._buckets

@@ -1,0 +1,132 @@
+"""What a reader types to see only some events: a few plain words, compiled to a test for one event."""
+
+from __future__ import annotations
+
+import re
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.debugger.tape import KINDS
+from blis_tui.errors import BlisError
+from blis_tui.spec.diagnostics import printable, suggestion
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from blis_tui.debugger.tape import EventRow, StepRow, Tape
+
+    Matches = Callable[[EventRow], bool]
+
+CHANGES: Final[Mapping[str, Callable[[StepRow], int]]] = MappingProxyType(
+    {
+        "admitted": lambda step: step.admitted,
+        "scheduled": lambda step: step.admitted,
+        "preempted": lambda step: step.preempted,
+        "first-token": lambda step: step.first_tokens,
+        "completed": lambda step: step.completed,
+        "stalled": lambda step: step.stalled,
+        "prefill": lambda step: step.prefill_tokens,
+        "decode": lambda step: step.decode_requests,
+    }
+)
+"""What a step may do, and to how many (or how much)."""
+
+WORDS: Final = tuple(dict.fromkeys((*KINDS, *CHANGES)))
+"""Every word about kinds."""
+
+_INSTANCE: Final = re.compile(r"i(\d+)")
+_TWO_WORDS: Final = re.compile(r"\binstance\s+(\d+)", re.IGNORECASE)
+_HELP: Final = "words are `i0`, a part of a request's name, or"
+
+
+class FilterError(BlisError):
+    """A filter cannot be understood."""
+
+
+def parse_filter(text: str, tape: Tape) -> Matches | None:
+    """The test that a filter stands for; None when it is empty: every event matches.
+
+    A kind (``preempted``) matches the events of that kind and the steps that did it; ``i0`` or ``instance 0`` what an
+    instance did; anything else the events of the requests whose name it is or is part of, and if it is the whole name
+    also the steps that did something for it. ``-word`` matches what the word does not. All words must match.
+
+    Raises:
+        FilterError: a word is none of these, or there is no such instance.
+    """
+    tests = [_test(word, tape) for word in _TWO_WORDS.sub(r"i\1", text).split()]
+    if not tests:
+        return None
+    if len(tests) == 1:
+        return tests[0]
+    return lambda row: all(test(row) for test in tests)
+
+
+def _test(word: str, tape: Tape) -> Matches:
+    if word.startswith("-") and len(word) > 1:
+        test = _test(word[1:], tape)
+        return lambda row: not test(row)
+    lower = word.lower()
+    if lower in WORDS:
+        return of_kind(lower, tape)
+    instance = _INSTANCE.fullmatch(lower)
+    if instance is not None:
+        return _of_instance(int(instance[1]), tape)
+    if tape.number(word) is not None:
+        return of_request(word, tape)
+    known = any(lower in name.lower() for name in tape.names())
+    if not known and not any(letter.isdigit() for letter in word):
+        # A name with a number may belong to a request that has not arrived yet; any other word is a slip.
+        shown = printable(word)
+        help_text = suggestion(lower, WORDS, otherwise=_HELP)
+        raise FilterError(f"`{shown}` is no kind of event, and no request's name has it", help=help_text)
+    return _of_names(lower, tape)
+
+
+def of_kind(kind: str, tape: Tape) -> Matches:
+    """Whether an event is of a kind, or a step that did it."""
+    count = CHANGES.get(kind)
+    if count is None:
+        return lambda row: row.kind == kind
+
+    def matches(row: EventRow) -> bool:
+        return count(tape.step(row.step)) > 0 if row.step >= 0 else row.kind == kind
+
+    return matches
+
+
+def of_request(name: str, tape: Tape) -> Matches:
+    """Whether an event is about a request, or a step that did more for it than one more token."""
+    known = -1
+    events: frozenset[int] = frozenset()
+
+    def matches(row: EventRow) -> bool:
+        nonlocal known, events
+        if len(tape) != known:
+            known = len(tape)
+            events = frozenset(happening.event for happening in tape.life(name))
+        return row.event in events
+
+    return matches
+
+
+def _of_names(part: str, tape: Tape) -> Matches:
+    seen: dict[int, bool] = {}
+
+    def matches(row: EventRow) -> bool:
+        number = row.request
+        if number < 0:
+            return False
+        found = seen.get(number)
+        if found is None:
+            found = seen[number] = part in tape.name(number).lower()
+        return found
+
+    return matches
+
+
+def _of_instance(instance: int, tape: Tape) -> Matches:
+    count = tape.overview.instances
+    if instance >= count:
+        only = "only instance 0" if count == 1 else f"instances 0 to {count - 1}"
+        raise FilterError(f"there is no instance {instance}", help=f"this experiment has {only}")
+    return lambda row: row.instance == instance
