@@ -1,0 +1,223 @@
+"""One request: where it stands, its latencies, and its life from its arrival on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+
+from blis_tui.debugger.lifespans import ENDS, read_life
+from blis_tui.tui.presenters.life_line import divided, legend, life_bar, stretches, sum_text, totals
+from blis_tui.tui.presenters.lines import BLANK, Line, flow, hang, heading, line, words
+from blis_tui.tui.presenters.phases import PHASE_LOOKS
+from blis_tui.tui.presenters.units import count_text, percent_text, plural, span_text, time_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.cluster.snapshot import RequestSnapshot
+    from blis_tui.debugger.lifespans import Life
+    from blis_tui.debugger.tape import Happening
+    from blis_tui.tui.presenters.life_line import Stretch
+    from blis_tui.tui.view import View
+
+EVENT_KEY: Final = "#"
+"""Begins the key of a line that stands for an event."""
+
+_ROOM: Final = 40
+"""Columns that a latency's shares need to stand beside it."""
+_NARROW: Final = 50
+"""Columns below which a stretch's beginning stands on a line of its own."""
+
+_FATES: Final = {
+    "completed": ("✓ completed", "$success"),
+    "rejected": ("✗ rejected", "$error"),
+    "dropped": ("✗ dropped", "$error"),
+    "timed-out": ("✗ timed out", "$error"),
+}
+_HINT: Final = (
+    "No request is selected. Move the cursor in the instances or the events, click a request, or go to one by its name."
+)
+
+
+def subject(view: View) -> str | None:
+    """The selected request, else the one that the present event is about; None when there is none."""
+    if view.selection.request is not None:
+        return view.selection.request
+    event = view.moment.event
+    if not event:
+        return None
+    number = view.tape.row(event).request
+    return None if number < 0 else view.tape.name(number)
+
+
+def inspector_lines(view: View, width: int, waits: Mapping[int, str]) -> list[Line]:
+    """Everything about the request.
+
+    Args:
+        view: what to show.
+        width: in cells.
+        waits: the event at which a wait began -> a few words about it.
+    """
+    name = subject(view)
+    if name is None:
+        return [line((row.plain, "$text-muted")) for row in words(_HINT, width)]
+    known = read_life(view.tape, view.experiment, name, len(view.tape))
+    if known is None:
+        missing = f"No request called {name} has arrived in what is known of the run."
+        return [line((row.plain, "$text-muted")) for row in words(missing, width)]
+    event = view.moment.event
+    now = read_life(view.tape, view.experiment, name, event)
+    parts = divided(stretches(known, view.tape), view.moment.time_us, event)
+    lines = [heading(name), *map(line, flow(_facts(view, known, now), width)), BLANK]
+    lines += _latencies(now, view.moment.time_us, parts, width)
+    lines += [BLANK, heading("Life", "dimmed: later, already known" if any(part.later for part in parts) else "")]
+    lines += [line(life_bar(parts, width)), *map(line, flow(legend(parts), width)), BLANK]
+    return lines + _list(known, parts, width, waits)
+
+
+# ---- where it stands ----
+
+
+def _facts(view: View, known: Life, now: Life | None) -> list[Content]:
+    if now is None:
+        when = f"arrives later, at {time_text(known.arrival_us)} (event {count_text(known.happenings[0].event)})"
+        return [Content.styled(when, "$text-muted"), _fact("prompt", plural(known.input_tokens, "token"))]
+    live = view.moment.request(known.name)
+    end = now.end
+    if end is not None:
+        facts = [Content.styled(*_FATES[end.what]), *_ended(end)]
+    elif live is not None:
+        look = PHASE_LOOKS[live.phase]
+        facts = [Content.styled(look.label, look.style)]
+    else:
+        facts = [Content.styled("○ alive, but far back in a long line", "$warning")]
+    if now.instance >= 0:
+        facts.append(Content(f"instance {now.instance}"))
+    facts.append(_fact("arrived", time_text(now.arrival_us)))
+    facts.append(_fact("prompt", plural(now.input_tokens, "token")))
+    if live is not None:
+        facts += _standing(live)
+    if now.preemptions:
+        facts.append(_fact("preempted", plural(len(now.preemptions), "time"), "$error"))
+    return facts
+
+
+def _fact(label: str, value: str, style: str = "") -> Content:
+    return Content.assemble((f"{label} ", "$text-muted"), (value, style))
+
+
+def _ended(end: Happening) -> list[Content]:
+    facts = [_fact("at", time_text(end.time_us))]
+    if end.what in ("completed", "timed-out"):
+        facts.append(_fact("output", plural(end.first, "token")))
+    return facts
+
+
+def _standing(live: RequestSnapshot) -> list[Content]:
+    facts: list[Content] = []
+    if live.phase == "prefill":
+        facts.append(_fact("computed", f"{count_text(live.computed_tokens)} of {count_text(live.target_tokens)}"))
+    if live.max_output_tokens:
+        facts.append(_fact("output", f"{count_text(live.generated_tokens)} of {count_text(live.max_output_tokens)}"))
+    if live.cached_tokens:
+        facts.append(_fact("found in cache", plural(live.cached_tokens, "token")))
+    if live.held_blocks:
+        shared = f" ({count_text(live.shared_blocks)} shared)" if live.shared_blocks else ""
+        facts.append(_fact("holds", plural(live.held_blocks, "block") + shared))
+    if live.priority:
+        facts.append(_fact("priority", str(live.priority)))
+    if live.slo_class:
+        facts.append(_fact("class", live.slo_class))
+    if live.tenant_id:
+        facts.append(_fact("tenant", live.tenant_id))
+    if live.deadline_us is not None:
+        facts.append(_fact("deadline", time_text(live.deadline_us)))
+    return facts
+
+
+# ---- latencies ----
+
+
+def _latencies(life: Life | None, now_us: int, parts: Sequence[Stretch], width: int) -> list[Line]:
+    """What its client has measured so far, and what that consists of."""
+    if life is None:
+        return []
+    past = [part for part in parts if not part.later]
+    lines: list[Line] = []
+    first = life.last("first-token")
+    if first is not None:
+        shares = totals(_until(past, first.first))
+        own = first.first - life.arrival_us
+        lines += _latency("time to first token", first.second, sum_text(shares, first.second - own), width)
+    end = life.end
+    if end is not None and end.what == "completed":
+        own = end.time_us - life.arrival_us
+        lines += _latency("end to end", end.second, sum_text(totals(past), end.second - own), width)
+    elif end is None:
+        lines += _latency("so far", max(now_us - life.arrival_us, 0), sum_text(totals(past)), width)
+    return lines
+
+
+def _until(parts: Sequence[Stretch], end_us: int) -> list[Stretch]:
+    return [replace(one, end_us=min(one.end_us, end_us)) for one in parts if one.start_us < end_us]
+
+
+def _latency(label: str, us: int, consists: str, width: int) -> list[Line]:
+    head = Content.assemble((f"{label} ", "$text-muted"), (span_text(us), "bold"))
+    if not consists:
+        return [line(head)]
+    pieces = [Content(piece if at == 0 else f"+ {piece}") for at, piece in enumerate(consists.split(" + "))]
+    pieces[0] = Content(" = ") + pieces[0]
+    if width - head.cell_length < _ROOM:
+        return [line(head), *map(line, hang(Content(" "), flow(pieces, width - 1, " ")))]
+    return [line(row) for row in hang(head, flow(pieces, width - head.cell_length, " "))]
+
+
+# ---- the list of stretches ----
+
+
+def _list(life: Life, parts: Sequence[Stretch], width: int, waits: Mapping[int, str]) -> list[Line]:
+    whole = sum(part.duration_us for part in parts)
+    lines: list[Line] = []
+    for part in parts:
+        lines += _stretch(part, whole, width, waits.get(part.event, "") if not part.later else "")
+    end = life.end
+    if end is not None and end.what in ENDS and not parts:
+        reason = _FATES[end.what][0]
+        lines.append(line((reason, _FATES[end.what][1]), key=f"{EVENT_KEY}{end.event}"))
+    return lines
+
+
+def _stretch(part: Stretch, whole: int, width: int, wait: str) -> list[Line]:
+    look = part.look
+    dim = "$text-muted dim" if part.later else ""
+    start = (time_text(part.start_us), dim or "$text-muted")
+    narrow = width < _NARROW
+    head = Content.assemble(
+        "" if narrow else (f"{start[0]:>14}  ", start[1]),
+        (f"{look.glyph} {look.word:<9}", dim or look.style),
+        (f" {span_text(part.duration_us):>9}", dim),
+        (f" {percent_text(part.duration_us, whole):>5}", dim or "$text-muted"),
+    )
+    told = [Content.styled(text, dim) for text in _told(part) if text]
+    if narrow:
+        told.insert(0, Content.assemble(("from ", start[1]), start))
+    key = f"{EVENT_KEY}{part.event}" if not (part.later and part.open) else ""
+    room = width - head.cell_length - 2
+    first = Content("  ").join(told) if told else Content("")
+    lines: list[Line] = []
+    if not told or first.cell_length <= room:
+        lines.append(line(head, "  " if told else "", first, key=key))
+    else:
+        lines.append(line(head, key=key))
+        lines += map(line, hang(Content(" " * 4), flow(told, width - 4)))
+    if wait:
+        lines += map(line, hang(Content(" " * 4), words(wait, width - 4, "$warning")))
+    return lines
+
+
+def _told(part: Stretch) -> tuple[str, ...]:
+    arrow = f"→ {part.ending}" if part.ending else ("… so far" if part.open and not part.later else "")
+    return (part.note, arrow, "(later)" if part.later else "")

@@ -1,0 +1,207 @@
+"""A request's life as a bar and as a list of stretches; what lies behind the present position is the known future."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+
+from blis_tui.debugger.lifespans import ENDS
+from blis_tui.tui.presenters.phases import PHASE_LOOKS, Look
+from blis_tui.tui.presenters.units import count_text, plural, span_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from blis_tui.debugger.lifespans import Life, Span
+    from blis_tui.debugger.tape import Happening, Tape
+
+AGAIN: Final = "again"
+"""What a wait after a preemption is called; the other stretches are called what ``Span.what`` says."""
+
+STRETCHES: Final[Mapping[str, Look]] = MappingProxyType(
+    {
+        "admission": Look("·", "admission", "$text-muted"),
+        "routing": Look("·", "routing", "$text-muted"),
+        "intake": Look("·", "hand-over", "$text-muted"),
+        "wait": Look("░", "queue", PHASE_LOOKS["waiting"].style),
+        "prefill": Look("▒", "prefill", PHASE_LOOKS["prefill"].style),
+        "decode": Look("█", "decode", PHASE_LOOKS["decode"].style),
+        AGAIN: Look("╳", "preempted", "$error"),  # noqa: RUF001  (a full-height cross in a bar)
+    }
+)
+"""How stretches look: the glyph fills the bar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A stretch of a life.
+
+    Attributes:
+        what: a key of ``STRETCHES``.
+        start_us: when it began.
+        end_us: when it ended, or until when it is known.
+        event: the event at which it began.
+        open: nobody knows its end yet.
+        later: it lies behind the present position.
+        note: what was done in it.
+        ending: what ended it; empty while it is open.
+    """
+
+    what: str
+    start_us: int
+    end_us: int
+    event: int
+    open: bool = False
+    later: bool = False
+    note: str = ""
+    ending: str = ""
+
+    @property
+    def duration_us(self) -> int:
+        """How long it is."""
+        return self.end_us - self.start_us
+
+    @property
+    def look(self) -> Look:
+        """How it looks."""
+        return STRETCHES[self.what]
+
+
+def stretches(life: Life, tape: Tape) -> tuple[Stretch, ...]:
+    """All stretches of a life; those that took no time are left out."""
+    found: list[Stretch] = []
+    spans = life.spans
+    for at, span in enumerate(spans):
+        end = None if span.open else _ender(life, span, spans[at + 1] if at + 1 < len(spans) else None)
+        found.append(
+            Stretch(
+                what=AGAIN if span.what == "wait" and span.attempt else span.what,
+                start_us=span.start_us,
+                end_us=span.end_us,
+                event=span.first,
+                open=span.open,
+                note=_note(life, span),
+                ending="" if end is None else ending_text(end, tape),
+            )
+        )
+    return tuple(one for one in found if one.duration_us or one.open)
+
+
+def _ender(life: Life, span: Span, following: Span | None) -> Happening | None:
+    """What ended a stretch: for a prefill its last chunk, else the happening at which the next stretch begins."""
+    event = following.first if following is not None else life.happenings[-1].event
+    here = [one for one in life.happenings if one.event == event]
+    wanted = {"prefill": ("first-token", "chunk", "preempted", *ENDS), "decode": ("preempted", *ENDS)}
+    kinds = wanted.get(span.what, ("scheduled", "routed", "queued", "admitted", *ENDS))
+    return next((one for kind in kinds for one in here if one.what == kind), None)
+
+
+def ending_text(end: Happening, tape: Tape) -> str:
+    """A happening as what ends a stretch."""
+    if end.what == "preempted":
+        return f"preempted for {tape.name(end.second)}, {plural(end.first, 'computed token')} lost"
+    if end.what == "scheduled":
+        return "let into the batch" + (f", {count_text(end.first)} tokens found in the cache" if end.first else "")
+    if end.what == "completed":
+        return f"completed, {plural(end.first, 'output token')}"
+    reason = tape.reason(end.event)
+    plain = {
+        "admitted": "admitted",
+        "routed": f"routed to instance {end.first}",
+        "queued": f"queued, {ordinal(end.second + 1)} in line",
+        "first-token": "first token",
+        "chunk": "prompt and output are computed again",
+        "timed-out": "timed out",
+    }
+    if end.what in ("rejected", "dropped"):
+        return f"{end.what}: {reason}" if reason else end.what
+    return plain[end.what]
+
+
+def ordinal(n: int) -> str:
+    """A place in a line: ``1st``, ``2nd``, ``13th``."""
+    ending = "th" if n % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
+    return f"{n:,}{ending}"
+
+
+def _note(life: Life, span: Span) -> str:
+    if span.what != "prefill":
+        return ""
+    mine = [chunk for chunk in life.chunks if span.start_us <= chunk.start_us < span.end_us]
+    if not mine:
+        return ""
+    tokens = plural(sum(chunk.tokens for chunk in mine), "token")
+    return tokens if len(mine) == 1 else f"{len(mine)} chunks, {tokens}"
+
+
+def divided(known: Sequence[Stretch], now_us: int, event: int) -> tuple[Stretch, ...]:
+    """The stretches with the one under way cut in two, and whatever lies behind the present position marked."""
+    found: list[Stretch] = []
+    for one in known:
+        if one.event > event:
+            found.append(replace(one, later=True))
+        elif one.end_us > now_us > one.start_us and not one.open:
+            found += [replace(one, end_us=now_us, open=True, ending=""), replace(one, start_us=now_us, later=True)]
+        else:
+            found.append(one)
+    return tuple(found)
+
+
+# ---- the bar ----
+
+
+def life_bar(parts: Sequence[Stretch], width: int) -> Content:
+    """The stretches side by side, as long as they took; a short one still gets a cell if there is room for all."""
+    if not parts:
+        return Content("")
+    pieces: list[tuple[str, str]] = []
+    for one, size in zip(parts, shares([part.duration_us for part in parts], width), strict=True):
+        style = one.look.style
+        pieces.append((one.look.glyph * size, f"{style} dim" if one.later else style))
+    return Content.assemble(*pieces)
+
+
+def shares(sizes: Sequence[int], width: int) -> list[int]:
+    """Divide ``width`` cells in proportion; each gets at least one while there are enough."""
+    total = sum(sizes)
+    least = 1 if len(sizes) <= width else 0
+    if not total:
+        return [width * (at == 0) for at in range(len(sizes))]
+    room = width - least * len(sizes)
+    cells: list[int] = []
+    passed = given = 0
+    for size in sizes:
+        passed += size
+        upto = passed * room // total
+        cells.append(least + upto - given)
+        given = upto
+    return cells
+
+
+def legend(parts: Iterable[Stretch]) -> list[Content]:
+    """What the glyphs of a bar mean."""
+    found: dict[str, str] = {}
+    for one in parts:
+        look = one.look
+        found.setdefault(look.glyph, "on the way" if look.glyph == "·" else look.word)
+    styles = {look.glyph: look.style for look in STRETCHES.values()}
+    return [Content.assemble((glyph, styles[glyph]), f" {word}") for glyph, word in found.items()]
+
+
+def totals(parts: Iterable[Stretch]) -> dict[str, int]:
+    """How long all stretches of each kind were together, in microseconds."""
+    found = dict.fromkeys(STRETCHES, 0)
+    for one in parts:
+        found[one.what] += one.duration_us
+    return {what: us for what, us in found.items() if us}
+
+
+def sum_text(us: Mapping[str, int], rest: int = 0) -> str:
+    """What a latency consists of: ``queue 3.1 ms + prefill 4.3 ms + client 20 us``."""
+    pieces = [f"{STRETCHES[what].word} {span_text(part)}" for what, part in us.items()]
+    if rest > 0:
+        pieces.append(f"client {span_text(rest)}")
+    return " + ".join(pieces)
