@@ -1,0 +1,232 @@
+"""Figures over time: what can be drawn as a strip or a plot, read from the tape's overview."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.tui.presenters.units import count_text, percent_text, span_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from blis_tui.debugger.overview import Bucket, Overview
+    from blis_tui.debugger.tape import StepRow
+    from blis_tui.tui.view import View
+
+_S: Final = 1_000_000
+_RATE_US: Final = _S
+"""A rate at a position is that of the second before it."""
+LEVELS: Final = "▁▂▃▄▅▆▇█"
+"""Nothing at all is the lowest; whatever is more than nothing is at least the second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """A figure that has a value at every time.
+
+    ``read`` takes it from a bucket of time: the largest value in it, or with ``rate`` a count. ``now`` is its value at
+    the position, None when there is none yet.
+    """
+
+    name: str
+    about: str
+    """What is shown of a stretch of time, in a few words."""
+    unit: str
+    """``count``, ``share`` (of the KV blocks), ``us`` or ``per s``."""
+    read: Callable[[Bucket], int]
+    now: Callable[[View], float | None]
+    rate: bool = False
+
+
+def latest_step(view: View) -> StepRow | None:
+    """The last step at or before the position."""
+    tape, event = view.tape, view.moment.event
+    last = tape.next_step(event + 1, back=True) if event else 0
+    return tape.step(tape.row(last).step) if last else None
+
+
+def kv_blocks(view: View) -> int:
+    """All blocks of all instances."""
+    return view.experiment.engine.kv_blocks * len(view.moment.after.instances)
+
+
+def _ttft(view: View) -> float | None:
+    latest = view.tape.ttfts_us(view.moment.event, 1)
+    return latest[0] if latest else None
+
+
+def _batch_tokens(view: View) -> float | None:
+    step = latest_step(view)
+    return None if step is None else step.batch_tokens
+
+
+def _step_us(view: View) -> float | None:
+    step = latest_step(view)
+    return None if step is None else step.duration_us
+
+
+def _over_instances(count: Callable[[View, int], int]) -> Callable[[View], float]:
+    def total(view: View) -> float:
+        found = 0
+        for index in range(len(view.moment.after.instances)):
+            found += count(view, index)
+        return found
+
+    return total
+
+
+def _rate(read: Callable[[Bucket], int]) -> Callable[[View], float | None]:
+    def per_second(view: View) -> float | None:
+        """The rate in the buckets that ended within the second before the position, or in the last one that ended."""
+        overview, now_us = view.tape.overview, view.moment.time_us
+        end = min(now_us // overview.width_us, len(overview.buckets))
+        start = max(0, min(end - 1, (now_us - _RATE_US) // overview.width_us))
+        if end <= start:
+            return None
+        total = 0
+        for bucket in overview.buckets[start:end]:
+            total += read(bucket)
+        return total * _S / ((end - start) * overview.width_us)
+
+    return per_second
+
+
+def _count(name: str, about: str, read: Callable[[Bucket], int]) -> Series:
+    return Series(name=name, about=about, unit="per s", read=read, now=_rate(read), rate=True)
+
+
+WAITING: Final = Series(
+    name="waiting",
+    about="requests in the queues of all instances, the most after a step",
+    unit="count",
+    read=lambda bucket: bucket.waiting_max,
+    now=_over_instances(lambda view, index: view.moment.instance(index).waiting_count),
+)
+RUNNING: Final = Series(
+    name="running",
+    about="requests in the batches of all instances, the most after a step",
+    unit="count",
+    read=lambda bucket: bucket.running_max,
+    now=_over_instances(lambda view, index: view.moment.instance(index).running_count),
+)
+KV_USE: Final = Series(
+    name="KV in use",
+    about="share of the KV blocks of all instances, the most after a step",
+    unit="share",
+    read=lambda bucket: bucket.kv_used_max,
+    now=_over_instances(lambda view, index: view.moment.instance(index).kv.used_blocks),
+)
+BATCH_TOKENS: Final = Series(
+    name="batch tokens",
+    about="tokens of one step, the most of any",
+    unit="count",
+    read=lambda bucket: bucket.batch_tokens_max,
+    now=_batch_tokens,
+)
+STEP_TIME: Final = Series(
+    name="step time",
+    about="duration of one step, the longest: what a decoding request waits for its next token",
+    unit="us",
+    read=lambda bucket: bucket.step_us_max,
+    now=_step_us,
+)
+TTFT: Final = Series(
+    name="TTFT",
+    about="time to first token as clients measure it, the longest",
+    unit="us",
+    read=lambda bucket: bucket.ttft_us_max,
+    now=_ttft,
+)
+SERIES: Final = (
+    WAITING,
+    RUNNING,
+    KV_USE,
+    BATCH_TOKENS,
+    STEP_TIME,
+    TTFT,
+    _count("preemptions", "running requests sent back to the queue, per second", lambda bucket: bucket.preemptions),
+    _count("arrivals", "requests that arrived, per second", lambda bucket: bucket.arrivals),
+    _count("completions", "requests completed, per second", lambda bucket: bucket.completions),
+    _count("tokens", "tokens computed, of prompts and answers, per second", lambda bucket: bucket.tokens),
+)
+"""Everything that can be drawn over time."""
+
+
+def sample(series: Series, overview: Overview, end_us: int, cells: int, known_us: int) -> list[float | None]:
+    """The figure in so many equal stretches of time from 0 to ``end_us``; None where nothing is known yet.
+
+    Args:
+        series: the figure.
+        overview: where to read it.
+        end_us: the time at which the last stretch ends.
+        cells: how many stretches.
+        known_us: the time up to which anything is known.
+    """
+    values = [series.read(bucket) for bucket in overview.buckets]
+    width = overview.width_us
+    found: list[float | None] = []
+    for cell in range(cells):
+        start, end = cell * end_us // cells, max((cell + 1) * end_us // cells, cell * end_us // cells + 1)
+        if start > known_us:
+            found += [None] * (cells - cell)
+            break
+        first, last = start // width, min((end - 1) // width, len(values) - 1)
+        if series.rate:
+            found.append(_weighted(values, width, start, end) * _S / max(min(end, known_us) - start, 1))
+        elif first < len(values):
+            found.append(max(values[first : last + 1]))
+        else:
+            # Nothing changed any more after the last bucket: what is left of it still holds.
+            found.append(values[-1] if values else 0)
+    return found
+
+
+def _weighted(values: Sequence[int], width: int, start: int, end: int) -> float:
+    """The counts of the buckets in a stretch of time, of the ones at its edges only the share that lies in it."""
+    total = 0.0
+    for place in range(start // width, min((end - 1) // width + 1, len(values))):
+        total += values[place] * (min(end, (place + 1) * width) - max(start, place * width)) / width
+    return total
+
+
+def strip(values: Sequence[float | None], top: float) -> str:
+    """One character for each value: a bar up to ``top``, a blank where nothing is known."""
+    steps = len(LEVELS) - 1
+    chars: list[str] = []
+    for value in values:
+        if value is None:
+            chars.append(" ")
+        elif value <= 0 or top <= 0:
+            chars.append(LEVELS[0])
+        else:
+            chars.append(LEVELS[min(max(int(value * steps / top + 0.5), 1), steps)])
+    return "".join(chars)
+
+
+def top_of(series: Series, values: Sequence[float | None], view: View) -> float:
+    """The value that a full bar stands for: all blocks for a share of them, else the largest value."""
+    if series.unit == "share":
+        return kv_blocks(view)
+    return max((value for value in values if value is not None), default=0)
+
+
+def value_text(series: Series, value: float | None, view: View) -> str:
+    """A value with its unit; a dash when there is none."""
+    if value is None:
+        return "-"
+    if series.unit == "share":
+        return percent_text(int(value), kv_blocks(view))
+    if series.unit == "us":
+        return span_text(int(value + 0.5))
+    if series.unit == "per s":
+        return rate_text(value)
+    return count_text(int(value + 0.5))
+
+
+def rate_text(value: float) -> str:
+    """Something per second, with three digits that count: ``1.25/s``, ``4,210/s``."""
+    for digits, limit in ((2, 9.995), (1, 99.95)):
+        if 0 < value < limit:
+            return f"{value:.{digits}f}/s"
+    return f"{value:,.0f}/s"

@@ -1,0 +1,223 @@
+"""The whole run in three lines: the time, a figure over time, and what happened where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+
+from blis_tui.debugger.conditions import Reaches
+from blis_tui.tui.presenters.series import KV_USE, RUNNING, SERIES, WAITING, sample, strip, top_of, value_text
+from blis_tui.tui.presenters.units import count_text, time_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from blis_tui.tui.presenters.series import Series
+    from blis_tui.tui.view import View
+
+LABEL: Final = 14
+"""Columns left of the time axis."""
+CHOICES: Final[tuple[Series, ...]] = (
+    KV_USE,
+    WAITING,
+    RUNNING,
+    *(s for s in SERIES if s.name in ("batch tokens", "tokens")),
+)
+"""The figures that the middle line can show."""
+
+POSITION: Final = "▲"
+CHECKPOINT: Final = "·"
+BREAKPOINT: Final = "●"
+PREEMPTION: Final = "×"  # noqa: RUF001  (a cross, no letter)
+LOSS: Final = "!"
+FRONTIER: Final = "┤"
+_TICK: Final = "▏"
+_COLOURS: Final = {
+    LOSS: "$error",
+    PREEMPTION: "$error",
+    BREAKPOINT: "$warning",
+    FRONTIER: "$text-muted",
+    CHECKPOINT: "$text-muted",
+}
+
+_FIRST_US: Final = 1_000_000
+_ENDS: Final = (10, 12, 15, 20, 25, 30, 40, 50, 60, 80)
+"""Leading figures of where the axis may end while the run is not known to its end."""
+_UNITS: Final = ((1_000_000, "s"), (1000, "ms"), (1, "us"))
+_LABEL_CELLS: Final = 13
+"""Columns between two labelled times, at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A stretch of time from 0 on, and the columns it is drawn in."""
+
+    end_us: int
+    cells: int
+
+    def cell(self, time_us: int) -> int:
+        """The column of a time."""
+        return min(time_us * self.cells // self.end_us, self.cells - 1)
+
+    def start_us(self, cell: int) -> int:
+        """The first microsecond of a column."""
+        return -(-cell * self.end_us // self.cells)
+
+    def last_us(self, cell: int) -> int:
+        """The last microsecond of a column."""
+        return max(self.start_us(cell + 1) - 1, self.start_us(cell))
+
+
+def scale_of(view: View, cells: int) -> Scale:
+    """The whole run if its end is known; else up to a round time, so that it seldom changes while it grows."""
+    known_us = known_until(view)
+    if view.moment.complete and known_us:
+        return Scale(known_us + 1, max(cells, 1))
+    return Scale(round_end(max(known_us, _FIRST_US - 1) + 1), max(cells, 1))
+
+
+def known_until(view: View) -> int:
+    """Time of the last known event."""
+    return view.tape.time_us(view.moment.frontier)
+
+
+def round_end(us: int) -> int:
+    """The nearest round time that is not before ``us``."""
+    size = 1
+    while size * 100 < us:
+        size *= 10
+    return next((lead * size for lead in _ENDS if lead * size >= us), 100 * size)
+
+
+def timeline(view: View, series: Series, width: int, *, focused: bool = False) -> Content:
+    """The three lines.
+
+    Args:
+        view: what to show.
+        series: the figure in the middle.
+        width: columns.
+        focused: whether the keys go to the timeline.
+    """
+    scale = scale_of(view, width - LABEL)
+    values = sample(series, view.tape.overview, scale.end_us, scale.cells, known_until(view))
+    top = top_of(series, values, view)
+    here = scale.cell(view.moment.time_us)
+    drawn = strip(values, top)
+    name = Content.styled(("▸" if focused else " ") + series.name, "$accent bold" if focused else "bold")
+    return Content("\n").join(
+        [
+            Content.assemble(_padded(name), axis(scale)),
+            Content.assemble(
+                _padded(Content(f" now {value_text(series, series.now(view), view)}")),
+                (drawn[: here + 1], "$foreground 70%"),
+                (drawn[here + 1 :], "$text-muted dim"),
+            ),
+            Content.assemble(
+                _padded(Content.styled(f" top {value_text(series, top, view)}", "$text-muted")), _marks(view, scale)
+            ),
+        ]
+    )
+
+
+def _padded(label: Content) -> Content:
+    return label.truncate(LABEL - 1).pad_right(max(LABEL - label.cell_length, 1))
+
+
+def axis(scale: Scale) -> Content:
+    """Round times where they are, with a stroke at their place."""
+    step = tick_us(scale)
+    line = ""
+    for time_us in range(0, scale.end_us, step):
+        at = scale.cell(time_us)
+        label = _TICK + tick_text(time_us, step)
+        if at + len(label) <= scale.cells:
+            line = line.ljust(at) + label
+    return Content.styled(line, "$text-muted")
+
+
+def tick_us(scale: Scale) -> int:
+    """The smallest round distance between times that leaves room for their labels."""
+    size = 1
+    while True:
+        for lead in (1, 2, 5):
+            if lead * size * scale.cells >= _LABEL_CELLS * scale.end_us:
+                return lead * size
+        size *= 10
+
+
+def tick_text(time_us: int, step_us: int) -> str:
+    """A round time with as many digits as the distance to the next one needs: ``2.5 s``."""
+    for size, unit in _UNITS:
+        if step_us * 100 >= size:
+            decimals = 0 if step_us >= size else (1 if step_us * 10 >= size else 2)
+            return f"{time_us / size:,.{decimals}f} {unit}"
+    return f"{time_us:,} us"
+
+
+def _marks(view: View, scale: Scale) -> Content:
+    here = scale.cell(view.moment.time_us)
+    row = [" "] * scale.cells
+    for char, cells in _mark_cells(view, scale):
+        for cell in cells:
+            row[cell] = char
+    row[here] = POSITION
+    parts: list[tuple[str, str]] = []
+    for cell, char in enumerate(row):
+        colour = "$accent bold" if cell == here else _COLOURS.get(char, "")
+        style = colour if cell <= here or not colour else f"{colour} dim"
+        if parts and parts[-1][1] == style:
+            parts[-1] = (parts[-1][0] + char, style)
+        else:
+            parts.append((char, style))
+    return Content.assemble(*parts)
+
+
+def _mark_cells(view: View, scale: Scale) -> Sequence[tuple[str, Iterable[int]]]:
+    """What is marked where; the later ones cover the earlier ones."""
+    tape = view.tape
+    width = tape.overview.width_us
+    places = [(scale.cell(place * width + width // 2), bucket) for place, bucket in enumerate(tape.overview.buckets)]
+    return (
+        (CHECKPOINT, [scale.cell(tape.time_us(event)) for event in view.checkpoints if event <= len(tape)]),
+        (FRONTIER, [scale.cell(known_until(view))] if view.moment.frontier else []),
+        (PREEMPTION, [cell for cell, bucket in places if bucket.preemptions]),
+        (LOSS, [cell for cell, bucket in places if bucket.losses]),
+        (BREAKPOINT, [scale.cell(time) for time in break_times_us(view) if time < scale.end_us]),
+    )
+
+
+def break_times_us(view: View) -> tuple[int, ...]:
+    """The times at which an enabled breakpoint stops."""
+    found: list[int] = []
+    for one in view.breakpoints:
+        condition = one.condition
+        if one.enabled and isinstance(condition, Reaches) and condition.figure == "time_us":
+            found.append(int(condition.value))
+    return tuple(found)
+
+
+def event_at(view: View, scale: Scale, cell: int) -> int:
+    """The event that a click on a column means: the last one in it or before; the start for the first column."""
+    cell = max(0, min(cell, scale.cells - 1))
+    return min(view.tape.at_time(scale.last_us(cell)), view.moment.frontier) if cell else 0
+
+
+def event_beside(view: View, scale: Scale, direction: int) -> int:
+    """The event a column to the left or right of the position, and at least one event away."""
+    tape, here = view.tape, view.moment.event
+    cell = scale.cell(view.moment.time_us)
+    if direction < 0:
+        return min(tape.at_time(scale.start_us(cell) - 1), max(here - 1, 0))
+    return min(max(event_at(view, scale, cell + 1), here + 1), view.moment.frontier)
+
+
+def hover_text(view: View, series: Series, scale: Scale, cell: int) -> str:
+    """What is known about a column."""
+    event = event_at(view, scale, cell)
+    if scale.start_us(cell) > known_until(view):
+        return f"{time_text(scale.start_us(cell))}: not simulated yet"
+    value = sample(series, view.tape.overview, scale.end_us, scale.cells, known_until(view))[cell]
+    figure = f"{series.name} {value_text(series, value, view)}"
+    return f"{time_text(scale.last_us(cell))} · event {count_text(event)} · {figure}"
