@@ -274,6 +274,15 @@ class Tape:
             found.append(Happening(event, self._times[event - 1], MOMENTS[flat[i + 1]], flat[i + 2], flat[i + 3]))
         return tuple(found)
 
+    def latest(self, number: int, what: str, until: int) -> Happening | None:
+        """The last time that something happened to a request, up to an event; cheap for what ends a life."""
+        flat = self._lives[number]
+        code = _MOMENT[what]
+        for i in range(len(flat) - 4, -1, -4):
+            if flat[i + 1] == code and flat[i] <= until:
+                return Happening(flat[i], self._times[flat[i] - 1], what, flat[i + 2], flat[i + 3])
+        return None
+
     def first_event_of(self, name: str) -> int:
         """The event at which a request arrived; 0 when it has not."""
         number = self._numbers.get(name)

@@ -1,0 +1,207 @@
+"""What a request's latency consists of: shares that add up to it exactly, in microseconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.debugger.lifespans import steps_within
+from blis_tui.debugger.units import count_text, plural
+from blis_tui.debugger.waits import CAUSES, cause_text, limits_of, wait_causes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from blis_tui.debugger.lifespans import Life, Span
+    from blis_tui.debugger.tape import StepRow, Tape
+    from blis_tui.debugger.waits import WaitCauses
+    from blis_tui.spec.model import Experiment
+
+KINDS: Final = {
+    "admission": "admission control",
+    "routing": "routing",
+    "intake": "tokenization, hand-over",
+    "wait": "waiting in the queue",
+    "lost": "work that was lost",
+    "again": "waiting again",
+    "prefill": "prefill",
+    "recompute": "prefill again",
+    "decode": "decode",
+    "client": "client side",
+}
+"""What a share is of, in the order in which they are told."""
+PREEMPTION: Final = ("again", "lost", "recompute")
+"""The kinds that there would be none of without preemptions."""
+_LOOKUPS: Final = 64
+"""Steps in which somebody stalled that are looked up one by one; beyond it, only their number is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A share of a latency: its kind, microseconds, and a remark; ``inner`` shares say what it consists of."""
+
+    kind: str
+    label: str
+    us: int
+    note: str = ""
+    inner: tuple[Share, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """A latency and its shares; they add up to it."""
+
+    total_us: int
+    shares: tuple[Share, ...]
+
+    def us(self, *kinds: str) -> int:
+        """How much of it is of these kinds."""
+        return sum(share.us for share in self.shares if share.kind in kinds)
+
+    @property
+    def main(self) -> Share | None:
+        """The largest share."""
+        return max(self.shares, key=lambda share: share.us, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where a breakdown is read from. ``stalled_in``: who stalled in the step of an event (a replay tells)."""
+
+    tape: Tape
+    experiment: Experiment
+    stalled_in: Callable[[int], Sequence[str]]
+
+
+def ttft_breakdown(life: Life, sources: Sources) -> Breakdown | None:
+    """The time to first token, as the client measures it (where several were generated, the last); None without one."""
+    first = life.last("first-token")
+    if first is None:
+        return None
+    spans = [_clipped(span, first.first) for span in life.spans if span.start_us < first.first]
+    return _broken_down(life, spans, first.second, first.first, sources)
+
+
+def e2e_breakdown(life: Life, sources: Sources) -> Breakdown | None:
+    """The end-to-end time, as the client measures it; None unless it has completed."""
+    end = life.end
+    if end is None or end.what != "completed":
+        return None
+    return _broken_down(life, list(life.spans), end.second, end.time_us, sources)
+
+
+def so_far_breakdown(life: Life, sources: Sources) -> Breakdown:
+    """The time since its arrival, to its end if it had one."""
+    end_us = max((span.end_us for span in life.spans), default=life.arrival_us)
+    return _broken_down(life, list(life.spans), end_us - life.arrival_us, end_us, sources)
+
+
+def _clipped(span: Span, end_us: int) -> Span:
+    return span if span.end_us <= end_us else replace(span, end_us=end_us)
+
+
+def _broken_down(life: Life, spans: list[Span], total_us: int, end_us: int, sources: Sources) -> Breakdown:
+    by_kind: dict[str, list[Span]] = {}
+    for span in spans:
+        by_kind.setdefault(_kind(life, span), []).append(span)
+    shares = [_share(kind, by_kind[kind], life, sources) for kind in KINDS if kind in by_kind]
+    shares = [share for share in shares if share.us]
+    client = total_us - (end_us - life.arrival_us)
+    if client:
+        shares.append(Share("client", KINDS["client"], client, "detokenization and streaming, outside of steps"))
+    return Breakdown(total_us, tuple(shares))
+
+
+def _kind(life: Life, span: Span) -> str:
+    if span.what == "wait":
+        return "again" if span.attempt else "wait"
+    if life.keeps_output:
+        return "recompute" if span.what == "prefill" and span.attempt else span.what
+    return "lost" if span.lost else span.what
+
+
+def _share(kind: str, spans: list[Span], life: Life, sources: Sources) -> Share:
+    us = sum(span.duration_us for span in spans)
+    label = KINDS[kind]
+    if kind in ("wait", "again"):
+        return _waiting(kind, us, spans, life, sources)
+    if kind in ("prefill", "recompute"):
+        return _prefill(kind, us, spans, life, sources)
+    if kind == "decode":
+        return _decode(us, spans, life, sources)
+    if kind == "lost":
+        tokens = sum(one.first for one in life.preemptions)
+        return Share(kind, label, us, f"{plural(tokens, 'computed token')} thrown away by preemption")
+    return Share(kind, label, us)
+
+
+def _waiting(kind: str, us: int, spans: list[Span], life: Life, sources: Sources) -> Share:
+    limits = limits_of(sources.experiment)
+    found: list[WaitCauses] = [wait_causes(sources.tape, limits, span, life.instance, life.until) for span in spans]
+    inner = []
+    for cause in CAUSES:
+        part = sum(causes.us.get(cause, 0) for causes in found)
+        if part:
+            steps = sum(causes.steps.get(cause, 0) for causes in found)
+            note = plural(steps, "step") if steps else ""
+            inner.append(Share(cause, cause_text(cause, limits), part, note))
+    count = len(life.preemptions)
+    return Share(kind, KINDS[kind], us, f"after {plural(count, 'preemption')}" if kind == "again" else "", tuple(inner))
+
+
+def _prefill(kind: str, us: int, spans: list[Span], life: Life, sources: Sources) -> Share:
+    """Steps with a chunk of its own, what else those steps computed, and steps without one."""
+    own_us = own = others = steps = idle = 0
+    # Who finds the whole prompt in the cache is served in the step that admits it, without a chunk.
+    mine = {one.event: 0 for one in life.happenings if one.what == "scheduled" and not one.second}
+    mine |= {chunk.event: chunk.tokens for chunk in life.chunks}
+    for span in spans:
+        for event, start_us, row in steps_within(sources.tape, life.instance, span.start_us, span.end_us, life.until):
+            if event in mine:
+                steps += 1
+                own_us += min(start_us + row.duration_us, span.end_us) - start_us
+                own += mine.get(event, 0)
+                others += row.batch_tokens - mine.get(event, 0)
+            else:
+                idle += 1
+    note = f"{plural(own, 'token')} in {plural(steps, 'step')}"
+    if others:
+        note += f", {count_text(others)} of others in the same batches"
+    inner: tuple[Share, ...] = ()
+    if us > own_us:
+        inner = (
+            Share("own", "its own chunks", own_us, plural(steps, "step")),
+            Share("idle", "steps without a chunk of it", us - own_us, plural(idle, "step")),
+        )
+    return Share(kind, KINDS[kind], us, note, inner)
+
+
+def _decode(us: int, spans: list[Span], life: Life, sources: Sources) -> Share:
+    """Steps with a token of its own, and steps in which it stalled."""
+    steps = stalls = stalled_us = unknown = 0
+    for span in spans:
+        for event, _, row in steps_within(sources.tape, life.instance, span.start_us, span.end_us, life.until):
+            steps += 1
+            if not row.stalled:
+                continue
+            if stalls + unknown >= _LOOKUPS:
+                unknown += 1
+            elif life.name in sources.stalled_in(event):
+                stalls += 1
+                stalled_us += _length(row, span)
+    note = plural(steps - stalls, "step")
+    if unknown:
+        note += f"; in {unknown:,} more steps somebody stalled, perhaps this one"
+    else:
+        note = f"{note} with a token each"
+    inner: tuple[Share, ...] = ()
+    if stalled_us:
+        inner = (
+            Share("own", "steps with a token", us - stalled_us, plural(steps - stalls, "step")),
+            Share("stalled", "steps without one (stalled)", stalled_us, plural(stalls, "step")),
+        )
+    return Share("decode", KINDS["decode"], us, note, inner)
+
+
+def _length(row: StepRow, span: Span) -> int:
+    return min(row.duration_us, span.duration_us)

@@ -1,0 +1,125 @@
+"""What an explanation is: plain sentences in which requests, events and instances are marked, to be followed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A request (by name), an event (by number) or an instance (by index) that a sentence mentions."""
+
+    kind: str
+    """``request``, ``event`` or ``instance``."""
+    value: str | int
+
+    @property
+    def text(self) -> str:
+        """How it is written."""
+        if self.kind == "request":
+            return str(self.value)
+        return f"{self.kind} {self.value:,}" if isinstance(self.value, int) else f"{self.kind} {self.value}"
+
+    @property
+    def number(self) -> int:
+        """The number of an event or an instance; -1 for a request."""
+        return self.value if isinstance(self.value, int) else -1
+
+
+def request_ref(name: str) -> Ref:
+    """A mention of a request."""
+    return Ref("request", name)
+
+
+def event_ref(event: int) -> Ref:
+    """A mention of an event."""
+    return Ref("event", event)
+
+
+def instance_ref(index: int) -> Ref:
+    """A mention of an instance."""
+    return Ref("instance", index)
+
+
+Sentence = tuple[str | Ref, ...]
+"""Text with mentions in it."""
+
+
+def say(*pieces: str | Ref) -> Sentence:
+    """A sentence."""
+    return pieces
+
+
+def said(sentence: Sentence) -> str:
+    """A sentence as plain text."""
+    return "".join(piece.text if isinstance(piece, Ref) else piece for piece in sentence)
+
+
+def listing(refs: list[Ref], limit: int = 3) -> Sentence:
+    """Mentions with commas between them, at most ``limit``, and how many more there are."""
+    pieces: list[str | Ref] = []
+    for place, ref in enumerate(refs[:limit]):
+        if place:
+            pieces.append(", ")
+        pieces.append(ref)
+    if len(refs) > limit:
+        pieces.append(f" and {len(refs) - limit:,} more")
+    return tuple(pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of a table: a label, a figure with its unit, a share of the whole in percent, and what is to be said."""
+
+    label: str
+    figure: str
+    share: str = ""
+    note: Sentence = ()
+    inner: bool = False
+    """It says what the line above it consists of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A heading with sentences, and a table below them."""
+
+    heading: str
+    sentences: tuple[Sentence, ...] = ()
+    rows: tuple[Row, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """An answer to "why?". ``about``: what was asked about; ``headline``: the answer in one sentence."""
+
+    about: Ref
+    title: str
+    headline: str
+    parts: tuple[Part, ...] = ()
+
+    def refs(self) -> tuple[Ref, ...]:
+        """Everything it mentions, in order; what is mentioned twice stands there twice."""
+        return tuple(piece for sentence in self._sentences() for piece in sentence if isinstance(piece, Ref))
+
+    def _sentences(self) -> Iterator[Sentence]:
+        for part in self.parts:
+            yield from part.sentences
+            yield from (row.note for row in part.rows)
+
+    def to_text(self) -> str:
+        """All of it as plain text, to copy."""
+        lines = [self.title, "", self.headline]
+        for part in self.parts:
+            lines += ["", part.heading]
+            lines += [f"  {said(sentence)}" for sentence in part.sentences]
+            width = max((len(row.label) + 2 * row.inner for row in part.rows), default=0)
+            figures = max((len(row.figure) for row in part.rows), default=0)
+            for row in part.rows:
+                label = ("  " if row.inner else "") + row.label
+                note = said(row.note)
+                lines.append(f"  {label:<{width}}  {row.figure:>{figures}}  {row.share:>5}  {note}".rstrip())
+        return "\n".join(lines) + "\n"

@@ -1,0 +1,207 @@
+"""A request's life as stretches of time that lie end to end, from its arrival to its end or to now.
+
+Everything here is read from the tape, to the microsecond: the stretches of a finished request add up to its end-to-end
+time without what its client adds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from blis_tui.debugger.tape import Happening, StepRow, Tape
+    from blis_tui.spec.model import Experiment
+
+ENDS: Final = ("rejected", "dropped", "completed", "timed-out")
+"""What ends a request's life."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A stretch of a request's life.
+
+    ``what`` is one of ``admission`` (until admission control decided), ``routing`` (until an instance was chosen),
+    ``intake`` (tokenization and hand-over, until it stood in the queue), ``wait``, ``prefill`` and ``decode``.
+    """
+
+    what: str
+    start_us: int
+    end_us: int
+    first: int
+    """The event at which it began."""
+    attempt: int
+    """How often it had been preempted before."""
+    lost: bool = False
+    """What it computed was lost in a preemption later."""
+    open: bool = False
+    """It goes on."""
+
+    @property
+    def duration_us(self) -> int:
+        """How long it is (so far)."""
+        return self.end_us - self.start_us
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunks:
+    """What a request computed in the steps of its prefills."""
+
+    event: int
+    start_us: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """What is known of a request up to an event."""
+
+    name: str
+    happenings: tuple[Happening, ...]
+    spans: tuple[Span, ...]
+    chunks: tuple[Chunks, ...]
+    keeps_output: bool
+    """A preempted request keeps the tokens it has generated (the batching rule says so)."""
+    until: int
+
+    @property
+    def arrival_us(self) -> int:
+        """When it arrived."""
+        return self.happenings[0].time_us
+
+    @property
+    def input_tokens(self) -> int:
+        """Length of its prompt."""
+        return self.happenings[0].first
+
+    @property
+    def instance(self) -> int:
+        """Where it was routed to; -1 = nowhere yet."""
+        routed = self.last("routed")
+        return -1 if routed is None else routed.first
+
+    @property
+    def end(self) -> Happening | None:
+        """How it ended."""
+        last = self.happenings[-1]
+        return last if last.what in ENDS else None
+
+    @property
+    def preemptions(self) -> tuple[Happening, ...]:
+        """When it was preempted."""
+        return tuple(one for one in self.happenings if one.what == "preempted")
+
+    def last(self, what: str) -> Happening | None:
+        """The latest happening of a kind."""
+        return next((one for one in reversed(self.happenings) if one.what == what), None)
+
+
+def read_life(tape: Tape, experiment: Experiment, name: str, until: int) -> Life | None:
+    """A request's life up to an event; None when it has not arrived by then."""
+    happenings = tape.life(name, until)
+    if not happenings:
+        return None
+    keeps = experiment.policy.batching.kind == "vllm-v1"
+    reader = _Reader(tape, keeps_output=keeps, input_tokens=happenings[0].first, start_us=happenings[0].time_us)
+    for happening in happenings:
+        reader.read(happening)
+    return Life(
+        name=name,
+        happenings=happenings,
+        spans=tuple(reader.finish(tape.time_us(until))),
+        chunks=tuple(reader.chunks),
+        keeps_output=keeps,
+        until=until,
+    )
+
+
+_NEXT: Final = {"arrived": "admission", "admitted": "routing", "routed": "intake", "queued": "wait"}
+"""What begins when something has happened."""
+_WORK: Final = ("prefill", "decode")
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Cuts a life into stretches.
+
+    ``target``: computed tokens at which the prefill at hand is done. It is the prompt; where generated tokens are kept
+    through a preemption, also those: of ``n`` known tokens a decoding request has computed all but the last.
+    """
+
+    tape: Tape
+    keeps_output: bool
+    input_tokens: int
+    start_us: int
+    spans: list[Span] = field(default_factory=list)
+    chunks: list[Chunks] = field(default_factory=list)
+    what: str = ""
+    first: int = 0
+    attempt: int = 0
+    target: int = 0
+
+    def read(self, happening: Happening) -> None:
+        what = happening.what
+        if what in _NEXT:
+            self._turn(_NEXT[what], happening.time_us, happening.event)
+            self.target = self.input_tokens
+        elif what == "scheduled":
+            self._turn("prefill", happening.time_us, happening.event)
+        elif what == "chunk":
+            self.chunks.append(Chunks(event=happening.event, start_us=happening.time_us, tokens=happening.second))
+            if happening.first + happening.second == self.target:
+                row = self.tape.step(self.tape.row(happening.event).step)
+                self._turn("decode", happening.time_us + row.duration_us, happening.event)
+        elif what == "first-token":
+            if self.what == "prefill":  # its whole prompt was in the cache: there was no chunk
+                self._turn("decode", happening.first, happening.event)
+        elif what == "preempted":
+            if self.keeps_output and happening.first >= self.target:
+                self.target = happening.first + 1
+            self._turn("wait", happening.time_us, happening.event)
+            self.attempt += 1
+        else:
+            self._turn("", happening.time_us, happening.event)
+
+    def _turn(self, what: str, time_us: int, event: int) -> None:
+        if self.what and time_us > self.start_us:
+            self.spans.append(self._span(time_us))
+        self.what = what
+        self.start_us = time_us
+        self.first = event
+
+    def _span(self, end_us: int) -> Span:
+        return Span(
+            what=self.what, start_us=self.start_us, end_us=end_us, first=self.first, attempt=self.attempt, open=False
+        )
+
+    def finish(self, now_us: int) -> list[Span]:
+        if self.what and now_us >= self.start_us:
+            self.spans.append(replace(self._span(now_us), open=True))
+        return [
+            replace(span, lost=True) if span.what in _WORK and span.attempt < self.attempt else span
+            for span in self.spans
+        ]
+
+
+def steps_within(
+    tape: Tape, instance: int, start_us: int, end_us: int, until: int
+) -> Iterator[tuple[int, int, StepRow]]:
+    """The steps of an instance that began in a stretch of time: event, start, figures."""
+    first = tape.at_time(start_us - 1) + 1
+    last = min(tape.at_time(end_us - 1), until)
+    for event in range(first, last + 1):
+        if tape.is_step(event):
+            row = tape.row(event)
+            if row.instance == instance:
+                yield event, row.time_us, tape.step(row.step)
+
+
+def last_step(tape: Tape, instance: int, until: int) -> int:
+    """The latest step of an instance up to an event; 0 when it has had none."""
+    event = until + 1
+    while True:
+        event = tape.next_step(event, back=True)
+        if not event or tape.row(event).instance == instance:
+            return event

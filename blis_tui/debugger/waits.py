@@ -1,0 +1,140 @@
+"""Why requests wait: for each step of an instance, what kept the head of its queue out.
+
+The rule, from a step's figures alone (``StepRow``), for a step after which somebody still waits. Both batching rules
+serve the running requests first and then admit from the head of the queue until something stops them:
+
+1. ``preempted``: the step preempted somebody. Then it admits nobody.
+2. ``seqs``: ``max_num_seqs`` requests ran in it (those it completed included).
+3. ``tokens``: it computed ``max_num_batched_tokens`` tokens, its whole budget.
+4. ``blocks``: otherwise the head did not fit into the free KV blocks, and nobody overtakes the head. With chunked
+   prefill off it may instead be that its prompt did not fit into the rest of the token budget; the figures do not
+   tell which, so that cause is called ``room``.
+
+Where several hold, the first is named. Time that passes before an instance's next step begins is the cause ``step``:
+the engine decides between steps only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.debugger.lifespans import read_life, steps_within
+from blis_tui.debugger.units import span_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from blis_tui.debugger.lifespans import Span
+    from blis_tui.debugger.tape import StepRow, Tape
+    from blis_tui.spec.model import Experiment
+
+CAUSES: Final = ("step", "preempted", "seqs", "tokens", "blocks", "room")
+"""Every cause, in the order in which they are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the steps of an instance must keep to."""
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    whole_prompts: bool
+    """Chunked prefill is off."""
+
+
+def limits_of(experiment: Experiment) -> Limits:
+    """The limits that an experiment sets."""
+    batching = experiment.policy.batching
+    return Limits(
+        experiment.engine.max_num_seqs,
+        experiment.engine.max_num_batched_tokens,
+        whole_prompts=batching.kind == "vllm-v1" and not batching.flag("enable_chunked_prefill"),
+    )
+
+
+def step_cause(row: StepRow, limits: Limits) -> str:
+    """What kept the head of the queue out of a step after which somebody waits."""
+    if row.preempted:
+        return "preempted"
+    if row.running + row.completed >= limits.max_num_seqs:
+        return "seqs"
+    if row.batch_tokens >= limits.max_num_batched_tokens:
+        return "tokens"
+    return "room" if limits.whole_prompts else "blocks"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitCauses:
+    """How the time of a wait divides among causes, and in how many steps each of them held."""
+
+    us: Mapping[str, int]
+    steps: Mapping[str, int]
+
+    @property
+    def total_us(self) -> int:
+        """The whole wait."""
+        return sum(self.us.values())
+
+    @property
+    def main(self) -> str:
+        """The cause of most of the time; empty for a wait of no length."""
+        return max(self.us, key=lambda cause: self.us[cause], default="")
+
+
+def wait_causes(tape: Tape, limits: Limits, span: Span, instance: int, until: int) -> WaitCauses:
+    """Divide a wait: each step that did not admit the request accounts for the time until the next one began."""
+    us = dict.fromkeys(CAUSES, 0)
+    steps = dict.fromkeys(CAUSES, 0)
+    cause, since = "step", span.start_us
+    for _, start_us, row in steps_within(tape, instance, span.start_us, span.end_us, until):
+        us[cause] += start_us - since
+        cause, since = step_cause(row, limits), start_us
+        steps[cause] += 1
+    us[cause] += span.end_us - since
+    return WaitCauses({name: value for name, value in us.items() if value}, steps)
+
+
+def cause_text(cause: str, limits: Limits) -> str:
+    """A cause in a few words."""
+    return {
+        "step": "step under way",
+        "preempted": "preemption",
+        "seqs": f"batch full ({limits.max_num_seqs:,})",
+        "tokens": f"token budget spent ({limits.max_num_batched_tokens:,})",
+        "blocks": "no free KV blocks",
+        "room": "no room for a whole prompt",
+    }[cause]
+
+
+def cause_sentence(cause: str, limits: Limits) -> str:
+    """Why a step let nobody else in, for people who never read the documentation."""
+    return {
+        "step": "An instance decides who runs only between two steps; one was under way.",
+        "preempted": "The step took the KV blocks of running requests away; such a step lets nobody in.",
+        "seqs": f"{limits.max_num_seqs:,} requests ran, as many as may run at once (max_num_seqs).",
+        "tokens": (
+            f"It computed all {limits.max_num_batched_tokens:,} tokens that a step may compute "
+            "(max_num_batched_tokens)."
+        ),
+        "blocks": "The head of the queue needed more KV blocks than were free, and nobody may overtake it.",
+        "room": "The head of the queue found too few KV blocks, or too few tokens for its whole prompt.",
+    }[cause]
+
+
+def wait_lines(tape: Tape, experiment: Experiment, name: str, until: int) -> Mapping[int, str]:
+    """Why a request waited, up to an event: the event at which a wait began -> a few words about it."""
+    life = read_life(tape, experiment, name, until)
+    if life is None:
+        return {}
+    limits = limits_of(experiment)
+    lines: dict[int, str] = {}
+    for span in life.spans:
+        if span.what == "wait":
+            causes = wait_causes(tape, limits, span, life.instance, until)
+            told = sorted(causes.us, key=lambda cause: -causes.us[cause])
+            pieces = [f"{cause_text(cause, limits)} {span_text(causes.us[cause])}" for cause in told[:2]]
+            verb = "waits" if span.open else "waited"
+            tail = f": {', '.join(pieces)}" if pieces else ""
+            lines[span.first] = f"{verb} {span_text(span.duration_us)}{tail}"
+    return lines

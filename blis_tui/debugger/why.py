@@ -1,0 +1,222 @@
+"""Why? Explanations of requests and events in plain sentences, derived from what the run recorded, never guessed.
+
+An explanation knows the run up to the present position, and says nothing of what comes later.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blis_tui.debugger.breakdown import (
+    PREEMPTION,
+    Sources,
+    e2e_breakdown,
+    so_far_breakdown,
+    ttft_breakdown,
+)
+from blis_tui.debugger.explanation import Explanation, Part, Ref, Sentence, event_ref, request_ref, say
+from blis_tui.debugger.lifespans import read_life
+from blis_tui.debugger.units import percent_text, plural, span_text, time_text
+from blis_tui.debugger.waits import wait_lines
+from blis_tui.debugger.why_event import event_explanation, rejection_sentences
+from blis_tui.debugger.why_live import live_part
+from blis_tui.debugger.why_past import (
+    Ranked,
+    breakdown_part,
+    compare,
+    comparison_part,
+    preemption_parts,
+    ranking,
+)
+from blis_tui.engine.records import StepFinished
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.debugger.breakdown import Breakdown
+    from blis_tui.debugger.debugger import Debugger
+    from blis_tui.debugger.lifespans import Life
+    from blis_tui.debugger.tape import Tape
+    from blis_tui.debugger.why_past import Comparison
+
+__all__ = ["Ranked", "explain", "explain_event", "explain_request", "slowest", "wait_lines"]
+
+
+def explain(debugger: Debugger, about: Ref) -> Explanation | None:
+    """The explanation of a request or an event; None for anything else."""
+    if about.kind == "request":
+        return explain_request(debugger, str(about.value))
+    if about.kind == "event":
+        return explain_event(debugger, about.number)
+    return None
+
+
+def explain_event(debugger: Debugger, event: int) -> Explanation:
+    """What an event means, and why it turned out as it did. The position stays."""
+    if event <= 0:
+        told = say("Nothing has happened yet. The first event is the arrival of a request.")
+        return Explanation(event_ref(0), "Before the first event", "Nothing has happened yet.", (Part("Now", (told,)),))
+    if event > debugger.frontier:
+        known = plural(debugger.frontier, "event")
+        told = say(f"{known} {'is' if debugger.frontier == 1 else 'are'} known so far; run on to get there.")
+        return Explanation(
+            event_ref(event), f"Event {event:,}", "That event has not happened yet.", (Part("Now", (told,)),)
+        )
+    return event_explanation(debugger, event)
+
+
+def explain_request(debugger: Debugger, name: str) -> Explanation:
+    """Why a request stands where it stands at the present position, or took as long as it did. The position stays."""
+    about = request_ref(name)
+    life = read_life(debugger.tape, debugger.experiment, name, debugger.event)
+    if life is None:
+        return _unarrived(debugger, about)
+    sources = Sources(debugger.tape, debugger.experiment, lambda event: _stalled_in(debugger, event))
+    parts: list[Part] = []
+    live = debugger.request(name)
+    if live is not None:
+        parts.append(live_part(debugger, live))
+    elif life.end is not None and life.end.what != "completed":
+        parts.append(_end_part(debugger, life))
+    whole = e2e_breakdown(life, sources)
+    comparison = None if whole is None else compare(life, whole, sources)
+    parts += _latency_parts(life, sources, whole)
+    if comparison is not None:
+        parts.append(comparison_part(comparison))
+    parts += preemption_parts(debugger, life)
+    headline = _headline(debugger, life, whole, comparison, live.phase if live is not None else "")
+    return Explanation(about, _title(life), headline, tuple(parts))
+
+
+def slowest(tape: Tape, until: int, by: str = "e2e", count: int = 10) -> Sequence[Ranked]:
+    """The requests with the largest latency as their clients measure it, slowest first.
+
+    Args:
+        tape: what is known.
+        until: the last event to know of.
+        by: ``e2e`` (end to end, of completed requests) or ``ttft`` (time to first token).
+        count: how many.
+    """
+    return ranking(tape, until, by)[:count]
+
+
+def _stalled_in(debugger: Debugger, event: int) -> tuple[str, ...]:
+    for record in debugger.records_of(event):
+        if isinstance(record, StepFinished):
+            return record.stalled
+    return ()
+
+
+def _unarrived(debugger: Debugger, about: Ref) -> Explanation:
+    name = str(about.value)
+    arrival = debugger.tape.first_event_of(name)
+    if arrival:
+        headline = "It has not arrived yet."
+        told = say("It arrives later, at ", event_ref(arrival), ".")
+    elif debugger.complete:
+        headline = "No request of this run has that name."
+        told = say(f"{plural(debugger.tape.requests, 'request')} arrived.")
+    else:
+        headline = "No request of that name has arrived yet."
+        told = say("It may come later: the run is not known to its end yet.")
+    return Explanation(about, name, headline, (Part("Now", (told,)),))
+
+
+def _title(life: Life) -> str:
+    return f"{life.name}: prompt of {plural(life.input_tokens, 'token')}, arrived at {time_text(life.arrival_us)}"
+
+
+# ---- endings ----
+
+
+def _end_part(debugger: Debugger, life: Life) -> Part:
+    end = life.end
+    if end is None:
+        raise ValueError("the request has not ended")
+    tape = debugger.tape
+    told: list[Sentence]
+    if end.what == "rejected":
+        told = rejection_sentences(debugger.experiment, tape, tape.row(end.event))
+    elif end.what == "dropped":
+        told = [say(f"No instance like this one can ever serve it: {tape.reason(end.event)}.")]
+    else:
+        where = "ran" if end.second else "waited"
+        told = [
+            say(f"Its deadline passed while it {where}, {span_text(end.time_us - life.arrival_us)} after it arrived."),
+            say(f"It had generated {plural(end.first, 'token')}; they are lost."),
+        ]
+    return Part("How it ended", (*told, say("That was ", event_ref(end.event), ".")))
+
+
+# ---- latencies ----
+
+
+def _latency_parts(life: Life, sources: Sources, whole: Breakdown | None) -> list[Part]:
+    parts: list[Part] = []
+    first = ttft_breakdown(life, sources)
+    if first is not None:
+        told: list[Sentence] = []
+        if len([one for one in life.happenings if one.what == "first-token"]) > 1:
+            told.append(say("A preemption took its earlier first token back: the last one counts."))
+        parts.append(breakdown_part(f"Time to first token: {span_text(first.total_us)}", first, told))
+    if whole is not None:
+        parts.append(breakdown_part(f"End to end: {span_text(whole.total_us)}", whole))
+    elif life.end is None or life.end.what == "timed-out":
+        so_far = so_far_breakdown(life, sources)
+        if so_far.shares:
+            heading = "Its time so far" if life.end is None else "Its time"
+            parts.append(breakdown_part(f"{heading}: {span_text(so_far.total_us)}", so_far))
+    return parts
+
+
+def times(count: int) -> str:
+    """How often: ``once``, ``3 times``."""
+    return "once" if count == 1 else f"{count:,} times"
+
+
+# ---- the answer in one sentence ----
+
+_PHASES = {
+    "in-transit": "It is on its way to an instance",
+    "waiting": "It waits in the queue",
+    "prefill": "It computes its prompt",
+    "decode": "It generates its answer",
+    "stalled": "It generates its answer, but got no token in the latest step",
+}
+_ENDINGS = {"rejected": "It was turned away", "dropped": "It was dropped", "timed-out": "It timed out"}
+
+
+def _headline(
+    debugger: Debugger, life: Life, whole: Breakdown | None, comparison: Comparison | None, phase: str
+) -> str:
+    if whole is not None:
+        return _verdict(life, whole, comparison)
+    if life.end is not None and life.end.what != "completed":
+        reason = debugger.tape.reason(life.end.event)
+        after = span_text(life.end.time_us - life.arrival_us)
+        return f"{_ENDINGS[life.end.what]} {after} after it arrived{': ' + reason if reason else ''}."
+    since = span_text(debugger.time_us - life.arrival_us)
+    times = f", after {plural(len(life.preemptions), 'preemption')}" if life.preemptions else ""
+    if not phase:
+        return f"It has its last token and is about to leave, {since} after it arrived{times}."
+    return f"{_PHASES[phase]}, {since} after it arrived{times}."
+
+
+def _verdict(life: Life, whole: Breakdown, comparison: Comparison | None) -> str:
+    """How a completed request fared, and mostly why."""
+    told = f"It took {span_text(whole.total_us)} end to end"
+    if comparison is not None:
+        slower = comparison.excess_us > 0
+        count = comparison.faster if slower else comparison.others - comparison.faster
+        share = "all" if count == comparison.others else f"{percent_text(count, comparison.others)} of the"
+        told += f", {'slower' if slower else 'no slower'} than {share} others"
+        group, us = comparison.by_group[0]
+        if slower and group == "preemption" and us > 0:
+            lost = f"{span_text(whole.us(*PREEMPTION))} of {span_text(whole.total_us)}"
+            return f"{told}; mostly because it was preempted {times(len(life.preemptions))} ({lost})."
+        if slower and 2 * us >= comparison.excess_us:
+            return f"{told}; mostly because of {group} ({span_text(us)} more than the median request)."
+    main = whole.main
+    if main is None:
+        return f"{told}."
+    return f"{told}; most of it {main.label} ({span_text(main.us)})."

@@ -1,0 +1,309 @@
+"""What an event means, and why it turned out as it did."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.debugger.explanation import (
+    Explanation,
+    Part,
+    Ref,
+    Row,
+    Sentence,
+    event_ref,
+    instance_ref,
+    listing,
+    request_ref,
+    say,
+)
+from blis_tui.debugger.lifespans import last_step
+from blis_tui.debugger.units import count_text, percent_text, plural, span_text, time_text
+from blis_tui.debugger.waits import cause_sentence, limits_of, step_cause
+from blis_tui.engine.records import StepFinished
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from blis_tui.debugger.debugger import Debugger
+    from blis_tui.debugger.tape import EventRow, StepRow, Tape
+    from blis_tui.spec.model import Experiment, Plug
+
+MEANINGS: Final = {
+    "arrived": "A client's request reached the cluster. Admission control decides about it next.",
+    "admitted": "Admission control let the request in. The router chooses an instance for it next.",
+    "rejected": "Admission control turned the request away: its client gets no answer.",
+    "routed": "The router chose the instance that serves the request. Its prompt is tokenized and handed over next.",
+    "queued": "The request joined the queue of its instance, which looks at the queue when its next step begins.",
+    "dropped": "The instance found that it can never serve the request, and dropped it.",
+    "step": (
+        "An engine step: the instance chose who takes part, computed one batch on the GPU, and gave every request that"
+        " decodes one more token."
+    ),
+    "completed": "The request has its last token, and left the instance.",
+    "timed-out": "The request's deadline passed before it was done: its work is thrown away.",
+}
+"""What each kind of event is, for people who never read the documentation."""
+_COMPARED: Final = 1000
+"""Steps before a step that its duration is compared with."""
+
+
+def event_explanation(debugger: Debugger, event: int) -> Explanation:
+    """What a known event, from 1, means, and why it turned out as it did."""
+    row = debugger.tape.row(event)
+    about = event_ref(event)
+    title = f"Event {event:,}: {row.kind} at {time_text(row.time_us)}"
+    headline, parts = _TELLERS[row.kind](debugger, row)
+    return Explanation(about, title, headline, (Part("What it is", (say(MEANINGS[row.kind]),)), *parts))
+
+
+# ---- about a request ----
+
+
+def _arrived(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
+    life = debugger.tape.life(debugger.tape.name(row.request), row.event)
+    prompt, declared = life[0].first, life[0].second
+    told = [say("The request is ", _subject(debugger.tape, row), f", with a prompt of {plural(prompt, 'token')}.")]
+    if declared:
+        told.append(say(f"It asks for at most {plural(declared, 'output token')}."))
+    return f"A request with a prompt of {plural(prompt, 'token')} arrived.", [Part("The request", tuple(told))]
+
+
+def _admitted(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
+    plug = debugger.experiment.policy.admission
+    since = row.time_us - _arrival_us(debugger.tape, row)
+    told = [
+        say(
+            "The policy ", f"{plug.kind} let ", _subject(debugger.tape, row), f" in, {span_text(since)} after it came."
+        ),
+        *_admission_rule(plug),
+    ]
+    return f"Admission control ({plug.kind}) let it in.", [Part("The decision", tuple(told))]
+
+
+def _rejected(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
+    plug = debugger.experiment.policy.admission
+    return (
+        f"Admission control ({plug.kind}) turned it away: {debugger.tape.reason(row.event)}.",
+        [Part("The decision", tuple(rejection_sentences(debugger.experiment, debugger.tape, row)))],
+    )
+
+
+def rejection_sentences(experiment: Experiment, tape: Tape, row: EventRow) -> list[Sentence]:
+    """Why a request was turned away, with the numbers."""
+    plug = experiment.policy.admission
+    prompt = tape.life(tape.name(row.request), row.event)[0].first
+    told = [say(f"The policy {plug.kind} turned ", _subject(tape, row), f" away: {tape.reason(row.event)}.")]
+    if plug.kind == "token-bucket":
+        told.append(say(f"Its prompt of {plural(prompt, 'token')} was more than the bucket held."))
+    return told + _admission_rule(plug)
+
+
+def _admission_rule(plug: Plug) -> list[Sentence]:
+    if plug.kind != "token-bucket":
+        return []
+    capacity, refill = plug.number("capacity_tokens"), plug.number("refill_tokens_per_s")
+    return [
+        say(
+            f"The bucket holds at most {capacity:,.0f} tokens and gets {refill:,.0f} more a second;"
+            " each request takes as many as its prompt has."
+        )
+    ]
+
+
+def _routed(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
+    tape = debugger.tape
+    kind = debugger.experiment.policy.routing.kind
+    reason = tape.reason(row.event)
+    rows = []
+    for index in range(debugger.experiment.cluster.instances):
+        waiting, running, kv = load_before(tape, index, row.event)
+        chosen = "chosen" if index == row.instance else ""
+        note = f"{running:,} running, {plural(kv, 'KV block')} in use after its latest step"
+        rows.append(Row(f"instance {index}", f"{waiting:,} waiting", chosen, say(note)))
+    told = say("The policy ", f"{kind} sent ", _subject(tape, row), " to ", instance_ref(row.instance), f" ({reason}).")
+    head = f"The router ({kind}) chose instance {row.instance}: {reason}."
+    sentences = [told]
+    if kind == "round-robin":
+        sentences.append(say("Round-robin takes the instances in turn; it does not look at their load."))
+    return head, [Part("The choice", tuple(sentences)), Part("The instances just before", (), tuple(rows))]
+
+
+def load_before(tape: Tape, instance: int, event: int) -> tuple[int, int, int]:
+    """How many waited and ran at an instance just before an event, and the KV blocks in use after its latest step."""
+    step = last_step(tape, instance, event - 1)
+    waiting, running, kv = 0, 0, 0
+    if step:
+        row = tape.step(tape.row(step).step)
+        waiting, running, kv = row.waiting, row.running, row.kv_used_blocks
+    for later in range(step + 1, event):
+        other = tape.row(later)
+        if other.instance != instance:
+            continue
+        if other.kind == "queued":
+            waiting += 1
+        elif other.kind == "timed-out":
+            happening = tape.latest(other.request, "timed-out", later)
+            ran = happening is not None and happening.second
+            joined = tape.latest(other.request, "queued", later)
+            running -= bool(ran)
+            waiting -= not ran and joined is not None
+    return waiting, running, kv
+
+
+def _queued(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
+    tape = debugger.tape
+    happening = tape.latest(row.request, "queued", row.event)
+    position = 0 if happening is None else happening.second
+    since = row.time_us - _arrival_us(tape, row)
+    place = "first" if position == 0 else f"number {position + 1:,}"
+    told = say(_subject(tape, row), f" became {place} in the queue of ", instance_ref(row.instance), ".")
+    before = say(f"That was {span_text(since)} after it arrived: admission, routing, tokenization and hand-over.")
+    return f"It became {place} in the queue of instance {row.instance}.", [Part("Its place", (told, before))]
+
+
+def _dropped(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
+    reason = debugger.tape.reason(row.event)
+    told = say(_subject(debugger.tape, row), " can never be served by ", instance_ref(row.instance), f": {reason}.")
+    return f"It can never be served: {reason}.", [Part("The reason", (told,))]
+
+
+def _completed(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
+    happening = debugger.tape.latest(row.request, "completed", row.event)
+    tokens, e2e = (0, 0) if happening is None else (happening.first, happening.second)
+    told = say(
+        _subject(debugger.tape, row),
+        f" generated {plural(tokens, 'token')}; its client waited {span_text(e2e)} for all of them.",
+    )
+    more = say("Ask about the request to see what that time consists of.")
+    return f"Done after {span_text(e2e)}, with {plural(tokens, 'token')}.", [Part("The request", (told, more))]
+
+
+def _timed_out(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
+    happening = debugger.tape.latest(row.request, "timed-out", row.event)
+    tokens, ran = (0, 0) if happening is None else (happening.first, happening.second)
+    waited = span_text(row.time_us - _arrival_us(debugger.tape, row))
+    where = "while it ran" if ran else "while it waited"
+    told = say(_subject(debugger.tape, row), f" timed out {where}, {waited} after it arrived.")
+    more = say(f"It had generated {plural(tokens, 'token')}.")
+    return f"It timed out {where}, after {waited}.", [Part("The request", (told, more))]
+
+
+def _subject(tape: Tape, row: EventRow) -> Ref:
+    return request_ref(tape.name(row.request))
+
+
+def _arrival_us(tape: Tape, row: EventRow) -> int:
+    return tape.time_us(tape.first_event_of(tape.name(row.request)))
+
+
+# ---- steps ----
+
+
+def _step(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
+    figures = debugger.tape.step(row.step)
+    record = next(one for one in debugger.records_of(row.event) if isinstance(one, StepFinished))
+    usual = usual_duration(debugger.tape, row.instance, row.event)
+    head = (
+        f"Instance {row.instance} computed {plural(figures.batch_tokens, 'token')}"
+        f" for {plural(figures.running + figures.completed, 'request')} in {span_text(figures.duration_us)}"
+    )
+    parts = [_batch(record, figures), _duration(figures, usual), _outcome(record)]
+    parts.append(_admissions(debugger, row, record, figures))
+    if usual and _is_slow(figures, usual):
+        head += f", {figures.duration_us / usual:.1f} times as long as usual"
+    return f"{head}.", [part for part in parts if part.sentences or part.rows]
+
+
+def _is_slow(figures: StepRow, usual: int | None) -> bool:
+    return usual is not None and usual > 0 and 2 * figures.duration_us >= 3 * usual
+
+
+def usual_duration(tape: Tape, instance: int, event: int) -> int | None:
+    """The median duration of an instance's steps before an event, over the latest thousand; None when there is none."""
+    durations: list[int] = []
+    while len(durations) < _COMPARED:
+        event = last_step(tape, instance, event - 1)
+        if not event:
+            break
+        durations.append(tape.step(tape.row(event).step).duration_us)
+    durations.sort()
+    return durations[len(durations) // 2] if durations else None
+
+
+def _batch(record: StepFinished, figures: StepRow) -> Part:
+    rows: list[Row] = []
+    total = figures.batch_tokens
+    if record.decode_requests:
+        share = percent_text(record.decode_requests, total)
+        note = say(f"one token each, {plural(record.decode_context_tokens, 'token')} of context before")
+        rows.append(Row(plural(record.decode_requests, "decode"), f"{record.decode_requests:,}", share, note))
+    chunks = sorted(record.chunks, key=lambda chunk: -chunk.new_tokens)
+    for chunk in chunks[:8]:
+        note = say(request_ref(chunk.request_id), f", {chunk.computed_tokens:,} tokens computed before")
+        share = percent_text(chunk.new_tokens, total)
+        rows.append(Row("prefill", f"{chunk.new_tokens:,}", share, note))
+    if len(chunks) > 8:
+        rest = sum(chunk.new_tokens for chunk in chunks[8:])
+        rows.append(Row(plural(len(chunks) - 8, "more prefill"), f"{rest:,}", percent_text(rest, total)))
+    return Part("Its batch, in tokens", (), tuple(rows))
+
+
+def _duration(figures: StepRow, usual: int | None) -> Part:
+    told: list[Sentence] = []
+    if usual is not None:
+        told.append(
+            say(
+                f"It took {span_text(figures.duration_us)}; half of the steps of this instance before it"
+                f" (up to {_COMPARED:,}) took at most {span_text(usual)}."
+            )
+        )
+    if _is_slow(figures, usual) and figures.prefill_tokens:
+        told.append(
+            say(
+                f"{figures.prefill_tokens:,} of its {figures.batch_tokens:,} tokens were prefill,"
+                " which makes a step long; everybody in the batch waits for its end."
+            )
+        )
+    return Part("Its duration", tuple(told))
+
+
+def _outcome(record: StepFinished) -> Part:
+    told: list[Sentence] = []
+    lists: tuple[tuple[str, tuple[str, ...]], ...] = (
+        ("Let in: ", record.admitted),
+        ("First token: ", record.first_tokens),
+        ("Completed: ", record.completed),
+        ("Preempted: ", record.preempted),
+        ("Stalled, without a token: ", record.stalled),
+    )
+    for label, names in lists:
+        if names:
+            told.append(say(label, *listing([request_ref(name) for name in names], 5), "."))
+    after = f"Then {count_text(record.running)} ran, {count_text(record.waiting)} waited"
+    told.append(say(f"{after}, and {plural(record.kv_used_blocks, 'KV block')} were in use."))
+    return Part("What came of it", tuple(told))
+
+
+def _admissions(debugger: Debugger, row: EventRow, record: StepFinished, figures: StepRow) -> Part:
+    """Why nobody else was let in, and when the next step begins."""
+    told: list[Sentence] = []
+    if record.waiting:
+        limits = limits_of(debugger.experiment)
+        told.append(say(cause_sentence(step_cause(figures, limits), limits)))
+    if record.next_step_us < 0:
+        told.append(say("Nobody is left: ", instance_ref(row.instance), " is idle until a request comes."))
+    heading = "Why not more were let in" if record.waiting else "What follows"
+    return Part(heading, tuple(told))
+
+
+_TELLERS: Final[dict[str, Callable[[Debugger, EventRow], tuple[str, list[Part]]]]] = {
+    "arrived": _arrived,
+    "admitted": _admitted,
+    "rejected": _rejected,
+    "routed": _routed,
+    "queued": _queued,
+    "dropped": _dropped,
+    "step": _step,
+    "completed": _completed,
+    "timed-out": _timed_out,
+}

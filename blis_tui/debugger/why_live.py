@@ -1,0 +1,323 @@
+"""Why a request that is alive stands where it stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from blis_tui.debugger.explanation import Part, Ref, Sentence, event_ref, instance_ref, listing, request_ref, say
+from blis_tui.debugger.lifespans import last_step
+from blis_tui.debugger.units import count_text, percent_text, plural, span_text, time_text
+from blis_tui.debugger.waits import limits_of, step_cause
+from blis_tui.engine.batching.registry import create_batching
+from blis_tui.engine.records import Preempted, StepFinished
+
+if TYPE_CHECKING:
+    from blis_tui.cluster.snapshot import InstanceSnapshot, RequestSnapshot
+    from blis_tui.debugger.debugger import Debugger
+    from blis_tui.debugger.tape import StepRow
+    from blis_tui.engine.records import Record
+    from blis_tui.spec.model import Experiment
+
+_ORDERS = {
+    "fcfs": "First come, first served: nobody overtakes the head, even if a smaller request would fit.",
+    "priority-fcfs": "The most urgent request stands first, then the oldest; nobody overtakes the head.",
+    "sjf": "The shortest prompt stands first; nobody overtakes the head.",
+    "reverse-priority": "The least urgent request stands first, then the oldest; nobody overtakes the head.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LatestStep:
+    """The latest step of an instance: its event, its figures and its records."""
+
+    event: int
+    row: StepRow
+    step: StepFinished
+    records: tuple[Record, ...]
+
+
+def latest_step(debugger: Debugger, instance: int, until: int) -> LatestStep | None:
+    """The latest step of an instance up to an event."""
+    tape = debugger.tape
+    event = last_step(tape, instance, until)
+    if not event:
+        return None
+    records = debugger.records_of(event)
+    step = next(record for record in records if isinstance(record, StepFinished))
+    return LatestStep(event, tape.step(tape.row(event).step), step, records)
+
+
+def live_part(debugger: Debugger, live: RequestSnapshot) -> Part:
+    """Where a live request stands, and why."""
+    if live.phase == "in-transit" or live.instance is None:
+        return _in_transit(debugger, live)
+    instance = debugger.simulation.snapshot().instances[live.instance]
+    if live.phase == "waiting":
+        return _waiting(debugger, live, instance)
+    return _running(debugger, live, instance)
+
+
+def _in_transit(debugger: Debugger, live: RequestSnapshot) -> Part:
+    sentences = [say("It has arrived and stands in no queue yet.")]
+    if live.instance is None:
+        cluster = debugger.experiment.cluster
+        sentences.append(
+            say(
+                f"Admission takes {span_text(cluster.admission_latency_us)}, "
+                f"routing {span_text(cluster.routing_latency_us)}."
+            )
+        )
+    else:
+        sentences.append(
+            say(
+                "It is on its way to ",
+                instance_ref(live.instance),
+                f": its prompt of {plural(live.input_tokens, 'token')} is tokenized and handed over.",
+            )
+        )
+    return Part("Now", tuple(sentences))
+
+
+# ---- waiting ----
+
+
+def _waiting(debugger: Debugger, live: RequestSnapshot, instance: InstanceSnapshot) -> Part:
+    names = [request.request_id for request in instance.waiting]
+    place = names.index(live.request_id)
+    head = instance.waiting[0]
+    here = instance_ref(instance.index)
+    if place:
+        sentences = [
+            say(f"It is number {place + 1} of {len(names):,} in the queue of ", here, "; at the head stands ")
+            + say(request_ref(head.request_id), ".")
+        ]
+    elif len(names) == 1:
+        sentences = [say("It is the only one in the queue of ", here, ".")]
+    else:
+        sentences = [say("It stands at the head of the queue of ", here, f"; {len(names) - 1:,} more wait behind it.")]
+    latest = latest_step(debugger, instance.index, debugger.event)
+    sentences += _why_not_admitted(debugger, head, instance, latest)
+    if place:
+        order = debugger.experiment.policy.scheduling.kind
+        sentences.append(say(_ORDERS.get(order, "Requests enter from the head of the queue only.")))
+    return Part("Why it waits now", tuple(sentences))
+
+
+def _why_not_admitted(
+    debugger: Debugger, head: RequestSnapshot, instance: InstanceSnapshot, latest: LatestStep | None
+) -> list[Sentence]:
+    """Why the latest step of an instance left the head of its queue there."""
+    name = request_ref(head.request_id)
+    here = instance_ref(instance.index)
+    if latest is None or _joined_after(debugger, head, latest.event):
+        return [say(name, " was queued after the latest step of ", here, " began; ", *_next_look(latest))]
+    limits = limits_of(debugger.experiment)
+    cause = step_cause(latest.row, limits)
+    step = say("In the latest step (", event_ref(latest.event), ") ")
+    if cause == "preempted":
+        return [step + _preemptions(latest), say("A step that preempts lets nobody in.")]
+    if cause == "seqs":
+        ran = latest.row.running + latest.row.completed
+        told = [step + say(f"{ran:,} requests ran, as many as may run at once (max_num_seqs {limits.max_num_seqs:,}).")]
+        if latest.row.completed:
+            told.append(say(f"At its end {plural(latest.row.completed, 'request')} completed; ", *_next_look(latest)))
+        return told
+    if cause == "tokens":
+        return [step + _budget(latest, limits.max_num_batched_tokens)]
+    told = _blocks(debugger.experiment, head, instance, latest, step)
+    return told + _overtaking(debugger.experiment, instance, latest)
+
+
+def _joined_after(debugger: Debugger, request: RequestSnapshot, event: int) -> bool:
+    """Whether a request came into the queue after an event."""
+    life = debugger.tape.life(request.request_id, debugger.event)
+    joined = [one.event for one in life if one.what in ("queued", "preempted")]
+    return bool(joined) and joined[-1] > event
+
+
+def _next_look(latest: LatestStep | None) -> Sentence:
+    if latest is None or latest.step.next_step_us < 0:
+        return ("its next step looks at the queue.",)
+    return (f"its next step, at {time_text(latest.step.next_step_us)}, looks at the queue.",)
+
+
+def _preemptions(latest: LatestStep) -> Sentence:
+    victims = [record for record in latest.records if isinstance(record, Preempted)]
+    made_for = list(dict.fromkeys(record.for_request for record in victims))
+    if made_for == [record.request_id for record in victims]:
+        return say(
+            "the KV blocks did not suffice for those who ran: ",
+            *listing([request_ref(name) for name in made_for]),
+            " needed one and was itself the one to give way.",
+        )
+    return say(
+        "the KV blocks did not suffice for those who ran: ",
+        *listing([request_ref(record.request_id) for record in victims]),
+        " had to go, to make room for ",
+        *listing([request_ref(name) for name in made_for]),
+        ".",
+    )
+
+
+def _budget(latest: LatestStep, budget: int) -> Sentence:
+    """Who spent a step's tokens."""
+    step = latest.step
+    pieces: list[str | Ref] = [f"all {budget:,} tokens that a step may compute were spent (max_num_batched_tokens)"]
+    chunks = sorted(step.chunks, key=lambda chunk: -chunk.new_tokens)
+    separator = ": "
+    if step.decode_requests:
+        pieces.append(f"{separator}{plural(step.decode_requests, 'decode')} took 1 each")
+        separator = ", "
+    for chunk in chunks[:3]:
+        pieces += [separator, request_ref(chunk.request_id), f" {chunk.new_tokens:,}"]
+        separator = ", "
+    if len(chunks) > 3:
+        rest = sum(chunk.new_tokens for chunk in chunks[3:])
+        pieces.append(f", {plural(len(chunks) - 3, 'more prefill')} {rest:,}")
+    return (*pieces, ".")
+
+
+def blocks_needed(experiment: Experiment, request: RequestSnapshot, budget_left: int) -> int:
+    """KV blocks that a waiting request needs to be let in, if the cache holds nothing of it; the watermark is apart."""
+    engine = experiment.engine
+    batching = experiment.policy.batching
+    tokens = request.target_tokens
+    if batching.kind != "vllm-v1" or not batching.flag("reserve_full_input"):
+        threshold = create_batching(batching).prefill_threshold(engine)
+        if 0 < threshold < tokens:
+            tokens = threshold
+        tokens = min(tokens, budget_left)
+    return -(-tokens // engine.block_size_tokens)
+
+
+def _watermark(experiment: Experiment, latest: LatestStep) -> int:
+    batching = experiment.policy.batching
+    if batching.kind != "vllm-v1" or latest.row.running + latest.row.completed == 0:
+        return 0
+    return int(batching.number("watermark") * experiment.engine.kv_blocks)
+
+
+def _may_be_cached(experiment: Experiment, request: RequestSnapshot) -> bool:
+    workload = experiment.workload
+    return request.preemptions > 0 or workload.trace is not None or any(c.prefix for c in workload.clients)
+
+
+def _blocks(
+    experiment: Experiment, head: RequestSnapshot, instance: InstanceSnapshot, latest: LatestStep, step: Sentence
+) -> list[Sentence]:
+    row = latest.row
+    left = experiment.engine.max_num_batched_tokens - row.batch_tokens
+    need = blocks_needed(experiment, head, left)
+    free = experiment.engine.kv_blocks - row.kv_used_blocks
+    about = "up to " if _may_be_cached(experiment, head) else ""
+    size = f"{about}{plural(need, 'KV block')} of {experiment.engine.block_size_tokens} tokens"
+    told = [step + say(request_ref(head.request_id), f" did not fit: it needs {size}.")]
+    watermark = _watermark(experiment, latest)
+    if watermark:
+        told.append(say(f"{plural(watermark, 'block')} more must stay free (watermark)."))
+    if row.completed:
+        told.append(
+            say(f"{plural(row.completed, 'request')} completed in that step; now {free:,} blocks are free; ")
+            + _next_look(latest)
+        )
+    else:
+        told.append(say(f"{free:,} of {experiment.engine.kv_blocks:,} were free."))
+    if limits_of(experiment).whole_prompts and head.target_tokens > left:
+        told.append(
+            say(f"Nor did its prompt of {head.target_tokens:,} tokens fit into the {left:,} left of the step's budget,")
+            + say(" and chunked prefill is off.")
+        )
+    holders = sorted(instance.running, key=lambda request: -request.held_blocks)[:3]
+    if holders:
+        pieces: list[str | Ref] = ["Most are held by "]
+        for number, holder in enumerate(holders):
+            pieces += [", " if number else "", request_ref(holder.request_id), f" ({holder.held_blocks:,})"]
+        told.append((*pieces, "."))
+    if instance.kv.cached_free_blocks:
+        told.append(
+            say(
+                f"{plural(instance.kv.cached_free_blocks, 'free block')} still hold earlier content;"
+                " it is given up when the space is needed."
+            )
+        )
+    return told
+
+
+def _overtaking(experiment: Experiment, instance: InstanceSnapshot, latest: LatestStep) -> list[Sentence]:
+    """Head-of-line blocking: somebody behind the head would have fit."""
+    if latest.row.completed:
+        return []
+    free = experiment.engine.kv_blocks - latest.row.kv_used_blocks - _watermark(experiment, latest)
+    left = experiment.engine.max_num_batched_tokens - latest.row.batch_tokens
+    began = latest.step.time_us
+    for request in instance.waiting[1:]:
+        early = request.queued_us is not None and request.queued_us <= began
+        if early and blocks_needed(experiment, request, left) <= free:
+            return [
+                say(
+                    "Head-of-line blocking: ",
+                    request_ref(request.request_id),
+                    f" behind it needs {plural(blocks_needed(experiment, request, left), 'block')} and would have fit,"
+                    " but nobody overtakes.",
+                )
+            ]
+    return []
+
+
+# ---- running ----
+
+
+def _running(debugger: Debugger, live: RequestSnapshot, instance: InstanceSnapshot) -> Part:
+    latest = latest_step(debugger, instance.index, debugger.event)
+    here = instance_ref(instance.index)
+    sentences: list[Sentence] = []
+    if live.phase == "prefill":
+        sentences.append(
+            say("It runs on ", here, f" and has computed {live.computed_tokens:,} of {live.target_tokens:,} tokens ")
+            + say(f"of its prefill ({percent_text(live.computed_tokens, live.target_tokens)}).")
+        )
+    else:
+        sentences.append(
+            say(
+                "It runs on ",
+                here,
+                f" and has generated {plural(live.generated_tokens, 'token')}; each step adds one.",
+            )
+        )
+    if latest is not None:
+        sentences += _part_in_step(debugger, live, latest)
+    sentences.append(
+        say(
+            f"It holds {plural(live.held_blocks, 'KV block')} of {instance.kv.total_blocks:,};"
+            f" {plural(instance.running_count, 'request')} {'runs' if instance.running_count == 1 else 'run'} there."
+        )
+    )
+    return Part("What it does now", tuple(sentences))
+
+
+def _part_in_step(debugger: Debugger, live: RequestSnapshot, latest: LatestStep) -> list[Sentence]:
+    step = latest.step
+    name = live.request_id
+    tokens = latest.row.batch_tokens
+    started = say("The latest step (", event_ref(latest.event), f", {span_text(step.duration_us)}) ")
+    chunk = next((chunk for chunk in step.chunks if chunk.request_id == name), None)
+    if chunk is not None:
+        share = percent_text(chunk.new_tokens, tokens)
+        told = f"computed {tokens:,} tokens, {chunk.new_tokens:,} of them ({share}) for it."
+        return [started + say(told)]
+    if name in step.admitted:
+        return [started + say("let it in: its whole prompt was in the cache, nothing was left to compute.")]
+    if live.phase in ("prefill", "stalled"):
+        return [started + say("computed nothing for it."), *_why_nothing(debugger, latest)]
+    return [started + say(f"computed {plural(tokens, 'token')}, one of them for it.")]
+
+
+def _why_nothing(debugger: Debugger, latest: LatestStep) -> list[Sentence]:
+    limits = limits_of(debugger.experiment)
+    if latest.row.batch_tokens >= limits.max_num_batched_tokens:
+        told = _budget(latest, limits.max_num_batched_tokens)
+        return [say("Running requests are served in the order of their admission: ") + told]
+    if latest.row.preempted:
+        return [say("In that step ") + _preemptions(latest), say("Who ran behind them got nothing.")]
+    return [say(f"The step computed {count_text(latest.row.batch_tokens)} tokens for others.")]

@@ -1,0 +1,229 @@
+"""Why a request took as long as it did: its preemptions, what its latencies consist of, and how others fared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.debugger.breakdown import PREEMPTION, Sources, e2e_breakdown
+from blis_tui.debugger.explanation import Part, Row, Sentence, event_ref, request_ref, say
+from blis_tui.debugger.lifespans import read_life
+from blis_tui.debugger.units import count_text, percent_text, plural, span_text
+from blis_tui.engine.records import Preempted, StepFinished
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.debugger.breakdown import Breakdown
+    from blis_tui.debugger.debugger import Debugger
+    from blis_tui.debugger.lifespans import Life
+    from blis_tui.debugger.tape import Happening, Tape
+
+_TOLD: Final = 3
+"""Preemptions that are told one by one."""
+VICTIM_RULES: Final = {
+    "tail": "the youngest of those who run, that is, the one admitted last",
+    "priority": "the least urgent of those who run, of equals the youngest",
+}
+GROUPS: Final = {
+    "getting there": ("admission", "routing", "intake"),
+    "waiting in the queue": ("wait",),
+    "preemption": PREEMPTION,
+    "prefill": ("prefill",),
+    "decode": ("decode",),
+    "client side": ("client",),
+}
+"""Kinds of shares that are compared between requests."""
+
+
+# ---- preemptions ----
+
+
+def preemption_parts(debugger: Debugger, life: Life) -> list[Part]:
+    """A part for each of the latest preemptions."""
+    found = life.preemptions
+    parts = [_preemption_part(debugger, life, one) for one in found[-_TOLD:]]
+    if len(found) > _TOLD:
+        earlier = [event_ref(one.event) for one in found[:-_TOLD]]
+        told = say(f"Before, it had been preempted {plural(len(earlier), 'time')}, first at ", earlier[0], ".")
+        parts.insert(0, Part("Earlier preemptions", (told,)))
+    return parts
+
+
+def _preemption_part(debugger: Debugger, life: Life, preempted: Happening) -> Part:
+    tape = debugger.tape
+    beneficiary = tape.name(preempted.second)
+    records = debugger.records_of(preempted.event)
+    record = next(one for one in records if isinstance(one, Preempted) and one.request_id == life.name)
+    step = next(one for one in records if isinstance(one, StepFinished))
+    rule = VICTIM_RULES[debugger.experiment.policy.preemption_victim]
+    own = beneficiary == life.name
+    sentences = [
+        say(
+            "At ",
+            event_ref(preempted.event),
+            f" it lost {plural(preempted.first, 'computed token')} and gave back"
+            f" {plural(record.freed_blocks, 'KV block')}.",
+        ),
+        _shortage(step, beneficiary, own=own),
+        say(f"It was chosen because it was {rule}.") if not own else say(f"The rule takes {rule}: that was itself."),
+        *_restart(life, preempted),
+    ]
+    return Part(f"Why it was preempted after {span_text(preempted.time_us - life.arrival_us)}", tuple(sentences))
+
+
+def _shortage(step: StepFinished, beneficiary: str, *, own: bool) -> Sentence:
+    """Why blocks were short."""
+    chunk = next((chunk for chunk in step.chunks if chunk.request_id == beneficiary), None)
+    name = "it" if own else request_ref(beneficiary)
+    if chunk is not None:
+        need = f" needed room for {plural(chunk.new_tokens, 'token')} of its prefill, and too few blocks were free."
+    elif beneficiary in step.preempted:
+        need = " needed more KV blocks for its next tokens than were free."
+    else:
+        need = " needed a KV block for its next token, and none was free."
+    return say("The KV cache was full: ", name, need)
+
+
+def _restart(life: Life, preempted: Happening) -> list[Sentence]:
+    """What the preemption cost."""
+    again = next((one for one in life.happenings if one.what == "scheduled" and one.event > preempted.event), None)
+    if life.keeps_output:
+        told = [
+            say("It went back to the queue with the tokens it had generated, to compute the cache for all of it again.")
+        ]
+    else:
+        told = [
+            say("It went back to the queue, to compute its prompt and to generate its answer from the start again.")
+        ]
+    if again is None:
+        return [*told, say("It has not been let in again since.")]
+    waited = span_text(again.time_us - preempted.time_us)
+    found = f", {plural(again.first, 'token')} of it still in the cache" if again.first else ""
+    sentence = say(f"It waited {waited} to be let in again (", event_ref(again.event), f"){found}")
+    prefill = next(
+        (span for span in life.spans if span.what == "prefill" and span.start_us == again.time_us and not span.open),
+        None,
+    )
+    if prefill is None:
+        return [*told, sentence + say(".")]
+    tokens = sum(chunk.tokens for chunk in life.chunks if prefill.start_us <= chunk.start_us < prefill.end_us)
+    after = span_text(prefill.end_us - preempted.time_us)
+    told.append(sentence + say(f" and then computed {plural(tokens, 'token')} in {span_text(prefill.duration_us)}."))
+    cut = any(one.time_us == prefill.end_us for one in life.preemptions)
+    told.append(
+        say("Then it was preempted again.") if cut else say(f"Its next token came {after} after the preemption.")
+    )
+    return told
+
+
+# ---- latencies ----
+
+
+def breakdown_part(heading: str, breakdown: Breakdown, sentences: Sequence[Sentence] = ()) -> Part:
+    """A latency as a table."""
+    rows: list[Row] = []
+    for share in breakdown.shares:
+        rows.append(
+            Row(
+                share.label,
+                span_text(share.us),
+                percent_text(share.us, breakdown.total_us),
+                say(share.note) if share.note else (),
+            )
+        )
+        rows += [
+            Row(
+                inner.label,
+                span_text(inner.us),
+                percent_text(inner.us, breakdown.total_us),
+                say(inner.note),
+                inner=True,
+            )
+            for inner in share.inner
+        ]
+    rows.append(Row("in all", span_text(breakdown.total_us), "", say(f"{breakdown.total_us:,} us")))
+    return Part(heading, tuple(sentences), tuple(rows))
+
+
+# ---- others ----
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A request and its latency."""
+
+    name: str
+    us: int
+
+
+def ranking(tape: Tape, until: int, by: str = "e2e") -> list[Ranked]:
+    """Every request with that latency (``e2e`` or ``ttft``) up to an event, slowest first; of equals the earlier."""
+    what = {"e2e": "completed", "ttft": "first-token"}[by]
+    found: list[Ranked] = []
+    for number in range(tape.requests):
+        happening = tape.latest(number, what, until)
+        if happening is not None:
+            found.append(Ranked(tape.name(number), happening.second))
+    found.sort(key=_slowest_first)
+    return found
+
+
+def _slowest_first(ranked: Ranked) -> int:
+    return -ranked.us
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A completed request against the median one."""
+
+    faster: int
+    """How many were faster."""
+    others: int
+    median: Ranked
+    excess_us: int
+    """How much longer it took than the median request; negative = less."""
+    by_group: tuple[tuple[str, int], ...]
+    """Where the difference lies, largest difference in its direction first."""
+
+
+def compare(life: Life, own: Breakdown, sources: Sources) -> Comparison | None:
+    """Against the median of all that have completed; None where there are fewer than three."""
+    ranked = ranking(sources.tape, life.until)
+    if len(ranked) < 3:
+        return None
+    median = ranked[len(ranked) // 2]
+    other = _e2e_of(median.name, life.until, sources)
+    if other is None:
+        return None
+    excess = own.total_us - other.total_us
+    groups = [(name, own.us(*kinds) - other.us(*kinds)) for name, kinds in GROUPS.items()]
+    groups.sort(key=lambda pair: -pair[1] if excess >= 0 else pair[1])
+    faster = len([one for one in ranked if one.us < own.total_us])
+    return Comparison(faster, len(ranked) - 1, median, excess, tuple(groups))
+
+
+def _e2e_of(name: str, until: int, sources: Sources) -> Breakdown | None:
+    life = read_life(sources.tape, sources.experiment, name, until)
+    return None if life is None else e2e_breakdown(life, sources)
+
+
+def comparison_part(comparison: Comparison) -> Part:
+    """The comparison in words."""
+    rows = tuple(Row(name, f"{'+' if us > 0 else ''}{span_text(us)}") for name, us in comparison.by_group if us)
+    sign = "more" if comparison.excess_us >= 0 else "less"
+    return Part(
+        "Compared with the median request",
+        (
+            say(
+                f"Of the {count_text(comparison.others)} others that have completed,"
+                f" {count_text(comparison.faster)} were faster."
+            ),
+            say(
+                "The median one, ",
+                request_ref(comparison.median.name),
+                f", took {span_text(comparison.median.us)}; this one {span_text(abs(comparison.excess_us))} {sign}:",
+            ),
+        ),
+        rows,
+    )
