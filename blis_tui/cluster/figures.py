@@ -23,7 +23,7 @@ class Figure:
 
     name: str
     unit: str
-    """``us``, ``ms``, ``s``, ``share`` (0 to 1), or what is counted, such as ``requests``."""
+    """``us``, ``ms``, ``s``, ``share`` (0 to 1), or what is counted, such as ``requests``; empty for ordinals."""
     meaning: str
     """A phrase for help texts."""
     of_cluster: Callable[[Cluster], float]
@@ -63,7 +63,7 @@ _TABLE: Final = (
     Figure("time_us", "us", "simulated time", lambda cluster: cluster.now),
     Figure("time_ms", "ms", "simulated time", lambda cluster: cluster.now / 1e3),
     Figure("time_s", "s", "simulated time", lambda cluster: cluster.now / 1e6),
-    Figure("event", "events", "number of the latest event, from 1", lambda cluster: cluster.events),
+    Figure("event", "", "number of the latest event, from 1", lambda cluster: cluster.events),
     Figure("arrived", "requests", "requests that have arrived", lambda cluster: cluster.arrived),
     Figure("in_transit", "requests", "requests on their way to a queue", _in_transit),
     Figure("rejected", "requests", "requests turned away by admission", lambda cluster: cluster.rejected),

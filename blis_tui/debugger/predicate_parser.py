@@ -72,6 +72,20 @@ class Parser:
             raise self._error("there is no condition", self._next, help="write one, such as `kv.utilization > 90%`")
         part = self._disjunction()
         self._require_truth(part)
+        self._require_end()
+        return part.node
+
+    def parse_number(self) -> Node:
+        """The tree of the whole text. Raises PredicateError when it is no number."""
+        if self._next.kind == "end":
+            raise self._error("there is no figure", self._next, help="write one, such as `kv.utilization`")
+        part = self._sum()
+        if part.quantity.dimension in ("truth", "text"):
+            raise self._wrong(part, f"`{self._quote(part)}` is {part.quantity}, not a number")
+        self._require_end()
+        return part.node
+
+    def _require_end(self) -> None:
         token = self._next
         if token.kind != "end":
             hint = "join two conditions with `and` or `or`"
@@ -80,7 +94,6 @@ class Parser:
             elif token.text.lower() in _KEYWORDS:
                 hint = f"write `{token.text.lower()}`"
             raise self._error(f"unexpected `{printable(token.text)}`", token, help=hint)
-        return part.node
 
     # ---- conditions ----
 

@@ -83,14 +83,19 @@ class Token:
     unit: str = ""
 
 
+def check_length(text: str) -> None:
+    """Raise PredicateError when a text is longer than a condition may be."""
+    if len(text) > MAX_LENGTH:
+        raise PredicateError(f"a condition has at most {MAX_LENGTH} characters, not {len(text)}", text, MAX_LENGTH)
+
+
 def tokens(text: str) -> list[Token]:
     """The words of a condition; the last one is always its ``end``.
 
     Raises:
         PredicateError: something in it is no word.
     """
-    if len(text) > MAX_LENGTH:
-        raise PredicateError(f"a condition has at most {MAX_LENGTH} characters, not {len(text)}", text, MAX_LENGTH)
+    check_length(text)
     found: list[Token] = []
     at = _skip_space(text, 0)
     while at < len(text):

@@ -120,7 +120,7 @@ def _e2e_ms(records: Sequence[Record]) -> float:
 
 
 _NUMBERS: Final = (
-    EventNumber("instance", "instances", "number of the event's instance, from 0", frozenset(RECORD_KINDS), _instance),
+    EventNumber("instance", "", "number of the event's instance, from 0", frozenset(RECORD_KINDS), _instance),
     _step("step.duration_ms", "ms", "duration of the step", lambda step: step.duration_us / 1e3),
     _step("step.prefill_tokens", "tokens", "prompt tokens the step computed", _prefill_tokens),
     _step("step.decode_requests", "requests", "requests that got one token each", lambda step: step.decode_requests),

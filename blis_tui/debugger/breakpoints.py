@@ -1,0 +1,291 @@
+"""Where to stop: breakpoints as people write them, and the watch that looks for them after every event."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.debugger.conditions import Breaks, Happens, Holds, Misses, Reaches
+from blis_tui.debugger.predicate import PredicateError, parse_predicate
+from blis_tui.debugger.predicate_parser import NAMES, check_instance
+from blis_tui.debugger.predicate_tree import TIME_UNITS
+from blis_tui.debugger.predicate_words import check_length, unquoted
+from blis_tui.engine.records import RECORD_KINDS
+from blis_tui.spec.diagnostics import printable, suggestion
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from blis_tui.debugger.conditions import Condition, Watched
+    from blis_tui.engine.records import Record
+    from blis_tui.spec.model import Experiment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breakpoint:
+    """A place to stop, as somebody asked for it."""
+
+    text: str
+    """What was written."""
+    condition: Condition
+    enabled: bool = True
+    once: bool = False
+    """Whether one hit is all it is for: who owns it switches it off then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A breakpoint was met."""
+
+    breakpoint: Breakpoint
+    sentence: str
+    """Why, such as ``kv.utilization > 0.9 became true (0.93)``."""
+
+
+class Watch:
+    """Looks for breakpoints after every event of a simulation.
+
+    Attributes:
+        needs: the kinds of record that it must be shown; other kinds may be left out.
+    """
+
+    __slots__ = ("_probes", "needs")
+
+    def __init__(self, breakpoints: Iterable[Breakpoint]) -> None:
+        self._probes = tuple((one.condition.probe(), one) for one in breakpoints if one.enabled)
+        self.needs = frozenset[str]().union(*(one.condition.needs for _, one in self._probes))
+
+    def __bool__(self) -> bool:
+        return bool(self._probes)
+
+    def reset(self, simulation: Watched) -> None:
+        """Start from where the simulation stands: what already holds there is no reason to stop."""
+        for probe, _ in self._probes:
+            probe.reset(simulation)
+
+    def check(self, simulation: Watched, records: Sequence[Record]) -> tuple[Hit, ...]:
+        """The breakpoints met by the event just processed, given its records."""
+        hits: tuple[Hit, ...] = ()
+        for probe, one in self._probes:
+            sentence = probe.check(simulation, records)
+            if sentence:
+                hits = (*hits, Hit(one, sentence))
+        return hits
+
+
+# ---- what people write ----
+
+_WORD: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|\S+', re.DOTALL)
+_DURATION: Final = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(us|ms|s)")
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+_OPERATORS: Final = tuple("<>=!+-*/()[].&|")
+
+FIRST: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "preemption": "preempted",
+        "drop": "dropped",
+        "timeout": "timed-out",
+        "rejection": "rejected",
+        "completion": "completed",
+    }
+)
+"""What can follow ``first``, beside ``slo-miss``, and the kind of record it is."""
+
+_STRICTNESS: Final = ("max", "p99", "p95", "p90", "p50", "mean")
+"""Statistics of a latency; the first one that is bounded says best what a single request may take."""
+
+
+class _Reader:
+    """The words after a keyword, taken one after another."""
+
+    def __init__(self, text: str, words: Sequence[re.Match[str]], experiment: Experiment) -> None:
+        self.text = text
+        self.experiment = experiment
+        self._words = words
+        self._at = 1
+
+    def take(self, what: str, example: str) -> re.Match[str]:
+        """The next word; it must be there."""
+        word = self.optional()
+        if word is None:
+            raise PredicateError(f"{what} is missing", self.text, len(self.text), help=f"such as `{example}`")
+        return word
+
+    def optional(self) -> re.Match[str] | None:
+        """The next word, if there is one."""
+        if self._at == len(self._words):
+            return None
+        self._at += 1
+        return self._words[self._at - 1]
+
+    def kind(self) -> str:
+        """The next word as a kind of record; empty when there is none."""
+        word = self.optional()
+        if word is None:
+            return ""
+        kind = word.group()
+        if kind not in RECORD_KINDS:
+            raise self.error(word, f"no record is of the kind `{printable(kind)}`", suggestion(kind, RECORD_KINDS))
+        return kind
+
+    def duration_us(self, example: str) -> tuple[float, str]:
+        """The next word as a time, in microseconds and as written."""
+        word = self.take("a time", example)
+        match = _DURATION.fullmatch(word.group())
+        if match is None:
+            message = f"`{printable(word.group())}` is no time with a unit"
+            raise self.error(word, message, f"write one in us, ms or s, such as `{example}`")
+        return float(match[1]) * TIME_UNITS[match[2]], word.group()
+
+    def finish(self) -> None:
+        """Nothing may be left."""
+        word = self.optional()
+        if word is not None:
+            raise self.error(word, f"unexpected `{printable(word.group())}`", "nothing more belongs here")
+
+    def error(self, word: re.Match[str], message: str, help: str) -> PredicateError:  # noqa: A002  (the errors' word)
+        """A mistake at a word."""
+        return PredicateError(message, self.text, word.start(), word.end(), help=help)
+
+
+def _first(reader: _Reader) -> Condition:
+    word = reader.take("what to wait for", "first preemption")
+    what = word.group()
+    if what == "slo-miss":
+        return _slo_miss(reader)
+    if what not in FIRST:
+        hint = suggestion(what, (*FIRST, "slo-miss"))
+        raise reader.error(word, f"`first` knows no `{printable(what)}`", hint)
+    return Happens(FIRST[what])
+
+
+def _request(reader: _Reader) -> Condition:
+    name = reader.take("the name of a request", "request request_12").group()
+    quoted = len(name) > 1 and name[0] == name[-1] and name[0] in "\"'"
+    return Happens(request=unquoted(name) if quoted else name, kind=reader.kind())
+
+
+def _instance(reader: _Reader) -> Condition:
+    word = reader.take("the number of an instance", "instance 0")
+    number = _whole_number(reader, word, "instance 0")
+    check_instance(number, reader.experiment.cluster.instances, reader.text, word.start(), word.end())
+    return Happens(instance=number, kind=reader.kind())
+
+
+def _time(reader: _Reader) -> Condition:
+    time_us, text = reader.duration_us("time 1.5s")
+    return Reaches("time_us", time_us, f"time {text}")
+
+
+def _event(reader: _Reader) -> Condition:
+    word = reader.take("the number of an event", "event 1234")
+    number = _whole_number(reader, word, "event 1234")
+    return Reaches("event", number, f"event {number:,}")
+
+
+def _invariant(reader: _Reader) -> Condition:  # noqa: ARG001  (every reader of words takes them)
+    return Breaks()
+
+
+def _slo_miss(reader: _Reader) -> Condition:
+    bounds: dict[str, float] = {}
+    while (word := reader.optional()) is not None:
+        latency = word.group()
+        if latency not in ("ttft", "e2e"):
+            message = f"`{printable(latency)}` is no latency of a request"
+            raise reader.error(word, message, "write `ttft` (time to first token) or `e2e` (end to end)")
+        if latency in bounds:
+            raise reader.error(word, f"a second bound of `{latency}`", "leave one of them out")
+        bounds[latency] = reader.duration_us(f"slo-miss {latency} 250ms")[0]
+    if bounds:
+        return Misses(bounds.get("ttft"), bounds.get("e2e"))
+    expected = Misses(_expected_us(reader.experiment, "ttft_ms"), _expected_us(reader.experiment, "e2e_ms"))
+    if not expected.needs:
+        raise PredicateError(
+            "the experiment expects no maximum of `latency.ttft_ms` or `latency.e2e_ms`",
+            reader.text,
+            0,
+            len(reader.text),
+            help="name a bound, such as `slo-miss ttft 250ms`",
+        )
+    return expected
+
+
+def _expected_us(experiment: Experiment, latency: str) -> float | None:
+    """The bound the experiment's ``expect:`` sets to a latency, in microseconds; None when it sets none."""
+    bounds = {one.metric: one.max for one in experiment.expect if one.max is not None}
+    for statistic in _STRICTNESS:
+        bound = bounds.get(f"latency.{latency}.{statistic}")
+        if bound is not None:
+            return bound * 1e3
+    return None
+
+
+def _whole_number(reader: _Reader, word: re.Match[str], example: str) -> int:
+    text = word.group()
+    if not (text.isascii() and text.isdecimal()):
+        raise reader.error(word, f"`{printable(text)}` is no whole number", f"such as `{example}`")
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Keyword:
+    """A word that starts a breakpoint which is no predicate."""
+
+    usage: str
+    meaning: str
+    read: Callable[[_Reader], Condition]
+
+
+KEYWORDS: Final[Mapping[str, Keyword]] = MappingProxyType(
+    {
+        "first": Keyword("first preemption", f"the next {', '.join(FIRST)} or slo-miss, once", _first),
+        "request": Keyword("request NAME [KIND]", "whatever happens to a request", _request),
+        "instance": Keyword("instance NUMBER [KIND]", "whatever happens on an instance", _instance),
+        "time": Keyword("time 1.5s", "the first event at or after a time", _time),
+        "event": Keyword("event 1234", "an event by its number", _event),
+        "slo-miss": Keyword("slo-miss [ttft 250ms] [e2e 2s]", "a request that takes longer than its bound", _slo_miss),
+        "invariant": Keyword("invariant", "an invariant that does not hold (slow: looks at everything)", _invariant),
+    }
+)
+"""Breakpoints that are no predicates, by their first word; a kind of record alone is one, too."""
+
+
+def parse_breakpoint(text: str, experiment: Experiment) -> Breakpoint:
+    """Understand a breakpoint: a kind of record, one of :data:`KEYWORDS`, or a predicate.
+
+    Raises:
+        PredicateError: it is none.
+    """
+    check_length(text)
+    words = list(_WORD.finditer(text))
+    if not words:
+        hint = "write one, such as `preempted`, `first timeout`, `time 1.5s` or `kv.utilization > 90%`"
+        raise PredicateError("there is no breakpoint", text, len(text), help=hint)
+    first = words[0].group()
+    rest = text[words[0].end() :].lstrip()
+    plain = not rest.startswith(_OPERATORS)
+    if plain and first in KEYWORDS:
+        reader = _Reader(text, words, experiment)
+        condition = KEYWORDS[first].read(reader)
+        reader.finish()
+        return Breakpoint(text=text.strip(), condition=condition, once=first == "first")
+    if plain and first in RECORD_KINDS:
+        if rest:
+            raise _after_kind(text, first, words[1])
+        return Breakpoint(text=text.strip(), condition=Happens(first))
+    if plain and _NAME.fullmatch(first) and first not in (*NAMES, "not"):
+        hint = suggestion(first, (*KEYWORDS, *RECORD_KINDS, *NAMES))
+        raise PredicateError(f"unknown word `{first}`", text, words[0].start(), words[0].end(), help=hint)
+    return Breakpoint(text=text.strip(), condition=Holds(parse_predicate(text, instances=experiment.cluster.instances)))
+
+
+def _after_kind(text: str, kind: str, word: re.Match[str]) -> PredicateError:
+    """Something stands behind a kind of record."""
+    if word.group() in ("and", "or"):
+        hint = f'within a condition write `kind == "{kind}" {word.group()} ...`'
+    else:
+        hint = f"write `request NAME {kind}` or `instance NUMBER {kind}`"
+    return PredicateError(f"unexpected `{printable(word.group())}`", text, word.start(), word.end(), help=hint)

@@ -1,0 +1,250 @@
+"""What a breakpoint can wait for. Each condition is plain data that makes a probe, which looks at every event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING, Protocol
+
+from blis_tui.cluster.figures import FIGURES
+from blis_tui.debugger.predicate_compile import compile_measure
+from blis_tui.debugger.predicate_tree import describe
+from blis_tui.debugger.sentences import amount, milliseconds, sentence
+from blis_tui.debugger.units import count_text, time_text
+from blis_tui.debugger.vocabulary import EVENT_NUMBERS, State, instance_of, names_request, takes_part
+from blis_tui.engine.records import RECORD_KINDS, Completed, FirstToken, StepFinished
+from blis_tui.errors import InvariantError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from blis_tui.debugger.predicate import Predicate
+    from blis_tui.engine.records import Record
+
+
+class Watched(State, Protocol):
+    """What a probe looks at: a simulation."""
+
+    def verify(self) -> None:
+        """Raise InvariantError when an invariant does not hold."""
+
+
+class Probe(Protocol):
+    """Looks at events one after another."""
+
+    def reset(self, simulation: Watched) -> None:
+        """Start from where the simulation stands: what is already so is not news."""
+
+    def check(self, simulation: Watched, records: Sequence[Record]) -> str:
+        """Why to stop after the event with these records; empty to go on."""
+
+
+class Condition(Protocol):
+    """What a breakpoint waits for."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The kinds of record it looks at."""
+
+    def probe(self) -> Probe:
+        """A fresh probe for it."""
+
+
+class _Each:
+    """Stops at every event in which something is found."""
+
+    __slots__ = ("check",)
+
+    def __init__(self, find: Callable[[Watched, Sequence[Record]], str]) -> None:
+        self.check = find
+
+    def reset(self, simulation: Watched) -> None:
+        """Nothing is remembered from one event to the next."""
+
+
+class _Edge:
+    """Stops where something becomes true that was not so before the event."""
+
+    __slots__ = ("_before", "_truth", "_words")
+
+    def __init__(
+        self, truth: Callable[[Watched, Sequence[Record]], bool], words: Callable[[Watched, Sequence[Record]], str]
+    ) -> None:
+        self._truth = truth
+        self._words = words
+        self._before = False
+
+    def reset(self, simulation: Watched) -> None:
+        self._before = self._truth(simulation, ())
+
+    def check(self, simulation: Watched, records: Sequence[Record]) -> str:
+        before = self._before
+        self._before = now = self._truth(simulation, records)
+        return self._words(simulation, records) if now and not before else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Happens:
+    """A record of a kind, about a request, about an instance: whatever is given must fit."""
+
+    kind: str = ""
+    request: str = ""
+    instance: int | None = None
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Its kind, or all."""
+        return frozenset({self.kind} if self.kind else RECORD_KINDS)
+
+    def probe(self) -> Probe:
+        """Stops at each event that has such a record."""
+        if not self.kind:
+            return _Each(self._find)
+        wanted = RECORD_KINDS[self.kind]
+        find = self._find
+
+        def find_kind(simulation: Watched, records: Sequence[Record]) -> str:
+            for record in records:
+                if type(record) is wanted:
+                    return find(simulation, records)
+            return ""
+
+        return _Each(find_kind)
+
+    def _find(self, simulation: Watched, records: Sequence[Record]) -> str:  # noqa: ARG002  (see Probe.check)
+        found = [record for record in records if self._fits(record)]
+        if not found:
+            return ""
+        first = found[0]
+        if self.request and isinstance(first, StepFinished):
+            return f"{self.request} took part in step {first.step:,} of instance {first.instance}"
+        more = f" (and {len(found) - 1} more)" if self.kind and len(found) > 1 else ""
+        return sentence(first) + more
+
+    def _fits(self, record: Record) -> bool:
+        if self.kind and record.kind != self.kind:
+            return False
+        if self.instance is not None and instance_of(record) != self.instance:
+            return False
+        if not self.request:
+            return True
+        # Who is preempted is one thing, for whom another: without a kind either will do.
+        return (takes_part if self.kind else names_request)(record, self.request)
+
+
+@dataclass(frozen=True, slots=True)
+class Reaches:
+    """A figure that only ever grows, such as ``time_us``, comes to a value."""
+
+    figure: str
+    value: float
+    text: str
+    """How the reader wrote the value."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """None."""
+        return frozenset()
+
+    def probe(self) -> Probe:
+        """Stops at the first event at or after it."""
+        name, value = self.figure, self.value
+        return _Edge(lambda simulation, _: simulation.figure(name) >= value, self._words)
+
+    def _words(self, simulation: Watched, records: Sequence[Record]) -> str:  # noqa: ARG002  (see Probe.check)
+        event, time_us = int(simulation.figure("event")), int(simulation.figure("time_us"))
+        return f"{self.text} is reached (event {count_text(event)} at {time_text(time_us)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """A predicate: where it becomes true, or each event of which it is, when it asks about events."""
+
+    predicate: Predicate
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What its names are read from."""
+        return self.predicate.needs
+
+    def probe(self) -> Probe:
+        """Stops as the class says."""
+        truth = self.predicate.compile()
+        if not self.predicate.about_event:
+            return _Edge(truth, lambda simulation, records: self._words("became", simulation, records))
+
+        def find(simulation: Watched, records: Sequence[Record]) -> str:
+            return self._words("is", simulation, records) if truth(simulation, records) else ""
+
+        return _Each(find)
+
+    def _words(self, verb: str, simulation: Watched, records: Sequence[Record]) -> str:
+        numbers = [name for name in self.predicate.names if name.name in FIGURES or name.name in EVENT_NUMBERS]
+        values: list[str] = []
+        for name in numbers:
+            value = compile_measure(name)(simulation, records)
+            if isfinite(value):
+                figure = FIGURES.get(name.name)
+                shown = amount(value, EVENT_NUMBERS[name.name].unit if figure is None else figure.unit)
+                values.append(shown if len(numbers) == 1 else f"{describe(name)}: {shown}")
+        return f"{self.predicate} {verb} true" + (f" ({', '.join(values)})" if values else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Breaks:
+    """An invariant does not hold. Costs time in proportion to the whole state at every event."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """None."""
+        return frozenset()
+
+    def probe(self) -> Probe:
+        """Stops where the first one breaks."""
+        return _Edge(lambda simulation, _: bool(_broken(simulation)), lambda simulation, _: _broken(simulation))
+
+
+def _broken(simulation: Watched) -> str:
+    """The invariant that does not hold, in words; empty when all do."""
+    try:
+        simulation.verify()
+    except InvariantError as error:
+        return error.message
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Misses:
+    """A request whose latency, as its client measures it, exceeds a bound. Microseconds; None = no bound."""
+
+    ttft_us: float | None
+    e2e_us: float | None
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """First tokens and completions, where there is a bound."""
+        bounds = ((FirstToken.kind, self.ttft_us), (Completed.kind, self.e2e_us))
+        return frozenset(kind for kind, bound in bounds if bound is not None)
+
+    def probe(self) -> Probe:
+        """Stops at each event with such a first token or completion; the worst of several is told."""
+        return _Each(self._find)
+
+    def _find(self, simulation: Watched, records: Sequence[Record]) -> str:  # noqa: ARG002  (see Probe.check)
+        worst = ""
+        excess = 0.0
+        count = 0
+        for record in records:
+            if isinstance(record, FirstToken):
+                latency, bound = record.ttft_us, self.ttft_us
+            elif isinstance(record, Completed):
+                latency, bound = record.e2e_us, self.e2e_us
+            else:
+                continue
+            if bound is None or latency <= bound:
+                continue
+            count += 1
+            if latency - bound > excess:
+                excess = latency - bound
+                worst = f"{sentence(record)}, the bound is {milliseconds(bound)}"
+        return f"{worst} (and {count - 1} more)" if count > 1 else worst

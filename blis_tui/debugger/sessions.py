@@ -1,0 +1,146 @@
+"""What is remembered of an experiment between two runs of the program: position, breakpoints, how the screen looked.
+
+One small file each, in the user's state folder and never beside the experiment. A file that is missing or damaged
+costs what it remembered and nothing else; a folder that cannot be written costs a sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from platformdirs import user_state_dir
+
+from blis_tui.errors import InputError
+from blis_tui.records.files import write_text
+from blis_tui.spec.load import locate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+STATE_VARIABLE: Final = "BLIS_TUI_STATE_DIR"
+"""Environment variable that overrides the user's state folder."""
+FORMAT: Final = 1
+"""Version of the files; a file of another version is not read."""
+_MAX_BYTES: Final = 1_000_000
+
+Plain = bool | int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What is remembered of one experiment."""
+
+    source: str
+    """The experiment's name or path, as the user gave it."""
+    position_event: int = 0
+    """The event the reader was at; 0 = the start."""
+    breakpoints: tuple[tuple[str, bool], ...] = ()
+    """Texts of breakpoints, and whether they are enabled."""
+    layout: Mapping[str, Plain] = field(default_factory=dict)
+    """How the screen looked: the active tab, the speed and the like, by name."""
+    problem: str = field(default="", compare=False)
+    """Why something that was remembered is lost, in a sentence; empty when nothing is."""
+
+
+def state_folder() -> Path:
+    """Where the files are: the user's state folder, or what ``BLIS_TUI_STATE_DIR`` says."""
+    return Path(os.environ.get(STATE_VARIABLE) or user_state_dir("blis-tui"))
+
+
+def session_path(source: str) -> Path:
+    """The file that remembers an experiment, given by name or path."""
+    return state_folder() / "sessions" / f"{sha256(_identity(source)).hexdigest()[:32]}.json"
+
+
+def _identity(source: str) -> bytes:
+    """What stays the same however the experiment is called: its file, or the name where there is no file."""
+    if source == "-":
+        return b"-"
+    try:
+        return os.fsencode(Path(os.path.realpath(locate(source))))
+    except (InputError, OSError, ValueError):  # no such name; a path no system could have
+        return source.encode(errors="surrogatepass")
+
+
+def load(source: str) -> Session:
+    """What is remembered of an experiment; a fresh session where nothing is, or nothing can be read.
+
+    What no longer makes sense is left out, and ``problem`` says so. Never raises.
+    """
+    path = session_path(source)
+    try:
+        with path.open("rb") as file:
+            raw = file.read(_MAX_BYTES + 1)
+    except FileNotFoundError:
+        return Session(source)
+    except OSError as error:
+        return _fresh(source, f"{path} cannot be read: {error.strerror or error}")
+    if len(raw) > _MAX_BYTES:
+        return _fresh(source, f"{path} is larger than {_MAX_BYTES // 1_000_000} MB")
+    try:
+        data: object = json.loads(raw)
+    except (ValueError, RecursionError):
+        return _fresh(source, f"{path} is damaged")
+    if not isinstance(data, dict):
+        return _fresh(source, f"{path} is damaged")
+    if data.get("format") != FORMAT:
+        return _fresh(source, f"{path} was written by another version of blis-tui")
+    return _session(source, data)
+
+
+def _fresh(source: str, reason: str) -> Session:
+    return Session(source, problem=f"The last session is not restored: {reason}.")
+
+
+def _session(source: str, data: Mapping[str, object]) -> Session:
+    """A session from what a file says, without what makes no sense."""
+    lost: list[str] = []
+    position = data.get("position_event")
+    if not isinstance(position, int) or isinstance(position, bool) or position < 0:
+        lost.append("the position")
+        position = 0
+    listed = data.get("breakpoints")
+    entries = listed if isinstance(listed, list) else [None]
+    breakpoints = tuple(one for one in map(_breakpoint, entries) if one is not None)
+    if len(breakpoints) < len(entries):
+        lost.append("some breakpoints")
+    named = data.get("layout")
+    values = named if isinstance(named, dict) else {"": None}
+    layout = {name: value for name, value in values.items() if isinstance(value, bool | int | float | str)}
+    if len(layout) < len(values):
+        lost.append("some of the layout")
+    problem = f"The last session is restored without {', '.join(lost)}: its file is damaged." if lost else ""
+    return Session(source, position, breakpoints, layout, problem)
+
+
+def _breakpoint(entry: object) -> tuple[str, bool] | None:
+    if isinstance(entry, dict):
+        text, enabled = entry.get("text"), entry.get("enabled")
+        if isinstance(text, str) and isinstance(enabled, bool):
+            return (text, enabled)
+    return None
+
+
+def save(session: Session) -> str:
+    """Remember a session; returns why that was impossible, in a sentence, or nothing. Never raises."""
+    path = session_path(session.source)
+    content = {
+        "format": FORMAT,
+        "source": session.source,
+        "position_event": session.position_event,
+        "breakpoints": [{"text": text, "enabled": enabled} for text, enabled in session.breakpoints],
+        "layout": dict(session.layout),
+    }
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, json.dumps(content, indent=2) + "\n")
+    except InputError as error:
+        return f"The session is not remembered: {error.message}."
+    except OSError as error:
+        return f"The session is not remembered: cannot make the folder {path.parent}: {error.strerror or error}."
+    return ""
