@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import io
 import pickle
 import zlib
@@ -304,7 +305,7 @@ class Simulation:
         if len(self._log) > len(self._archive.log):
             self._archive.log = self._log
         buffer = io.BytesIO()
-        _MarkPickler(buffer).dump(self._cluster)
+        _Pickler(buffer, _FIXED_AND_LOG).dump(self._cluster)
         return Mark(self.events, self.now_us, zlib.compress(buffer.getvalue(), 1), self._log.mark())
 
     def return_to(self, mark: Mark) -> None:
@@ -369,25 +370,28 @@ def _record_classes(kind: type[Record] | str) -> tuple[type[Record], ...]:
     return (RECORD_KINDS[name],)
 
 
+def _left_out(name: str) -> object:
+    """Stands in a pickle where a fixed part was left out; whoever unpickles puts that part in its place."""
+    raise pickle.UnpicklingError(f"`{name}` is missing")
+
+
+def _without(parts: dict[type, str]) -> dict[type, Callable[[object], tuple[Callable[[str], object], tuple[str]]]]:
+    """A dispatch table for pickling that leaves out objects of these types, each under a name."""
+    return {kind: lambda _, name=name: (_left_out, (name,)) for kind, name in parts.items()}  # type: ignore[misc]
+
+
+_FIXED: Final = {Experiment: "experiment", Observers: "observers", TraceTable: "trace"}
+"""What never changes (the experiment, a trace) and what is no part of the state (observers)."""
+_FIXED_AND_LOG: Final = {**_FIXED, RequestLog: "log"}
+"""For marks also the books of requests that have ended."""
+
+
 class _Pickler(pickle.Pickler):
-    """Leaves out what never changes (the experiment, a trace) and what is no part of the state (observers)."""
+    """Leaves out what every simulation of the experiment has anyway, and what the caller names."""
 
-    def __init__(self, buffer: io.BytesIO) -> None:
+    def __init__(self, buffer: io.BytesIO, without: dict[type, str] = _FIXED) -> None:
         super().__init__(buffer, protocol=5)
-
-    def persistent_id(self, obj: object) -> str | None:
-        if isinstance(obj, TraceTable):
-            return "trace"
-        if isinstance(obj, Observers):
-            return "observers"
-        return "experiment" if isinstance(obj, Experiment) else None
-
-
-class _MarkPickler(_Pickler):
-    """Leaves out the books of requests that have ended, too."""
-
-    def persistent_id(self, obj: object) -> str | None:
-        return "log" if isinstance(obj, RequestLog) else super().persistent_id(obj)
+        self.dispatch_table = {**copyreg.dispatch_table, **_without(without)}
 
 
 class _Unpickler(pickle.Unpickler):
@@ -397,8 +401,15 @@ class _Unpickler(pickle.Unpickler):
         super().__init__(buffer)
         self._fixed = fixed
 
-    def persistent_load(self, pid: str) -> object:
+    def find_class(self, module: str, name: str) -> object:
+        """The class or function of that name; where a part was left out, what finds it."""
+        if (module, name) == (__name__, "_left_out"):
+            return self._part
+        found: object = super().find_class(module, name)
+        return found
+
+    def _part(self, name: str) -> object:
         try:
-            return self._fixed[pid]
+            return self._fixed[name]
         except KeyError:
-            raise pickle.UnpicklingError(f"it refers to `{pid}`, which this experiment does not have") from None
+            raise pickle.UnpicklingError(f"it refers to `{name}`, which this experiment does not have") from None

@@ -17,6 +17,7 @@ from blis_tui.tui.view import Selection, View
 
 if TYPE_CHECKING:
     from blis_tui.debugger.breakpoints import Breakpoint, Hit
+    from blis_tui.engine.records import Record
     from blis_tui.spec.model import Experiment
 
 _VISITED: Final = 100
@@ -136,9 +137,12 @@ class Workbench:
     def value(self, text: str) -> str:
         """What a watch shows at the present event."""
         try:
-            return parse_watch(text, self.experiment).value(self.debugger.simulation)
+            return parse_watch(text, self.experiment).value(self.debugger.simulation, self._records())
         except BlisError as error:
             return error.message
+
+    def _records(self) -> tuple[Record, ...]:
+        return () if self.driver.busy else self.debugger.moment().records
 
     def wrong_watch(self, text: str) -> str:
         """What is wrong with the text of a watch; empty when nothing is."""

@@ -87,7 +87,7 @@ def test_reports_on_the_way_are_those_of_a_plain_run_stopped_there() -> None:
 
 def test_phases_divide_steps_only() -> None:
     debugger = Debugger(experiment("quickstart"))
-    seen = []
+    seen: list[tuple[int, int | None]] = []
     while len(seen) < 60:
         assert debugger.step_phase()
         seen.append((debugger.event, debugger.phase))
@@ -174,18 +174,20 @@ def test_breakpoints_forwards_and_backwards_find_the_same_places() -> None:
 
 
 def test_a_failing_simulation_stops_at_the_last_whole_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    breaks = Invariant("INV-0", "time ends", lambda state: "it is late" if state.events > 100 else "")
+    times = straight("quickstart")[1]
+    last = len([one for one in times[1:] if one <= times[100]])
+    breaks = Invariant("INV-0", "time ends", lambda state: "it is late" if state.now > times[100] else "")
     monkeypatch.setattr("blis_tui.simulation.INVARIANTS", (*INVARIANTS, breaks))
     debugger = Debugger(experiment("quickstart"), check="all")
     assert arrive(debugger.run()).reason == "failed"
     assert "INV-0" in str(debugger.failure)
-    at(debugger, 100)
-    assert debugger.frontier == 100
+    at(debugger, last)
+    assert debugger.frontier == last
     assert debugger.at_end
     arrive(debugger.seek(50))
     at(debugger, 50)
     assert arrive(debugger.run()).reason == "failed"
-    at(debugger, 100)
+    at(debugger, last)
 
 
 def test_a_replay_that_goes_another_way_is_reported() -> None:
