@@ -72,7 +72,7 @@ class Parser:
             raise self._error("there is no condition", self._next, help="write one, such as `kv.utilization > 90%`")
         part = self._disjunction()
         self._require_truth(part)
-        self._require_end()
+        self._require_end("join two conditions with `and` or `or`")
         return part.node
 
     def parse_number(self) -> Node:
@@ -82,13 +82,12 @@ class Parser:
         part = self._sum()
         if part.quantity.dimension in ("truth", "text"):
             raise self._wrong(part, f"`{self._quote(part)}` is {part.quantity}, not a number")
-        self._require_end()
+        self._require_end("only one figure belongs here")
         return part.node
 
-    def _require_end(self) -> None:
+    def _require_end(self, hint: str) -> None:
         token = self._next
         if token.kind != "end":
-            hint = "join two conditions with `and` or `or`"
             if token.text in (")", "]"):
                 hint = "nothing is open that it could close"
             elif token.text.lower() in _KEYWORDS:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.cluster.figures import FIGURES
 from blis_tui.debugger.breakpoints import FIRST, KEYWORDS
 from blis_tui.debugger.predicate_parser import COMPARISONS
-from blis_tui.debugger.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
-from blis_tui.engine.records import RECORD_KINDS
+from blis_tui.debugger.predicate_tree import TIME_UNITS
+from blis_tui.debugger.vocabulary import EVENT_NUMBERS, EVENT_TEXTS, KIND_MEANINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from blis_tui.cluster.figures import Figure
+    from blis_tui.debugger.vocabulary import EventNumber
     from blis_tui.spec.model import Experiment
 
 _TYPED: Final = re.compile(r"""[A-Za-z0-9_.\-]*(?:\[[0-9]*\]?)?[A-Za-z0-9_.\-]*\Z""")
@@ -81,7 +83,7 @@ def _candidates(head: str, typed: str, experiment: Experiment) -> Iterator[Word]
 def _after_keyword(words: list[str], experiment: Experiment) -> Iterator[Word]:
     match words:
         case ["first"]:
-            yield from ((word, _first_line(kind)) for word, kind in FIRST.items())
+            yield from ((word, KIND_MEANINGS[kind]) for word, kind in FIRST.items())
             yield "slo-miss", KEYWORDS["slo-miss"].meaning
         case ["instance"]:
             yield from ((str(number), "an instance") for number in range(experiment.cluster.instances)[:_MAX_INSTANCES])
@@ -95,20 +97,19 @@ def _after_keyword(words: list[str], experiment: Experiment) -> Iterator[Word]:
 
 
 def _kinds() -> Iterator[Word]:
-    return ((kind, _first_line(kind)) for kind in RECORD_KINDS)
-
-
-def _first_line(kind: str) -> str:
-    """What a kind of record says of itself."""
-    return (RECORD_KINDS[kind].__doc__ or "").partition("\n")[0]
+    return iter(KIND_MEANINGS.items())
 
 
 def _names(typed: str) -> Iterator[Word]:
-    yield from ((name, figure.meaning) for name, figure in FIGURES.items())
-    yield from ((name, number.meaning) for name, number in EVENT_NUMBERS.items())
+    yield from ((name, _with_unit(figure)) for name, figure in FIGURES.items())
+    yield from ((name, _with_unit(number)) for name, number in EVENT_NUMBERS.items())
     yield from ((name, text.meaning) for name, text in EVENT_TEXTS.items())
     of_instance = _INSTANCE.match(typed)
     prefix = of_instance.group() if of_instance else "instance[0]."
     for name, figure in FIGURES.items():
         if figure.of_instance is not None:
-            yield prefix + name, figure.meaning
+            yield prefix + name, _with_unit(figure)
+
+
+def _with_unit(number: Figure | EventNumber) -> str:
+    return f"{number.meaning}, in {number.unit}" if number.unit in TIME_UNITS else number.meaning

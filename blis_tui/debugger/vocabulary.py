@@ -160,3 +160,21 @@ EVENT_TEXTS: Final[Mapping[str, EventText]] = MappingProxyType(
     }
 )
 """Texts about the event just processed, by name."""
+
+KIND_MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "arrived": "a request reached the cluster",
+        "admitted": "admission let a request in",
+        "rejected": "admission turned a request away",
+        "routed": "the router chose an instance for a request",
+        "queued": "a request entered a waiting queue",
+        "dropped": "an instance can never serve a request",
+        "scheduled": "a request left the queue for the running batch",
+        "preempted": "a running request lost its KV blocks and waits again",
+        "step": "an instance ran a step",
+        "first-token": "a request got its first token",
+        "completed": "a request was done",
+        "timed-out": "a request's deadline passed",
+    }
+)
+"""What each kind of record says, as a phrase for help texts."""

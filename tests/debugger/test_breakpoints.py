@@ -16,6 +16,7 @@ from blis_tui.debugger.conditions import Breaks, Happens, Misses, Reaches
 from blis_tui.debugger.predicate import PredicateError
 from blis_tui.debugger.sentences import sentence
 from blis_tui.debugger.suggestions import suggestions
+from blis_tui.debugger.vocabulary import KIND_MEANINGS
 from blis_tui.engine.records import (
     RECORD_KINDS,
     Admitted,
@@ -507,7 +508,11 @@ def test_an_empty_field_offers_everything_with_its_meaning() -> None:
     assert words[:3] == ["first", "request", "instance"]
     assert set(RECORD_KINDS) | {"kv.used", "step.stalled", "instance[0].waiting"} <= set(words)
     assert len(words) == len(set(words))
-    assert all(one.meaning for one in found)
+    meanings = {one.word: one.meaning for one in found}
+    assert all(meanings.values())
+    assert meanings["preempted"] == "a running request lost its KV blocks and waits again"
+    assert meanings["step.duration_ms"] == "duration of the step, in ms"
+    assert tuple(KIND_MEANINGS) == tuple(RECORD_KINDS)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blis_tui.cluster.figures import FIGURES
-from blis_tui.debugger.predicate import Predicate, PredicateError, parse_predicate
+from blis_tui.debugger.predicate import Predicate, PredicateError, parse_expression, parse_predicate
 from blis_tui.debugger.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
 from blis_tui.engine.records import (
     ChunkDone,
@@ -326,6 +326,47 @@ def test_a_long_text_is_clipped_around_the_mistake() -> None:
     assert len(source) <= 104
     start = mark.index("^")
     assert source[start : start + mark.count("^")] == "runing"
+
+
+# ---- numbers on their own ----
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "dimension", "unit"),
+    [
+        ("running", 8, "count", "requests"),
+        ("instance[1].kv.used", 2090, "count", "blocks"),
+        ("kv.used / kv.total", 0.9, "number", ""),
+        ("time_ms - 0.5s", 1000, "time", "ms"),
+        ("kv.utilization", 0.9, "share", ""),
+        ("step.batch_tokens", 47, "count", "tokens"),
+        ("e2e_ms", nan, "time", "ms"),
+        ("running / ended", nan, "number", ""),
+    ],
+)
+def test_a_number_can_be_asked_for_on_its_own(text: str, value: float, dimension: str, unit: str) -> None:
+    expression = parse_expression(text, instances=2)
+    assert expression.compile()(STATE, STEP_EVENT) == pytest.approx(value, nan_ok=True)
+    assert (expression.quantity.dimension, expression.quantity.unit) == (dimension, unit)
+    assert parse_expression(str(expression), instances=2) == expression
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "message"),
+    [
+        ("", 0, "there is no figure"),
+        ("kind", 0, "`kind` is a text, not a number"),
+        ("(running > 3)", 0, "`(running > 3)` is a condition, not a number"),
+        ("running > 3", 8, "unexpected `>`"),
+        ("running waiting", 8, "unexpected `waiting`"),
+        ("runing", 0, "unknown name `runing`"),
+    ],
+)
+def test_what_is_no_number_is_explained(text: str, column: int, message: str) -> None:
+    with pytest.raises(PredicateError) as caught:
+        parse_expression(text, instances=2)
+    assert caught.value.message == message
+    assert caught.value.column == column
 
 
 # ---- properties ----
