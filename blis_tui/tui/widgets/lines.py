@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 GUTTER = 1
 """Columns before each line, for the mark of the cursor."""
+_MARGIN = 2
+"""Columns behind each line, for the scroll bar."""
 _MARK = "▸"
 
 
@@ -40,7 +42,6 @@ class Lines(ScrollView, can_focus=False, inherit_bindings=False):
         & > .lines--cursor { background: $block-cursor-blurred-background; }
         & > .lines--hover { background: $panel; }
     }
-    Pane:focus Lines > .lines--cursor { background: $block-cursor-background; }
     """
 
     class Pointed(Message):
@@ -98,7 +99,7 @@ class Lines(ScrollView, can_focus=False, inherit_bindings=False):
             style = self.get_visual_style("lines--cursor")
         elif at == self._hover and self._lines[at].key:
             style = self.get_visual_style("lines--hover")
-        content = self._lines[at].draw().truncate(max(width - GUTTER, 1), ellipsis=True)
+        content = self._lines[at].draw().truncate(max(width - GUTTER - 1, 1), ellipsis=True)
         mark = _MARK if at == self._cursor else " "
         segments = [Segment(mark * GUTTER, style.rich_style)]
         parse = self.app.stylesheet.parse_style
@@ -141,6 +142,10 @@ class LinesPane(Pane):
         Binding("enter", "choose", "choose", show=False),
     ]
 
+    DEFAULT_CSS = """
+    LinesPane:focus Lines > .lines--cursor { background: $block-cursor-background; }
+    """
+
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002  (Textual's name)
         super().__init__(id=id, classes=classes)
         self._key = ""
@@ -168,7 +173,7 @@ class LinesPane(Pane):
         """Bring the lines up to the view."""
         area = self.query_one(Lines)
         key = self.key_of(view)
-        lines = self.lines(view, max(self.content_size.width - GUTTER - 1, 10))
+        lines = self.lines(view, max(self.content_size.width - GUTTER - _MARGIN, 10))
         cursor = self._find(lines, key)
         area.put(lines, cursor)
         if key != self._key and cursor is not None:

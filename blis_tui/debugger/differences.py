@@ -1,0 +1,271 @@
+"""What an event changed: every field of the state that differs after it, each with a path, what matters first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.debugger.moment import live
+from blis_tui.debugger.units import plural
+from blis_tui.engine.records import Completed, Dropped, FirstToken, Preempted, Record, Rejected, StepFinished, TimedOut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from blis_tui.cluster.snapshot import InstanceSnapshot, RequestSnapshot, Snapshot
+    from blis_tui.debugger.moment import Moment
+
+Value = int | str | None
+
+GROUPS: Final = (
+    "lost",
+    "preempted",
+    "admitted",
+    "first token",
+    "done",
+    "moved",
+    "decode",
+    "queue",
+    "KV cache",
+    "counters",
+    "details",
+)
+"""What a change belongs to, in the order in which changes are told."""
+
+COUNT: Final = ""
+TIME: Final = "time"
+SPAN: Final = "span"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One thing that an event changed."""
+
+    group: str
+    """One of ``GROUPS``."""
+    path: str
+    """Where it stands in the state: ``instances[0].kv.used_blocks``."""
+    old: Value = None
+    """None = it was not there."""
+    new: Value = None
+    """None = it is not there any more."""
+    unit: str = COUNT
+    """Of numbers: ``time`` (a point in time, microseconds), ``span`` (a duration, microseconds) or empty (a count)."""
+    about: str = ""
+    """What it means, in a few words."""
+    request: str = ""
+    """The request it concerns."""
+
+    @property
+    def delta(self) -> int | None:
+        """By how much a number changed."""
+        return self.new - self.old if isinstance(self.old, int) and isinstance(self.new, int) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A field to compare: where it stands below its owner, what it is, and what it means."""
+
+    path: str
+    unit: str = COUNT
+    about: str = ""
+    group: str = "details"
+    source: str = ""
+    """The attribute it is read from, where that is not its path."""
+
+    def read(self, owner: object) -> Value:
+        found: Value = attrgetter(self.source or self.path)(owner)
+        return found
+
+
+_REQUEST_FIELDS: Final = (
+    _Field("instance", about="number of its instance"),
+    _Field("queued_us", TIME, "entered the queue"),
+    _Field("scheduled_us", TIME, "first let into the batch"),
+    _Field("first_token_us", TIME, "first token"),
+    _Field("target_tokens", about="tokens its prefill needs"),
+    _Field("computed_tokens", about="tokens in the KV cache"),
+    _Field("generated_tokens", about="output tokens"),
+    _Field("cached_tokens", about="tokens found in the cache"),
+    _Field("held_blocks", about="KV blocks it holds"),
+    _Field("shared_blocks", about="of them shared"),
+    _Field("priority", about="smaller goes first"),
+    _Field("preemptions", about="times preempted"),
+    _Field("max_output_tokens", about="output tokens at most"),
+)
+_DECODED: Final = frozenset({"computed_tokens", "generated_tokens", "held_blocks"})
+"""What an ordinary decode changes; told once for all requests."""
+
+_INSTANCE_FIELDS: Final = (
+    _Field("waiting.count", about="requests in the queue", group="queue", source="waiting_count"),
+    _Field("running.count", about="requests in the batch", group="queue", source="running_count"),
+    _Field("kv.used_blocks", about="blocks in use", group="KV cache"),
+    _Field("kv.cached_free_blocks", about="free blocks that can still be found", group="KV cache"),
+    _Field("kv.blank_blocks", about="free blocks without content", group="KV cache"),
+    _Field("kv.hits", about="blocks found in the cache", group="KV cache"),
+    _Field("kv.misses", about="blocks taken from the free ones", group="KV cache"),
+    _Field("routed", about="requests sent here", group="counters"),
+    _Field("steps", about="steps so far", group="counters"),
+    _Field("preemptions", about="preemptions so far", group="counters"),
+    _Field("busy_us", SPAN, "time spent in steps", "counters"),
+)
+_CLUSTER_FIELDS: Final = (
+    _Field("time_us", TIME, "simulated time", "counters"),
+    _Field("arrived", about="requests arrived so far", group="counters"),
+    _Field("rejected", about="requests rejected so far", group="counters"),
+    _Field("ended", about="requests ended so far", group="counters"),
+)
+
+
+def differences(moment: Moment) -> tuple[Change, ...]:
+    """What the event of a moment changed; empty at the start and while running, where nobody knows."""
+    if moment.before is None:
+        return ()
+    return compare(moment.before, moment.after, moment.records)
+
+
+def compare(before: Snapshot, after: Snapshot, records: Sequence[Record]) -> tuple[Change, ...]:
+    """The differences between two states with one event between them, what matters first.
+
+    Snapshots may hold windows of long queues. Who came or went is therefore told only of requests that the records
+    name: others have only moved into a window or out of it.
+    """
+    news = _news(records)
+    old = {request.request_id: request for request in live(before)}
+    new = {request.request_id: request for request in live(after)}
+    found: list[Change] = []
+    for name in dict.fromkeys((*old, *new)):
+        found += _request(name, old.get(name), new.get(name), news)
+    found += _decoded(old, new, records)
+    for was, now in zip(before.instances, after.instances, strict=True):
+        found += _fields(_INSTANCE_FIELDS, was, now, f"instances[{now.index}].")
+    found += _fields(_CLUSTER_FIELDS, before, after, "")
+    order = {group: place for place, group in enumerate(GROUPS)}
+    return tuple(sorted(found, key=lambda change: order[change.group]))
+
+
+# ---- requests ----
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    """What the records say of a request: its group, the word for what became of it, and what it means."""
+
+    group: str
+    fate: str
+    about: str
+
+
+def _news(records: Sequence[Record]) -> Mapping[str, _News]:
+    """What the event did to each request it names; of several things the one that matters most comes first."""
+    told: dict[str, list[_News]] = {}
+    for record in records:
+        for name, news in _told(record):
+            told.setdefault(name, []).append(news)
+    found: dict[str, _News] = {}
+    for name, several in told.items():
+        several.sort(key=lambda news: GROUPS.index(news.group))
+        abouts = dict.fromkeys(news.about for news in several if news.about)
+        found[name] = replace(several[0], about=", ".join(abouts))
+    return MappingProxyType(found)
+
+
+def _told(record: Record) -> Iterator[tuple[str, _News]]:
+    if isinstance(record, StepFinished):
+        yield from _each(record.completed, _News("done", "done", "its last token is computed"))
+        yield from _each(record.first_tokens, _News("first token", "first token", "its first token"))
+        yield from _each(record.admitted, _News("admitted", "admitted", "let into the batch"))
+        return
+    tell = _TOLD.get(type(record))
+    name = getattr(record, "request_id", "")
+    if name:
+        yield name, _News("moved", "", "") if tell is None else tell(record)
+
+
+def _each(names: Iterable[str], news: _News) -> Iterator[tuple[str, _News]]:
+    return ((name, news) for name in names)
+
+
+_TOLD: Final[Mapping[type[Record], Callable[[Record], _News]]] = MappingProxyType(
+    {
+        Rejected: lambda record: _News("lost", "rejected", getattr(record, "reason", "")),
+        Dropped: lambda record: _News("lost", "dropped", getattr(record, "reason", "")),
+        TimedOut: lambda _: _News("lost", "timed out", "its deadline passed"),
+        Preempted: lambda record: _News(
+            "preempted", "preempted", f"to make room for {getattr(record, 'for_request', '')}"
+        ),
+        FirstToken: lambda _: _News("first token", "first token", "its first token"),
+        Completed: lambda _: _News("done", "completed", "its client has all tokens"),
+    }
+)
+
+
+def _request(
+    name: str, old: RequestSnapshot | None, new: RequestSnapshot | None, news: Mapping[str, _News]
+) -> Iterator[Change]:
+    told = news.get(name)
+    path = f"requests.{name}"
+    if old is None or new is None:
+        if told is not None:
+            was, now = (None if old is None else old.phase), (told.fate or "gone" if new is None else new.phase)
+            yield Change(group=told.group, path=path, old=was, new=now, about=told.about, request=name)
+        return
+    if old == new:
+        return
+    if old.phase != new.phase:
+        group, about = ("moved", "") if told is None else (told.group, told.about)
+        yield Change(group=group, path=f"{path}.phase", old=old.phase, new=new.phase, about=about, request=name)
+    elif told is not None and told.group != "moved":
+        # Preempted and let in again at once, or the like: the phase is the same, yet something happened.
+        yield Change(
+            group=told.group, path=f"{path}.phase", old=old.phase, new=new.phase, about=told.about, request=name
+        )
+    skipped = _DECODED if _is_ordinary(old, new) else frozenset[str]()
+    fields = [field for field in _REQUEST_FIELDS if field.path not in skipped]
+    yield from _fields(fields, old, new, f"{path}.", name)
+
+
+def _is_ordinary(old: RequestSnapshot, new: RequestSnapshot) -> bool:
+    """Whether a request did nothing but decode one token."""
+    return (
+        old.phase == new.phase == "decode"
+        and new.generated_tokens == old.generated_tokens + 1
+        and new.computed_tokens == old.computed_tokens + 1
+    )
+
+
+def _decoded(
+    old: Mapping[str, RequestSnapshot], new: Mapping[str, RequestSnapshot], records: Sequence[Record]
+) -> Iterator[Change]:
+    """All ordinary decodes of the step in one change."""
+    step = next((record for record in records if isinstance(record, StepFinished)), None)
+    if step is None or not any(_is_ordinary(old[name], one) for name, one in new.items() if name in old):
+        return
+    generated = plural(step.decode_requests, "request")
+    yield Change(group="decode", path="requests.*.generated_tokens", about=f"{generated} decoded one token each")
+
+
+# ---- fields ----
+
+
+def _fields(
+    fields: Iterable[_Field],
+    old: RequestSnapshot | InstanceSnapshot | Snapshot,
+    new: RequestSnapshot | InstanceSnapshot | Snapshot,
+    prefix: str,
+    request: str = "",
+) -> Iterator[Change]:
+    for field in fields:
+        was, now = field.read(old), field.read(new)
+        if was != now:
+            yield Change(
+                group=field.group,
+                path=f"{prefix}{field.path}",
+                old=was,
+                new=now,
+                unit=field.unit,
+                about=field.about,
+                request=request,
+            )

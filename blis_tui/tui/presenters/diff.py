@@ -1,0 +1,136 @@
+"""What the present event changed, as aligned columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+
+from blis_tui.debugger.differences import SPAN, TIME, differences
+from blis_tui.tui.presenters.lines import Line, flow, hang, line, shorten, words
+from blis_tui.tui.presenters.phases import PHASE_LOOKS, Look
+from blis_tui.tui.presenters.units import count_text, span_text, time_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.debugger.differences import Change, Value
+    from blis_tui.debugger.moment import Moment
+
+GROUP_LOOKS: Final[Mapping[str, Look]] = MappingProxyType(
+    {
+        "lost": Look("✗", "lost", "$error"),
+        "preempted": Look("↩", "preempted", "$error"),
+        "admitted": Look("▸", "admitted", "$success"),
+        "first token": Look("✦", "first token", "$success"),
+        "done": Look("✓", "done", "$success"),
+        "moved": Look("→", "moved", ""),
+        "decode": Look("●", "decode", "$primary"),
+        "queue": Look("○", "queue and batch", "$warning"),
+        "KV cache": Look("▦", "KV cache", "$primary"),
+        "counters": Look("#", "counters", "$text-muted"),
+        "details": Look("·", "requests in detail", "$text-muted"),
+    }
+)
+"""How groups of changes look."""
+_ABSENT: Final = "—"
+
+
+def diff_lines(moment: Moment, width: int, *, playing: bool) -> list[Line]:
+    """The changes, or why there are none to show."""
+    if playing:
+        return _said("Running. Pause to see what the latest event changed.", width)
+    if not moment.event:
+        return _said("At the start: nothing has happened yet. Go forward one event to see what it changes.", width)
+    changes = differences(moment)
+    return change_lines(changes, width) if changes else _said("This event changed no figure of the state.", width)
+
+
+def _said(text: str, width: int) -> list[Line]:
+    return [line((row.plain, "$text-muted")) for row in words(text, width)]
+
+
+def change_lines(changes: Sequence[Change], width: int) -> list[Line]:
+    """Changes by groups: path, old and new value, by how much, and what it means where there is room."""
+    longest = max(len(change.path) for change in changes)
+    texts = [_values(change) for change in changes if change.old is not None or change.new is not None]
+    columns = _Columns(longest, *(max((len(text[at]) for text in texts), default=0) for at in range(3)))
+    lines: list[Line] = []
+    for group, members in groupby(changes, key=lambda change: change.group):
+        look = GROUP_LOOKS[group]
+        lines.append(line((look.label, f"{look.style} bold")))
+        for change in members:
+            if columns.width <= width:
+                draw = partial(_row, change, columns, width)
+                lines.append(Line(draw, change.path, change.about))
+            else:
+                path = f"  {shorten(change.path, width - 2)}"
+                lines.append(line(path, key=change.path, tip=change.about))
+                lines += map(line, hang(Content("    "), flow(_news(change, _Columns()), width - 4)))
+    return lines
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Widths of the columns; 0 = as wide as the text."""
+
+    path: int = 0
+    old: int = 0
+    new: int = 0
+    delta: int = 0
+
+    @property
+    def width(self) -> int:
+        """Columns of a whole row."""
+        return 2 + self.path + 2 + self.old + 3 + self.new + 2 + self.delta
+
+
+def _row(change: Change, columns: _Columns, width: int) -> Content:
+    news = Content("  ").join(_news(change, columns))
+    is_told = change.old is None and change.new is None
+    about = "" if is_told or columns.width + 2 + len(change.about) > width else f"  {change.about}"
+    path_style = "$text-muted" if is_told else ""
+    return Content.assemble((f"  {change.path:<{columns.path}}  ", path_style), news, (about, "$text-muted"))
+
+
+def _news(change: Change, columns: _Columns) -> list[Content]:
+    """From what to what, and by how much."""
+    if change.old is None and change.new is None:
+        return [Content(change.about)]
+    old, new, delta = _values(change)
+    values = Content.assemble(
+        (f"{old:>{columns.old}}", "$text-muted"),
+        (" → ", "$text-muted"),
+        (f"{new:<{columns.new}}", f"{GROUP_LOOKS[change.group].style} bold"),
+    )
+    return [values, Content.styled(f"{delta:>{columns.delta}}", _delta_style(change.delta))]
+
+
+def _values(change: Change) -> tuple[str, str, str]:
+    delta = change.delta
+    if delta is None:
+        text = ""
+    else:
+        size = span_text(abs(delta)) if change.unit in (TIME, SPAN) else count_text(abs(delta))
+        text = f"{'+' if delta >= 0 else '-'}{size}"
+    return value_text(change.old, change.unit), value_text(change.new, change.unit), text
+
+
+def _delta_style(delta: int | None) -> str:
+    return "$text-muted" if delta is None else "$accent" if delta > 0 else "$warning"
+
+
+def value_text(value: Value, unit: str) -> str:
+    """A value with its unit, a phase as its word, nothing as a dash."""
+    if value is None:
+        return _ABSENT
+    if isinstance(value, str):
+        look = PHASE_LOOKS.get(value)
+        return value if look is None else look.word
+    if unit == TIME:
+        return time_text(value)
+    return span_text(value) if unit == SPAN else count_text(value)

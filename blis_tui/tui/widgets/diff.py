@@ -1,0 +1,56 @@
+"""The pane with what the latest event changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blis_tui.debugger.differences import differences
+from blis_tui.tui.presenters.diff import diff_lines, value_text
+from blis_tui.tui.view import Picked
+from blis_tui.tui.widgets.lines import LinesPane
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.debugger.differences import Change
+    from blis_tui.tui.presenters.lines import Line
+    from blis_tui.tui.view import View
+
+
+class DiffPane(LinesPane):
+    """Every field of the state that the present event changed."""
+
+    TITLE = "Changes"
+    JUMP_KEY = "c"
+    HELP_TEXT = (
+        "What the present event changed, what matters first: requests lost, preempted, admitted and done, then queue, "
+        "KV cache and counters. Ordinary decodes are one line. Up and down select a line, whose value and path can be "
+        "copied; enter selects its request."
+    )
+
+    def lines(self, view: View, width: int) -> Sequence[Line]:
+        """Present the view."""
+        return diff_lines(view.moment, width, playing=view.playing)
+
+    def pick(self, key: str, *, go: bool) -> None:
+        """Select the request of the line."""
+        change = self._change(key)
+        if go and change is not None and change.request:
+            self.post_message(Picked(request=change.request))
+
+    def selected_value(self) -> str:
+        """The new value of the line, or what it says."""
+        change = self._change(self._key)
+        if change is None:
+            return ""
+        return change.about if change.new is None else value_text(change.new, change.unit)
+
+    def selected_path(self) -> str:
+        """Path of the line's value."""
+        change = self._change(self._key)
+        return "" if change is None else change.path
+
+    def _change(self, path: str) -> Change | None:
+        if self.view is None or self.view.playing:
+            return None
+        return next((change for change in differences(self.view.moment) if change.path == path), None)
