@@ -19,18 +19,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from blis_tui.cluster.figures import FIGURES
-from blis_tui.debugger.predicate_compile import compile_measure, compile_truth
+from blis_tui.debugger.predicate_compile import compile_truth
 from blis_tui.debugger.predicate_parser import Parser
-from blis_tui.debugger.predicate_tree import describe, names_in, quantity_of
+from blis_tui.debugger.predicate_tree import describe, names_in
 from blis_tui.debugger.predicate_words import PredicateError
 from blis_tui.debugger.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
 from blis_tui.engine.records import RECORD_KINDS
 
 if TYPE_CHECKING:
-    from blis_tui.debugger.predicate_compile import Measure, Truth
-    from blis_tui.debugger.predicate_tree import Name, Node, Quantity
+    from blis_tui.debugger.predicate_compile import Truth
+    from blis_tui.debugger.predicate_tree import Name, Node
 
-__all__ = ["Expression", "Predicate", "PredicateError", "parse_expression", "parse_predicate"]
+__all__ = ["Predicate", "PredicateError", "parse_predicate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,25 +68,6 @@ class Predicate:
         return compile_truth(self.tree)
 
 
-@dataclass(frozen=True, slots=True)
-class Expression:
-    """A number that was understood, such as ``kv.used / kv.total``; its ``str()`` is canonical."""
-
-    tree: Node
-
-    def __str__(self) -> str:
-        return describe(self.tree)
-
-    @property
-    def quantity(self) -> Quantity:
-        """What it measures."""
-        return quantity_of(self.tree)
-
-    def compile(self) -> Measure:
-        """The number as a function of the state and of an event's records; NaN where it does not exist."""
-        return compile_measure(self.tree)
-
-
 def parse_predicate(text: str, *, instances: int) -> Predicate:
     """Understand a condition on a cluster of so many instances.
 
@@ -94,12 +75,3 @@ def parse_predicate(text: str, *, instances: int) -> Predicate:
         PredicateError: it is none.
     """
     return Predicate(Parser(text, instances).parse())
-
-
-def parse_expression(text: str, *, instances: int) -> Expression:
-    """Understand a number about a cluster of so many instances, in the words of predicates.
-
-    Raises:
-        PredicateError: it is none.
-    """
-    return Expression(Parser(text, instances).parse_number())

@@ -11,7 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blis_tui.cluster.figures import FIGURES
-from blis_tui.debugger.predicate import Predicate, PredicateError, parse_expression, parse_predicate
+from blis_tui.debugger.predicate import Predicate, PredicateError, parse_predicate
+from blis_tui.debugger.predicate_compile import compile_measure
+from blis_tui.debugger.predicate_parser import Parser
+from blis_tui.debugger.predicate_tree import describe, quantity_of
 from blis_tui.debugger.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
 from blis_tui.engine.records import (
     ChunkDone,
@@ -345,10 +348,10 @@ def test_a_long_text_is_clipped_around_the_mistake() -> None:
     ],
 )
 def test_a_number_can_be_asked_for_on_its_own(text: str, value: float, dimension: str, unit: str) -> None:
-    expression = parse_expression(text, instances=2)
-    assert expression.compile()(STATE, STEP_EVENT) == pytest.approx(value, nan_ok=True)
-    assert (expression.quantity.dimension, expression.quantity.unit) == (dimension, unit)
-    assert parse_expression(str(expression), instances=2) == expression
+    tree = Parser(text, 2).parse_number()
+    assert compile_measure(tree)(STATE, STEP_EVENT) == pytest.approx(value, nan_ok=True)
+    assert (quantity_of(tree).dimension, quantity_of(tree).unit) == (dimension, unit)
+    assert Parser(describe(tree), 2).parse_number() == tree
 
 
 @pytest.mark.parametrize(
@@ -364,7 +367,7 @@ def test_a_number_can_be_asked_for_on_its_own(text: str, value: float, dimension
 )
 def test_what_is_no_number_is_explained(text: str, column: int, message: str) -> None:
     with pytest.raises(PredicateError) as caught:
-        parse_expression(text, instances=2)
+        Parser(text, 2).parse_number()
     assert caught.value.message == message
     assert caught.value.column == column
 
