@@ -45,7 +45,7 @@ class Action:
     group: str
     """Heading in the help."""
     scope: str
-    """The screen: ``app``, ``home``, ``debugger``, ``compare``, ``goldens``, ``error`` or ``dialog``."""
+    """The screen: ``app``, ``home``, ``debugger``, ``compare``, ``goldens``, ``why``, ``error`` or ``dialog``."""
     footer: str = ""
     """One word for the line of keys; empty = not shown there."""
 
@@ -121,7 +121,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
         "run.to_breakpoint",
         ("r",),
         "to next breakpoint",
-        "Go forward, at full speed, to where a breakpoint holds next.",
+        "Go at full speed to where a breakpoint holds next.",
         _RUN,
         "debugger",
     ),
@@ -193,7 +193,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
         "compare.divergence",
         ("D",),
         "first divergence",
-        "Find the first event at which the two runs differ, and go there.",
+        "Go to the first event at which the two runs differ.",
         _GO,
         "compare",
         "divergence",
@@ -212,7 +212,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
         "golden.compare",
         ("v", "enter"),
         "compare",
-        "Open the golden and the new run at the first event that differs.",
+        "Open golden and new run at the first event that differs.",
         _OPEN,
         "goldens",
         "compare",
@@ -224,6 +224,14 @@ ACTIONS: Final[tuple[Action, ...]] = (
     # ---- an experiment that cannot be opened ----
     Action("error.edit", ("e",), "edit", "Edit the file at the first problem, then try again.", _FILE, "error", "edit"),
     Action("error.retry", ("r",), "try again", "Load the experiment again.", _FILE, "error", "try again"),
+    # ---- explanations ----
+    Action("why.follow", ("enter",), "explain this", "Explain what is marked.", _LOOK, "why", "explain"),
+    Action("why.next", ("tab", "right"), "next mention", "Mark the next request or event.", _LOOK, "why", "next"),
+    Action("why.previous", ("shift+tab", "left"), "mention before", "Mark the one before.", _LOOK, "why"),
+    Action("why.back", ("backspace",), "back", "Show the explanation before.", _LOOK, "why", "back"),
+    Action("why.go", ("g",), "go there", "Go to what is marked, or to what is explained.", _GO, "why", "go there"),
+    Action("why.copy", ("y",), "copy", "Copy the explanation as text.", _COPY, "why", "copy"),
+    Action("why.close", ("escape", "?"), "close", "Close the explanation.", _DIALOG, "why", "close"),
     # ---- windows ----
     Action("dialog.close", ("escape",), "close", "Close this window.", _DIALOG, DIALOG, "close"),
 )

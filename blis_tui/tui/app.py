@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
+from weakref import WeakKeyDictionary
 
 from textual import work
 from textual._context import active_message_pump
@@ -75,6 +76,7 @@ class BlisApp(App[None], inherit_bindings=False):
         self.folder = Path.cwd() if folder is None else folder
         self.keymap = load_keymap(config_folder())
         self._survive = survive
+        self._starts: WeakKeyDictionary[DOMNode, Start] = WeakKeyDictionary()
         self._theme_remembered = False
         for theme in THEMES:
             self.register_theme(theme)
@@ -103,11 +105,13 @@ class BlisApp(App[None], inherit_bindings=False):
         from blis_tui.tui.screens.debugger import DebuggerScreen  # noqa: PLC0415  (only what is opened is imported)
 
         try:
-            return DebuggerScreen(start.experiment, source=start.source, at=start.at, breaks=start.breaks)
+            screen = DebuggerScreen(start.experiment, source=start.source, at=start.at, breaks=start.breaks)
         except BlisError as error:
             from blis_tui.tui.screens.error import ErrorScreen  # noqa: PLC0415
 
             return ErrorScreen(start.source, error, lambda: self._again(start))
+        self._starts[screen] = start
+        return screen
 
     def _again(self, start: Start) -> None:
         self.open_experiment(start.source, start.overrides, seed=start.seed, at=start.at, breaks=start.breaks)
@@ -141,6 +145,26 @@ class BlisApp(App[None], inherit_bindings=False):
             return
         start = Start(experiment=experiment, source=source, at=at, breaks=breaks, overrides=overrides, seed=seed)
         await self.push_screen(self._debugger(start))
+
+    @work(exclusive=True, group="open")
+    async def reopen_experiment(self, source: str, at: str | None = None) -> None:
+        """Load the experiment of the debugger on top again, as it was opened, and replace that screen.
+
+        Args:
+            source: its name or path.
+            at: where to go first.
+        """
+        from blis_tui.spec.load import load  # noqa: PLC0415
+
+        before = self._starts.get(self.screen)
+        overrides, seed = ((), None) if before is None else (before.overrides, before.seed)
+        try:
+            experiment = await asyncio.to_thread(load, source, overrides=overrides, seed=seed)
+        except BlisError as error:
+            self.show_error(source, error, lambda: self.reopen_experiment(source, at))
+            return
+        start = Start(experiment=experiment, source=source, at=at, overrides=overrides, seed=seed)
+        await self.switch_screen(self._debugger(start))
 
     def open_compare(
         self, left: Experiment, right: Experiment, names: tuple[str, str], event: int | None = None

@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 from typing import Final
 
-from platformdirs import user_config_path, user_state_path
+from platformdirs import user_config_path
 
+from blis_tui.debugger.sessions import state_folder
 from blis_tui.errors import InputError
 from blis_tui.records.files import write_text
 
@@ -18,17 +19,10 @@ _REMEMBERED: Final = "settings.json"
 
 def config_folder() -> Path:
     """The folder of files the user writes, such as ``keys.yaml``; ``BLIS_TUI_CONFIG_DIR`` overrides it."""
-    return _folder("BLIS_TUI_CONFIG_DIR", user_config_path(_APP))
+    given = os.environ.get("BLIS_TUI_CONFIG_DIR")
+    return Path(given) if given else user_config_path(_APP)
 
 
-def state_folder() -> Path:
-    """The folder of what the program remembers; ``BLIS_TUI_STATE_DIR`` overrides it."""
-    return _folder("BLIS_TUI_STATE_DIR", user_state_path(_APP))
-
-
-def _folder(variable: str, default: Path) -> Path:
-    given = os.environ.get(variable)
-    return Path(given) if given else default
 
 
 def remembered_theme() -> str:

@@ -132,7 +132,9 @@ def details(entry: Entry, width: int, *, dense: bool = False) -> Content:
         width: columns there are.
         dense: two short facts in one line, and no empty lines.
     """
-    lines: list[Content] = [Content.assemble((entry.found.name, "bold"), "  ", check_words(entry.checked))]
+    more = "  enter shows all" if entry.checked is not None and len(entry.checked.problems) > 1 else ""
+    title = Content.assemble((entry.found.name, "bold"), "  ", check_words(entry.checked), (more, "$text-muted"))
+    lines: list[Content] = [title]
     facts: list[tuple[str, Content]] = []
     checked = entry.checked
     if checked is None:
@@ -142,13 +144,11 @@ def details(entry: Entry, width: int, *, dense: bool = False) -> Content:
         facts += [(what, Content(how)) for what, how in checked.facts.lines]
     elif checked.unreadable:
         lines.append(Content.styled(checked.unreadable, "$error"))
+    else:
+        lines.append(diagnostics_text(checked.problems[:1]))
     facts += [("golden", golden_sentence(entry)), ("file", Content(entry.found.shown))]
     lines += [] if dense else [Content("")]
     lines += _fact_lines(facts, width if dense else 0)
-    if checked is not None and checked.problems:
-        lines += [Content(""), diagnostics_text(checked.problems, limit=1)]
-        if len(checked.problems) > 1:
-            lines.append(Content.styled(f"and {len(checked.problems) - 1} more; enter shows all", "$text-muted"))
     return Content("\n").join(lines)
 
 
@@ -173,8 +173,7 @@ def golden_sentence(entry: Entry) -> Content:
     """What there is to compare results with."""
     golden = entry.golden
     if golden.word == "none":
-        said = "none" if not entry.found.shipped else "kept where it is developed"
-        return Content.styled(said, "$text-muted")
+        return Content.styled("none here", "$text-muted")
     parts = [
         (golden.golden, f"{golden.golden} stored", "$success"),
         (golden.pending, f"{golden.pending} new, waiting for a decision", "$warning"),

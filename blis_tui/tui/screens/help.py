@@ -61,7 +61,8 @@ class HelpScreen(ModalScreen["Action | None"]):
         align: center middle;
         background: $background 60%;
         & > Vertical {
-            width: 76;
+            width: 78;
+            max-width: 98%;
             max-height: 90%;
             padding: 1 2;
             background: $surface;
@@ -69,7 +70,7 @@ class HelpScreen(ModalScreen["Action | None"]):
             border-title-color: $accent;
             border-title-style: bold;
         }
-        &.-two > Vertical { width: 146; max-width: 98%; }
+        &.-two > Vertical { width: 150; }
         Input { padding: 0 1; background: $panel; margin-bottom: 1; }
         Horizontal { height: 1fr; }
         _Actions, _Actions:focus { width: 1fr; height: 100%; border: none; padding: 0; background: $surface; }

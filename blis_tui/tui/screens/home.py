@@ -17,7 +17,6 @@ from textual.screen import Screen
 from textual.widgets import Input, OptionList, Static
 from textual.worker import get_current_worker
 
-from blis_tui._version import __version__
 from blis_tui.errors import BlisError
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.catalog import GoldenState, check, find_experiments, golden_states, known_golden
@@ -196,9 +195,7 @@ class HomeScreen(Screen[None]):
 
     def _title(self) -> None:
         title = self.query_one(TitleBar)
-        title.left = Content.assemble(
-            ("blis-tui ", "$accent bold"), (__version__, "$text-muted"), f"  {_shown(self._folder)}"
-        )
+        title.left = Content.assemble(("blis-tui", "$accent bold"), f"  {_shown(self._folder)}")
         lost = f", {self._lost} golden{'' if self._lost == 1 else 's'} without experiment" if self._lost else ""
         title.right = Content.styled((summary(self._entries) if self._entries else "looking") + lost, "$text-muted")
 
@@ -280,6 +277,7 @@ class HomeScreen(Screen[None]):
         """Open the experiment under the cursor."""
         entry = self._current
         if entry is not None:
+            self._list.focus()  # back here, keys are commands again and no part of a name
             self._app.open_experiment(entry.found.source)
 
     def action_home_edit(self) -> None:

@@ -1,0 +1,87 @@
+"""What all tests of the terminal interface share: folders of their own, and nothing that moves by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from textual import constants
+from textual.widgets import Input
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LAB = {
+    "mine.blis.yaml": """\
+apiVersion: blis/v1
+kind: Experiment
+metadata: {name: mine, description: "One H100 serves a handful of chats."}
+seed: 7
+model: llama-3.1-8b-instruct
+hardware: h100
+workload:
+  requests: 40
+  rate_per_s: 10.0
+  clients:
+    - id: chats
+      arrivals: {kind: poisson}
+      input_tokens: {kind: constant, value: 200}
+      output_tokens: {kind: constant, value: 20}
+expect:
+  - {metric: requests.completed, equals: 40}
+""",
+    "broken.blis.yaml": """\
+apiVersion: blis/v1
+kind: Experiment
+metadata: {name: broken, description: "Three mistakes."}
+model: llama-3.1-8b
+hardware: h1000
+workload: {requests: 40, rate_per_s: 10.0, clients: []}
+engine: {max_num_seq: 4}
+""",
+    "deep/er/other.blis.yaml": """\
+apiVersion: blis/v1
+kind: Experiment
+metadata: {name: other}
+extends: ../../mine.blis.yaml
+seed: 8
+""",
+    ".venv/lib/hidden.blis.yaml": "not for us",
+    "node_modules/hidden.blis.yaml": "not for us",
+}
+"""Files of the folder ``lab``."""
+
+
+@pytest.fixture(autouse=True)
+def _quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home of our own, no editor, no movement."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("BLIS_TUI_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("BLIS_TUI_CONFIG_DIR", str(tmp_path / "config"))
+    for name in ("EDITOR", "VISUAL", "NO_COLOR", "TEXTUAL_THEME", "TEXTUAL_DRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(constants, "TEXTUAL_ANIMATIONS", "none")
+    monkeypatch.setattr(Input, "_toggle_cursor", lambda _self: None)
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with experiments: shown as ``~/lab``."""
+    folder = tmp_path / "home" / "lab"
+    for name, text in LAB.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder without experiments: shown as ``~/empty``."""
+    folder = tmp_path / "home" / "empty"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
