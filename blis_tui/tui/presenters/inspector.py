@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.debugger.lifespans import ENDS, read_life
-from blis_tui.tui.presenters.life_line import divided, legend, life_bar, stretches, sum_text, totals
+from blis_tui.tui.presenters.life_line import divided, legend, life_bar, position_mark, stretches, sum_text, totals
 from blis_tui.tui.presenters.lines import BLANK, Line, flow, hang, heading, line, words
 from blis_tui.tui.presenters.phases import PHASE_LOOKS
 from blis_tui.tui.presenters.units import count_text, percent_text, plural, span_text, time_text
@@ -73,7 +73,9 @@ def inspector_lines(view: View, width: int, waits: Mapping[int, str]) -> list[Li
     lines = [heading(name), *map(line, flow(_facts(view, known, now), width)), BLANK]
     lines += _latencies(now, view.moment.time_us, parts, width)
     lines += [BLANK, heading("Life", "dimmed: later, already known" if any(part.later for part in parts) else "")]
-    lines += [line(life_bar(parts, width)), *map(line, flow(legend(parts), width)), BLANK]
+    mark = position_mark(parts, width)
+    lines += [line(life_bar(parts, width)), *([] if mark is None else [line(mark)])]
+    lines += [*map(line, flow(legend(parts), width)), BLANK]
     return lines + _list(known, parts, width, waits)
 
 

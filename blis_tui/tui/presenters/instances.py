@@ -57,24 +57,30 @@ class _Runner:
     tokens: int | None
 
 
-def instances_lines(view: View, width: int) -> list[Line]:
-    """Everything about the selected instance, or about all of them."""
+def instances_lines(view: View, width: int, room: int = 1000) -> list[Line]:
+    """Everything about the selected instance, or about all of them.
+
+    Args:
+        view: what to show.
+        width: in cells.
+        room: how many of a queue are shown at most; the selected request and whoever stands before it always are.
+    """
     instances = at_phase(view.moment)
     chosen = view.selection.instance
     if len(instances) > 1 and (chosen is None or not 0 <= chosen < len(instances)):
-        lines = _all(view, instances, width)
+        lines = _all(view, instances, width, room)
     else:
-        lines = _one(view, instances[chosen or 0], width, alone=len(instances) == 1)
+        lines = _one(view, instances[chosen or 0], width, room, alone=len(instances) == 1)
     return lines + _in_transit(view, width)
 
 
-def _one(view: View, instance: InstanceSnapshot, width: int, *, alone: bool) -> list[Line]:
+def _one(view: View, instance: InstanceSnapshot, width: int, room: int, *, alone: bool) -> list[Line]:
     items = _figures(instance, view.experiment.engine)
     if not alone:
         items.insert(0, Content.styled(f"instance {instance.index}", "bold"))
     lines = [line(row) for row in flow(items, width)]
     lines += _card(view, instance.index, width)
-    return lines + _requests(view, instance, width)
+    return lines + _requests(view, instance, width, room)
 
 
 def _card(view: View, instance: int | None, width: int) -> list[Line]:
@@ -115,7 +121,7 @@ def kv_bar(instance: InstanceSnapshot, cells: int = _KV_BAR) -> Content:
 # ---- all instances ----
 
 
-def _all(view: View, instances: Sequence[InstanceSnapshot], width: int) -> list[Line]:
+def _all(view: View, instances: Sequence[InstanceSnapshot], width: int, room: int) -> list[Line]:
     columns = fit(_instance_columns(view.experiment.engine), width)
     lines = [titles(columns), *table_rows(columns, instances, lambda one: f"{INSTANCE_KEY}{one.index}")]
     lines += _card(view, None, width)
@@ -124,7 +130,7 @@ def _all(view: View, instances: Sequence[InstanceSnapshot], width: int) -> list[
         note = "" if busy else "idle: nobody waits, nobody runs"
         lines += [BLANK, heading(f"instance {instance.index}", note)]
         if busy:
-            lines += _requests(view, instance, width)[1:]
+            lines += _requests(view, instance, width, room)[1:]
     return lines
 
 
@@ -157,7 +163,7 @@ def _preemptions(one: InstanceSnapshot, _width: int) -> Part:
 # ---- requests ----
 
 
-def _requests(view: View, instance: InstanceSnapshot, width: int) -> list[Line]:
+def _requests(view: View, instance: InstanceSnapshot, width: int, room: int) -> list[Line]:
     """Queue and batch, each with a blank line before it."""
     if not instance.waiting_count and not instance.running_count:
         hint = "The next request will start it." if view.moment.after.next_event is not None else "The run is over."
@@ -166,19 +172,23 @@ def _requests(view: View, instance: InstanceSnapshot, width: int) -> list[Line]:
     name_width = min(max([len("request"), *map(len, names)]), _NAME_MOST)
     lines: list[Line] = []
     if instance.waiting_count:
-        lines += [BLANK, *_queue(view.moment.time_us, instance, name_width, width)]
+        lines += [BLANK, *_queue(view, instance, name_width, width, room)]
     if instance.running_count:
         lines += [BLANK, *_batch(view, instance, name_width, width)]
     return lines
 
 
-def _queue(now_us: int, instance: InstanceSnapshot, name_width: int, width: int) -> list[Line]:
+def _queue(view: View, instance: InstanceSnapshot, name_width: int, width: int, room: int) -> list[Line]:
+    now_us = view.moment.time_us
     waiting = [
         _Waiter(at, request, now_us - (request.arrival_us if request.queued_us is None else request.queued_us))
         for at, request in enumerate(instance.waiting, 1)
     ]
     ranked = len({request.priority for request in instance.waiting}) > 1
     again = any(request.preemptions for request in instance.waiting)
+    selected = next((one.place for one in waiting if one.request.request_id == view.selection.request), 0)
+    # The cursor can always go one further down.
+    shown = waiting[: max(room, selected + 1)]
     columns = fit(
         _queue_columns(name_width, len(count_text(instance.waiting_count)), ranked=ranked, again=again), width
     )
@@ -186,8 +196,8 @@ def _queue(now_us: int, instance: InstanceSnapshot, name_width: int, width: int)
     return [
         heading(f"{look.glyph} WAITING {count_text(instance.waiting_count)}", "head of the line first"),
         titles(columns),
-        *table_rows(columns, waiting, lambda one: one.request.request_id),
-        *_more(instance.waiting_count - len(waiting)),
+        *table_rows(columns, shown, lambda one: one.request.request_id),
+        *_more(instance.waiting_count - len(shown)),
     ]
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.lifespans import Life, Span
     from blis_tui.debugger.tape import Happening, Tape
 
+LOST: Final = "lost"
 AGAIN: Final = "again"
 """What a wait after a preemption is called; the other stretches are called what ``Span.what`` says."""
 
@@ -48,6 +49,7 @@ class Stretch:
         later: it lies behind the present position.
         note: what was done in it.
         ending: what ended it; empty while it is open.
+        lost: what was computed in it was lost in a preemption.
     """
 
     what: str
@@ -58,6 +60,7 @@ class Stretch:
     later: bool = False
     note: str = ""
     ending: str = ""
+    lost: bool = False
 
     @property
     def duration_us(self) -> int:
@@ -85,6 +88,7 @@ def stretches(life: Life, tape: Tape) -> tuple[Stretch, ...]:
                 open=span.open,
                 note=_note(life, span),
                 ending="" if end is None else ending_text(end, tape),
+                lost=span.lost and not life.keeps_output,
             )
         )
     return tuple(one for one in found if one.duration_us or one.open)
@@ -164,6 +168,20 @@ def life_bar(parts: Sequence[Stretch], width: int) -> Content:
     return Content.assemble(*pieces)
 
 
+def position_mark(parts: Sequence[Stretch], width: int) -> Content | None:
+    """Below the bar, where the present position is; None when all of the life lies before it."""
+    sizes = shares([part.duration_us for part in parts], width)
+    before = sum(size for part, size in zip(parts, sizes, strict=True) if not part.later)
+    if not any(part.later for part in parts):
+        return None
+    text = "▲ you are here"
+    indent = max(before - 1, 0)
+    if indent + len(text) > width and len(text) <= indent + 1:
+        text = "you are here ▲"
+        indent -= len(text) - 1
+    return Content.styled(" " * indent + text, "$accent")
+
+
 def shares(sizes: Sequence[int], width: int) -> list[int]:
     """Divide ``width`` cells in proportion; each gets at least one while there are enough."""
     total = sum(sizes)
@@ -192,16 +210,16 @@ def legend(parts: Iterable[Stretch]) -> list[Content]:
 
 
 def totals(parts: Iterable[Stretch]) -> dict[str, int]:
-    """How long all stretches of each kind were together, in microseconds."""
-    found = dict.fromkeys(STRETCHES, 0)
+    """How long all stretches of each kind were together, in microseconds; work that was lost is a kind of its own."""
+    found = dict.fromkeys((*STRETCHES, LOST), 0)
     for one in parts:
-        found[one.what] += one.duration_us
+        found[LOST if one.lost else one.what] += one.duration_us
     return {what: us for what, us in found.items() if us}
 
 
 def sum_text(us: Mapping[str, int], rest: int = 0) -> str:
     """What a latency consists of: ``queue 3.1 ms + prefill 4.3 ms + client 20 us``."""
-    pieces = [f"{STRETCHES[what].word} {span_text(part)}" for what, part in us.items()]
+    pieces = [f"{'lost work' if what == LOST else STRETCHES[what].word} {span_text(part)}" for what, part in us.items()]
     if rest > 0:
         pieces.append(f"client {span_text(rest)}")
     return " + ".join(pieces)

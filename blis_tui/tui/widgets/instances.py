@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from blis_tui.tui.presenters.lines import Line
     from blis_tui.tui.view import View
 
+_LEAST_SHOWN = 4
+"""Of a long queue, how many are shown at least above the batch."""
 ALL_INSTANCES = -1
 """What ``Picked.instance`` says for all of them."""
 
@@ -37,7 +39,7 @@ class InstancesPane(LinesPane):
 
     def lines(self, view: View, width: int) -> Sequence[Line]:
         """Present the view."""
-        return instances_lines(view, width)
+        return instances_lines(view, width, max(self.content_size.height // 3, _LEAST_SHOWN))
 
     def show(self, view: View) -> None:
         """Also say which instance it is."""

@@ -1,0 +1,266 @@
+"""Who holds the blocks of a KV cache, as a map. Blocks have no fixed places: the map is a count, sorted by holder."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, groupby
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+
+from blis_tui.tui.presenters.lines import Line, flow, line, words
+from blis_tui.tui.presenters.phases import Look
+from blis_tui.tui.presenters.units import count_text, percent_text, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from blis_tui.cluster.snapshot import InstanceSnapshot
+    from blis_tui.tui.presenters.lines import Part
+    from blis_tui.tui.view import View
+
+LOOKS: Final[Mapping[str, Look]] = MappingProxyType(
+    {
+        "private": Look("█", "private", "$primary"),
+        "neighbour": Look("▓", "private", "$primary"),
+        "selected": Look("▣", "selected", "$accent bold"),
+        "others": Look("▒", "of further requests, or shared", "$primary"),
+        "shared": Look("◆", "shared", "$success"),
+        "cached": Look("░", "free, still findable", "$success"),
+        "blank": Look("·", "free, empty", "$text-muted"),
+    }
+)
+"""How a cell looks, by what its blocks are; the private blocks of neighbours alternate between two."""
+_LEGEND: Final = ("private", "others", "shared", "cached", "blank")
+_LEAST_ROWS: Final = 2
+_ZOOM: Final = 4
+"""A cache with less than one part in so many in use is drawn without most of its empty blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Blocks of one kind: those of one request, or all that are shared, or free."""
+
+    kind: str
+    """A key of ``LOOKS``; ``private`` for those of a request."""
+    blocks: int
+    request: str = ""
+    shared: int = 0
+    """Shared blocks that the request holds besides."""
+    tokens: int = 0
+    """Tokens of the request in the cache."""
+
+
+def holdings(instance: InstanceSnapshot) -> tuple[Holding, ...]:
+    """All blocks of an instance: by request in order of admission, then shared, then free ones."""
+    kv = instance.kv
+    found = [
+        Holding(
+            "private",
+            request.held_blocks - request.shared_blocks,
+            request.request_id,
+            request.shared_blocks,
+            request.computed_tokens,
+        )
+        for request in instance.running
+    ]
+    rest = kv.used_blocks - sum(holding.blocks for holding in found)
+    found += [
+        Holding("shared" if instance.running_count == len(instance.running) else "others", rest),
+        Holding("cached", kv.cached_free_blocks),
+        Holding("blank", kv.blank_blocks),
+    ]
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class KvGrid:
+    """An instance's map: one cell for some blocks.
+
+    Attributes:
+        instance: its number.
+        found: what is on the map.
+        per_cell: blocks in a cell; the last cell may have fewer.
+        cells: for each cell, which of ``found`` has most of it.
+        columns: cells in a row.
+        hidden: empty blocks that are not drawn, so that the others can be told apart.
+    """
+
+    instance: int
+    found: tuple[Holding, ...]
+    per_cell: int
+    cells: tuple[int, ...]
+    columns: int
+    hidden: int
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return -(-len(self.cells) // self.columns)
+
+    def row_of(self, request: str) -> int | None:
+        """The row in which a request's cells begin."""
+        return next(
+            (place // self.columns for place, at in enumerate(self.cells) if self.found[at].request == request), None
+        )
+
+    def at(self, row: int, column: int) -> Holding | None:
+        """What a cell is about."""
+        place = row * self.columns + column
+        inside = 0 <= column < self.columns and 0 <= place < len(self.cells)
+        return self.found[self.cells[place]] if inside else None
+
+
+def kv_grid(instance: InstanceSnapshot, columns: int, rows: int) -> KvGrid:
+    """The map of an instance in so many cells: as few blocks in a cell as fit, a power of two."""
+    found = holdings(instance)
+    total = instance.kv.total_blocks
+    filled = total - instance.kv.blank_blocks
+    drawn = min(total, filled * _ZOOM) if filled else total
+    per_cell = 1
+    while drawn > per_cell * columns * rows:
+        per_cell *= 2
+    drawn = min(total, -(-drawn // (per_cell * columns)) * per_cell * columns)  # whole rows
+    cells = tuple(_owners(found, drawn, per_cell))
+    return KvGrid(instance.index, found, per_cell, cells, columns, total - drawn)
+
+
+def _owners(found: Sequence[Holding], total: int, per_cell: int) -> Iterator[int]:
+    """For each cell, which holding has most of its blocks; of equals the first."""
+    ends = list(accumulate(holding.blocks for holding in found))
+    for start in range(0, total, per_cell):
+        end = min(start + per_cell, total)
+        best, most = 0, 0
+        for at in range(bisect_right(ends, start), bisect_right(ends, end - 1) + 1):
+            part = min(ends[at], end) - max(ends[at] - found[at].blocks, start)
+            if part > most:
+                best, most = at, part
+        yield best
+
+
+@dataclass(frozen=True, slots=True)
+class KvMapText:
+    """The lines of the pane, and which of them are rows of maps."""
+
+    lines: tuple[Line, ...]
+    grids: tuple[tuple[int, KvGrid], ...]
+    """Number of the first line of each map, and the map."""
+
+    def at(self, row: int, column: int) -> Holding | None:
+        """What stands at a place."""
+        for first, grid in self.grids:
+            if first <= row < first + grid.rows:
+                return grid.at(row - first, column)
+        return None
+
+    def line_of(self, request: str) -> int | None:
+        """The line in which a request's cells begin."""
+        for first, grid in self.grids:
+            row = grid.row_of(request)
+            if row is not None:
+                return first + row
+        return None
+
+    def requests(self) -> tuple[str, ...]:
+        """All requests on the maps, in order."""
+        return tuple(holding.request for _, grid in self.grids for holding in grid.found if holding.request)
+
+
+def kv_map(view: View, width: int, height: int) -> KvMapText:
+    """The maps of the selected instance or of all, with figures and a legend."""
+    instances = view.moment.after.instances
+    chosen = view.selection.instance
+    shown = instances if chosen is None or not 0 <= chosen < len(instances) else (instances[chosen],)
+    selected = view.selection.request or ""
+    alone = len(instances) == 1
+    legend = _legend(shown, width)
+    about = _selected(shown, selected, width)
+    heads = [flow([*_figures(instance, alone=alone), _scale(1 << 20, 1 << 20)], width) for instance in shown]
+    rows = max((height - len(legend) - max(len(about), 1) - sum(map(len, heads))) // len(shown), _LEAST_ROWS)
+    lines: list[Line] = [*about]
+    grids: list[tuple[int, KvGrid]] = []
+    for instance in shown:
+        grid = kv_grid(instance, width, rows)
+        lines += map(line, flow([*_figures(instance, alone=alone), _scale(grid.per_cell, grid.hidden)], width))
+        grids.append((len(lines), grid))
+        lines += [Line(partial(_row, grid, row, selected)) for row in range(grid.rows)]
+    lines += legend
+    if not about:
+        held = any(instance.running_count for instance in shown)
+        hint = "Arrows or a click select a request." if held else "Nobody holds a block."
+        lines += [line(row) for row in words(hint, width, "$text-muted")]
+    return KvMapText(tuple(lines), tuple(grids))
+
+
+def _scale(per_cell: int, hidden: int) -> Content:
+    cut = f", {plural(hidden, 'empty block')} not drawn" if hidden else ""
+    return Content.styled(f"1 cell = {plural(per_cell, 'block')}{cut}", "$text-muted")
+
+
+def _row(grid: KvGrid, row: int, selected: str) -> Content:
+    cells = grid.cells[row * grid.columns : (row + 1) * grid.columns]
+    parts: list[Part] = []
+    for at, run in groupby(cells):
+        look = LOOKS[_kind(grid.found[at], at, selected)]
+        parts.append((look.glyph * len(list(run)), look.style))
+    return Content.assemble(*parts)
+
+
+def _kind(holding: Holding, at: int, selected: str) -> str:
+    if holding.kind != "private":
+        return holding.kind
+    if holding.request == selected:
+        return "selected"
+    return "neighbour" if at % 2 else "private"
+
+
+def _figures(instance: InstanceSnapshot, *, alone: bool) -> list[Content]:
+    kv = instance.kv
+    asked = kv.hits + kv.misses
+    share = percent_text(kv.hits, asked) if asked else "none yet"
+    used = f"{count_text(kv.used_blocks)} of {plural(kv.total_blocks, 'block')}"
+    figures = [
+        Content.assemble(("used ", "$text-muted"), f"{used}, {percent_text(kv.used_blocks, kv.total_blocks)}"),
+        Content.assemble(("cache hits ", "$text-muted"), share),
+    ]
+    return figures if alone else [Content.styled(f"instance {instance.index}", "bold"), *figures]
+
+
+def _legend(shown: Sequence[InstanceSnapshot], width: int) -> list[Line]:
+    total = sum(instance.kv.total_blocks for instance in shown)
+    counts = dict.fromkeys(_LEGEND, 0)
+    for instance in shown:
+        for holding in holdings(instance):
+            counts[holding.kind] += holding.blocks
+    items = []
+    for kind, blocks in counts.items():
+        if kind == "others" and not blocks:
+            continue
+        look = LOOKS[kind]
+        glyphs = look.glyph + (LOOKS["neighbour"].glyph if kind == "private" else "")
+        share = f"{count_text(blocks)} ({percent_text(blocks, total)})"
+        items.append(Content.assemble((glyphs, look.style), (f" {look.word} ", "$text-muted"), share))
+    return [line(row) for row in flow(items, width)]
+
+
+def _selected(shown: Sequence[InstanceSnapshot], selected: str, width: int) -> list[Line]:
+    look = LOOKS["selected"]
+    for instance in shown:
+        for holding in holdings(instance):
+            if holding.request and holding.request == selected:
+                text = f" {holding_text(holding, instance.kv.total_blocks)}"
+                return [line(row) for row in flow([Content.assemble((look.glyph, look.style), text)], width)]
+    return []
+
+
+def holding_text(holding: Holding, total: int) -> str:
+    """A holding in words."""
+    share = percent_text(holding.blocks, total)
+    if not holding.request:
+        return f"{LOOKS[holding.kind].word}: {plural(holding.blocks, 'block')}, {share}"
+    shared = f" and {count_text(holding.shared)} shared" if holding.shared else ""
+    blocks = f"{plural(holding.blocks, 'block')}{shared}"
+    return f"{holding.request}: {blocks}, {plural(holding.tokens, 'token')}, {share} of the cache"

@@ -1,0 +1,90 @@
+"""The resolved experiment as coloured YAML: keys, values, and the remark where each value comes from."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+
+from blis_tui.tui.presenters.lines import Line, hang, line, shorten, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from blis_tui.tui.presenters.lines import Part
+
+_LINE: Final = re.compile(r"(?P<indent> *(?:- )*)(?P<key>[^\s:#'\"][^:#]*:)?(?P<value>.*?)(?P<remark>\s+# .*|^# .*)?$")
+_MARKS: Final = (("default", "$text-muted"), ("computed", "$secondary"), ("--set", "$warning"), ("--", "$warning"))
+"""How a remark begins, and its colour; all others name a file."""
+
+
+def spec_lines(document: Iterable[str], width: int) -> list[Line]:
+    """The document's lines; a remark that does not fit stands below its value."""
+    found: list[Line] = []
+    for number, text in enumerate(document):
+        found += _lines(text.rstrip("\n"), number, width)
+    return found or [line((row.plain, "$text-muted")) for row in words("There is no document to show.", width)]
+
+
+def _lines(text: str, number: int, width: int) -> list[Line]:
+    key = f"{number}"
+    if text.startswith("#"):
+        rows = words(text.removeprefix("#").strip(), width - 2, "$text-muted")
+        return [line(row) for row in hang(Content.styled("# ", "$text-muted"), rows)]
+    if len(text) <= width:
+        return [Line(partial(coloured, text), key)]
+    body, _, remark = text.partition("  # ")
+    body = body.rstrip()
+    short = f"{body}  # {remark}"
+    if remark and len(short) <= width:
+        return [Line(partial(coloured, short), key)]
+    indent = " " * (len(body) - len(body.lstrip()) + 4)
+    head = Content(indent)
+    rows = hang(head, coloured(body.strip()).wrap(max(width - len(indent), 8)))
+    first = [coloured(body)] if len(body) <= width else rows
+    lines = [line(row, key=key if at == 0 else "") for at, row in enumerate(first)]
+    if remark:
+        lines.append(line(indent, (f"# {shorten(remark, max(width - len(indent) - 2, 8))}", _style(remark))))
+    return lines
+
+
+def coloured(text: str) -> Content:
+    """One line of YAML with its parts coloured."""
+    found = _LINE.match(text)
+    if found is None:
+        return Content(text)
+    remark = found["remark"] or ""
+    parts: list[Part] = [
+        (found["indent"], "$text-muted"),
+        (found["key"] or "", "$primary"),
+        found["value"] or "",
+        (remark, _style(remark.strip().removeprefix("# "))),
+    ]
+    return Content.assemble(*parts)
+
+
+def _style(remark: str) -> str:
+    return next((style for start, style in _MARKS if remark.startswith(start)), "$success")
+
+
+def spec_value(text: str) -> str:
+    """The value on a line, without its key and remark."""
+    found = _LINE.match(text)
+    return "" if found is None else (found["value"] or "").strip()
+
+
+def spec_path(document: list[str], number: int) -> str:
+    """Path of the key on a line: the keys of less indented lines above it, and its own."""
+    keys: list[str] = []
+    limit = 1 << 30
+    for text in reversed(document[: number + 1]):
+        found = _LINE.match(text)
+        if found is None or text.startswith("#") or not found["key"]:
+            continue
+        depth = len(found["indent"])
+        if depth < limit:
+            keys.append(found["key"].rstrip(":").strip())
+            limit = depth
+    return ".".join(reversed(keys))
