@@ -1,0 +1,196 @@
+"""How load and latencies develop: a strip for each figure, percentiles, and a plot of one figure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+
+from blis_tui.metrics.stats import of_histogram, of_samples
+from blis_tui.tui.presenters.plot import plot
+from blis_tui.tui.presenters.series import SERIES, sample, strip, top_of, value_text
+from blis_tui.tui.presenters.timeline import known_until, scale_of
+from blis_tui.tui.presenters.units import count_text, span_text
+
+if TYPE_CHECKING:
+    from blis_tui.metrics.stats import Distribution
+    from blis_tui.tui.presenters.series import Series
+    from blis_tui.tui.view import View
+
+LATEST: Final = 1000
+"""First tokens, and steps, that the percentiles are of."""
+NAME: Final = 14
+"""Columns of a figure's name, the mark before it included."""
+_VALUE: Final = 11
+_BESIDE_FROM: Final = 100
+"""Columns from which on the plot stands beside the strips."""
+_PLOT_ROWS: Final = 9
+"""Rows that a plot below the strips needs, its name and times included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A rectangle within the pane."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+
+    def holds(self, x: int, y: int) -> bool:
+        """Whether a place is in it."""
+        return self.x <= x < self.x + self.width and self.y <= y < self.y + self.height
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """What is shown where in a pane; an empty box is not shown."""
+
+    strips: Box
+    first: int
+    """The uppermost strip, where not all of them fit."""
+    header: bool
+    percentiles: bool
+    plot: Box
+
+    @property
+    def bars(self) -> int:
+        """Columns of a strip's bars."""
+        return max(self.strips.width - NAME - _VALUE * (2 if self.has_top else 1), 1)
+
+    @property
+    def has_top(self) -> bool:
+        """Whether there is room for the largest value."""
+        return self.strips.width >= 48
+
+
+_NONE: Final = Box(0, 0, 0, 0)
+
+
+def arrange(width: int, height: int, chosen: int, *, large: bool) -> Arrangement:
+    """What to show in so much room. ``large``: the plot alone."""
+    if large:
+        percentiles = height >= 8
+        rows = height - 3 if percentiles else height
+        return Arrangement(_NONE, 0, header=False, percentiles=percentiles, plot=Box(0, 0, width, rows))
+    beside = width >= _BESIDE_FROM and height >= 6
+    below = not beside and height >= len(SERIES) + 4 + _PLOT_ROWS
+    left = width * 9 // 20 if beside else width
+    spare = height - len(SERIES)
+    percentiles, header = spare >= 2, spare >= 3
+    rows = min(len(SERIES), height)
+    first = max(0, min(chosen - rows // 2, len(SERIES) - rows))
+    used = rows + header + 3 * percentiles
+    plot_box = _NONE
+    if beside:
+        plot_box = Box(left + 2, 0, width - left - 2, height)
+    elif below:
+        plot_box = Box(0, used + 1, width, height - used - 1)
+    return Arrangement(Box(0, int(header), left, rows), first, header, percentiles, plot_box)
+
+
+def metrics(view: View, chosen: int, width: int, height: int, *, large: bool = False, focused: bool = False) -> Content:
+    """The pane's lines.
+
+    Args:
+        view: what to show.
+        chosen: the figure that is plotted.
+        width: columns.
+        height: rows.
+        large: whether the plot takes all the room.
+        focused: whether the keys go to the pane.
+    """
+    places = arrange(width, height, chosen, large=large)
+    left = [_header(places)] if places.header else []
+    shown = range(places.first, places.first + places.strips.height)
+    left += [strip_line(view, SERIES[index], places, chosen=index == chosen, focused=focused) for index in shown]
+    box = places.plot
+    drawn = plot(view, SERIES[chosen], box.width, box.height) if box.height else []
+    if not places.strips.height:
+        left = drawn
+    if places.percentiles:
+        spare = height - len(left) - (0 if box.x else box.height) >= 3
+        left += ([Content("")] if spare else []) + percentile_lines(view, places.strips.width or width)
+    if box.x:
+        return Content("\n").join(
+            _beside(
+                left[row] if row < len(left) else Content(""), drawn[row] if row < len(drawn) else Content(""), box.x
+            )
+            for row in range(height)
+        )
+    if box.y:
+        left += [Content("")] * (box.y - len(left)) + drawn
+    return Content("\n").join(left)
+
+
+def _beside(left: Content, right: Content, at: int) -> Content:
+    return Content.assemble(left, " " * max(at - left.cell_length, 0), right)
+
+
+def _header(places: Arrangement) -> Content:
+    top = f"{'max':>{_VALUE}}" if places.has_top else ""
+    return Content.styled(" " * (NAME + places.bars) + f"{'now':>{_VALUE}}" + top, "$text-muted")
+
+
+def strip_line(view: View, series: Series, places: Arrangement, *, chosen: bool, focused: bool) -> Content:
+    """A figure in one line: its name, its course, its value at the position, and its largest until then."""
+    scale = scale_of(view, places.bars)
+    values = sample(series, view.tape.overview, scale.end_us, scale.cells, known_until(view))
+    here = scale.cell(view.moment.time_us)
+    bars = strip(values, top_of(series, values, view))
+    past = [value for value in values[: here + 1] if value is not None]
+    name_style = ("$accent bold" if focused else "bold") if chosen else ""
+    now = series.now(view)
+    largest = None if now is None else max([now, *past])
+    parts = [
+        (f"{'▸' if chosen else ' '}{series.name:<{NAME - 1}}", name_style),
+        (bars[: here + 1], "$foreground 70%"),
+        (bars[here + 1 :], "$text-muted dim"),
+        (f"{value_text(series, now, view):>{_VALUE}}", "bold" if chosen else ""),
+    ]
+    if places.has_top:
+        parts.append((f"{value_text(series, largest, view):>{_VALUE}}", "$text-muted"))
+    return Content.assemble(*parts)
+
+
+def percentile_lines(view: View, width: int) -> list[Content]:
+    """Latencies as of the position, each in one line."""
+    ttfts = view.tape.ttfts_us(view.moment.event, LATEST)
+    steps, gaps = inter_token_gaps(view)
+    return [
+        _percentiles("TTFT", of_samples(ttfts), f"of the latest {count_text(len(ttfts))} first tokens", width),
+        _percentiles("ITL", of_histogram(gaps), f"step times by decodes, latest {count_text(steps)} steps", width),
+    ]
+
+
+def inter_token_gaps(view: View) -> tuple[int, dict[int, int]]:
+    """How long decoding requests waited for their next tokens: each step's duration, once for each of them.
+
+    That is what they wait for while they take part in every step; gaps by stalls and preemptions are left out.
+
+    Returns:
+        The number of latest steps looked at, and how often each duration occurs, in microseconds.
+    """
+    tape, event = view.tape, view.moment.event
+    last = tape.next_step(event + 1, back=True) if event else 0
+    counts: dict[int, int] = {}
+    if not last:
+        return 0, counts
+    end = tape.row(last).step + 1
+    start = max(end - LATEST, 0)
+    for number in range(start, end):
+        step = tape.step(number)
+        if step.decode_requests:
+            counts[step.duration_us] = counts.get(step.duration_us, 0) + step.decode_requests
+    return end - start, counts
+
+
+def _percentiles(name: str, found: Distribution, about: str, width: int) -> Content:
+    if found.p50 is None or found.p90 is None or found.p99 is None:
+        return Content.assemble((f" {name:<6}", "bold"), ("none yet", "$text-muted"))
+    parts: list[tuple[str, str]] = [(f" {name:<6}", "bold")]
+    for label, value in (("p50", found.p50), ("p90", found.p90), ("p99", found.p99)):
+        parts += [(f"{label} ", "$text-muted"), (f"{span_text(int(value * 1000 + 0.5)):<8} ", "")]
+    line = Content.assemble(*parts)
+    return line if line.cell_length + len(about) > width else Content.assemble(line, (about, "$text-muted"))

@@ -1,0 +1,124 @@
+"""How load and latencies develop, as of the present position."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding
+from textual.reactive import reactive
+
+from blis_tui.tui.presenters.metrics import NAME, Arrangement, arrange, metrics
+from blis_tui.tui.presenters.plot import GUTTER, frame_of
+from blis_tui.tui.presenters.series import SERIES
+from blis_tui.tui.presenters.timeline import event_at, hover_text, scale_of
+from blis_tui.tui.view import Picked
+from blis_tui.tui.widgets.pane import Pane
+
+if TYPE_CHECKING:
+    from textual.content import Content
+    from textual.events import Click, Leave, MouseMove
+
+    from blis_tui.tui.presenters.timeline import Scale
+    from blis_tui.tui.view import View
+
+
+class MetricsPane(Pane):
+    """A strip for each figure, percentiles of the latencies, and a plot of the chosen figure."""
+
+    TITLE = "Metrics"
+    JUMP_KEY = "m"
+    HELP_TEXT = (
+        "Each line draws one figure over the whole run, with its value at the present position and its largest value "
+        "until then; what lies after the position is dimmed. Up and down choose the figure that is plotted, enter "
+        "makes the plot large. A click into the plot goes to that time. TTFT is the time to first token of the latest "
+        "1,000 first tokens. ITL, the time between two tokens, is taken from the latest 1,000 steps: a step's duration "
+        "counts once for each request that decodes in it."
+    )
+    ALLOW_SELECT = False
+    DEFAULT_CSS = """
+    MetricsPane { text-wrap: nowrap; }
+    """
+    BINDINGS: ClassVar = [
+        Binding("up", "choose(-1)", "figure before", show=False),
+        Binding("down", "choose(1)", "next figure", show=False),
+        Binding("enter", "enlarge", "large plot", show=False),
+    ]
+
+    chosen: reactive[int] = reactive(0)
+    """Which figure is plotted."""
+    large: reactive[bool] = reactive(False)
+    """Whether the plot takes all the room."""
+
+    def show(self, view: View) -> None:  # noqa: ARG002  (render reads it)
+        """Draw it anew."""
+        if self._places().plot.height:
+            self.border_subtitle = "enter: all figures" if self.large else ""
+        else:
+            self.border_subtitle = "enter: plot"
+        self.refresh()
+
+    def render(self) -> Content | str:
+        """All of it."""
+        if self.view is None:
+            return ""
+        width, height = self.content_size
+        return metrics(self.view, self.chosen, width, height, large=self.large, focused=self.has_focus)
+
+    def _places(self) -> Arrangement:
+        return arrange(*self.content_size, self.chosen, large=self.large)
+
+    # ---- keys ----
+
+    def action_choose(self, by: int) -> None:
+        """Plot another figure."""
+        self.chosen = (self.chosen + by) % len(SERIES)
+
+    def action_enlarge(self) -> None:
+        """The plot alone, or everything."""
+        self.large = not self.large
+        self.refresh_view()
+
+    # ---- mouse ----
+
+    def _under(self, x: int, y: int) -> tuple[int | None, Scale | None, int]:
+        """The figure at a place in the pane, and where its course is drawn: the scale and the column in it."""
+        places = self._places()
+        view = self.view
+        x, y = x - self.gutter.left, y - self.gutter.top
+        if view is None:
+            return None, None, 0
+        if places.strips.holds(x, y):
+            scale = scale_of(view, places.bars)
+            column = x - NAME
+            return places.first + y - places.strips.y, scale if 0 <= column < scale.cells else None, column
+        if places.plot.holds(x, y):
+            scale = frame_of(view, places.plot.width, places.plot.height).scale
+            column = x - places.plot.x - GUTTER
+            return self.chosen, scale if 0 <= column < scale.cells else None, column
+        return None, None, 0
+
+    def on_click(self, event: Click) -> None:
+        """A strip: plot its figure. The plot: go to that time."""
+        figure, scale, column = self._under(event.x, event.y)
+        if figure is None or self.view is None:
+            return
+        places = self._places()
+        if places.plot.holds(event.x - self.gutter.left, event.y - self.gutter.top):
+            if scale is not None:
+                self.post_message(Picked(event=event_at(self.view, scale, column), go=True))
+        else:
+            self.chosen = figure
+
+    def on_mouse_move(self, event: MouseMove) -> None:
+        """Say what is under the mouse."""
+        figure, scale, column = self._under(event.x, event.y)
+        if figure is None or self.view is None:
+            self.tooltip = None
+        elif scale is None:
+            self.tooltip = f"{SERIES[figure].name}: {SERIES[figure].about}"
+        else:
+            self.tooltip = hover_text(self.view, SERIES[figure], scale, column)
+
+    def on_leave(self, _event: Leave) -> None:
+        """Nothing is under the mouse any more."""
+        self.tooltip = None
