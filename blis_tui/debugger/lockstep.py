@@ -158,6 +158,14 @@ class Lockstep:
             yield from side.seek(event)
         return self._end() if self.at_end else Arrival("there")
 
+    def seek_request(self, name: str) -> Journey:
+        """To the time at which a request arrives, on the first side that has one of that name."""
+        for side in self.sides:
+            arrival = yield from side.seek_request(name)
+            if arrival.reason != "unknown":
+                return (yield from self.seek_time(side.time_us))
+        return Arrival("unknown")
+
     def to_start(self) -> Journey:
         """To before the first event."""
         yield from self.seek_event(0)

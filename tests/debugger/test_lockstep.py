@@ -223,3 +223,17 @@ def test_requests_behind_the_window_of_a_snapshot_are_known_from_the_tape() -> N
     for name in full.live:
         state = full.standing(name).state
         assert blind.standing(name).state == ("running" if state in ("prefill", "decode", "stalled") else state)
+
+
+def test_a_request_that_only_one_side_has_is_found_there() -> None:
+    both = lockstep("shorter")
+    late = blis_tui.Simulation(both.left.experiment)
+    late.run()
+    name = late.report().rows[20].request_id
+    assert arrive(both.seek_request(name)).reason != "unknown"
+    arrival_us = late.report().rows[20].arrival_us
+    assert both.left.time_us == arrival_us
+    assert both.right.time_us <= arrival_us
+    here = position(both)
+    assert arrive(both.seek_request("nobody")).reason == "unknown"
+    assert position(both) == here

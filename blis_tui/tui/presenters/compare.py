@@ -1,0 +1,400 @@
+"""Two runs side by side, in words and tables: what differs in what was asked for, and in what came of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+
+from blis_tui.debugger.side_by_side import RequestPair, Standing
+from blis_tui.tui.presenters.events import event_line, fitting, milliseconds
+from blis_tui.tui.presenters.units import count_text, plural, span_text, time_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.cluster.snapshot import PendingEvent
+    from blis_tui.compare.documents import Difference
+    from blis_tui.compare.metrics import Row
+    from blis_tui.compare.requests import RequestChanges
+    from blis_tui.debugger.debugger import Progress
+    from blis_tui.debugger.lockstep import Divergence
+    from blis_tui.debugger.moment import Moment
+    from blis_tui.debugger.side_by_side import FigurePair
+    from blis_tui.debugger.tape import Tape
+    from blis_tui.engine.records import Record
+
+DIFFERS: Final = "≠"
+LETTERS: Final = ("A", "B")
+_LIT: Final = "$warning"
+_MUTED: Final = "$text-muted"
+_EVENTS: Final = 3
+"""The latest events shown of each side; twice as many where the screen is wide."""
+_WIDE: Final = 60
+"""Columns from which on a side has room for more."""
+_NO_REQUESTS: Final = "Every request that is under way stands alike on both sides."
+_NOTHING_YET: Final = "Nothing has happened yet: n processes the next event, c runs, D goes to where the two differ."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideView:
+    """One side at its present position."""
+
+    moment: Moment
+    tape: Tape
+    upcoming: PendingEvent | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareView:
+    """Everything the screen shows."""
+
+    sides: tuple[SideView, SideView]
+    documents: tuple[Difference, ...]
+    searched: bool
+    """Whether somebody looked for the first divergence."""
+    divergence: Divergence | None
+    figures: tuple[FigurePair, ...]
+    metrics: tuple[Row, ...]
+    """Empty while nothing has happened."""
+    requests: tuple[RequestPair, ...]
+    changes: RequestChanges | None
+    """The requests that have ended; None while running."""
+
+
+# ---- title ----
+
+
+def names_text(names: tuple[str, str]) -> Content:
+    """Which two runs."""
+    return Content.assemble(("A ", "$accent bold"), (names[0], "bold"), ("  B ", "$accent bold"), (names[1], "bold"))
+
+
+def activity(sides: tuple[SideView, SideView], time_us: int, label: str, progress: Progress | None) -> Content:
+    """The time, and what is going on."""
+    moments = [side.moment for side in sides]
+    if label == "running":
+        state = ("▶ running", "$success bold")
+    elif label:
+        events = "" if progress is None else f" {count_text(progress.event)}"
+        state = (f"» {label}{events}, escape stops", "$accent bold")
+    elif any(moment.failure for moment in moments) and all(moment.at_end for moment in moments):
+        state = ("✗ cannot go on", "$error bold")
+    elif all(moment.at_end for moment in moments):
+        state = ("■ end of both", "$success bold")
+    elif not any(moment.event for moment in moments):
+        state = ("○ at the start", _MUTED)
+    else:
+        state = ("‖ paused", "$foreground bold")
+    return Content.assemble(("t ", _MUTED), time_text(time_us), "  ", state)
+
+
+# ---- what differs ----
+
+
+def differences_text(view: CompareView, width: int) -> Content:
+    """The first event that differs, where it is known, and the differences of the documents."""
+    lines = _divergence(view, width)
+    if not view.documents:
+        lines.append(Content.styled("The two experiments are equal.", _MUTED))
+    room = min(max((len(one.path) for one in view.documents), default=0), width // 2)
+    lines += [_difference(one, room, width) for one in view.documents]
+    return Content("\n").join(lines)
+
+
+_MARKS: Final[Mapping[str, str]] = {"changed": DIFFERS, "added": "+", "removed": "-", "reordered": "~"}
+
+
+def _difference(one: Difference, path_width: int, width: int) -> Content:
+    room = max(width - path_width - 4, 8)
+    if one.kind in ("added", "removed"):
+        value = _value(one.new if one.kind == "added" else one.old, room)
+    else:
+        old = _value(one.old, max(room // 2 - 2, 4))
+        value = f"{old} → {_value(one.new, max(room - len(old) - 3, 4))}"
+    return Content.assemble(
+        (f"{_MARKS[one.kind]} ", _LIT), f"{_clip(one.path, path_width):<{path_width}}  ", (value, "bold")
+    )
+
+
+def _value(value: object, room: int) -> str:
+    text = value if isinstance(value, str) and value and value.isprintable() else json.dumps(value, ensure_ascii=False)
+    return _clip(text, room)
+
+
+def _clip(text: str, room: int) -> str:
+    """The text, its middle left out where it is too long: both ends of a path matter."""
+    if len(text) <= room:
+        return text
+    head = (room - 1) // 2
+    return f"{text[:head]}…{text[len(text) - (room - 1 - head) :]}"
+
+
+def _divergence(view: CompareView, width: int) -> list[Content]:
+    found = view.divergence
+    if not view.searched:
+        return []
+    if found is None:
+        return [Content.styled("✓ The two runs do exactly the same, from the first event to the last.", "$success")]
+    head = f"{DIFFERS} first at event {count_text(found.event)}: "
+    if found.fields:
+        about = f"{_subject(found.left)}, " if found.left is not None else ""
+        changes = "; ".join(f"{one.name} {_plain(one.left)} → {_plain(one.right)}" for one in found.fields)
+        text = about + changes
+    else:
+        text = f"A {_subject(found.left)} · B {_subject(found.right)}"
+    return [Content.assemble((head, f"{_LIT} bold"), _end_clipped(text, max(width - len(head), 10)))]
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, tuple):
+        return plural(len(value), "entry").replace("entrys", "entries")
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _subject(record: Record | None) -> str:
+    """What a record is about: ``scheduled request_12``, ``step i0``."""
+    if record is None:
+        return "the run has ended"
+    request = getattr(record, "request_id", "")
+    instance = getattr(record, "instance", None)
+    return f"{record.kind} {request or f'i{instance}'}"
+
+
+def _end_clipped(text: str, room: int) -> str:
+    return text if len(text) <= room else f"{text[: room - 1]}…"
+
+
+# ---- one side ----
+
+
+def side_text(view: CompareView, side: int, width: int) -> Content:
+    """Where a side is, what it did last, and the figures of its instances."""
+    own = view.sides[side]
+    moment = own.moment
+    known = f" of {count_text(moment.frontier)}{'' if moment.complete else '+'}"
+    place = Content.assemble(("t ", _MUTED), time_text(moment.time_us), ("  event ", _MUTED), count_text(moment.event))
+    if place.cell_length + len(known) <= width:
+        place += Content.styled(known, _MUTED)
+    count = 2 * _EVENTS if width >= _WIDE else _EVENTS
+    latest = range(max(1, moment.event - count + 1), moment.event + 1)
+    events = [_event(own.tape, event, moment.event, width) for event in latest]
+    # As many lines as on the other side, which may have begun earlier.
+    events = [Content("")] * (count - len(events)) + events
+    return Content("\n").join([place, _upcoming(own, width), *events, *_instances(view.figures, side, width)])
+
+
+def _upcoming(side: SideView, width: int) -> Content:
+    following = side.upcoming
+    if following is None:
+        failure = side.moment.failure
+        if failure:
+            return Content.styled(_end_clipped(f"✗ {failure.splitlines()[0]}", width), "$error")
+        return Content.styled("■ end of the run", "$success")
+    about = following.request_id or ("" if following.instance is None else f"i{following.instance}")
+    text = _end_clipped(f"{milliseconds(following.time_us)} {following.kind} {about}", max(width - 5, 8))
+    return Content.assemble(("next ", _MUTED), text)
+
+
+def _event(tape: Tape, event: int, here: int, width: int) -> Content:
+    line = event_line(tape, event)
+    head = f"{'▶' if event == here else ' '} {milliseconds(tape.time_us(event))} "
+    parts: list[str | Content | tuple[str, str]] = [(head, "$accent" if event == here else _MUTED)]
+    glyph, colour = line.look
+    parts.append((f"{glyph} ", f"${colour}" if colour else ""))
+    room = width - len(head) - 2
+    parts.append(_end_clipped(line.subject, room))
+    room -= len(line.subject) + 2
+    if room > 8 and line.short:
+        parts.append("  ")
+        parts += [(run.text, _style(run.colour)) for run in fitting(line, room)]
+    return Content.assemble(*parts)
+
+
+def _style(colour: str) -> str:
+    return "" if not colour else _MUTED if colour == "muted" else f"${colour}"
+
+
+_COLUMNS: Final = (("running", "running"), ("waiting", "waiting"), ("kv", "KV used"), ("preemptions", "preempt"))
+_COLUMNS_WIDE: Final = (
+    ("running", "running"),
+    ("waiting", "waiting"),
+    ("kv", "KV blocks used"),
+    ("preemptions", "preemptions"),
+)
+
+
+def _instances(figures: Sequence[FigurePair], side: int, width: int) -> list[Content]:
+    """A row for each instance of either side; what differs is marked."""
+    wide = width >= _WIDE
+    columns = _COLUMNS_WIDE if wide else _COLUMNS
+    cell = (width - 3) // len(columns)
+    lines = [Content.styled("   " + "".join(f"{title:>{cell}}" for _, title in columns), _MUTED)]
+    by_instance: dict[int, dict[str, FigurePair]] = {}
+    for pair in figures:
+        by_instance.setdefault(pair.instance, {})[pair.name] = pair
+    for index, pairs in by_instance.items():
+        row = Content.styled(f"i{index:<2}", _MUTED)
+        for name, _ in columns:
+            row += _figure(pairs[name], side, cell, deltas=wide)
+        lines.append(row)
+    return lines
+
+
+def _figure(pair: FigurePair, side: int, width: int, *, deltas: bool) -> Content:
+    value = (pair.left, pair.right)[side]
+    if value is None:
+        return Content.styled(f"{'-':>{width}}", _MUTED)
+    text = count_text(value)
+    if not pair.differs:
+        return Content(f"{text:>{width}}")
+    if deltas and side == 1 and pair.delta is not None:
+        text = f"{text} ({pair.delta:+,})"
+    return Content.styled(f"{f'{DIFFERS} {text}':>{width}}", _LIT)
+
+
+# ---- metrics ----
+
+_METRICS: Final = (
+    ("requests.completed", "completed"),
+    ("latency.ttft_ms.p50", "TTFT p50 ms"),
+    ("latency.ttft_ms.p99", "TTFT p99 ms"),
+    ("latency.e2e_ms.p50", "E2E p50 ms"),
+    ("latency.e2e_ms.p99", "E2E p99 ms"),
+    ("throughput.output_tokens_per_s", "tokens/s"),
+    ("kv.preemptions", "preemptions"),
+    ("throughput.requests_per_s", "requests/s"),
+    ("latency.itl_ms.p50", "ITL p50 ms"),
+    ("latency.itl_ms.p99", "ITL p99 ms"),
+    ("kv.hit_rate", "cache hits"),
+    ("requests.rejected", "rejected"),
+    ("requests.timed_out", "timed out"),
+    ("requests.dropped_unservable", "dropped"),
+)
+"""Figures of the report and what to call them; what matters most first."""
+_WORDS_FROM: Final = 46
+"""Columns from which on `better` and `worse` are written out."""
+_VERDICTS: Final[Mapping[str, tuple[str, str, str]]] = {
+    "better": ("✓", "better", "$success"),
+    "worse": ("✗", "worse", "$error"),
+    "": (" ", "", ""),
+}
+
+
+def metrics_text(view: CompareView, width: int) -> Content:
+    """The main figures so far on both sides, and how B compares with A."""
+    if not view.metrics:
+        return Content.styled(_NOTHING_YET, _MUTED)
+    rows = {row.metric: row for row in view.metrics}
+    words = width >= _WORDS_FROM
+    last = 6 if words else 1
+    cell = min((width - 12 - 8 - last - 2) // 2, 12)
+    lines = [Content.styled(f"{'so far':<12}{'A':>{cell}}{'B':>{cell}}{'change':>8}", _MUTED)]
+    for metric, title in _METRICS:
+        row = rows.get(metric)
+        if row is not None:
+            lines.append(_metric(row, title, cell, words=words))
+    return Content("\n").join(lines)
+
+
+def _metric(row: Row, title: str, cell: int, *, words: bool) -> Content:
+    figures = f"{_number(row.a):>{cell}}{_number(row.b):>{cell}}"
+    if not row.differs:
+        return Content.assemble(f"{title:<12}{figures}", (f"{'=':>8}", _MUTED))
+    glyph, word, colour = _VERDICTS[row.verdict]
+    said = word if words else glyph
+    return Content.assemble(f"{title:<12}{figures}", (f"{_change(row):>8}", _LIT), " ", (said, colour))
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, int):
+        return count_text(value)
+    return f"{value:.2f}" if abs(value) < 100 else f"{value:.1f}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def _change(row: Row) -> str:
+    if row.relative is not None:
+        percent = 100 * row.relative
+        return (
+            f"{percent:+.1f} %" if abs(percent) < 100 else f"{percent:+,.0f} %" if abs(percent) < 10_000 else "> x 100"
+        )
+    return DIFFERS if row.change is None else f"{row.change:+g}"
+
+
+# ---- requests ----
+
+
+def requests_text(view: CompareView, width: int) -> Content:
+    """The requests that stand elsewhere on the other side, and how those that ended compare."""
+    changes = view.changes
+    done = () if changes is None else changes.most_affected
+    name = max([len(pair.name) for pair in view.requests] + [len(one.request_id) for one in done], default=0)
+    name = min(name, max(width - 26, 8))
+    cell = max((width - name - 2) // 2, 8)
+    lines: list[Content] = []
+    if view.requests:
+        lines.append(Content.styled(f"{'':<{name}} {'A':<{cell}} {'B':<{cell}}", _MUTED))
+        lines += [_request(pair, name, cell) for pair in view.requests]
+    else:
+        said = _NO_REQUESTS if any(side.moment.event for side in view.sides) else "No request has arrived."
+        lines.append(Content.styled(said, _MUTED))
+    if changes is not None and changes.compared:
+        lines.insert(0, _summary(changes, width))
+    if done:
+        lines.append(Content.styled("done, most affected", _MUTED))
+        lines += [
+            _request(
+                RequestPair(one.request_id, Standing("completed", one.a_us), Standing("completed", one.b_us)),
+                name,
+                cell,
+            )
+            for one in done
+        ]
+    return Content("\n").join(lines)
+
+
+def _summary(changes: RequestChanges, width: int) -> Content:
+    long = (
+        f"{plural(changes.compared, 'request')} done on both: {changes.slower:,} slower, {changes.faster:,} faster in B"
+    )
+    short = f"done in both {changes.compared:,}: {changes.slower:,} slower, {changes.faster:,} faster"
+    return Content(_end_clipped(long if len(long) <= width else short, width))
+
+
+def _request(pair: RequestPair, name: int, cell: int) -> Content:
+    left, right = (f"{_end_clipped(standing_text(one), cell):<{cell}}" for one in (pair.left, pair.right))
+    return Content.assemble(
+        f"{_end_clipped(pair.name, name):<{name}} ", (left, _colour(pair.left)), " ", (right, _colour(pair.right))
+    )
+
+
+def standing_text(standing: Standing) -> str:
+    """Where a request stands: ``done 3.21 s``, ``prefill 45 %``, ``decode 123``, ``waiting``."""
+    if standing.state == "completed":
+        return f"✓ {span_text(standing.done)}"
+    if standing.state == "prefill":
+        return f"prefill {100 * standing.done // max(standing.goal, 1)} %"
+    if standing.state in ("decode", "stalled"):
+        return f"{standing.state} {count_text(standing.done)}"
+    return standing.state
+
+
+_STATE_COLOURS: Final[Mapping[str, str]] = {
+    "completed": "$success",
+    "waiting": "$warning",
+    "stalled": "$warning",
+    "prefill": "$secondary",
+    "decode": "$primary",
+    "rejected": "$error",
+    "dropped": "$error",
+    "timed-out": "$error",
+    "not arrived": "$text-muted",
+}
+
+
+def _colour(standing: Standing) -> str:
+    return _STATE_COLOURS.get(standing.state, "")

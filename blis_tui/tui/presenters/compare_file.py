@@ -1,0 +1,51 @@
+"""The comparison as a text file, to keep or to send."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from blis_tui.compare.text import comparison_text
+from blis_tui.records.tables import record_line
+from blis_tui.tui.presenters.compare import LETTERS
+from blis_tui.tui.presenters.units import count_text, time_text
+
+if TYPE_CHECKING:
+    from blis_tui.compare.comparison import Comparison
+    from blis_tui.debugger.lockstep import Divergence
+    from blis_tui.engine.records import Record
+    from blis_tui.tui.presenters.compare import CompareView
+
+
+def file_name(names: tuple[str, str]) -> str:
+    """A name for the file: ``kv-pressure-vs-burst.txt``."""
+    left, right = (re.sub(r"[^A-Za-z0-9.=]+", "-", name).strip("-")[:40] or "run" for name in names)
+    return f"{left}-vs-{right}.txt"
+
+
+def file_text(comparison: Comparison, view: CompareView) -> str:
+    """Where both sides stand, where they part, and everything that differs up to there."""
+    lines = [
+        f"{letter} at {time_text(side.moment.time_us)}, event {count_text(side.moment.event)}"
+        f"{', the end of the run' if side.moment.at_end else ''}"
+        for letter, side in zip(LETTERS, view.sides, strict=True)
+    ]
+    if view.searched:
+        lines += ["", *_divergence(view.divergence)]
+    return "\n".join(lines) + "\n\n" + comparison_text(comparison)
+
+
+def _divergence(found: Divergence | None) -> list[str]:
+    if found is None:
+        return ["the two runs do exactly the same, from the first event to the last"]
+    return [
+        f"first divergence: event {found.event}",
+        *(f"    both  {_line(record)}" for record in found.before),
+        f"    A     {_line(found.left)}",
+        f"    B     {_line(found.right)}",
+        *(f"    {change.name}: {change.left!r} -> {change.right!r}" for change in found.fields),
+    ]
+
+
+def _line(record: Record | None) -> str:
+    return "(the run has ended)" if record is None else record_line(record).rstrip("\n")

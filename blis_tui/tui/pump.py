@@ -1,0 +1,69 @@
+"""Lets one long way at a time be gone in small pieces, so that keys are answered in between."""
+
+from __future__ import annotations
+
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from blis_tui.debugger.debugger import Progress
+
+_T = TypeVar("_T")
+
+
+class Pump:
+    """At most one journey under way, and what to do when it is over.
+
+    Attributes:
+        label: what the journey is, in a word or two; empty when none is under way.
+        progress: where it last was.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = perf_counter) -> None:
+        self.label = ""
+        self.progress: Progress | None = None
+        self._clock = clock
+        self._journey: Generator[Progress, None, Callable[[], None]] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a journey is under way."""
+        return self._journey is not None
+
+    def start(self, journey: Generator[Progress, None, _T], label: str, then: Callable[[_T], None]) -> None:
+        """Set out; another journey is given up. ``then`` is called with how it ended."""
+        self.stop()
+        self._journey = _followed(journey, then)
+        self.label = label
+
+    def stop(self) -> bool:
+        """Give up the journey, which stays where it has got to; returns whether there was one."""
+        journey = self._journey
+        self._journey = None
+        self.label = ""
+        self.progress = None
+        if journey is not None:
+            journey.close()
+        return journey is not None
+
+    def drive(self, seconds: float) -> None:
+        """Go on for a while, or to the end."""
+        until = self._clock() + seconds
+        while self._journey is not None and self._clock() < until:
+            try:
+                self.progress = next(self._journey)
+            except StopIteration as stop:
+                self.stop()
+                stop.value()
+            except BaseException:
+                self.stop()
+                raise
+
+
+def _followed(
+    journey: Generator[Progress, None, _T], then: Callable[[_T], None]
+) -> Generator[Progress, None, Callable[[], None]]:
+    return partial(then, (yield from journey))

@@ -1,0 +1,437 @@
+"""Two runs side by side, moved together by simulated time."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.screen import Screen
+
+from blis_tui.compare.comparison import Side as ComparedSide
+from blis_tui.compare.comparison import compare
+from blis_tui.compare.documents import differences
+from blis_tui.compare.metrics import rows
+from blis_tui.compare.requests import request_changes
+from blis_tui.debugger.lockstep import Lockstep
+from blis_tui.debugger.places import parse_place
+from blis_tui.debugger.side_by_side import Side, differing_requests, figure_pairs
+from blis_tui.errors import BlisError
+from blis_tui.records.files import write_text
+from blis_tui.tui.actions import bindings
+from blis_tui.tui.presenters.compare import (
+    LETTERS,
+    CompareView,
+    SideView,
+    activity,
+    differences_text,
+    metrics_text,
+    names_text,
+    requests_text,
+    side_text,
+)
+from blis_tui.tui.presenters.compare_file import file_name, file_text
+from blis_tui.tui.presenters.units import count_text
+from blis_tui.tui.pump import Pump
+from blis_tui.tui.screens.prompt import PromptScreen
+from blis_tui.tui.widgets.compare_box import CompareBox
+from blis_tui.tui.widgets.footer import KeyBar
+from blis_tui.tui.widgets.header import TitleBar
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.events import DescendantFocus, Resize
+    from textual.timer import Timer
+
+    from blis_tui.compare.metrics import Row
+    from blis_tui.compare.requests import RequestChanges
+    from blis_tui.debugger.debugger import Arrival, Debugger, Journey
+    from blis_tui.debugger.lockstep import Divergence
+    from blis_tui.debugger.places import Place
+    from blis_tui.metrics.report import Report
+    from blis_tui.spec.model import Experiment
+
+_AT_ONCE_S: Final = 0.05
+"""How long a way may take before the screen goes on without waiting for it, in seconds."""
+_SLICE_S: Final = 0.01
+_TICK_S: Final = 1 / 30
+_PAINT_S: Final = 1 / 15
+_REPORT_S: Final = 0.5
+"""While running, the reports are made that often; they take longer the more requests there are."""
+_CHEAP_S: Final = 0.03
+"""A report that took longer is made only when the reader has paused for a moment."""
+_PAUSE_S: Final = 0.2
+_REQUESTS: Final = 200
+"""Requests listed at most."""
+_LONG_S: Final = 8.0
+_BOXES: Final = ("a", "b", "metrics", "requests", "differences")
+_PAIRS: Final = (("a", "b"), ("metrics", "requests"))
+"""Boxes side by side; where there is no room for both, the one last gone to is shown."""
+_TIGHT: Final = 76
+"""Columns below which there is no room."""
+
+
+class CompareScreen(Screen[None]):
+    """Two experiments in lock-step.
+
+    Args:
+        left: the one, called A.
+        right: the other, called B.
+        names: what to call them.
+        event: where to go first: that event on both sides.
+    """
+
+    SCOPE = "compare"
+    NAME = "comparison"
+    AUTO_FOCUS = "#a"
+    BINDINGS = bindings(SCOPE)
+    DEFAULT_CSS = """
+    CompareScreen {
+        #differences { height: auto; min-height: 2; max-height: 4; }
+        #sides { height: auto; max-height: 45%; }
+        #sides > CompareBox { width: 1fr; height: auto; max-height: 100%; }
+        #tables { height: 1fr; }
+        #metrics { width: 52%; height: 100%; }
+        #requests { width: 1fr; height: 100%; }
+        &.-wide #differences { max-height: 9; }
+        &.-tight #metrics { width: 100%; }
+        &.-tight .-behind { display: none; }
+    }
+    """
+
+    def __init__(self, left: Experiment, right: Experiment, names: tuple[str, str], event: int | None = None) -> None:
+        super().__init__()
+        self.lockstep = Lockstep(left, right)
+        self.pump = Pump()
+        self._names = names
+        self._first = event
+        self._documents = tuple(differences(left.document, right.document))
+        self._searched = False
+        self._divergence: Divergence | None = None
+        self._side = 0
+        self._metrics: tuple[Row, ...] = ()
+        self._changes: RequestChanges | None = None
+        self._reported_s = self._report_took_s = self._painted_s = 0.0
+        self._clock: Timer | None = None
+        self._pause: Timer | None = None
+
+    def compose(self) -> ComposeResult:
+        """Title, differences, the two sides, two tables, keys."""
+        yield TitleBar(names_text(self._names), id="status")
+        count = len(self._documents)
+        said = f"{count} difference{'' if count == 1 else 's'}" if count else "no differences"
+        yield CompareBox(f"The experiments: {said}", differences_text, id="differences")
+        with Horizontal(id="sides"):
+            for side, letter in enumerate(LETTERS):
+                yield CompareBox(letter, partial(_side_text, side), id=letter.lower())
+        with Horizontal(id="tables"):
+            yield CompareBox("Metrics", metrics_text, id="metrics")
+            yield CompareBox("Requests", requests_text, id="requests")
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        """Go where it was asked for."""
+        self._clock = self.set_interval(_TICK_S, self.tick, pause=True)
+        self._mark_side()
+        for name, _ in _PAIRS:
+            self._bring_to_front(name)
+        if self._first is None:
+            self._show()
+        else:
+            self._go(self.lockstep.seek_event(self._first), "going there")
+
+    def circumstances(self) -> dict[str, str]:
+        """What a report of a defect should say about the two runs."""
+        told: dict[str, str] = {}
+        for letter, side in zip(LETTERS, self.lockstep.sides, strict=True):
+            told[f"{letter} experiment"] = side.experiment.name
+            told[f"{letter} spec_sha256"] = side.experiment.sha256
+            told[f"{letter} seed"] = str(side.experiment.seed)
+            told[f"{letter} event"] = str(side.event)
+        return told
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  (Textual's signature)
+        """What cannot be done now is shown dimmed."""
+        if action in ("compare_event", "compare_step", "compare_to_end") and self.lockstep.at_end:
+            return None
+        if action in ("compare_back", "compare_to_start") and self.lockstep.at_start:
+            return None
+        return True
+
+    # ---- moving ----
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is under way."""
+        return self.pump.busy
+
+    def _go(self, journey: Journey, label: str) -> None:
+        """Set out; short ways are over at once."""
+        self.pump.start(journey, label, self._arrived)
+        self._drive(_AT_ONCE_S)
+
+    def _drive(self, seconds: float) -> None:
+        try:
+            self.pump.drive(seconds)
+        except BlisError as error:
+            self.notify(str(error), title="That did not work", severity="error", timeout=_LONG_S, markup=False)
+        if self._clock is not None:
+            (self._clock.resume if self.busy else self._clock.pause)()
+        if not self.busy or perf_counter() - self._painted_s >= _PAINT_S:
+            self._show()
+
+    def tick(self) -> None:
+        """Go on for a moment."""
+        if self.busy:
+            self._drive(_SLICE_S)
+
+    def _halt(self) -> bool:
+        """Stop what runs; returns whether anything did."""
+        was = self.pump.stop()
+        if was:
+            self._drive(0)
+        return was
+
+    def _arrived(self, arrival: Arrival) -> None:
+        if arrival.reason == "failed":
+            failed = next(side.failure for side in self.lockstep.sides if side.failure is not None)
+            title = "The simulation cannot go on"
+            self.notify(str(failed), title=title, severity="error", timeout=_LONG_S, markup=False)
+        elif arrival.reason == "unknown":
+            self.notify("Neither side has a request of that name.", severity="warning", markup=False)
+
+    # ---- showing ----
+
+    def view(self) -> CompareView:
+        """Everything there is to show now."""
+        left, right = (side.glance() for side in self.lockstep.sides)
+        pairs = differing_requests(
+            Side(self.lockstep.left.tape, left.after), Side(self.lockstep.right.tape, right.after)
+        )
+        started = not self.lockstep.at_start
+        return CompareView(
+            sides=(_side_view(self.lockstep.left), _side_view(self.lockstep.right)),
+            documents=self._documents,
+            searched=self._searched,
+            divergence=self._divergence,
+            figures=figure_pairs(left.after, right.after),
+            metrics=self._metrics if started else (),
+            requests=tuple(islice(pairs, _REQUESTS)),
+            changes=self._changes if started else None,
+        )
+
+    def _show(self) -> None:
+        self._painted_s = perf_counter()
+        if self._clock is None:
+            return
+        if self.busy:
+            if self._painted_s - self._reported_s >= _REPORT_S:
+                self._measure()
+        elif self._report_took_s <= _CHEAP_S:
+            self._measure()
+        else:
+            self._measure_later()
+        self._paint()
+
+    def _paint(self) -> None:
+        view = self.view()
+        with self.app.batch_update():
+            for box in self.query(CompareBox):
+                box.show(view)
+            status = self.query_one("#status", TitleBar)
+            status.right = activity(view.sides, self.lockstep.time_us, self.pump.label, self.pump.progress)
+        self.refresh_bindings()
+
+    def _reports(self) -> tuple[Report, Report]:
+        return self.lockstep.left.report(), self.lockstep.right.report()
+
+    def _measure(self) -> None:
+        began = perf_counter()
+        a, b = self._reports()
+        self._metrics = tuple(rows(a.to_dict(), b.to_dict()))
+        self._changes = None if self.busy else request_changes(a.rows, b.rows)
+        self._reported_s = perf_counter()
+        self._report_took_s = self._reported_s - began
+
+    def _measure_later(self) -> None:
+        if self._pause is not None:
+            self._pause.stop()
+        self._pause = self.set_timer(_PAUSE_S, self._measure_now)
+
+    def _measure_now(self) -> None:
+        if not self.busy:
+            self._measure()
+            self._paint()
+
+    def _mark_side(self) -> None:
+        for side, letter in enumerate(LETTERS):
+            mark = "▶ " if side == self._side else ""
+            title = Content.assemble((f"{mark}{letter} ", "$accent bold"), self._names[side])
+            self.query_one(f"#{letter.lower()}", CompareBox).border_title = title
+
+    def on_descendant_focus(self, event: DescendantFocus) -> None:
+        """The side last gone to is the one that `enter` opens."""
+        chosen = {"a": 0, "b": 1}.get(event.widget.id or "")
+        if chosen is not None and chosen != self._side:
+            self._side = chosen
+            self._mark_side()
+
+    def on_resize(self, event: Resize) -> None:
+        """Side by side, or one at a time."""
+        self.set_class(event.size.width < _TIGHT, "-tight")
+
+    def _bring_to_front(self, name: str) -> CompareBox:
+        for pair in _PAIRS:
+            if name in pair:
+                for one in pair:
+                    self.query_one(f"#{one}").set_class(one != name, "-behind")
+        return self.query_one(f"#{name}", CompareBox)
+
+    # ---- actions ----
+
+    def action_compare_event(self) -> None:
+        """Next event."""
+        self._halt()
+        self.lockstep.step()
+        self._show()
+
+    def action_compare_step(self) -> None:
+        """Next step of either side."""
+        self._go(self.lockstep.step_batch(), "next step")
+
+    def action_compare_back(self) -> None:
+        """The event before."""
+        self._go(self.lockstep.back(), "going back")
+
+    def action_compare_toggle(self) -> None:
+        """Run, or pause."""
+        if self._halt():
+            return
+        if self.lockstep.at_end:
+            self.notify("Both runs have ended: [ goes back, home goes to the start.", markup=False)
+        else:
+            self.pump.start(self.lockstep.run(), "running", self._arrived)
+            self._drive(0)
+
+    def action_compare_to_end(self) -> None:
+        """To the end of both."""
+        self._go(self.lockstep.to_end(), "to the end")
+
+    def action_compare_to_start(self) -> None:
+        """To the start."""
+        self._go(self.lockstep.to_start(), "to the start")
+
+    def action_compare_stop(self) -> None:
+        """Stop."""
+        self._halt()
+
+    def action_compare_go_to(self) -> None:
+        """Ask where to."""
+        about = "An event (1234), a time (1.5s, 200ms, 300us) or a request's name. Both sides go there."
+        prompt = PromptScreen("Go to", about, placeholder="1.5s", check=_wrong_place, doing="goes there")
+        self.app.push_screen(prompt, self._go_to)
+
+    def _go_to(self, text: str | None) -> None:
+        if text is not None:
+            self._go(_way(self.lockstep, parse_place(text)), "going there")
+
+    def action_compare_divergence(self) -> None:
+        """Find the first event that differs, and go there."""
+        if self._searched:
+            self._go_to_divergence(self._divergence)
+            return
+        self.pump.start(self.lockstep.first_divergence(), "comparing events", self._found)
+        self._drive(_AT_ONCE_S)
+
+    def _found(self, divergence: Divergence | None) -> None:
+        self._searched = True
+        self._divergence = divergence
+        # Where the pump is has just ended, and the next way begins when it has returned.
+        self.call_next(self._go_to_divergence, divergence)
+
+    def _go_to_divergence(self, divergence: Divergence | None) -> None:
+        self.query_one("#differences", CompareBox).scroll_home(animate=False)
+        if divergence is None:
+            self.notify("The two runs do exactly the same, from the first event to the last.", markup=False)
+            self._show()
+        else:
+            self._go(self.lockstep.seek_event(divergence.event), "going there")
+
+    def action_compare_side(self) -> None:
+        """The next box: the two sides first."""
+        focused = self.focused.id if self.focused is not None else None
+        place = _BOXES.index(focused) + 1 if focused in _BOXES else 0
+        self._bring_to_front(_BOXES[place % len(_BOXES)]).focus()
+
+    def action_compare_open_side(self) -> None:
+        """Open the side in the debugger, where it stands now."""
+        from blis_tui.tui.screens.debugger import DebuggerScreen  # noqa: PLC0415  (only when it is opened)
+
+        self._halt()
+        side = self.lockstep.sides[self._side]
+        screen = DebuggerScreen(side.experiment, source=self._names[self._side], at=str(side.event))
+        self.app.push_screen(screen)
+
+    def action_compare_export(self) -> None:
+        """Ask for a file and write the comparison as of now."""
+        self._halt()
+        prompt = PromptScreen(
+            "Export the comparison",
+            "Differences, figures as of now and the requests most affected, as text.",
+            value=file_name(self._names),
+            check=_wrong_file,
+            doing="writes the file",
+        )
+        self.app.push_screen(prompt, self._export)
+
+    def _export(self, name: str | None) -> None:
+        if name is None:
+            return
+        sides = [
+            ComparedSide(experiment=side.experiment, source=name_of, report=report)
+            for side, name_of, report in zip(self.lockstep.sides, self._names, self._reports(), strict=True)
+        ]
+        text = file_text(compare(sides[0], sides[1]), self.view())
+        try:
+            write_text(Path(name).expanduser(), text)
+        except BlisError as error:
+            self.notify(str(error), title="Nothing was written", severity="error", timeout=_LONG_S, markup=False)
+            return
+        self.notify(f"Wrote {name} ({count_text(len(text.splitlines()))} lines).", markup=False)
+
+
+def _side_text(side: int, view: CompareView, width: int) -> Content:
+    return side_text(view, side, width)
+
+
+def _side_view(side: Debugger) -> SideView:
+    return SideView(moment=side.glance(), tape=side.tape, upcoming=side.upcoming())
+
+
+def _way(lockstep: Lockstep, place: Place) -> Journey:
+    if place.event is not None:
+        return lockstep.seek_event(place.event)
+    if place.time_us is not None:
+        return lockstep.seek_time(place.time_us)
+    return lockstep.seek_request(place.request or "")
+
+
+def _wrong_place(text: str) -> str:
+    try:
+        parse_place(text)
+    except BlisError as error:
+        return error.message
+    return ""
+
+
+def _wrong_file(text: str) -> str:
+    path = Path(text).expanduser()
+    if path.is_dir():
+        return f"{text} is a folder."
+    if not path.absolute().parent.is_dir():
+        return f"There is no folder {path.parent}."
+    return f"{text} exists already." if path.exists() else ""

@@ -1,0 +1,69 @@
+"""A part of the comparison: a box with a title that shows one piece of text, scrolled when it is long."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.app import ComposeResult
+    from textual.events import Resize
+
+    from blis_tui.tui.presenters.compare import CompareView
+
+
+class CompareBox(VerticalScroll, can_focus=True, inherit_bindings=False):
+    """Shows what a presenter says about the comparison, in the width there is.
+
+    Args:
+        title: in its upper border.
+        present: the text for a width in cells.
+    """
+
+    BINDINGS: ClassVar = [
+        Binding("up", "scroll_up", show=False),
+        Binding("down", "scroll_down", show=False),
+        Binding("pageup", "page_up", show=False),
+        Binding("pagedown", "page_down", show=False),
+    ]
+    DEFAULT_CSS = """
+    CompareBox {
+        border-top: solid $border-blurred;
+        border-title-color: $foreground;
+        border-title-style: bold;
+        padding: 0 1;
+        scrollbar-size-vertical: 1;
+        &:focus { border-top: solid $accent; border-title-color: $accent; }
+        & > Static { height: auto; text-wrap: wrap; }
+    }
+    """
+
+    def __init__(self, title: Content | str, present: Callable[[CompareView, int], Content], *, id: str) -> None:  # noqa: A002  (Textual's name)
+        super().__init__(id=id)
+        self.border_title = Content(title) if isinstance(title, str) else title
+        self._present = present
+        self._view: CompareView | None = None
+
+    def compose(self) -> ComposeResult:
+        """One text."""
+        yield Static()
+
+    def show(self, view: CompareView) -> None:
+        """Show a new state."""
+        self._view = view
+        self._draw()
+
+    def on_resize(self, _event: Resize) -> None:
+        """Fit the new width."""
+        self._draw()
+
+    def _draw(self) -> None:
+        width = self.scrollable_content_region.width
+        if self._view is not None and width > 0:
+            self.query_one(Static).update(self._present(self._view, width))

@@ -1,0 +1,347 @@
+"""Two runs side by side on the screen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+from textual.app import App
+from textual.widgets import Input
+
+import blis_tui
+from blis_tui.debugger.debugger import arrive
+from blis_tui.debugger.lockstep import Divergence, Lockstep
+from blis_tui.debugger.side_by_side import NOT_ARRIVED, Standing
+from blis_tui.engine.records import Admitted, Dropped, Queued, Routed
+from blis_tui.tui.presenters.compare import differences_text, metrics_text, requests_text, side_text, standing_text
+from blis_tui.tui.presenters.compare_file import file_name
+from blis_tui.tui.pump import Pump
+from blis_tui.tui.screens.compare import CompareScreen
+from tests.tui.screens import check_screen, press, screen_text
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+    from pytest_regressions.file_regression import FileRegressionFixture
+    from textual.pilot import Pilot
+
+    from blis_tui.debugger.debugger import Progress
+    from blis_tui.engine.records import Record
+    from blis_tui.tui.presenters.compare import CompareView
+
+NAMES = ("kv-pressure", "kv-pressure engine.kv_blocks=900")
+
+
+@cache
+def pair() -> tuple[blis_tui.Experiment, blis_tui.Experiment]:
+    changes = {"workload.requests": 60}
+    return (
+        blis_tui.load("kv-pressure", set=changes),
+        blis_tui.load("kv-pressure", set={**changes, "engine.kv_blocks": 900}),
+    )
+
+
+class Alone(App[None]):
+    """Nothing but the comparison."""
+
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (140, "-wide")]  # noqa: RUF012  (Textual's way)
+
+    def __init__(self, screen: CompareScreen) -> None:
+        super().__init__()
+        self.compare = screen
+
+    def on_mount(self) -> None:
+        self.push_screen(self.compare)
+
+
+def comparison(event: int | None = None) -> CompareScreen:
+    return CompareScreen(*pair(), NAMES, event)
+
+
+async def finish(pilot: Pilot[None], screen: CompareScreen) -> None:
+    """Let what was begun come to its end."""
+    await pilot.pause()
+    while screen.busy:
+        screen.tick()
+        await pilot.pause()
+
+
+def is_busy(what: CompareScreen | Pump) -> bool:
+    return what.busy
+
+
+def events(screen: CompareScreen) -> tuple[int, int]:
+    return screen.lockstep.left.event, screen.lockstep.right.event
+
+
+def plain(view: CompareView, width: int = 60) -> dict[str, list[str]]:
+    return {
+        "differences": differences_text(view, width).plain.splitlines(),
+        "a": side_text(view, 0, width).plain.splitlines(),
+        "b": side_text(view, 1, width).plain.splitlines(),
+        "metrics": metrics_text(view, width).plain.splitlines(),
+        "requests": requests_text(view, width).plain.splitlines(),
+    }
+
+
+@pytest.mark.parametrize("size", [(80, 24), (140, 40)])
+async def test_how_it_looks(size: tuple[int, int], file_regression: FileRegressionFixture) -> None:
+    app = Alone(comparison())
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        check_screen(app, file_regression, "compare-start")
+        await press(pilot, "D")
+        await finish(pilot, app.compare)
+        await pilot.pause()
+        check_screen(app, file_regression, "compare-divergence")
+        await press(pilot, "end")
+        await finish(pilot, app.compare)
+        check_screen(app, file_regression, "compare-end")
+
+
+async def test_keys_move_both_sides_by_the_clock() -> None:
+    app = Alone(comparison())
+    by_hand = Lockstep(*pair())
+    async with app.run_test(size=(80, 24)) as pilot:
+        for _ in range(3):
+            await press(pilot, "n")
+            by_hand.step()
+        assert events(app.compare) == (by_hand.left.event, by_hand.right.event)
+        await press(pilot, "s")
+        await finish(pilot, app.compare)
+        arrive(by_hand.step_batch())
+        assert events(app.compare) == (by_hand.left.event, by_hand.right.event)
+        await press(pilot, "left_square_bracket")
+        await finish(pilot, app.compare)
+        arrive(by_hand.back())
+        assert events(app.compare) == (by_hand.left.event, by_hand.right.event)
+        await press(pilot, "home")
+        await finish(pilot, app.compare)
+        assert events(app.compare) == (0, 0)
+        assert "at the start" in screen_text(app)
+
+
+async def test_running_pauses_and_comes_to_the_end() -> None:
+    one = blis_tui.load("kv-pressure")
+    app = Alone(CompareScreen(one, one, NAMES))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("c")
+        screen = app.compare
+        assert is_busy(screen)
+        screen.tick()
+        await pilot.press("space")
+        assert not is_busy(screen)
+        paused = events(screen)
+        screen.tick()
+        assert events(screen) == paused
+        await pilot.press("c")
+        await finish(pilot, screen)
+        assert screen.lockstep.at_end
+        assert "end of both" in screen_text(app)
+
+
+async def test_the_search_for_the_divergence_can_be_stopped_and_goes_there() -> None:
+    app = Alone(comparison())
+    screen = app.compare
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen.pump.start(screen.lockstep.first_divergence(), "comparing events", lambda _found: None)
+        await pilot.press("escape")
+        assert not screen.busy
+        assert events(screen) == (0, 0)
+        await press(pilot, "D")
+        await finish(pilot, screen)
+        await pilot.pause()
+        await finish(pilot, screen)
+        found = screen.view().divergence
+        assert found is not None
+        assert events(screen) == (found.event, found.event)
+        assert f"first at event {found.event:,}" in screen_text(app)
+        await press(pilot, "home", "D")  # known by now
+        await finish(pilot, screen)
+        assert events(screen) == (found.event, found.event)
+
+
+async def test_it_begins_where_it_is_told_to() -> None:
+    app = Alone(comparison(event=500))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await finish(pilot, app.compare)
+        assert events(app.compare) == (500, 500)
+
+
+@pytest.mark.parametrize(("text", "wanted"), [("900ms", None), ("321", (321, 321)), ("request_7", None)])
+async def test_going_to_a_place_takes_both_sides_there(text: str, wanted: tuple[int, int] | None) -> None:
+    app = Alone(comparison())
+    screen = app.compare
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "g")
+        app.screen.query_one(Input).value = text
+        await press(pilot, "enter")
+        await finish(pilot, screen)
+        if wanted is not None:
+            assert events(screen) == wanted
+        for side in screen.lockstep.sides:
+            following = side.upcoming()
+            assert following is not None
+            if text.endswith("ms"):
+                assert side.time_us <= 900_000 < following.time_us
+            if text.startswith("request"):
+                assert side.request(text) is not None
+
+
+async def test_a_place_that_is_nowhere_changes_nothing() -> None:
+    app = Alone(comparison(event=50))
+    screen = app.compare
+    async with app.run_test(size=(80, 24)) as pilot:
+        await finish(pilot, screen)
+        await press(pilot, "g")
+        app.screen.query_one(Input).value = "nobody"
+        await press(pilot, "enter")
+        await finish(pilot, screen)
+        assert events(screen) == (50, 50)
+        assert "Neither side has a request of that name." in [note.message for note in app._notifications]
+
+
+async def test_tab_visits_every_box_and_the_last_side_is_marked() -> None:
+    app = Alone(comparison())
+    async with app.run_test(size=(80, 24)) as pilot:
+        visited = []
+        for _ in range(5):
+            await press(pilot, "tab")
+            assert app.focused is not None
+            visited.append(app.focused.id)
+        assert visited == ["b", "metrics", "requests", "differences", "a"]
+        await press(pilot, "tab", "tab")
+        assert "▶ B" in screen_text(app)
+        assert "▶ A" not in screen_text(app)
+
+
+async def test_where_there_is_little_room_one_of_two_boxes_is_shown() -> None:
+    app = Alone(comparison())
+    async with app.run_test(size=(60, 16)) as pilot:
+        await pilot.pause()
+        assert app.compare.query_one("#a").display
+        assert not app.compare.query_one("#b").display
+        await press(pilot, "tab")
+        assert app.compare.query_one("#b").display
+        assert not app.compare.query_one("#a").display
+
+
+async def test_the_comparison_is_written_as_text(tmp_path: Path) -> None:
+    app = Alone(comparison())
+    target = tmp_path / "out.txt"
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "D")
+        await finish(pilot, app.compare)
+        await press(pilot, "x")
+        app.screen.query_one(Input).value = str(tmp_path / "no" / "where.txt")
+        await press(pilot, "enter")
+        assert "There is no folder" in screen_text(app)
+        app.screen.query_one(Input).value = str(target)
+        await press(pilot, "enter")
+        assert target.is_file()
+        found = app.compare.view().divergence
+        assert found is not None
+        text = target.read_text(encoding="utf-8")
+    assert f"first divergence: event {found.event}" in text
+    assert "engine.kv_blocks" in text
+    assert "specification: 1 difference" in text or "specification: 2 differences" in text
+
+
+async def test_equal_runs_are_said_to_be_equal() -> None:
+    one = pair()[0]
+    app = Alone(CompareScreen(one, one, ("one", "two")))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "D")
+        await finish(pilot, app.compare)
+        text = screen_text(app)
+        assert "The two experiments are equal." in text
+        assert "do exactly the same" in text
+        assert events(app.compare) == (0, 0)
+
+
+async def test_figures_that_differ_are_marked_on_both_sides() -> None:
+    app = Alone(comparison())
+    async with app.run_test(size=(140, 40)) as pilot:
+        arrive(app.compare.lockstep.to_end())
+        app.compare._show()
+        await pilot.pause()
+        view = app.compare.view()
+        preempted = next(one for one in view.figures if one.name == "preemptions")
+        assert preempted.differs
+        shown = plain(view)
+        assert f"≠ {preempted.left}" in shown["a"][-1]
+        assert f"≠ {preempted.right} ({preempted.delta:+,})" in shown["b"][-1]
+        running = next(one for one in view.figures if one.name == "running")
+        assert not running.differs  # nobody is left
+        assert shown["a"][-1].count("≠") == sum(one.differs for one in view.figures)
+
+
+@pytest.mark.parametrize("width", [33, 36, 40, 58, 70, 100, 138])
+async def test_no_line_is_wider_than_its_box(width: int) -> None:
+    app = Alone(comparison(event=700))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await finish(pilot, app.compare)
+        for name, lines in plain(app.compare.view(), width).items():
+            sentences = name == "metrics" and width < 36
+            assert sentences or max(map(len, lines)) <= width, (name, max(lines, key=len))
+
+
+def test_standings_are_short_words() -> None:
+    assert standing_text(NOT_ARRIVED) == "not arrived"
+    assert standing_text(Standing("completed", 1_234_000)) == "✓ 1.23 s"
+    assert standing_text(Standing("prefill", 30, 120)) == "prefill 25 %"
+    assert standing_text(Standing("decode", 1234)) == "decode 1,234"
+    assert standing_text(Standing("waiting")) == "waiting"
+
+
+def test_a_divergence_is_told_in_one_line() -> None:
+    def told(left: Record | None, right: Record | None) -> str:
+        found = Divergence(event=9, left=left, right=right, before=())
+        view = replace(comparison().view(), searched=True, divergence=found)
+        return differences_text(view, 80).plain.splitlines()[0]
+
+    queued = Queued(9, 100, "r1", 0, 3)
+    assert told(Routed(9, 100, "r1", 0, "x", "y"), queued) == "≠ first at event 9: A routed r1 · B queued r1"
+    assert told(queued, None) == "≠ first at event 9: A queued r1 · B the run has ended"
+    later = Queued(9, 1105, "r1", 0, 5)
+    assert told(queued, later) == "≠ first at event 9: queued r1, time_us 100 → 1,105; position 3 → 5"
+    assert "request_id r1 → r2" in told(Admitted(9, 100, "r1", "x"), Admitted(9, 100, "r2", "x"))
+    assert len(told(Dropped(9, 100, "r1", 0, "x" * 90), Dropped(9, 100, "r1", 0, "y"))) == 80
+
+
+def test_names_of_files_are_plain() -> None:
+    assert file_name(("a/b c", "d engine.kv_blocks=900")) == "a-b-c-vs-d-engine.kv-blocks=900.txt"
+    assert file_name(("", "///")) == "run-vs-run.txt"
+
+
+def test_a_pump_gives_up_the_journey_before() -> None:
+    closed: list[str] = []
+    ended: list[int] = []
+
+    def journey(name: str) -> Generator[Progress, None, int]:
+        try:
+            while True:
+                yield progress
+        finally:
+            closed.append(name)
+
+    def short() -> Generator[Progress, None, int]:
+        yield progress
+        return 7
+
+    progress = next(Lockstep(*pair()).run())
+    pump = Pump(clock=iter(range(100)).__next__)
+    pump.start(journey("one"), "first", ended.append)
+    pump.drive(5)
+    assert is_busy(pump)
+    assert pump.progress is progress
+    pump.start(short(), "second", ended.append)
+    assert closed == ["one"]
+    assert pump.label == "second"
+    pump.drive(50)
+    assert ended == [7]
+    assert not is_busy(pump)
+    assert not pump.stop()
