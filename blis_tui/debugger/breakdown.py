@@ -166,7 +166,7 @@ def _prefill(kind: str, us: int, spans: list[Span], life: Life, sources: Sources
                 idle += 1
     note = f"{plural(own, 'token')} in {plural(steps, 'step')}"
     if others:
-        note += f", {count_text(others)} of others in the same batches"
+        note += f", {count_text(others)} of others beside it"
     inner: tuple[Share, ...] = ()
     if us > own_us:
         inner = (

@@ -11,23 +11,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A request (by name), an event (by number) or an instance (by index) that a sentence mentions."""
+    """A request, an event or an instance that a sentence mentions."""
 
     kind: str
     """``request``, ``event`` or ``instance``."""
-    value: str | int
+    value: str
+    """The request's name; the number of the event, from 1, or of the instance, from 0, in digits."""
 
     @property
     def text(self) -> str:
         """How it is written."""
-        if self.kind == "request":
-            return str(self.value)
-        return f"{self.kind} {self.value:,}" if isinstance(self.value, int) else f"{self.kind} {self.value}"
-
-    @property
-    def number(self) -> int:
-        """The number of an event or an instance; -1 for a request."""
-        return self.value if isinstance(self.value, int) else -1
+        return self.value if self.kind == "request" else f"{self.kind} {int(self.value):,}"
 
 
 def request_ref(name: str) -> Ref:
@@ -37,12 +31,12 @@ def request_ref(name: str) -> Ref:
 
 def event_ref(event: int) -> Ref:
     """A mention of an event."""
-    return Ref("event", event)
+    return Ref("event", str(event))
 
 
 def instance_ref(index: int) -> Ref:
     """A mention of an instance."""
-    return Ref("instance", index)
+    return Ref("instance", str(index))
 
 
 Sentence = tuple[str | Ref, ...]

@@ -45,9 +45,9 @@ __all__ = ["Ranked", "explain", "explain_event", "explain_request", "slowest", "
 def explain(debugger: Debugger, about: Ref) -> Explanation | None:
     """The explanation of a request or an event; None for anything else."""
     if about.kind == "request":
-        return explain_request(debugger, str(about.value))
+        return explain_request(debugger, about.value)
     if about.kind == "event":
-        return explain_event(debugger, about.number)
+        return explain_event(debugger, int(about.value))
     return None
 
 
@@ -108,7 +108,7 @@ def _stalled_in(debugger: Debugger, event: int) -> tuple[str, ...]:
 
 
 def _unarrived(debugger: Debugger, about: Ref) -> Explanation:
-    name = str(about.value)
+    name = about.value
     arrival = debugger.tape.first_event_of(name)
     if arrival:
         headline = "It has not arrived yet."
@@ -210,13 +210,22 @@ def _verdict(life: Life, whole: Breakdown, comparison: Comparison | None) -> str
         count = comparison.faster if slower else comparison.others - comparison.faster
         share = "all" if count == comparison.others else f"{percent_text(count, comparison.others)} of the"
         told += f", {'slower' if slower else 'no slower'} than {share} others"
-        group, us = comparison.by_group[0]
-        if slower and group == "preemption" and us > 0:
-            lost = f"{span_text(whole.us(*PREEMPTION))} of {span_text(whole.total_us)}"
-            return f"{told}; mostly because it was preempted {times(len(life.preemptions))} ({lost})."
-        if slower and 2 * us >= comparison.excess_us:
-            return f"{told}; mostly because of {group} ({span_text(us)} more than the median request)."
+        if slower:
+            return f"{told}; {_mostly(life, whole, comparison)}."
     main = whole.main
-    if main is None:
-        return f"{told}."
-    return f"{told}; most of it {main.label} ({span_text(main.us)})."
+    return f"{told}." if main is None else f"{told}; most of it {main.label} ({span_text(main.us)})."
+
+
+def _mostly(life: Life, whole: Breakdown, comparison: Comparison) -> str:
+    """What makes more than half of the difference to the median request."""
+    if comparison.by_group[0][0] == "preemption":
+        lost = f"{span_text(whole.us(*PREEMPTION))} of {span_text(whole.total_us)}"
+        return f"mostly because it was preempted {times(len(life.preemptions))} ({lost})"
+    named: list[str] = []
+    covered = 0
+    for group, us in comparison.by_group:
+        named.append(f"{group} (+{span_text(us)})")
+        covered += us
+        if 2 * covered >= comparison.excess_us:
+            break
+    return f"against the median request mostly because of {' and '.join(named)}"

@@ -1,0 +1,222 @@
+"""The window that answers "why?": plain sentences in which everything mentioned can be followed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.binding import Binding
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from blis_tui.debugger.why import explain
+from blis_tui.tui.actions import bindings
+from blis_tui.tui.presenters.why import MENTION, explanation_page
+from blis_tui.tui.widgets.footer import KeyBar
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.events import Click
+
+    from blis_tui.debugger.debugger import Debugger
+    from blis_tui.debugger.explanation import Explanation, Ref
+    from blis_tui.tui.presenters.why import Page
+
+
+class WhyScreen(ModalScreen["Ref | None"]):
+    """Shows an explanation, and those of what it mentions; the result is where the reader wants to go, or None.
+
+    Args:
+        debugger: whose run it is; its position stays.
+        explanation: what to begin with.
+    """
+
+    SCOPE = "why"
+    BINDINGS = [  # noqa: RUF012  (Textual's way)
+        *bindings(SCOPE),
+        Binding("q", "why_close", show=False),
+        Binding("up", "scroll(-1)", show=False),
+        Binding("down", "scroll(1)", show=False),
+        Binding("pageup", "page(-1)", show=False),
+        Binding("pagedown,space", "page(1)", show=False),
+        Binding("home", "ends(False)", show=False),
+        Binding("end", "ends(True)", show=False),
+    ]
+    DEFAULT_CSS = """
+    WhyScreen {
+        align: center middle;
+        background: $background 60%;
+        & > Vertical {
+            width: 96%;
+            max-width: 90;
+            height: auto;
+            max-height: 96%;
+            padding: 0 1 0 2;
+            background: $surface;
+            border: round $accent;
+            border-title-color: $accent;
+            border-title-style: bold;
+            border-subtitle-color: $text-muted;
+        }
+        VerticalScroll { height: auto; max-height: 100%; padding: 1 0; scrollbar-size-vertical: 1; }
+        Static { height: auto; width: 1fr; padding-right: 1; }
+    }
+    """
+
+    def __init__(self, debugger: Debugger, explanation: Explanation) -> None:
+        super().__init__()
+        self._debugger = debugger
+        self._explanation = explanation
+        self._chosen: int | None = None
+        self._earlier: list[tuple[Explanation, int | None]] = []
+        self._page: Page | None = None
+
+    def compose(self) -> ComposeResult:
+        """The text."""
+        with Vertical(), VerticalScroll(can_focus=False):
+            yield Static()
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        """Show the first explanation, once it is known how wide it may be."""
+        self.call_after_refresh(self._show)
+
+    def on_resize(self) -> None:
+        """Fit the new size."""
+        self.call_after_refresh(self._show)
+
+    def _show(self) -> None:
+        text = self.query_one(Static)
+        width = max(text.content_size.width, 20)
+        self._page = explanation_page(self._explanation, width, self._chosen)
+        text.update(self._page.content)
+        window = self.query_one(Vertical)
+        window.border_title = Content(self._explanation.title)
+        depth = len(self._earlier)
+        window.border_subtitle = Content(f"{depth} back" if depth else "")
+        self.refresh_bindings()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What cannot be done is not offered."""
+        del parameters
+        if action == "why_back":
+            return bool(self._earlier)
+        if action in ("why_next", "why_previous"):
+            return bool(self._page and self._page.mentions)
+        if action == "why_follow":
+            return self._chosen_ref() is not None
+        if action == "why_go":
+            return self._destination() is not None
+        return True
+
+    def _chosen_ref(self) -> Ref | None:
+        if self._page is None or self._chosen is None or self._chosen >= len(self._page.mentions):
+            return None
+        return self._page.mentions[self._chosen].ref
+
+    def _destination(self) -> Ref | None:
+        """Where `g` goes: to what is marked, else to what is explained."""
+        return self._chosen_ref() or self._explanation.about
+
+    # ---- mentions ----
+
+    def action_why_next(self) -> None:
+        """Mark the next mention."""
+        self._mark(1)
+
+    def action_why_previous(self) -> None:
+        """Mark the mention before."""
+        self._mark(-1)
+
+    def _mark(self, move: int) -> None:
+        if self._page is None or not self._page.mentions:
+            return
+        count = len(self._page.mentions)
+        if self._chosen is None:
+            self._chosen = 0 if move > 0 else count - 1
+        else:
+            self._chosen = (self._chosen + move) % count
+        self._show()
+        self._reveal(self._page.mentions[self._chosen].line)
+
+    def _reveal(self, line: int) -> None:
+        """Scroll as little as needed, with a line to spare."""
+        scroll = self.query_one(VerticalScroll)
+        top, height = round(scroll.scroll_y), scroll.size.height
+        line += 1  # the padding above
+        if line < top + 1:
+            scroll.scroll_to(y=line - 2, animate=False)
+        elif line > top + height - 2:
+            scroll.scroll_to(y=line - height + 2, animate=False)
+
+    def action_why_follow(self) -> None:
+        """Explain what is marked."""
+        ref = self._chosen_ref()
+        if ref is not None:
+            self._follow(ref)
+
+    def _follow(self, ref: Ref) -> None:
+        explanation = explain(self._debugger, ref)
+        if explanation is None:
+            self.dismiss(ref)
+            return
+        self._earlier.append((self._explanation, self._chosen))
+        self._explanation = explanation
+        self._chosen = None
+        self._from_top()
+
+    def action_why_back(self) -> None:
+        """Show the explanation before."""
+        if self._earlier:
+            self._explanation, self._chosen = self._earlier.pop()
+            self._from_top()
+            if self._chosen is not None and self._page is not None:
+                self._reveal(self._page.mentions[self._chosen].line)
+
+    def _from_top(self) -> None:
+        self._show()
+        self.query_one(VerticalScroll).scroll_home(animate=False)
+
+    def on_click(self, event: Click) -> None:
+        """Follow the mention under the pointer; beside the window, close."""
+        number = event.style.meta.get(MENTION)
+        if isinstance(number, int) and self._page is not None and number < len(self._page.mentions):
+            self._chosen = number
+            self._follow(self._page.mentions[number].ref)
+        elif event.widget is self:
+            self.dismiss(None)
+
+    # ---- leaving, copying ----
+
+    def action_why_go(self) -> None:
+        """Go to what is marked, else to what is explained."""
+        self.dismiss(self._destination())
+
+    def action_why_copy(self) -> None:
+        """Copy the text."""
+        self.app.copy_to_clipboard(self._explanation.to_text())
+        self.app.notify("The explanation is in the clipboard.")
+
+    def action_why_close(self) -> None:
+        """Leave."""
+        self.dismiss(None)
+
+    # ---- scrolling ----
+
+    def action_scroll(self, lines: int) -> None:
+        """Scroll by lines."""
+        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
+
+    def action_page(self, pages: int) -> None:
+        """Scroll by pages."""
+        scroll = self.query_one(VerticalScroll)
+        scroll.scroll_relative(y=pages * max(1, scroll.size.height - 2), animate=False)
+
+    def action_ends(self, last: bool) -> None:
+        """Scroll to the beginning or the end."""
+        scroll = self.query_one(VerticalScroll)
+        if last:
+            scroll.scroll_end(animate=False)
+        else:
+            scroll.scroll_home(animate=False)
