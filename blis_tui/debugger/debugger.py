@@ -344,7 +344,7 @@ class Debugger:
         collected: list[Record] = []
         simulation = self._simulation
         watch.reset(simulation)
-        stop = simulation.subscribe("all", collected.append)
+        stop = _subscribe(simulation, watch, collected)
         try:
             while until is None or self.event < until:
                 if not self._advance(1, until_us):
@@ -378,7 +378,7 @@ class Debugger:
         self.history.return_to(twin, start)
         watch.reset(twin)
         collected: list[Record] = []
-        stop = twin.subscribe("all", collected.append)
+        stop = _subscribe(twin, watch, collected)
         found: tuple[int, tuple[Hit, ...]] = (0, ())
         try:
             while twin.events < last:
@@ -491,3 +491,14 @@ def _observe(simulation: Simulation) -> tuple[Record, ...]:
     simulation.run(max_events=1)
     stop()
     return tuple(collected)
+
+
+def _subscribe(simulation: Simulation, watch: Watch, collected: list[Record]) -> Callable[[], None]:
+    """Collect the records that breakpoints look at; returns what ends it."""
+    stops = [simulation.subscribe(kind, collected.append) for kind in sorted(watch.needs)]
+
+    def stop() -> None:
+        for one in stops:
+            one()
+
+    return stop

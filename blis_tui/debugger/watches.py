@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isnan
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from blis_tui.debugger.predicate import Predicate
@@ -36,7 +36,7 @@ class WatchExpression:
         if self.is_condition:
             return "yes" if Predicate(self.tree).compile()(state, records) else "no"
         number = compile_measure(self.tree)(state, records)
-        if isnan(number):
+        if not isfinite(number):
             return "-"
         unit = quantity_of(self.tree).unit
         if quantity_of(self.tree).dimension == "share":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -63,7 +64,7 @@ class BlisApp(App[None], inherit_bindings=False):
     """
 
     TITLE = "blis-tui"
-    CSS_PATH = "app.tcss"
+    CSS_PATH: ClassVar = ["app.tcss", "debugger.tcss"]  # a screen's own would not be read for the first screen
     BINDINGS: ClassVar = [*bindings(APP), Binding("ctrl+c", "help_quit", show=False, system=True)]
     COMMANDS: ClassVar = {Commands}
     ENABLE_COMMAND_PALETTE = False  # its key is in our own table
@@ -295,19 +296,42 @@ class BlisApp(App[None], inherit_bindings=False):
             self.show_defect(error)
             return True
 
-    def show_defect(self, error: Exception) -> None:
-        """Show an unexpected exception."""
-        from blis_tui.tui.screens.crash import CrashScreen, crash_bundle  # noqa: PLC0415
+    def show_defect(self, error: Exception, *, dead: bool = False) -> None:
+        """Show an unexpected exception.
 
-        self.push_screen(CrashScreen(error, crash_bundle(error, self._circumstances())))
+        Args:
+            error: what was raised.
+            dead: whether a part of the screen stopped working; then the way on leads to the list of experiments.
+        """
+        from blis_tui.tui.screens.crash import CrashScreen  # noqa: PLC0415
 
-    def _circumstances(self) -> dict[str, str]:
-        """Where a defect happened, from the topmost screen that knows."""
-        for screen in reversed(self.screen_stack):
+        if any(isinstance(screen, CrashScreen) for screen in self.screen_stack):
+            return  # one window is enough: what follows a defect is seldom news
+
+        def go_on(_: None) -> None:
+            if dead:
+                self.call_later(self._begin_again)
+
+        self.push_screen(CrashScreen(error, self._bundle(error)), go_on)
+
+    async def _begin_again(self) -> None:
+        """Leave all screens for a new list of experiments."""
+        from blis_tui.tui.screens.home import HomeScreen  # noqa: PLC0415
+
+        while len(self.screen_stack) > 1:
+            await self.pop_screen()
+        await self.switch_screen(HomeScreen(self.folder))
+
+    def _bundle(self, error: BaseException) -> str:
+        """What a report of a defect needs, with what the topmost screen that knows says of its circumstances."""
+        from blis_tui.tui.screens.crash import crash_bundle  # noqa: PLC0415
+
+        about: dict[str, str] = {}
+        for screen in self.screen_stack:
             told = getattr(screen, "circumstances", None)
             if callable(told):
-                return {str(name): str(value) for name, value in dict(told()).items()}
-        return {}
+                about |= {str(name): str(value) for name, value in dict(told()).items()}
+        return crash_bundle(error, about)
 
     def _handle_exception(self, error: Exception) -> None:
         """Outside of actions: the part of the screen where it happened is dead, the program goes on.
@@ -318,4 +342,12 @@ class BlisApp(App[None], inherit_bindings=False):
         if not self._survive or own or not self.is_running or self._exit:
             super()._handle_exception(error)
         else:
-            self.call_later(self.show_defect, error)
+            self.call_later(self.show_defect, error, dead=True)
+
+    def _fatal_error(self) -> None:
+        """The end after an unexpected exception: the report instead of pages of local variables."""
+        error = sys.exc_info()[1]
+        if not self._survive or error is None:
+            super()._fatal_error()
+        else:
+            self.panic(f"A defect of blis-tui; please report it with this text:\n\n{self._bundle(error)}")

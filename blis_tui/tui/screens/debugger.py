@@ -10,15 +10,15 @@ from textual import on, work
 from blis_tui.debugger.places import parse_place
 from blis_tui.debugger.sessions import load as load_session
 from blis_tui.debugger.sessions import save as save_session
-from blis_tui.errors import BlisError, InputError
+from blis_tui.errors import BlisError
 from blis_tui.tui.commands import PaletteEntry
 from blis_tui.tui.layout import PANES, SIZES, Arrangement
-from blis_tui.tui.presenters.events import parse_filter
+from blis_tui.tui.presenters.event_filter import parse_filter
 from blis_tui.tui.presenters.units import count_text
 from blis_tui.tui.screens.export import ExportScreen
 from blis_tui.tui.screens.jump import JumpScreen
+from blis_tui.tui.screens.moves import Moves
 from blis_tui.tui.screens.prompt import PromptScreen
-from blis_tui.tui.screens.stage import Stage
 from blis_tui.tui.widgets.breakpoints import BreakpointsPane
 from blis_tui.tui.widgets.event_list import EventList
 from blis_tui.tui.widgets.pane import Pane
@@ -26,18 +26,14 @@ from blis_tui.tui.widgets.pane import Pane
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from blis_tui.debugger.why import Ref
+    from blis_tui.debugger.explanation import Ref
     from blis_tui.spec.model import Experiment
 
-_UNIT_US: Final = 100_000
-"""One move through time, in microseconds."""
-_MORE: Final = 10
-"""A long move is so many short ones."""
 _OFFERED: Final = 40
 """Entries of one kind in the command palette."""
 
 
-class DebuggerScreen(Stage):
+class DebuggerScreen(Moves):
     """A run that can be stepped, played, gone back in and asked why.
 
     Args:
@@ -57,6 +53,7 @@ class DebuggerScreen(Stage):
         super().__init__(experiment, source=source)
         self._goal = None if at is None else parse_place(at)
         self._filter = ""
+        self._lost: list[str] = []
         self._remembered = load_session(source)
         self._restore()
         for text in breaks:
@@ -68,7 +65,8 @@ class DebuggerScreen(Stage):
         for text, enabled in session.breakpoints:
             try:
                 self.bench.put(text)
-            except BlisError:
+            except BlisError as error:
+                self._lost.append(f"{text}: {error.message}")
                 continue
             if not enabled:
                 self.bench.switch(len(self.bench.breakpoints) - 1)
@@ -86,12 +84,13 @@ class DebuggerScreen(Stage):
             arrangement = arrangement.with_size(SIZES.index(size))
         self.arrangement = arrangement
 
-    def on_mount(self) -> None:
+    def begin(self) -> None:
         """Go where the user wanted to begin; or say where they were the last time."""
-        super().on_mount()
         self._explain_spec()
         if self._remembered.problem:
             self.notify(self._remembered.problem, severity="warning", markup=False)
+        if self._lost:
+            self.notify("\n".join(self._lost), title="Breakpoints left out", severity="warning", markup=False)
         if self._goal is not None:
             self.go(self._goal.journey(self.bench.debugger), "going there")
         elif self._remembered.position_event:
@@ -133,190 +132,6 @@ class DebuggerScreen(Stage):
         if action in ("step_back", "step_back_batch", "run_back_to_breakpoint") and not debugger.event:
             return None
         return True
-
-    # ---- step ----
-
-    def action_step_event(self) -> None:
-        """Next event."""
-        self.halt()
-        debugger = self.bench.debugger
-        if debugger.at_end:
-            self._tell_end()
-        else:
-            debugger.step()
-            self.moved()
-
-    action_step_forward = action_step_event
-
-    def action_step_phase(self) -> None:
-        """Next phase."""
-        self.halt()
-        if self.bench.debugger.step_phase():
-            self.moved()
-        else:
-            self._tell_end()
-
-    action_step_forward_phase = action_step_phase
-
-    def action_step_batch(self) -> None:
-        """Finish the step at hand, or the next one."""
-        self.go(self.bench.debugger.finish_batch(), "finishing the batch")
-
-    def action_step_back(self) -> None:
-        """The event before."""
-        self.go(self.bench.debugger.seek(self.bench.debugger.event - 1), "going back")
-
-    def action_step_back_phase(self) -> None:
-        """The phase before."""
-        self.go(self.bench.debugger.back_phase(), "going back")
-
-    def action_step_back_batch(self) -> None:
-        """The step before."""
-        self.go(self.bench.debugger.back_batch(), "going back")
-
-    def _tell_end(self) -> None:
-        failure = self.bench.debugger.failure
-        if failure is None:
-            self.notify("This is the end of the run: [ goes back, home goes to the start.", markup=False)
-        else:
-            self.notify(str(failure), title="The simulation cannot go on", severity="error", markup=False)
-
-    # ---- run ----
-
-    def action_run_toggle(self) -> None:
-        """Play, or pause."""
-        if self.halt():
-            return
-        if self.bench.debugger.at_end:
-            self._tell_end()
-        else:
-            self.play()
-
-    def action_run_to_breakpoint(self) -> None:
-        """At full speed to the next breakpoint."""
-        if self.bench.watch() is None:
-            self.notify("There is no breakpoint: b sets one here, B writes one.", markup=False)
-            return
-        self.bench.leave()
-        self.go(self.bench.debugger.run(self.bench.watch()), "to the next breakpoint")
-
-    def action_run_back_to_breakpoint(self) -> None:
-        """Back to the latest breakpoint."""
-        watch = self.bench.watch()
-        if watch is None:
-            self.notify("There is no breakpoint: b sets one here, B writes one.", markup=False)
-            return
-        self.bench.leave()
-        self.go(self.bench.debugger.run_back(watch), "back to a breakpoint")
-
-    def action_run_to_cursor(self) -> None:
-        """To the event under the cursor."""
-        event = self.bench.selection.event
-        if event is None:
-            self.notify("Move the cursor of the event list first.", markup=False)
-            return
-        self.bench.leave()
-        self.go(self.bench.debugger.seek(event), "to the cursor")
-
-    def action_run_to_end(self) -> None:
-        """To the last event."""
-        self.bench.leave()
-        self.go(self.bench.debugger.run(), "to the end")
-
-    def action_run_to_start(self) -> None:
-        """To before the first event."""
-        self.bench.leave()
-        self.go(self.bench.debugger.seek(0), "to the start")
-
-    def action_run_slower(self) -> None:
-        """Play slower."""
-        self._change_speed(-1)
-
-    def action_run_faster(self) -> None:
-        """Play faster."""
-        self._change_speed(1)
-
-    def action_run_speed_mode(self) -> None:
-        """Events a second, or simulated time."""
-        speed = self.bench.driver.speed
-        speed.by_time = not speed.by_time
-        self._change_speed(0)
-
-    def _change_speed(self, by: int) -> None:
-        driver = self.bench.driver
-        driver.speed.change(by)
-        driver.pace()
-        self.notify(f"Speed: {driver.speed.text()}", timeout=1.5, markup=False)
-        self.show_view()
-
-    def action_run_stop(self) -> None:
-        """Stop; or undo the last thing that narrowed the view."""
-        events = self.query_one(EventList)
-        if self.halt():
-            return
-        if self._filter:
-            self._filter = ""
-            events.set_filter(None)
-        elif self.arrangement.size != "shared":
-            self.arrangement = self.arrangement.with_size(-len(SIZES))
-            self.arrange()
-        elif self.bench.selection.request is not None:
-            self.bench.clear_request()
-            self.show_view()
-
-    # ---- go ----
-
-    def action_go_to(self) -> None:
-        """Ask where to go."""
-
-        def wrong(text: str) -> str:
-            try:
-                parse_place(text)
-            except InputError as error:
-                return error.message
-            return ""
-
-        about = "An event (1234), a time (1.5s, 200ms, 300us), or the name of a request (request_12)."
-        self.app.push_screen(
-            PromptScreen("Go to", about, placeholder="1234", check=wrong, doing="go"), self._go_to_text
-        )
-
-    def _go_to_text(self, text: str | None) -> None:
-        if text is None:
-            return
-        place = parse_place(text)
-        self.bench.leave()
-        if place.request is not None:
-            self.bench.select(request=place.request)
-        self.go(place.journey(self.bench.debugger), "going there")
-
-    def action_go_time_back(self) -> None:
-        """A little back in time."""
-        self._go_time(-_UNIT_US)
-
-    def action_go_time_forward(self) -> None:
-        """A little forward in time."""
-        self._go_time(_UNIT_US)
-
-    def action_go_time_back_more(self) -> None:
-        """Further back in time."""
-        self._go_time(-_UNIT_US * _MORE)
-
-    def action_go_time_forward_more(self) -> None:
-        """Further forward in time."""
-        self._go_time(_UNIT_US * _MORE)
-
-    def _go_time(self, by_us: int) -> None:
-        debugger = self.bench.debugger
-        self.go(debugger.seek_time(max(0, debugger.time_us + by_us)), "through time")
-
-    def action_go_back_in_history(self) -> None:
-        """Where the reader was before the last jump."""
-        event = self.bench.previous()
-        if event is None:
-            self.notify("There is no earlier place: jumps are remembered, steps are not.", markup=False)
-        else:
-            self.go(self.bench.debugger.seek(event), "going back")
 
     # ---- breakpoints ----
 
@@ -362,7 +177,6 @@ class DebuggerScreen(Stage):
         def put(text: str | None) -> None:
             if text is not None:
                 listed = list(self.bench.watches)
-                listed[place if place is not None else len(listed) :][:1] = []
                 if place is None:
                     listed.append(text)
                 else:
@@ -404,6 +218,21 @@ class DebuggerScreen(Stage):
             self.bench.watches = tuple(watches)
         self.show_view()
 
+    def action_run_stop(self) -> None:
+        """Stop; or undo the last thing that narrowed the view."""
+        events = self.query_one(EventList)
+        if self.halt():
+            return
+        if self._filter:
+            self._filter = ""
+            events.set_filter(None)
+        elif self.arrangement.size != "shared":
+            self.arrangement = self.arrangement.with_size(-len(SIZES))
+            self.place_panes()
+        elif self.bench.selection.request is not None:
+            self.bench.clear_request()
+            self.show_view()
+
     # ---- look ----
 
     def action_ask_why(self) -> None:
@@ -411,20 +240,22 @@ class DebuggerScreen(Stage):
         selection, debugger = self.bench.selection, self.bench.debugger
         self.halt()
         if self.arrangement.active == "events" and (selection.event is not None or selection.request is None):
-            self._why_event(selection.event or debugger.event)
+            self.why_event(selection.event or debugger.event)
         elif selection.request is not None:
-            self._why_request(selection.request)
+            self.why_request(selection.request)
         else:
-            self._why_event(debugger.event)
+            self.why_event(debugger.event)
 
-    def _why_event(self, event: int) -> None:
+    def why_event(self, event: int) -> None:
+        """Explain an event."""
         from blis_tui.debugger.why import explain_event  # noqa: PLC0415  (when somebody asks)
         from blis_tui.tui.screens.why import WhyScreen  # noqa: PLC0415
 
         debugger = self.bench.debugger
         self.app.push_screen(WhyScreen(debugger, explain_event(debugger, event)), self._follow)
 
-    def _why_request(self, name: str) -> None:
+    def why_request(self, name: str) -> None:
+        """Explain what happened to a request."""
         from blis_tui.debugger.why import explain_request  # noqa: PLC0415  (when somebody asks)
         from blis_tui.tui.screens.why import WhyScreen  # noqa: PLC0415
 
@@ -436,10 +267,12 @@ class DebuggerScreen(Stage):
         if reference is None:
             return
         if reference.kind == "request":
-            self.bench.select(request=reference.value)
-            self.activate("request")
+            self._show_request(str(reference.value))
+        elif reference.kind == "instance":
+            self.bench.select(instance=reference.number)
+            self.activate("instances")
         else:
-            self._go_to_text(reference.value)
+            self.go_to_text(str(reference.value))
 
     def action_look_diff(self) -> None:
         """Show what the last event changed."""
@@ -484,7 +317,8 @@ class DebuggerScreen(Stage):
             return
         debugger = self.bench.debugger
         matches = parse_filter(self._filter, debugger.tape)
-        self.go(debugger.seek_match(matches, back=back), "searching")
+        if matches is not None:
+            self.go(debugger.seek_match(matches, back=back), "searching")
 
     # ---- panes ----
 
@@ -498,12 +332,12 @@ class DebuggerScreen(Stage):
     def action_pane_bigger(self) -> None:
         """More room for this pane."""
         self.arrangement = self.arrangement.with_size(1)
-        self.arrange()
+        self.place_panes()
 
     def action_pane_smaller(self) -> None:
         """Less room for this pane."""
         self.arrangement = self.arrangement.with_size(-1)
-        self.arrange()
+        self.place_panes()
 
     def action_pane_jump(self) -> None:
         """Letters on panes."""
@@ -568,8 +402,7 @@ class DebuggerScreen(Stage):
             PromptScreen("Compare with", about, placeholder="policy=vllm-v1", doing="compare"), self._compare
         )
 
-    @work(exclusive=True, group="compare")
-    async def _compare(self, text: str | None) -> None:
+    def _compare(self, text: str | None) -> None:
         from blis_tui.spec.load import load  # noqa: PLC0415
         from blis_tui.tui.app import BlisApp  # noqa: PLC0415  (the application imports this module)
 
@@ -600,10 +433,10 @@ class DebuggerScreen(Stage):
     def _places(self, query: str) -> Iterator[PaletteEntry]:
         debugger = self.bench.debugger
         for name in self.bench.slowest(_OFFERED):
-            yield PaletteEntry("Why was it slow", name, partial(self._why_request, name))
-        word = query.split()[-1] if query.split() else ""
+            yield PaletteEntry("Why was it slow", name, partial(self.why_request, name))
+        word = query.rpartition(" ")[2]
         if word.isdecimal():
-            yield PaletteEntry("Event", word, partial(self._go_to_text, word), "Go to this event.")
+            yield PaletteEntry("Event", word, partial(self.go_to_text, word), "Go to this event.")
         if word:
             names = (name for name in debugger.tape.names() if word in name)
             for _, name in zip(range(_OFFERED), names, strict=False):

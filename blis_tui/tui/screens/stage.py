@@ -29,14 +29,19 @@ from blis_tui.tui.widgets.pane import Pane
 from blis_tui.tui.widgets.spec_view import SpecPane
 from blis_tui.tui.widgets.tab_bar import Tab, TabBar
 from blis_tui.tui.widgets.timeline import Timeline
-from blis_tui.tui.widgets.warnings import WarningsPane
 from blis_tui.tui.workbench import Workbench
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from textual.app import ComposeResult
 
     from blis_tui.debugger.debugger import Arrival, Journey
     from blis_tui.spec.model import Experiment
+
+class WarningsPane(SpecPane):
+    count = 0
+
 
 _PAINT_S: Final = 0.08
 """While running, time between two paints, in seconds."""
@@ -49,7 +54,6 @@ class Stage(Screen[None]):
     SCOPE = "debugger"
     NAME = "debugger"
     BINDINGS: ClassVar = [*bindings("debugger")]
-    CSS_PATH = "debugger.tcss"
     AUTO_FOCUS = None
 
     def __init__(self, experiment: Experiment, *, source: str) -> None:
@@ -82,7 +86,11 @@ class Stage(Screen[None]):
     def on_mount(self) -> None:
         """Arrange the panes, and start the clock; it ticks only while something runs."""
         self._clock = self.set_interval(TICK_S, self._tick, pause=True)
-        self.arrange()
+        self.place_panes()
+        self.begin()
+
+    def begin(self) -> None:
+        """Everything stands: what happens first is the subclass's business."""
 
     # ---- moving ----
 
@@ -161,7 +169,7 @@ class Stage(Screen[None]):
     def show_view(self) -> None:
         """Bring everything on the screen up to date."""
         self._painted_s = perf_counter()
-        if not self.is_mounted:
+        if not self.is_attached:
             return
         view = self.bench.view()
         self.query_one("#breakpoints", BreakpointsPane).watches = self._watched()
@@ -212,7 +220,7 @@ class Stage(Screen[None]):
 
     # ---- arranging ----
 
-    def arrange(self) -> None:
+    def place_panes(self) -> None:
         """Show the panes there is room for, and put the focus on the one in use."""
         shown = self.arrangement.shown(self.size.width)
         for pane in PANES:
@@ -235,11 +243,11 @@ class Stage(Screen[None]):
     def activate(self, pane: str) -> None:
         """Go to a pane."""
         self.arrangement = self.arrangement.with_active(pane)
-        self.arrange()
+        self.place_panes()
 
     def on_resize(self) -> None:
         """Other panes may fit now."""
-        self.arrange()
+        self.place_panes()
 
     @on(TabBar.Chosen)
     def _tab_chosen(self, message: TabBar.Chosen) -> None:
@@ -248,9 +256,9 @@ class Stage(Screen[None]):
     def on_descendant_focus(self) -> None:
         """A click into a pane makes it the one in use."""
         focused = self.focused
-        while focused is not None and not isinstance(focused, Pane):
-            focused = focused.parent if isinstance(focused.parent, Pane) else None
-        if focused is not None and focused.id and focused.id != self.arrangement.active and focused.id != "timeline":
+        if not isinstance(focused, Pane):
+            return
+        if focused.id and focused.id not in (self.arrangement.active, "timeline"):
             self.arrangement = self.arrangement.with_active(focused.id)
             self._show_tabs()
 
@@ -265,3 +273,7 @@ class Stage(Screen[None]):
             self.activate("request")
         else:
             self.show_view()
+
+    def show_spec(self, lines: Sequence[str]) -> None:
+        """The resolved document, once it is there."""
+        self.query_one(SpecPane).set_document(lines)

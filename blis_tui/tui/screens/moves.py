@@ -1,0 +1,189 @@
+"""The debugger's moves: steps, runs and jumps, forwards and backwards."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from blis_tui.debugger.places import parse_place
+from blis_tui.errors import InputError
+from blis_tui.tui.screens.prompt import PromptScreen
+from blis_tui.tui.screens.stage import Stage
+
+_UNIT_US: Final = 100_000
+"""One move through time, in microseconds."""
+_MORE: Final = 10
+"""A long move is so many short ones."""
+_NO_BREAKPOINT: Final = "There is no breakpoint: b sets one here, B writes one."
+
+
+class Moves(Stage):
+    """A stage whose run the keys move."""
+
+    # ---- step ----
+
+    def action_step_event(self) -> None:
+        """Next event."""
+        self.halt()
+        debugger = self.bench.debugger
+        if debugger.at_end:
+            self.tell_end()
+        else:
+            debugger.step()
+            self.moved()
+
+    action_step_forward = action_step_event
+
+    def action_step_phase(self) -> None:
+        """Next phase."""
+        self.halt()
+        if self.bench.debugger.step_phase():
+            self.moved()
+        else:
+            self.tell_end()
+
+    action_step_forward_phase = action_step_phase
+
+    def action_step_batch(self) -> None:
+        """Finish the step at hand, or the next one."""
+        self.go(self.bench.debugger.finish_batch(), "finishing the batch")
+
+    def action_step_back(self) -> None:
+        """The event before."""
+        self.go(self.bench.debugger.seek(self.bench.debugger.event - 1), "going back")
+
+    def action_step_back_phase(self) -> None:
+        """The phase before."""
+        self.go(self.bench.debugger.back_phase(), "going back")
+
+    def action_step_back_batch(self) -> None:
+        """The step before."""
+        self.go(self.bench.debugger.back_batch(), "going back")
+
+    def tell_end(self) -> None:
+        """Say that nothing follows, and why."""
+        failure = self.bench.debugger.failure
+        if failure is None:
+            self.notify("This is the end of the run: [ goes back, home goes to the start.", markup=False)
+        else:
+            self.notify(str(failure), title="The simulation cannot go on", severity="error", markup=False)
+
+    # ---- run ----
+
+    def action_run_toggle(self) -> None:
+        """Play, or pause."""
+        if self.halt():
+            return
+        if self.bench.debugger.at_end:
+            self.tell_end()
+        else:
+            self.play()
+
+    def action_run_to_breakpoint(self) -> None:
+        """At full speed to the next breakpoint."""
+        if self.bench.watch() is None:
+            self.notify(_NO_BREAKPOINT, markup=False)
+            return
+        self.bench.leave()
+        self.go(self.bench.debugger.run(self.bench.watch()), "to the next breakpoint")
+
+    def action_run_back_to_breakpoint(self) -> None:
+        """Back to the latest breakpoint."""
+        watch = self.bench.watch()
+        if watch is None:
+            self.notify(_NO_BREAKPOINT, markup=False)
+            return
+        self.bench.leave()
+        self.go(self.bench.debugger.run_back(watch), "back to a breakpoint")
+
+    def action_run_to_cursor(self) -> None:
+        """To the event under the cursor."""
+        event = self.bench.selection.event
+        if event is None:
+            self.notify("Move the cursor of the event list first.", markup=False)
+            return
+        self.bench.leave()
+        self.go(self.bench.debugger.seek(event), "to the cursor")
+
+    def action_run_to_end(self) -> None:
+        """To the last event."""
+        self.bench.leave()
+        self.go(self.bench.debugger.run(), "to the end")
+
+    def action_run_to_start(self) -> None:
+        """To before the first event."""
+        self.bench.leave()
+        self.go(self.bench.debugger.seek(0), "to the start")
+
+    def action_run_slower(self) -> None:
+        """Play slower."""
+        self._change_speed(-1)
+
+    def action_run_faster(self) -> None:
+        """Play faster."""
+        self._change_speed(1)
+
+    def action_run_speed_mode(self) -> None:
+        """Events a second, or simulated time."""
+        speed = self.bench.driver.speed
+        speed.by_time = not speed.by_time
+        self._change_speed(0)
+
+    def _change_speed(self, by: int) -> None:
+        driver = self.bench.driver
+        driver.speed.change(by)
+        driver.pace()
+        self.notify(f"Speed: {driver.speed.text()}", timeout=1.5, markup=False)
+        self.show_view()
+
+    # ---- go ----
+
+    def action_go_to(self) -> None:
+        """Ask where to go."""
+
+        def wrong(text: str) -> str:
+            try:
+                parse_place(text)
+            except InputError as error:
+                return error.message
+            return ""
+
+        about = "An event (1234), a time (1.5s, 200ms, 300us), or the name of a request (request_12)."
+        self.app.push_screen(PromptScreen("Go to", about, placeholder="1234", check=wrong, doing="go"), self.go_to_text)
+
+    def go_to_text(self, text: str | None) -> None:
+        """Go to a place as somebody wrote it; None goes nowhere."""
+        if text is None:
+            return
+        place = parse_place(text)
+        self.bench.leave()
+        if place.request is not None:
+            self.bench.select(request=place.request)
+        self.go(place.journey(self.bench.debugger), "going there")
+
+    def action_go_time_back(self) -> None:
+        """A little back in time."""
+        self._go_time(-_UNIT_US)
+
+    def action_go_time_forward(self) -> None:
+        """A little forward in time."""
+        self._go_time(_UNIT_US)
+
+    def action_go_time_back_more(self) -> None:
+        """Further back in time."""
+        self._go_time(-_UNIT_US * _MORE)
+
+    def action_go_time_forward_more(self) -> None:
+        """Further forward in time."""
+        self._go_time(_UNIT_US * _MORE)
+
+    def _go_time(self, by_us: int) -> None:
+        debugger = self.bench.debugger
+        self.go(debugger.seek_time(max(0, debugger.time_us + by_us)), "through time")
+
+    def action_go_back_in_history(self) -> None:
+        """Where the reader was before the last jump."""
+        event = self.bench.previous()
+        if event is None:
+            self.notify("There is no earlier place: jumps are remembered, steps are not.", markup=False)
+        else:
+            self.go(self.bench.debugger.seek(event), "going back")
