@@ -31,7 +31,7 @@ GROUP_LOOKS: Final[Mapping[str, Look]] = MappingProxyType(
         "moved": Look("→", "moved", ""),
         "decode": Look("●", "decode", "$primary"),
         "queue": Look("○", "queue and batch", "$warning"),
-        "KV cache": Look("▦", "KV cache", "$primary"),
+        "KV cache": Look("≡", "KV cache", "$primary"),
         "counters": Look("#", "counters", "$text-muted"),
         "details": Look("·", "requests in detail", "$text-muted"),
     }
@@ -107,7 +107,7 @@ def _news(change: Change, columns: _Columns) -> list[Content]:
         (" → ", "$text-muted"),
         (f"{new:<{columns.new}}", f"{GROUP_LOOKS[change.group].style} bold"),
     )
-    return [values, Content.styled(f"{delta:>{columns.delta}}", _delta_style(change.delta))]
+    return [values, Content(f"{delta:>{columns.delta}}")]
 
 
 def _values(change: Change) -> tuple[str, str, str]:
@@ -118,10 +118,6 @@ def _values(change: Change) -> tuple[str, str, str]:
         size = span_text(abs(delta)) if change.unit in (TIME, SPAN) else count_text(abs(delta))
         text = f"{'+' if delta >= 0 else '-'}{size}"
     return value_text(change.old, change.unit), value_text(change.new, change.unit), text
-
-
-def _delta_style(delta: int | None) -> str:
-    return "$text-muted" if delta is None else "$accent" if delta > 0 else "$warning"
 
 
 def value_text(value: Value, unit: str) -> str:

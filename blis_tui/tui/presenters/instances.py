@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 INSTANCE_KEY: Final = "@"
 """Begins the key of a line that stands for an instance; other keys are names of requests."""
 _KV_BAR: Final = 8
-_NAME_MOST: Final = 24
+_LEAST_BAR: Final = 3
+_NAME_LEAST, _NAME_MOST = 8, 24
+_OTHER_COLUMNS: Final = 24
+"""What a batch's table needs besides the names."""
 _NEARLY_FULL: Final = 90
 """Percent of the KV blocks from which on the bar warns."""
 
@@ -169,7 +172,7 @@ def _requests(view: View, instance: InstanceSnapshot, width: int, room: int) -> 
         hint = "The next request will start it." if view.moment.after.next_event is not None else "The run is over."
         return [BLANK, *(line(row) for row in words(f"idle: nobody waits, nobody runs. {hint}", width))]
     names = [request.request_id for request in (*instance.waiting, *instance.running)]
-    name_width = min(max([len("request"), *map(len, names)]), _NAME_MOST)
+    name_width = min(max([len("request"), *map(len, names)]), _NAME_MOST, max(width - _OTHER_COLUMNS, _NAME_LEAST))
     lines: list[Line] = []
     if instance.waiting_count:
         lines += [BLANK, *_queue(view, instance, name_width, width, room)]
@@ -236,7 +239,7 @@ def _batch_columns(name_width: int, *, step: bool, again: bool) -> list[Column[_
     columns: list[Column[_Runner]] = [
         Column("request", name_width, lambda one, width: shorten(one.request.request_id, width)),
         Column("phase", 9, _phase),
-        Column("progress", 13, _progress, grows=True, most=40),
+        Column("progress", 11, _progress, grows=True, most=40),
         Column("blocks", 7, lambda one, _: count_text(one.request.held_blocks), right=True, rank=2),
     ]
     if step:
@@ -258,8 +261,9 @@ def _progress(one: _Runner, width: int) -> Part:
     longer = f"{text} {unit}"
     bar = min(width - 1 - max(len(longer), 16), 16)
     style = PHASE_LOOKS[one.request.phase].style
-    if not goal or bar < 3:
-        return (longer if len(longer) <= width else text, style)
+    if not goal or bar < _LEAST_BAR:
+        fitting = (shown for shown in (longer, text, percent_text(done, goal)) if len(shown) <= width)
+        return (next(fitting, ""), style)
     return (f"{bar_text(done, goal, bar)} {longer}", style)
 
 

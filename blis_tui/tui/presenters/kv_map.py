@@ -26,7 +26,7 @@ LOOKS: Final[Mapping[str, Look]] = MappingProxyType(
     {
         "private": Look("█", "private", "$primary"),
         "neighbour": Look("▓", "private", "$primary"),
-        "selected": Look("▣", "selected", "$accent bold"),
+        "selected": Look("▚", "selected", "$accent bold"),
         "others": Look("▒", "of further requests, or shared", "$primary"),
         "shared": Look("◆", "shared", "$success"),
         "cached": Look("░", "free, still findable", "$success"),

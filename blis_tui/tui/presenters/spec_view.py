@@ -11,12 +11,12 @@ from textual.content import Content
 from blis_tui.tui.presenters.lines import Line, hang, line, shorten, words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from blis_tui.tui.presenters.lines import Part
 
 _LINE: Final = re.compile(r"(?P<indent> *(?:- )*)(?P<key>[^\s:#'\"][^:#]*:)?(?P<value>.*?)(?P<remark>\s+# .*|^# .*)?$")
-_MARKS: Final = (("default", "$text-muted"), ("computed", "$secondary"), ("--set", "$warning"), ("--", "$warning"))
+_MARKS: Final = (("default", "$text-muted dim"), ("computed", "$text-muted italic"), ("--", "$accent bold"))
 """How a remark begins, and its colour; all others name a file."""
 
 
@@ -66,7 +66,7 @@ def coloured(text: str) -> Content:
 
 
 def _style(remark: str) -> str:
-    return next((style for start, style in _MARKS if remark.startswith(start)), "$success")
+    return next((style for start, style in _MARKS if remark.startswith(start)), "$text-muted")
 
 
 def spec_value(text: str) -> str:
@@ -75,16 +75,29 @@ def spec_value(text: str) -> str:
     return "" if found is None else (found["value"] or "").strip()
 
 
-def spec_path(document: list[str], number: int) -> str:
-    """Path of the key on a line: the keys of less indented lines above it, and its own."""
-    keys: list[str] = []
-    limit = 1 << 30
-    for text in reversed(document[: number + 1]):
+def spec_path(document: Sequence[str], number: int) -> str:
+    """Path of the value on a line: ``workload.clients.0.id``."""
+    stack: list[tuple[int, str | int]] = []  # columns, with the key or the place in a list that began there
+    for text in document[: number + 1]:
         found = _LINE.match(text)
-        if found is None or text.startswith("#") or not found["key"]:
+        if found is None or text.startswith("#"):
             continue
-        depth = len(found["indent"])
-        if depth < limit:
-            keys.append(found["key"].rstrip(":").strip())
-            limit = depth
-    return ".".join(reversed(keys))
+        for column in (dash.start() for dash in re.finditer("-", found["indent"])):
+            place = _open_list(stack, column)
+            stack.append((column, place))
+        if found["key"]:
+            column = len(found["indent"])
+            while stack and stack[-1][0] >= column:
+                stack.pop()
+            stack.append((column, found["key"].rstrip(":").strip()))
+    return ".".join(str(step) for _, step in stack)
+
+
+def _open_list(stack: list[tuple[int, str | int]], column: int) -> int:
+    """Close what stands deeper than an entry's dash; returns the entry's place in its list."""
+    place = 0
+    while stack and stack[-1][0] >= column:
+        at, step = stack.pop()
+        if at == column and isinstance(step, int):
+            place = step + 1
+    return place

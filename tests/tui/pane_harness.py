@@ -1,0 +1,89 @@
+"""One pane alone on a screen, with a view of some moment of a shipped experiment."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from textual.app import App
+
+import blis_tui
+from blis_tui.debugger.debugger import Debugger, arrive
+from blis_tui.tui.themes import DARK
+from blis_tui.tui.view import Picked, Selection, View
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.app import ComposeResult
+
+    from blis_tui.tui.presenters.lines import Line
+    from blis_tui.tui.widgets.pane import Pane
+
+
+def debugger(experiment: str, event: int, **overrides: object) -> Debugger:
+    """A debugger that knows an experiment up to an event and stands there."""
+    made = Debugger(blis_tui.load(experiment, set={key.replace("__", "."): value for key, value in overrides.items()}))
+    arrive(made.seek(event))
+    return made
+
+
+def view_at(
+    made: Debugger, event: int | None = None, *, phase: int | None = None, playing: bool = False, **selected: object
+) -> View:
+    """A view of an event: the present one, or the one gone to."""
+    if event is not None:
+        arrive(made.seek(event))
+    moment = made.moment()
+    if playing:
+        moment = replace(moment, records=(), before=None)
+    if phase is not None:
+        moment = replace(moment, phase=phase)
+    return View(
+        moment=moment,
+        tape=made.tape,
+        experiment=made.experiment,
+        selection=replace(Selection(), **selected),  # type: ignore[arg-type]
+        playing=playing,
+        checkpoints=(),
+        breakpoints=(),
+    )
+
+
+def text_of(lines: Sequence[Line]) -> str:
+    """Lines as plain text."""
+    return "\n".join(one.draw().plain.rstrip() for one in lines)
+
+
+class OnePane(App[None], inherit_bindings=False):
+    """Shows a pane, and does with what is picked what the debugger's screen does."""
+
+    CSS = "Pane { border: round $border; }"
+
+    def __init__(self, pane: Pane, view: View) -> None:
+        super().__init__()
+        self.pane = pane
+        self.shown = view
+        self.picked: list[Picked] = []
+        self.register_theme(DARK)
+        self.theme = DARK.name
+
+    def compose(self) -> ComposeResult:
+        """Only the pane."""
+        yield self.pane
+
+    def on_mount(self) -> None:
+        """Show the view."""
+        self.pane.view = self.shown
+        self.pane.focus()
+
+    def on_picked(self, message: Picked) -> None:
+        """Remember what was picked, and select it."""
+        self.picked.append(message)
+        selection = self.shown.selection
+        if message.request is not None:
+            selection = replace(selection, request=message.request)
+        if message.instance is not None:
+            selection = replace(selection, instance=None if message.instance < 0 else message.instance)
+        self.shown = replace(self.shown, selection=selection)
+        self.pane.view = self.shown

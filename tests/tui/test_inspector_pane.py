@@ -1,0 +1,133 @@
+"""One request's life."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+
+from blis_tui.debugger.lifespans import read_life
+from blis_tui.tui.presenters.inspector import inspector_lines, subject
+from blis_tui.tui.presenters.life_line import divided, life_bar, ordinal, position_mark, shares, stretches, totals
+from blis_tui.tui.widgets.inspector import Inspector
+from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
+
+if TYPE_CHECKING:
+    from blis_tui.debugger.debugger import Debugger
+    from blis_tui.tui.view import View
+
+
+@pytest.fixture(scope="module")
+def pressed() -> Debugger:
+    return debugger("kv-pressure", 1300)
+
+
+@pytest.fixture(scope="module")
+def chunked() -> Debugger:
+    return debugger("chunked-prefill", 2500)
+
+
+def _text(view: View, width: int = 78) -> str:
+    return text_of(inspector_lines(view, width, {}))
+
+
+def test_the_stretches_of_a_whole_life_add_up_to_it(pressed: Debugger) -> None:
+    checked = 0
+    for name in pressed.tape.names():
+        life = read_life(pressed.tape, pressed.experiment, name, 1300)
+        assert life is not None
+        if life.end is None:
+            continue
+        parts = stretches(life, pressed.tape)
+        assert sum(totals(parts).values()) == life.end.time_us - life.arrival_us
+        assert all(one.end_us == other.start_us for one, other in itertools.pairwise(parts))
+        checked += 1
+    assert checked > 10
+
+
+@pytest.mark.parametrize("event", [660, 672, 900])
+def test_what_is_known_of_the_future_is_marked(pressed: Debugger, event: int) -> None:
+    life = read_life(pressed.tape, pressed.experiment, "request_24", 1300)
+    assert life is not None
+    now_us = pressed.tape.time_us(event)
+    parts = divided(stretches(life, pressed.tape), now_us, event)
+    assert sum(part.duration_us for part in parts) == life.spans[-1].end_us - life.arrival_us
+    later = [part.later for part in parts]
+    assert later == sorted(later)
+    assert 0 < sum(later) < len(later)
+    assert all(part.start_us >= now_us for part in parts if part.later)
+
+
+def test_a_life_tells_what_ended_each_stretch(pressed: Debugger) -> None:
+    text = _text(view_at(pressed, 1300, request="request_24"), 130)
+    assert "✓ completed" in text
+    assert "161 tokens  → first token" in text
+    assert "→ preempted for request_22, 178 computed tokens lost" in text
+    assert "→ let into the batch, 32 tokens found in the cache" in text
+    assert "→ completed, 394 output tokens" in text
+    assert "end to end 1.62 s" in text
+    assert "lost work" in text
+    assert "later" not in text
+
+
+def test_chunks_of_a_prefill_are_counted_together(chunked: Debugger) -> None:
+    text = _text(view_at(chunked, 2500, request="request_0"))
+    assert "9 chunks, 4,463 tokens" in text
+
+
+def test_a_request_that_comes_later_says_when(pressed: Debugger) -> None:
+    text = _text(view_at(pressed, 100, request="request_24"))
+    assert "arrives later, at 1.836 663 s (event 636)" in text
+    assert "(later)" in text
+
+
+def test_without_a_selection_the_present_event_decides(pressed: Debugger) -> None:
+    assert subject(view_at(pressed, 636)) == "request_24"
+    assert subject(view_at(pressed, 640)) is None
+    assert subject(view_at(pressed, 0)) is None
+    assert "No request is selected." in _text(view_at(pressed, 640))
+    assert "No request called nobody has arrived" in _text(view_at(pressed, 640, request="nobody"))
+
+
+def test_a_wait_is_explained_below_it(pressed: Debugger) -> None:
+    view = view_at(pressed, 1300, request="request_24")
+    queued = next(h.event for h in pressed.tape.life("request_24") if h.what == "queued")
+    lines = text_of(inspector_lines(view, 78, {queued: "the step was under way"})).splitlines()
+    at = next(number for number, line in enumerate(lines) if "░ queue  " in line and "ms" in line)
+    assert lines[at + 1].strip() == "the step was under way"
+
+
+@pytest.mark.parametrize("sizes", [[1, 1, 1], [0, 5, 1000], [7], [3, 0, 0, 9], [1] * 30])
+def test_a_bar_is_exactly_as_wide_as_it_may_be(sizes: list[int]) -> None:
+    cells = shares(sizes, 20)
+    assert sum(cells) == 20
+    assert all(cells) == (len(sizes) <= 20)
+
+
+def test_the_bar_shows_where_the_position_is(pressed: Debugger) -> None:
+    life = read_life(pressed.tape, pressed.experiment, "request_24", 1300)
+    assert life is not None
+    parts = divided(stretches(life, pressed.tape), pressed.tape.time_us(1000), 1000)
+    bar, mark = life_bar(parts, 60), position_mark(parts, 60)
+    assert bar.cell_length == 60
+    assert mark is not None
+    assert abs(mark.plain.index("▲") - 60 * (pressed.tape.time_us(1000) - life.arrival_us) // 1_617_006) <= 3
+    assert position_mark(stretches(life, pressed.tape), 60) is None
+
+
+def test_places_in_line_are_ordinals() -> None:
+    assert [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 102, 1111)] == [
+        *("1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "102nd", "1,111th"),
+    ]
+
+
+async def test_enter_goes_to_where_a_stretch_began(pressed: Debugger) -> None:
+    pane = Inspector()
+    app = OnePane(pane, view_at(pressed, 1300, request="request_24"))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("down", "down", "enter")
+        await pilot.pause()
+        assert [(message.event, message.go) for message in app.picked] == [(639, False), (640, False), (640, True)]
+        assert pane.selected_path() == "requests.request_24"
+        assert pane.selected_value() == "request_24"

@@ -1,0 +1,161 @@
+"""The instances: figures, the phases of a step, queue and batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from blis_tui.debugger.moment import LAST_PHASE, PHASES
+from blis_tui.tui.presenters.batch import at_phase, step_tokens
+from blis_tui.tui.presenters.instances import instances_lines
+from blis_tui.tui.presenters.step_card import step_card
+from blis_tui.tui.widgets.instances import ALL_INSTANCES, InstancesPane
+from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
+
+if TYPE_CHECKING:
+    from blis_tui.debugger.debugger import Debugger
+
+
+@pytest.fixture(scope="module")
+def pressed() -> Debugger:
+    return debugger("kv-pressure", 1300)
+
+
+@pytest.fixture(scope="module")
+def crowded() -> Debugger:
+    return debugger("unfair-tenants", 1500)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Debugger:
+    return debugger("quickstart", 800)
+
+
+def _last_step_of(made: Debugger, name: str) -> int:
+    """The step that computes a request's last token."""
+    end = made.tape.life(name)[-1].event
+    event = end
+    while True:
+        event = made.tape.next_step(event, back=True)
+        step = view_at(made, event).moment.step
+        assert step is not None
+        if name in step.completed:
+            return event
+
+
+def test_before_complete_the_batch_still_holds_who_ends_in_the_step(pressed: Debugger) -> None:
+    event = _last_step_of(pressed, "request_0")
+    names = {}
+    for phase in range(LAST_PHASE + 1):
+        instance = at_phase(view_at(pressed, event, phase=phase).moment)[0]
+        names[PHASES[phase]] = [request.request_id for request in instance.running]
+        assert instance.running_count == len(instance.running)
+    assert names["schedule"] == names["execute"]
+    assert names["complete"] == names["next"] == [name for name in names["schedule"] if name != "request_0"]
+
+
+def test_before_complete_no_token_of_the_step_counts(pressed: Debugger) -> None:
+    event = next(h.event for h in pressed.tape.life("request_24") if h.what == "scheduled")
+    now = {one.request_id: one for one in at_phase(view_at(pressed, event, phase=1).moment)[0].running}
+    then = {one.request_id: one for one in at_phase(view_at(pressed, event, phase=LAST_PHASE).moment)[0].running}
+    assert (now["request_24"].phase, now["request_24"].computed_tokens) == ("prefill", 0)
+    assert (then["request_24"].phase, then["request_24"].computed_tokens) == ("decode", 161)
+    assert now["request_0"].generated_tokens + 1 == then["request_0"].generated_tokens
+
+
+def test_who_is_preempted_leaves_the_batch_with_schedule(pressed: Debugger) -> None:
+    event = next(h.event for h in pressed.tape.life("request_24") if h.what == "preempted")
+    instance = at_phase(view_at(pressed, event, phase=0).moment)[0]
+    assert "request_24" not in {request.request_id for request in instance.running}
+    assert instance.waiting[0].request_id == "request_24"
+
+
+@pytest.mark.parametrize("phase", range(LAST_PHASE + 1))
+def test_tokens_of_the_batch_add_up_to_those_of_the_step(pressed: Debugger, phase: int) -> None:
+    checked = 0
+    for event in range(630, 720):
+        view = view_at(pressed, event, phase=phase)
+        step = view.moment.step
+        if step is None or step.completed or step.preempted:
+            continue
+        tokens = step_tokens(step, at_phase(view.moment)[0])
+        assert sum(tokens.values()) == step.decode_requests + sum(chunk.new_tokens for chunk in step.chunks), event
+        checked += 1
+    assert checked > 20
+
+
+def test_the_card_marks_the_phase_and_dims_what_follows(pressed: Debugger) -> None:
+    step = view_at(pressed, 640).moment.step
+    assert step is not None
+    lines = step_card(step, 1, 2048, 78)
+    assert [one.draw().plain[:11].strip() for one in lines] == ["schedule", "▶ execute", "complete", "next"]
+    dimmed = [any("dim" in str(span.style) for span in one.draw().spans) for one in lines]
+    assert dimmed == [False, False, True, True]
+    assert "161 prefill + 17 decode tokens of 2,048" in lines[0].draw().plain
+
+
+def test_a_long_queue_leaves_room_for_the_batch_and_follows_the_selection(crowded: Debugger) -> None:
+    lines = text_of(instances_lines(view_at(crowded), 78, 5))
+    assert "○ WAITING 34" in lines
+    assert "… and 29 more" in lines
+    assert "● RUNNING 32" in lines
+    assert "request_110" not in lines
+    selected = text_of(instances_lines(view_at(crowded, request="request_110"), 78, 5))
+    assert "request_110" in selected
+
+
+def test_nobody_there_is_a_sentence(pair: Debugger) -> None:
+    text = text_of(instances_lines(view_at(pair, 0, instance=1), 78))
+    assert "idle: nobody waits, nobody runs. The next request will start it." in text
+
+
+def test_a_request_on_the_way_has_a_line(pair: Debugger) -> None:
+    text = text_of(instances_lines(view_at(pair, 1), 78))
+    assert "→ 1 request on the way" in text
+    assert "request_0" in text
+
+
+@pytest.mark.parametrize("width", [34, 50, 78, 130])
+def test_no_line_is_wider_than_the_pane(pressed: Debugger, pair: Debugger, crowded: Debugger, width: int) -> None:
+    for made in (pressed, pair, crowded):
+        for one in instances_lines(view_at(made), width):
+            if one.key:
+                assert one.draw().cell_length <= width
+
+
+async def test_the_cursor_picks_requests(pressed: Debugger) -> None:
+    pane = InstancesPane()
+    app = OnePane(pane, view_at(pressed, 640))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("down", "down")
+        await pilot.pause()
+        assert [message.request for message in app.picked] == ["request_0", "request_3"]
+        assert pane.selected_path() == "requests.request_3"
+        await pilot.press("pagedown")
+        await pilot.pause()
+        assert app.picked[-1].request == "request_24"
+
+
+async def test_a_click_picks_a_request(pressed: Debugger) -> None:
+    app = OnePane(InstancesPane(), view_at(pressed, 640))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        await pilot.click(offset=(5, 11))
+        await pilot.pause()
+        assert [message.request for message in app.picked] == ["request_0"]
+
+
+async def test_left_and_right_go_round_all_instances(pair: Debugger) -> None:
+    pane = InstancesPane()
+    app = OnePane(pane, view_at(pair, 800))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        for _ in range(3):
+            await pilot.press("right")
+            await pilot.pause()
+        assert [message.instance for message in app.picked] == [0, 1, ALL_INSTANCES]
+        await pilot.press("left")
+        await pilot.pause()
+        assert app.picked[-1].instance == 1
+        assert "instance 1" in text_of(instances_lines(app.shown, 76))

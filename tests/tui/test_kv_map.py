@@ -1,0 +1,100 @@
+"""The map of the KV cache."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from blis_tui.tui.presenters.kv_map import LOOKS, holdings, kv_grid, kv_map
+from blis_tui.tui.widgets.kv_map import KvMap
+from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
+
+if TYPE_CHECKING:
+    from blis_tui.debugger.debugger import Debugger
+
+
+@pytest.fixture(scope="module")
+def pressed() -> Debugger:
+    return debugger("kv-pressure", 900)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Debugger:
+    return debugger("shared-prefixes", 1800)
+
+
+def test_all_blocks_are_on_the_map_and_none_twice(pressed: Debugger, pair: Debugger) -> None:
+    for made in (pressed, pair):
+        for instance in view_at(made).moment.after.instances:
+            found = holdings(instance)
+            assert sum(holding.blocks for holding in found) == instance.kv.total_blocks
+            assert all(holding.blocks >= 0 for holding in found)
+
+
+def test_with_one_block_a_cell_every_holding_has_its_cells(pressed: Debugger) -> None:
+    instance = view_at(pressed).moment.after.instances[0]
+    grid = kv_grid(instance, 60, 10)
+    assert (grid.per_cell, grid.hidden, grid.rows) == (1, 0, 10)
+    counts = Counter(grid.cells)
+    assert all(counts[at] == holding.blocks for at, holding in enumerate(grid.found))
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(60, 10), (75, 4), (33, 2), (10, 1)])
+def test_the_map_fits_into_its_cells(pressed: Debugger, pair: Debugger, columns: int, rows: int) -> None:
+    for made in (pressed, pair):
+        for instance in view_at(made).moment.after.instances:
+            grid = kv_grid(instance, columns, rows)
+            assert grid.rows <= rows
+            drawn = instance.kv.total_blocks - grid.hidden
+            assert (len(grid.cells) - 1) * grid.per_cell < drawn <= len(grid.cells) * grid.per_cell
+            assert grid.hidden <= instance.kv.blank_blocks
+
+
+def test_a_nearly_empty_cache_is_drawn_without_most_of_its_empty_blocks(pair: Debugger) -> None:
+    instance = view_at(pair).moment.after.instances[1]
+    grid = kv_grid(instance, 75, 6)
+    assert grid.hidden > instance.kv.total_blocks // 2
+    drawn = {grid.found[at].request for at in grid.cells} - {""}
+    assert drawn == {request.request_id for request in instance.running}
+    assert "empty blocks not drawn" in text_of(kv_map(view_at(pair), 76, 18).lines)
+
+
+def test_blocks_that_are_shared_count_once(pair: Debugger) -> None:
+    instance = view_at(pair).moment.after.instances[1]
+    shared = next(holding for holding in holdings(instance) if holding.kind == "shared")
+    assert 0 < shared.blocks < sum(request.shared_blocks for request in instance.running)
+
+
+def test_the_selected_request_has_its_own_glyph_and_a_line(pressed: Debugger) -> None:
+    name = view_at(pressed).moment.after.instances[0].running[3].request_id
+    held = view_at(pressed).moment.after.instances[0].running[3].held_blocks
+    text = text_of(kv_map(view_at(pressed, request=name), 60, 18).lines)
+    assert text.count(LOOKS["selected"].glyph) == held + 1  # and one in the line about it
+    assert f"{name}: {held} blocks" in text
+
+
+def test_every_kind_has_its_own_glyph() -> None:
+    assert len({look.glyph for look in LOOKS.values()}) == len(LOOKS)
+
+
+def test_an_empty_cache_says_so(pressed: Debugger) -> None:
+    text = text_of(kv_map(view_at(pressed, 0), 76, 14).lines)
+    assert "Nobody holds a block." in text
+    assert "cache hits none yet" in text
+
+
+async def test_arrows_and_clicks_select_requests(pressed: Debugger) -> None:
+    pane = KvMap()
+    app = OnePane(pane, view_at(pressed, 900))
+    async with app.run_test(size=(80, 16)) as pilot:
+        await pilot.press("right", "right", "left")
+        await pilot.pause()
+        names = [request.request_id for request in app.shown.moment.after.instances[0].running]
+        assert [message.request for message in app.picked] == [names[0], names[1], names[0]]
+        assert pane.selected_path() == f"requests.{names[0]}"
+        # The first line is about the selected request, the second holds the figures: the map begins in the third.
+        await pilot.click(offset=(76, 3))
+        await pilot.pause()
+        assert app.picked[-1].request == names[1]
