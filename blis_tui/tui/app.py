@@ -87,19 +87,19 @@ class BlisApp(App[None], inherit_bindings=False):
 
     # ---- beginning ----
 
-    def get_default_screen(self) -> Screen[None]:
-        """The first screen: the experiment to begin with, or the list of experiments."""
-        if self.start is not None:
-            return self._debugger(self.start)
+    async def on_mount(self) -> None:
+        """Show the first screen, and say what is wrong with the user's keys."""
+        self._theme_remembered = True
+        await self.push_screen(self._home() if self.start is None else self._debugger(self.start))
+        self._cover(*self.size)
+        for problem in self.keymap.problems:
+            self.notify(problem, title="Keys", severity="warning", timeout=_LONG_S, markup=False)
+
+    def _home(self) -> Screen[None]:
+        """The list of experiments."""
         from blis_tui.tui.screens.home import HomeScreen  # noqa: PLC0415  (a start with an experiment needs none)
 
         return HomeScreen(self.folder)
-
-    def on_mount(self) -> None:
-        """Say what is wrong with the user's keys."""
-        self._theme_remembered = True
-        for problem in self.keymap.problems:
-            self.notify(problem, title="Keys", severity="warning", timeout=_LONG_S, markup=False)
 
     def _debugger(self, start: Start) -> Screen[None]:
         """The debugger with an experiment, or what is wrong with the experiment."""
@@ -184,6 +184,11 @@ class BlisApp(App[None], inherit_bindings=False):
 
     # ---- actions ----
 
+    @property
+    def first_screen(self) -> Screen[object] | None:
+        """The screen whose end is the program's; below it is only Textual's own empty one."""
+        return self.screen_stack[1] if len(self.screen_stack) > 1 else None
+
     def scope_of(self, screen: Screen[object]) -> str:
         """The scope of a screen's actions."""
         scope = getattr(screen, "SCOPE", APP)
@@ -232,10 +237,10 @@ class BlisApp(App[None], inherit_bindings=False):
 
     async def action_app_back(self) -> None:
         """Leave this screen; the first one leaves the program."""
-        if len(self.screen_stack) > 1:
-            await self.pop_screen()
-        else:
+        if self.screen is self.first_screen:
             self.exit()
+        else:
+            await self.pop_screen()
 
     def action_app_quit(self) -> None:
         """Leave the program."""
@@ -269,8 +274,12 @@ class BlisApp(App[None], inherit_bindings=False):
 
     def on_resize(self, event: Resize) -> None:
         """Cover everything while the terminal is too small."""
+        if self.first_screen is not None:
+            self._cover(*event.size)
+
+    def _cover(self, width: int, height: int) -> None:
         covered = isinstance(self.screen, SmallScreen)
-        small = is_too_small(*event.size)
+        small = is_too_small(width, height)
         if small and not covered:
             self.push_screen(SmallScreen())
         elif covered and not small:
@@ -316,11 +325,9 @@ class BlisApp(App[None], inherit_bindings=False):
 
     async def _begin_again(self) -> None:
         """Leave all screens for a new list of experiments."""
-        from blis_tui.tui.screens.home import HomeScreen  # noqa: PLC0415
-
-        while len(self.screen_stack) > 1:
+        while self.first_screen is not None:
             await self.pop_screen()
-        await self.switch_screen(HomeScreen(self.folder))
+        await self.push_screen(self._home())
 
     def _bundle(self, error: BaseException) -> str:
         """What a report of a defect needs, with what the topmost screen that knows says of its circumstances."""

@@ -51,7 +51,7 @@ def editor_command(path: Path, line: int, environment: Mapping[str, str]) -> lis
     return [*words, str(path)]
 
 
-def edit(app: App[object], path: Path, line: int = 1) -> str:
+def edit(app: App[None], path: Path, line: int = 1) -> str:
     """Let the user edit a file, and return what went wrong as a sentence; empty = nothing did.
 
     The application gives the terminal to the editor and waits.

@@ -21,7 +21,7 @@ DARK: Final = Theme(
     accent="#4fd1c5",
     success="#83cf8c",
     warning="#e6b450",
-    error="#f58b82",
+    error="#f6928a",
     foreground="#dde2ea",
     background="#12161c",
     surface="#171c23",
@@ -29,7 +29,7 @@ DARK: Final = Theme(
     variables={
         "text-muted": "#a0aab8",
         "block-cursor-foreground": "#f4f7fb",
-        "block-cursor-background": "#234763",
+        "block-cursor-background": "#1d3b54",
         "block-cursor-text-style": "none",
         "block-cursor-blurred-foreground": "#dde2ea",
         "block-cursor-blurred-background": "#242c36",

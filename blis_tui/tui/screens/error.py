@@ -87,6 +87,5 @@ class ErrorScreen(Screen[None]):
 
     def action_error_retry(self) -> None:
         """Load it again."""
-        if len(self.app.screen_stack) > 1:
-            self.app.pop_screen()
+        self.app.pop_screen()
         self._retry()

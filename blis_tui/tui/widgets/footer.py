@@ -109,7 +109,7 @@ class KeyBar(Widget):
         for _, binding, enabled, _ in self.screen.active_bindings.values():
             if binding.show and binding.action not in found:
                 name = binding.id or ""
-                last = name == _BACK and self.app.screen_stack[0] is self.screen
+                last = name == _BACK and self.app.screen_stack[1:2] == [self.screen]
                 hint = KeyHint(binding.key, "quit" if last else binding.description, enabled)
                 found[binding.action] = (_ORDER.get(name, -1), hint, name in _PINNED)
         entries = sorted(found.values(), key=lambda entry: entry[0])
