@@ -108,22 +108,37 @@ def _stored(place: Place) -> Iterator[str] | None:
     return None if lines is None else (line.rstrip("\n") for line in lines)
 
 
-def _again(golden: Golden, experiment: Experiment) -> Iterator[str] | None:
-    """The golden's record lines, by running its experiment again; None when this engine no longer gives them."""
+def old_experiment(golden: Golden, experiment: Experiment) -> Experiment | None:
+    """The experiment that a golden is the result of; None when this version cannot make it any more.
+
+    Args:
+        golden: the stored result.
+        experiment: what its case is now: a recorded workload is read from where this one finds it.
+    """
     trace = experiment.workload.trace
     try:
         old = build_experiment(golden.document, trace_path=None if trace is None else trace.path)
-        if old.sha256 != golden.spec_sha256:
-            return None
+    except Exception:  # noqa: BLE001  (an old document this version cannot run is no error, only less to tell)
+        return None
+    return old if old.sha256 == golden.spec_sha256 else None
+
+
+def gives_the_golden(old: Experiment, golden: Golden) -> bool:
+    """Whether this engine still gives a golden's records for its experiment."""
+    try:
         simulation = Simulation(old)
         recorder = ChainRecorder()
         simulation.subscribe("all", recorder)
         simulation.run()
-    except Exception:  # noqa: BLE001  (an old document this version cannot run is no error, only less to tell)
-        return None
-    if recorder.finish(simulation.events).sha256 != golden.chain.sha256:
-        return None
-    return _lines(old, 0, None)
+    except Exception:  # noqa: BLE001  (as above)
+        return False
+    return recorder.finish(simulation.events).sha256 == golden.chain.sha256
+
+
+def _again(golden: Golden, experiment: Experiment) -> Iterator[str] | None:
+    """The golden's record lines, by running its experiment again; None when this engine no longer gives them."""
+    old = old_experiment(golden, experiment)
+    return None if old is None or not gives_the_golden(old, golden) else _lines(old, 0, None)
 
 
 def _lines(experiment: Experiment, after: int, until: int | None) -> Iterator[str]:

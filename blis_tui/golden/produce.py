@@ -17,6 +17,8 @@ from blis_tui.spec.build import file_digest
 from blis_tui.spec.library import schema_path
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from blis_tui.golden.chain import Chain
     from blis_tui.spec.model import Experiment
 
@@ -33,12 +35,12 @@ json.dump({"report": report, "sha256": chain.sha256}, sys.stdout)
 """
 
 
-def run_watched(experiment: Experiment) -> tuple[str, Chain]:
-    """The report's text and the chain of the records."""
+def run_watched(experiment: Experiment, go_on: Callable[[Simulation], bool] | None = None) -> tuple[str, Chain]:
+    """The report's text and the chain of the records; ``go_on`` is called now and then, and may raise to stop it."""
     simulation = Simulation(experiment)
     recorder = ChainRecorder()
     simulation.subscribe("all", recorder)
-    simulation.run()
+    simulation.run(go_on=go_on)
     return simulation.report().to_json(), recorder.finish(simulation.events)
 
 
@@ -49,14 +51,22 @@ def schemas_digest() -> str:
     return sha256("\n".join(digests).encode()).hexdigest()
 
 
-def produce(experiment: Experiment, *, spec: str, case: str) -> Golden:
+def produce(
+    experiment: Experiment, *, spec: str, case: str, go_on: Callable[[Simulation], bool] | None = None
+) -> Golden:
     """Run an experiment as a golden test.
+
+    Args:
+        experiment: what to run.
+        spec: its file, as it is stored.
+        case: which of its tests it is.
+        go_on: called now and then; may raise to stop the run.
 
     Raises:
         SimulationError: it cannot go on.
         TraceError: rows of its trace are wrong.
     """
-    report, chain = run_watched(experiment)
+    report, chain = run_watched(experiment, go_on)
     return Golden(
         report=report,
         spec=spec,

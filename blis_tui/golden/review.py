@@ -64,12 +64,17 @@ def state(place: Place, folder: Path, root: Path) -> State:
         case=stored.case,
         golden=place.exists(),
         pending=place.exists(pending=True),
-        orphan=_case(place, root) is None,
+        orphan=case_of(place, root) is None,
     )
 
 
-def _case(place: Place, root: Path) -> Case | None:
-    """The case behind a golden, if its spec still has it. Raises SpecError when the spec is broken."""
+def case_of(place: Place, root: Path) -> Case | None:
+    """The case behind a golden, if its spec still has it.
+
+    Raises:
+        InputError: the golden is broken, or the spec cannot be read.
+        SpecError: the spec is broken.
+    """
     stored = place.read(pending=not place.exists())
     spec = root / stored.spec
     if not spec.is_file():
@@ -85,7 +90,7 @@ def difference_text(place: Place, root: Path) -> str:
     if not place.exists():
         return f"{place.name}: a new golden\n" + "\n".join(f"    {line}" for line in new.report.splitlines()[:40])
     golden = place.read()
-    case = _case(place, root)
+    case = case_of(place, root)
     if case is None:
         raise InputError(f"{new.spec} no longer has the case `{new.case}`")
     experiment = case.load()
@@ -118,7 +123,7 @@ def record_full(place: Place, root: Path) -> bool:
     Raises:
         InputError: its case is no longer there.
     """
-    case = _case(place, root)
+    case = case_of(place, root)
     golden = place.read()
     if case is None:
         raise InputError(f"{golden.spec} no longer has the case `{golden.case}`")

@@ -15,9 +15,12 @@ from blis_tui.golden.produce import produce, unsteady
 from blis_tui.golden.store import Baseline
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from blis_tui.golden.case import Case
     from blis_tui.golden.compare import Difference
     from blis_tui.golden.store import Golden, Place
+    from blis_tui.simulation import Simulation
     from blis_tui.spec.model import Experiment
 
 MODES: Final = ("auto", "no", "new", "unseen", "always")
@@ -69,7 +72,9 @@ def decide_mode(mode: str, *, ci: bool) -> str:
     return "no" if ci else "new"
 
 
-def judge(case: Case, place: Place, spec: str, settings: Settings) -> Verdict:
+def judge(
+    case: Case, place: Place, spec: str, settings: Settings, go_on: Callable[[Simulation], bool] | None = None
+) -> Verdict:
     """Run a case, compare it with its golden, and write what the settings allow.
 
     Args:
@@ -77,12 +82,13 @@ def judge(case: Case, place: Place, spec: str, settings: Settings) -> Verdict:
         place: where its golden lies.
         spec: the spec's path as it is stored in the golden.
         settings: what may be written.
+        go_on: called now and then while the experiment runs; may raise to stop it before anything is written.
 
     Raises:
         BlisError: the experiment cannot be loaded or run.
     """
     experiment = case.load()
-    result = produce(experiment, spec=spec, case=case.name)
+    result = produce(experiment, spec=spec, case=case.name, go_on=go_on)
     trouble = unsteady(experiment, result, settings.checks)
     if trouble:
         return Verdict(status="unsteady", text=f"the result is not deterministic: {trouble}", report=result.report)

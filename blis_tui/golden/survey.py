@@ -1,0 +1,56 @@
+"""All goldens of a folder at a glance, also those that cannot be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from blis_tui.errors import BlisError
+from blis_tui.golden.review import case_of, find, shown_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from blis_tui.golden.store import Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One golden test."""
+
+    place: Place
+    name: str
+    """Path of the golden below its folder, without its endings."""
+    spec: str
+    """The experiment's file, relative to the folder the tests run in; empty when nobody knows."""
+    case: str
+    state: str
+    """``golden``, ``changed`` (another result waits), ``new`` (a first result waits), ``obsolete`` or ``broken``."""
+    waiting: bool
+    """A new result waits for a decision."""
+    problem: str = ""
+    """Why it is broken: the golden cannot be read, or its experiment is wrong."""
+
+
+def survey(folder: Path, root: Path, patterns: Sequence[str] = ()) -> tuple[Entry, ...]:
+    """Every golden below a folder, in order of their paths; none raises."""
+    return tuple(look(place, folder, root) for place in find(folder, patterns))
+
+
+def look(place: Place, folder: Path, root: Path) -> Entry:
+    """One golden, as it is now."""
+    golden, waiting = place.exists(), place.exists(pending=True)
+    name = shown_name(place, folder)
+    try:
+        stored = [place.read(pending=pending) for pending, there in ((True, waiting), (False, golden)) if there]
+    except BlisError as error:
+        return Entry(place=place, name=name, spec="", case="", state="broken", waiting=waiting, problem=str(error))
+    spec, case = (stored[-1].spec, stored[-1].case) if stored else ("", "")
+    state, problem = "changed" if golden and waiting else "new" if waiting else "golden", ""
+    try:
+        if case_of(place, root) is None:
+            state = "obsolete"
+    except BlisError as error:
+        state, problem = "broken", str(error)
+    return Entry(place=place, name=name, spec=spec, case=case, state=state, waiting=waiting, problem=problem)
