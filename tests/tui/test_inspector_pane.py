@@ -84,9 +84,11 @@ def test_a_request_that_comes_later_says_when(pressed: Debugger) -> None:
 
 def test_without_a_selection_the_present_event_decides(pressed: Debugger) -> None:
     assert subject(view_at(pressed, 636)) == "request_24"
-    assert subject(view_at(pressed, 640)) is None
+    assert subject(view_at(pressed, 640)) == "request_24"  # a step that let it in
+    assert subject(view_at(pressed, 641)) is None  # a step that only decoded
+    assert subject(view_at(pressed, 640, playing=True)) is None
     assert subject(view_at(pressed, 0)) is None
-    assert "No request is selected." in _text(view_at(pressed, 640))
+    assert "No request is selected." in _text(view_at(pressed, 641))
     assert "No request called nobody has arrived" in _text(view_at(pressed, 640, request="nobody"))
 
 

@@ -89,7 +89,7 @@ def test_the_card_marks_the_phase_and_dims_what_follows(pressed: Debugger) -> No
     step = view_at(pressed, 640).moment.step
     assert step is not None
     lines = step_card(step, 1, 2048, 78)
-    assert [one.draw().plain[:11].strip() for one in lines] == ["schedule", "▶ execute", "complete", "next"]
+    assert [one.draw().plain[:11].strip() for one in lines] == ["schedule", "▶ execute", "· complete", "· next"]
     dimmed = [any("dim" in str(span.style) for span in one.draw().spans) for one in lines]
     assert dimmed == [False, False, True, True]
     assert "161 prefill + 17 decode tokens of 2,048" in lines[0].draw().plain
@@ -141,7 +141,7 @@ async def test_a_click_picks_a_request(pressed: Debugger) -> None:
     app = OnePane(InstancesPane(), view_at(pressed, 640))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
-        await pilot.click(offset=(5, 11))
+        await pilot.click(offset=(5, 10))
         await pilot.pause()
         assert [message.request for message in app.picked] == ["request_0"]
 

@@ -9,6 +9,7 @@ import pytest
 
 from blis_tui.tui.presenters.kv_map import LOOKS, holdings, kv_grid, kv_map
 from blis_tui.tui.widgets.kv_map import KvMap
+from blis_tui.tui.widgets.lines import Lines
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 
 if TYPE_CHECKING:
@@ -98,3 +99,14 @@ async def test_arrows_and_clicks_select_requests(pressed: Debugger) -> None:
         await pilot.click(offset=(76, 3))
         await pilot.pause()
         assert app.picked[-1].request == names[1]
+
+
+async def test_the_mouse_tells_whose_block_a_cell_is(pressed: Debugger) -> None:
+    pane = KvMap()
+    app = OnePane(pane, view_at(pressed, 900))
+    async with app.run_test(size=(80, 16)) as pilot:
+        await pilot.pause()
+        await pilot.hover(offset=(4, 2))
+        await pilot.pause()
+        first = app.shown.moment.after.instances[0].running[0]
+        assert str(pane.query_one(Lines).tooltip).startswith(f"{first.request_id}: {first.held_blocks} blocks")

@@ -42,12 +42,19 @@ _HINT: Final = (
 
 
 def subject(view: View) -> str | None:
-    """The selected request, else the one that the present event is about; None when there is none."""
+    """The selected request, else the one that the present event is about; None when there is none.
+
+    Of a step it is the one that had the most to bear or to gain. While running, there is none: it would change
+    many times a second.
+    """
     if view.selection.request is not None:
         return view.selection.request
     event = view.moment.event
-    if not event:
+    if not event or view.playing:
         return None
+    step = view.moment.step
+    if step is not None:
+        return next(iter((*step.preempted, *step.completed, *step.first_tokens, *step.admitted)), None)
     number = view.tape.row(event).request
     return None if number < 0 else view.tape.name(number)
 

@@ -91,9 +91,9 @@ def _card(view: View, instance: int | None, width: int) -> list[Line]:
     step = view.moment.step
     if step is None or instance not in (None, step.instance):
         return []
-    head = f"step {count_text(step.step)}" + ("" if instance is not None else f" of instance {step.instance}")
     budget = view.experiment.engine.max_num_batched_tokens
-    return [BLANK, heading(head), *step_card(step, view.moment.phase, budget, width)]
+    head = [heading(f"step {count_text(step.step)} of instance {step.instance}")] if instance is None else []
+    return [BLANK, *head, *step_card(step, view.moment.phase, budget, width)]
 
 
 def _figures(instance: InstanceSnapshot, engine: Engine) -> list[Content]:

@@ -21,7 +21,7 @@ _SEPARATOR: Final = " · "
 
 
 def step_card(step: StepFinished, phase: int | None, budget: int, width: int) -> list[Line]:
-    """The four phases, the present one marked, those not looked into yet dimmed.
+    """The four phases, ``▶`` at the present one; those not looked into yet have a dot and are dimmed.
 
     Args:
         step: the step.
@@ -33,7 +33,7 @@ def step_card(step: StepFinished, phase: int | None, budget: int, width: int) ->
     facts = (_schedule(step, budget), _execute(step), _complete(step), _next(step))
     lines: list[Line] = []
     for at, (name, items) in enumerate(zip(PHASES, facts, strict=True)):
-        mark = "▶" if at == here else " "
+        mark = "▶" if at == here else "·" if at > here else " "
         head_style = "$accent bold" if at == here else "$text-muted"
         head = Content.assemble((f"{mark} {name:<8}  ", head_style))
         rows = flow(items, max(width - head.cell_length, 12), _SEPARATOR)

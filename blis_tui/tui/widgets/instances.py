@@ -46,7 +46,8 @@ class InstancesPane(LinesPane):
         count = len(view.moment.after.instances)
         chosen = view.selection.instance
         if count > 1:
-            self.border_subtitle = f"all {count}" if chosen is None else f"{chosen} of 0 to {count - 1}"
+            one = chosen is not None and 0 <= chosen < count
+            self.border_subtitle = f"◂ instance {chosen} of {count} ▸" if one else f"◂ all {count} instances ▸"
         super().show(view)
 
     def key_of(self, view: View) -> str:

@@ -92,6 +92,7 @@ class KvMap(LinesPane):
     def on_lines_pointed(self, event: Lines.Pointed) -> None:
         """A click on a cell picks its request."""
         event.stop()
+        event.prevent_default()
         text = self.query_one(_Cells).text
         found = None if text is None else text.at(event.at, event.column)
         if found is not None and found.request:
