@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, partialmethod
 from typing import TYPE_CHECKING, Final
 
 from textual import on, work
@@ -120,18 +120,6 @@ class DebuggerScreen(Moves):
             "seed": str(experiment.seed),
             "event": str(self.bench.debugger.event),
         }
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  (Textual's signature)
-        """What cannot be done now is shown dimmed."""
-        debugger = self.bench.debugger
-        if (
-            action in ("step_event", "step_forward", "step_batch", "run_to_end", "run_to_breakpoint")
-            and debugger.at_end
-        ):
-            return None
-        if action in ("step_back", "step_back_batch", "run_back_to_breakpoint") and not debugger.event:
-            return None
-        return True
 
     # ---- breakpoints ----
 
@@ -321,6 +309,16 @@ class DebuggerScreen(Moves):
             self.go(debugger.seek_match(matches, back=back), "searching")
 
     # ---- panes ----
+
+    action_pane_events = partialmethod(Moves.activate, "events")
+    action_pane_instances = partialmethod(Moves.activate, "instances")
+    action_pane_request = partialmethod(Moves.activate, "request")
+    action_pane_metrics = partialmethod(Moves.activate, "metrics")
+    action_pane_kv = partialmethod(Moves.activate, "kv")
+    action_pane_changes = partialmethod(Moves.activate, "changes")
+    action_pane_warnings = partialmethod(Moves.activate, "warnings")
+    action_pane_breakpoints = partialmethod(Moves.activate, "breakpoints")
+    action_pane_spec = partialmethod(Moves.activate, "spec")
 
     def action_pane_next(self) -> None:
         """The next pane on the screen; where only one fits, the next one."""

@@ -45,10 +45,16 @@ class Moves(Stage):
 
     def action_step_batch(self) -> None:
         """Finish the step at hand, or the next one."""
+        if self.bench.debugger.at_end and not self.halt():
+            self.tell_end()
+            return
         self.go(self.bench.debugger.finish_batch(), "finishing the batch")
 
     def action_step_back(self) -> None:
         """The event before."""
+        if not self.bench.debugger.event:
+            self.notify("This is the start: n goes to the first event.", markup=False)
+            return
         self.go(self.bench.debugger.seek(self.bench.debugger.event - 1), "going back")
 
     def action_step_back_phase(self) -> None:

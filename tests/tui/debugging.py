@@ -1,0 +1,95 @@
+"""A debugger on a screen, for tests: opened, driven by keys, waited for."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from functools import cache
+from typing import TYPE_CHECKING
+
+import blis_tui
+from blis_tui.tui.app import BlisApp, Start
+from blis_tui.tui.screens.debugger import DebuggerScreen
+from tests.tui.screens import settle
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from textual.pilot import Pilot
+
+NORMAL = (140, 40)
+NARROW = (80, 24)
+
+
+@cache
+def experiment(name: str, requests: int | None = None) -> blis_tui.Experiment:
+    """A shipped experiment, perhaps with fewer requests."""
+    return blis_tui.load(name, set={} if requests is None else {"workload.requests": requests})
+
+
+class Debugging:
+    """The screen with its pilot."""
+
+    def __init__(self, app: BlisApp, pilot: Pilot[None], screen: DebuggerScreen) -> None:
+        self.app = app
+        self.pilot = pilot
+        self.screen = screen
+        self.bench = screen.bench
+        self.debugger = screen.bench.debugger
+
+    @property
+    def event(self) -> int:
+        return self.debugger.event
+
+    async def press(self, *keys: str) -> None:
+        """Press keys, and wait after each until nothing is under way any more."""
+        for key in keys:
+            await self.pilot.press(key)
+            await self.idle()
+
+    async def type(self, text: str) -> None:
+        """Type a text into what has the focus, and press enter."""
+        for character in text:
+            await self.pilot.press(NAMES.get(character, character))
+        await self.press("enter")
+
+    async def idle(self) -> None:
+        """Wait for the journey and the workers."""
+        await settle(self.pilot)
+        while self.bench.driver.busy:
+            await self.pilot.pause(0.01)
+        await settle(self.pilot)
+
+    def said(self) -> str:
+        """All notifications so far."""
+        return "\n".join(notification.message for notification in self.app._notifications)
+
+
+NAMES = {
+    " ": "space",
+    ">": "greater_than_sign",
+    "<": "less_than_sign",
+    ".": "full_stop",
+    "_": "underscore",
+    "=": "equals_sign",
+    "[": "left_square_bracket",
+    "]": "right_square_bracket",
+}
+
+
+@asynccontextmanager
+async def debugging(
+    name: str = "kv-pressure",
+    *,
+    size: tuple[int, int] = NORMAL,
+    requests: int | None = 60,
+    at: str | None = None,
+    breaks: tuple[str, ...] = (),
+) -> AsyncIterator[Debugging]:
+    """An experiment open in the debugger."""
+    app = BlisApp(Start(experiment=experiment(name, requests), source=name, at=at, breaks=breaks))
+    async with app.run_test(size=size) as pilot:
+        screen = app.screen
+        assert isinstance(screen, DebuggerScreen)
+        open_ = Debugging(app, pilot, screen)
+        await open_.idle()
+        yield open_

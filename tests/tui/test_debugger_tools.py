@@ -1,0 +1,291 @@
+"""What the debugger's other keys do: breakpoints, watches, panes, why, copy, export, compare, remember."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+import blis_tui
+from blis_tui.debugger.sessions import load as load_session
+from blis_tui.errors import BlisError
+from blis_tui.tui.app import BlisApp, Start
+from blis_tui.tui.screens.compare import CompareScreen
+from blis_tui.tui.screens.debugger import DebuggerScreen
+from blis_tui.tui.screens.export import ExportScreen
+from blis_tui.tui.screens.why import WhyScreen
+from blis_tui.tui.widgets.event_list import EventList
+from blis_tui.tui.widgets.tab_bar import TabBar, place_tabs
+from tests.tui.debugging import NARROW, debugging, experiment
+from tests.tui.screens import screen_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def test_a_breakpoint_at_the_cursor_and_away_again() -> None:
+    async with debugging(at="100") as here:
+        await here.press("1", "up", "b")
+        assert [one.text for one in here.bench.breakpoints] == ["event 99"]
+        await here.press("home", "r")
+        assert here.event == 99
+        await here.press("b")
+        assert not here.bench.breakpoints
+
+
+async def test_a_breakpoint_at_a_request() -> None:
+    async with debugging(at="1500") as here:
+        await here.press("2", "down", "b")
+        request = here.bench.selection.request
+        assert request is not None
+        assert [one.text for one in here.bench.breakpoints] == [f"request {request}"]
+
+
+async def test_breakpoints_are_edited_switched_and_removed() -> None:
+    async with debugging() as here:
+        await here.press("B")
+        await here.type("kv.utilization > 0.9")
+        await here.press("B")
+        await here.type("nonsense > 3")
+        assert len(here.bench.breakpoints) == 1
+        await here.press("escape", "ctrl+b")
+        assert here.screen.arrangement.active == "breakpoints"
+        assert "kv.utilization > 0.9" in screen_text(here.app)
+        await here.press("space")
+        assert not here.bench.breakpoints[0].enabled
+        await here.press("r")
+        assert "no breakpoint" in here.said()
+        await here.press("space", "enter")
+        await here.press(*["backspace"] * 3)
+        await here.type("0.5")
+        assert [one.text for one in here.bench.breakpoints] == ["kv.utilization > 0.5"]
+        await here.press("delete")
+        assert not here.bench.breakpoints
+
+
+async def test_a_breakpoint_that_stops_once() -> None:
+    async with debugging(breaks=("first preemption",)) as here:
+        await here.press("r")
+        first = here.event
+        assert not here.bench.breakpoints[0].enabled
+        await here.press("r")
+        assert here.event == first
+
+
+async def test_watches_follow_the_position() -> None:
+    async with debugging(at="1500") as here:
+        await here.press("w")
+        await here.type("instance[0].running")
+        running = here.debugger.moment().after.instances[0].running_count
+        assert f"{running} requests" in screen_text(here.app)
+        await here.press("home")
+        assert "0 requests" in screen_text(here.app)
+
+
+async def test_wrong_breakpoints_on_the_command_line_are_errors() -> None:
+    with pytest.raises(BlisError, match="kv.used"):
+        DebuggerScreen(experiment("kv-pressure", 60), source="kv-pressure", breaks=("kv.usd > 3",))
+
+
+@pytest.mark.parametrize("size", [NARROW, (110, 30), (140, 40)])
+async def test_panes_by_number_name_and_tab(size: tuple[int, int]) -> None:
+    async with debugging(at="1500", size=size) as here:
+        for key, pane in zip(
+            "123456789", "events instances request metrics kv changes warnings breakpoints spec".split(), strict=True
+        ):
+            await here.press(key)
+            assert here.screen.arrangement.active == pane
+            assert here.screen.query_one(f"#{pane}").region.area > 0
+            assert here.screen.query_one(f"#{pane}").has_focus_within
+        shown = here.screen.arrangement.shown(size[0])
+        for _ in range(10):
+            await here.press("tab")
+        assert here.screen.arrangement.shown(size[0]) == shown or size == NARROW
+
+
+async def test_more_and_less_room() -> None:
+    async with debugging(at="1500") as here:
+        await here.press("2")
+        pane = here.screen.query_one("#instances")
+        shared = pane.size
+        await here.press("+")
+        assert pane.size.height > shared.height
+        await here.press("+")
+        assert pane.size.width > shared.width
+        await here.press("underscore", "underscore")
+        assert pane.size == shared
+        await here.press("+", "+", "escape")
+        assert pane.size == shared
+
+
+async def test_jump_mode() -> None:
+    async with debugging(at="1500") as here:
+        await here.press("1", "ctrl+o")
+        letter = here.screen.query_one("#instances").JUMP_KEY  # type: ignore[attr-defined]
+        await here.press(letter)
+        assert here.screen.arrangement.active == "instances"
+        await here.press("ctrl+o", "escape")
+        assert here.screen.arrangement.active == "instances"
+
+
+async def test_clicks() -> None:
+    async with debugging(at="1500") as here:
+        tabs = here.screen.query_one(TabBar)
+        column = next(start for start, tab, _ in place_tabs(tabs.tabs, tabs.size.width) if tab.key == "6")
+        await here.pilot.click("#tabs", offset=(column + 1, 0))
+        await here.idle()
+        assert here.screen.arrangement.lower == "changes"
+        await here.pilot.click("#timeline", offset=(40, 1))
+        await here.idle()
+        assert 0 < here.event < 1500
+        await here.pilot.click("#instances")
+        await here.idle()
+        assert here.screen.arrangement.active == "instances"
+
+
+async def test_why_of_events_and_requests() -> None:
+    async with debugging(at="1500") as here:
+        await here.press("1", "?")
+        assert isinstance(here.app.screen, WhyScreen)
+        assert "1,500" in screen_text(here.app)
+        await here.press("escape", "2", "down", "?")
+        request = here.bench.selection.request
+        assert request is not None
+        assert request in screen_text(here.app)
+        await here.press("escape")
+        assert here.app.screen is here.screen
+        assert here.event == 1500
+
+
+async def test_filter_and_its_end() -> None:
+    async with debugging(at="1500") as here:
+        await here.press("/")
+        await here.type("preempted")
+        events = here.screen.query_one(EventList)
+        assert events.matches is not None
+        assert len(events.matches) > 1
+        await here.press("escape")
+        assert events.matches is None
+
+
+async def test_copies() -> None:
+    async with debugging(at="1500") as here:
+        await here.press("6", "down", "y")
+        assert here.app.clipboard
+        value = here.app.clipboard
+        await here.press("Y")
+        assert here.app.clipboard != value
+        await here.press("9", "y")
+        assert here.app.clipboard
+
+
+async def test_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with debugging(at="1500") as here:
+        for number in range(4):
+            await here.press("x")
+            assert isinstance(here.app.screen, ExportScreen)
+            await here.press(*["down"] * number, "enter")
+        plain = blis_tui.Simulation(here.bench.experiment)
+        records: list[object] = []
+        plain.subscribe("all", records.append)
+        plain.run(max_events=1500)
+    report = (tmp_path / "kv-pressure-1500.report.json").read_text()
+    assert report == plain.report().to_json()
+    assert json.loads(report)["meta"]["complete"] is False
+    assert len((tmp_path / "kv-pressure-1500.records.jsonl").read_text().splitlines()) == len(records)
+    rows = (tmp_path / "kv-pressure-1500.requests.csv").read_text().splitlines()
+    assert len(rows) == plain.arrived + 1
+    assert (tmp_path / "kv-pressure-1500.svg").read_text().startswith("<svg")
+
+
+async def test_an_export_into_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    async with debugging(at="100") as here:
+        await here.press("x")
+        (folder).rmdir()
+        await here.press("enter")
+        assert here.app.screen is not here.screen or "cannot" in here.said() or "No such" in here.said()
+        monkeypatch.chdir(tmp_path)
+
+
+async def test_compare_with_a_changed_value() -> None:
+    async with debugging(at="100") as here:
+        await here.press("v")
+        await here.type("engine.kv_blocks=nonsense")
+        assert "BLIS" in here.said()
+        await here.press("v")
+        await here.type("engine.kv_blocks=900")
+        assert isinstance(here.app.screen, CompareScreen)
+        await here.press("q")
+        assert here.app.screen is here.screen
+
+
+async def test_editing_the_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with debugging(at="100") as here:
+        await here.press("e")
+        assert "EDITOR" in here.said()
+
+
+async def test_a_session_is_remembered() -> None:
+    async with debugging(at="100") as here:
+        await here.press("B")
+        await here.type("preempted")
+        await here.press("w")
+        await here.type("waiting")
+        await here.press("5", "+", ">")
+    session = load_session("kv-pressure")
+    assert session.position_event == 100
+    assert session.breakpoints == (("preempted", True),)
+    async with debugging() as again:
+        assert [one.text for one in again.bench.breakpoints] == ["preempted"]
+        assert again.bench.watches == ("waiting",)
+        assert again.screen.arrangement.active == "kv"
+        assert again.screen.arrangement.size == "tall"
+        assert again.bench.driver.speed.text() == "2,000 events/s"
+        assert again.event == 0
+        assert "event 100" in again.said()
+        await again.press("backspace")
+        assert again.event == 100
+
+
+async def test_what_was_remembered_may_make_no_sense_any_more() -> None:
+    async with debugging("quickstart", requests=20) as here:
+        here.bench.put("instance 1 preempted")
+    app = BlisApp(Start(experiment=blis_tui.load("quickstart", set={"cluster.instances": 1}), source="quickstart"))
+    async with app.run_test(size=NARROW) as pilot:
+        await pilot.pause()
+        assert isinstance(app.screen, DebuggerScreen)
+        assert not app.screen.bench.breakpoints
+        assert any("instance 1" in note.message for note in app._notifications)
+
+
+async def test_the_palette_knows_requests_and_events() -> None:
+    async with debugging(at="1500") as here:
+        await here.press("ctrl+p")
+        await here.type("Request: request_12")
+        await here.idle()
+        assert here.bench.selection.request == "request_12"
+        await here.press("ctrl+p")
+        await here.type("Event: 77")
+        await here.idle()
+        assert here.event == 77
+
+
+async def test_panes_follow_the_size_of_the_terminal() -> None:
+    async with debugging(at="1500", size=NARROW) as here:
+        assert here.screen.arrangement.shown(80) == ("events",)
+        await here.pilot.resize_terminal(140, 40)
+        await here.idle()
+        assert here.screen.query_one("#instances").region.area > 0
+        await here.pilot.resize_terminal(50, 12)
+        await here.idle()
+        assert "too small" in screen_text(here.app)
+        await here.pilot.resize_terminal(80, 24)
+        await here.idle()
+        assert here.app.screen is here.screen
+        assert here.screen.query_one("#events").region.area > 0
+        assert here.screen.query_one("#instances").region.area == 0
