@@ -10,6 +10,7 @@ from blis_tui.debugger.moment import LAST_PHASE, PHASES
 from blis_tui.tui.presenters.batch import at_phase, step_tokens
 from blis_tui.tui.presenters.instances import instances_lines
 from blis_tui.tui.presenters.step_card import step_card
+from blis_tui.tui.presenters.units import span_text
 from blis_tui.tui.widgets.instances import ALL_INSTANCES, InstancesPane
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 
@@ -116,12 +117,22 @@ def test_a_request_on_the_way_has_a_line(pair: Debugger) -> None:
     assert "request_0" in text
 
 
+def test_who_was_preempted_waits_since_then(pressed: Debugger) -> None:
+    event = next(h.event for h in pressed.tape.life("request_24") if h.what == "preempted")
+    waits = {
+        line.split()[1]: " ".join(line.split()[2:4])
+        for line in text_of(instances_lines(view_at(pressed, event + 1), 78)).splitlines()
+        if line.endswith("once")
+    }
+    passed_us = pressed.tape.time_us(event + 1) - pressed.tape.time_us(event)
+    assert waits["request_24"] == span_text(passed_us)
+
+
 @pytest.mark.parametrize("width", [34, 50, 78, 130])
 def test_no_line_is_wider_than_the_pane(pressed: Debugger, pair: Debugger, crowded: Debugger, width: int) -> None:
     for made in (pressed, pair, crowded):
         for one in instances_lines(view_at(made), width):
-            if one.key:
-                assert one.draw().cell_length <= width
+            assert one.draw().cell_length <= width
 
 
 async def test_the_cursor_picks_requests(pressed: Debugger) -> None:

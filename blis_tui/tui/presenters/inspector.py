@@ -79,7 +79,10 @@ def inspector_lines(view: View, width: int, waits: Mapping[int, str]) -> list[Li
     parts = divided(stretches(known, view.tape), view.moment.time_us, event)
     lines = [heading(name), *map(line, flow(_facts(view, known, now), width)), BLANK]
     lines += _latencies(now, view.moment.time_us, parts, width)
-    lines += [BLANK, heading("Life", "dimmed: later, already known" if any(part.later for part in parts) else "")]
+    lines += [
+        BLANK,
+        heading("Life", "dimmed: later, already known" if any(part.later for part in parts) else "", width),
+    ]
     mark = position_mark(parts, width)
     lines += [line(life_bar(parts, width)), *([] if mark is None else [line(mark)])]
     lines += [*map(line, flow(legend(parts), width)), BLANK]

@@ -131,7 +131,7 @@ def _all(view: View, instances: Sequence[InstanceSnapshot], width: int, room: in
     for instance in instances:
         busy = instance.running_count or instance.waiting_count
         note = "" if busy else "idle: nobody waits, nobody runs"
-        lines += [BLANK, heading(f"instance {instance.index}", note)]
+        lines += [BLANK, heading(f"instance {instance.index}", note, width)]
         if busy:
             lines += _requests(view, instance, width, room)[1:]
     return lines
@@ -184,8 +184,7 @@ def _requests(view: View, instance: InstanceSnapshot, width: int, room: int) -> 
 def _queue(view: View, instance: InstanceSnapshot, name_width: int, width: int, room: int) -> list[Line]:
     now_us = view.moment.time_us
     waiting = [
-        _Waiter(at, request, now_us - (request.arrival_us if request.queued_us is None else request.queued_us))
-        for at, request in enumerate(instance.waiting, 1)
+        _Waiter(at, request, now_us - _waits_since(view, request)) for at, request in enumerate(instance.waiting, 1)
     ]
     ranked = len({request.priority for request in instance.waiting}) > 1
     again = any(request.preemptions for request in instance.waiting)
@@ -197,11 +196,19 @@ def _queue(view: View, instance: InstanceSnapshot, name_width: int, width: int, 
     )
     look = PHASE_LOOKS["waiting"]
     return [
-        heading(f"{look.glyph} WAITING {count_text(instance.waiting_count)}", "head of the line first"),
+        heading(f"{look.glyph} WAITING {count_text(instance.waiting_count)}", "head of the line first", width),
         titles(columns),
         *table_rows(columns, shown, lambda one: one.request.request_id),
         *_more(instance.waiting_count - len(shown)),
     ]
+
+
+def _waits_since(view: View, request: RequestSnapshot) -> int:
+    """When a request came into the queue the last time."""
+    if request.preemptions:
+        life = view.tape.life(request.request_id, view.moment.event)
+        return next((one.time_us for one in reversed(life) if one.what == "preempted"), view.moment.time_us)
+    return request.arrival_us if request.queued_us is None else request.queued_us
 
 
 def _queue_columns(name_width: int, place_width: int, *, ranked: bool, again: bool) -> list[Column[_Waiter]]:
@@ -228,7 +235,11 @@ def _batch(view: View, instance: InstanceSnapshot, name_width: int, width: int) 
     again = any(request.preemptions for request in instance.running)
     columns = fit(_batch_columns(name_width, step=bool(tokens), again=again), width)
     return [
-        heading(f"{PHASE_LOOKS['decode'].glyph} RUNNING {count_text(instance.running_count)}", "in order of admission"),
+        heading(
+            f"{PHASE_LOOKS['decode'].glyph} RUNNING {count_text(instance.running_count)}",
+            "in order of admission",
+            width,
+        ),
         titles(columns),
         *table_rows(columns, running, lambda one: one.request.request_id),
         *_more(instance.running_count - len(running)),
@@ -300,7 +311,12 @@ def _in_transit(view: View, width: int) -> list[Line]:
     )
     note = "arrived, not in a queue yet"
     rows = table_rows(columns, moving, lambda one: one.request_id)
-    return [BLANK, heading(f"{look.glyph} {plural(len(moving), 'request')} on the way", note), titles(columns), *rows]
+    return [
+        BLANK,
+        heading(f"{look.glyph} {plural(len(moving), 'request')} on the way", note, width),
+        titles(columns),
+        *rows,
+    ]
 
 
 def _longest(requests: Iterable[RequestSnapshot]) -> int:

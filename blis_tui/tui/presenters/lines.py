@@ -35,9 +35,10 @@ def line(*parts: Part | Content, key: str = "", tip: str = "") -> Line:
 BLANK = line("")
 
 
-def heading(title: str, note: str = "") -> Line:
-    """A heading, and what is to say about it."""
-    return line((title, "bold"), (f"  {note}" if note else "", "$text-muted"))
+def heading(title: str, note: str = "", width: int = 1000) -> Line:
+    """A heading, and what is to say about it if there is room."""
+    fits = note and len(title) + 2 + len(note) <= width
+    return line((title, "bold"), (f"  {note}" if fits else "", "$text-muted"))
 
 
 def flow(items: Iterable[Content], width: int, gap: str = "  ") -> list[Content]:
