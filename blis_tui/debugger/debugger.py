@@ -151,8 +151,8 @@ class Debugger:
             DivergenceError: a replay did not come to the present state: a defect of the simulator.
         """
         if self._moment is None:
-            self.history.look(self._simulation)
-            before, records = self._look_up(self.event) if self.event else (None, ())
+            digest = self.history.look(self._simulation)
+            before, records = self._look_up(self.event, digest) if self.event else (None, ())
             self._moment = self._frozen(records, before, self._simulation.snapshot(WINDOW))
         return self._moment
 
@@ -174,8 +174,13 @@ class Debugger:
             failure="" if self.failure is None else str(self.failure),
         )
 
-    def _look_up(self, event: int) -> tuple[Snapshot, tuple[Record, ...]]:
-        """The state before a known event, and what it did, by doing it again elsewhere."""
+    def _look_up(self, event: int, digest: str | None = None) -> tuple[Snapshot, tuple[Record, ...]]:
+        """The state before a known event, and what it did, by doing it again elsewhere.
+
+        Args:
+            event: the event.
+            digest: what the state must be after it; None = nobody knows.
+        """
         known = self._records.get(event)
         if known is not None:
             self._records.move_to_end(event)
@@ -188,7 +193,7 @@ class Debugger:
         records = _observe(twin)
         if not records or not all(self.tape.agrees(record) for record in records):
             raise DivergenceError("the event done again is another one", event=event)
-        if event == self.event and twin.digest() != self.digest():
+        if digest is not None and twin.digest() != digest:
             raise DivergenceError("done again, the event leaves another state", event=event)
         return self._remember(event, before, records)
 

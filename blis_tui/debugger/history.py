@@ -94,8 +94,8 @@ class History:
         if simulation.digest() != checkpoint.digest:
             raise DivergenceError("the checkpoint does not restore what was kept", event=checkpoint.event)
 
-    def look(self, simulation: Simulation) -> None:
-        """Remember the state at this place, or compare it with what it was the last time.
+    def look(self, simulation: Simulation) -> str:
+        """Remember the state at this place, or compare it with what it was the last time; returns its digest.
 
         Raises:
             DivergenceError: it is another one now.
@@ -106,6 +106,7 @@ class History:
             raise DivergenceError("the state differs from the last time here", event=event)
         if len(self._digests) > _DIGESTS:
             del self._digests[next(iter(self._digests))]
+        return digest
 
     def _thin(self, here: int) -> None:
         """Drop checkpoints until three quarters of the memory are used: those whose loss is felt least.

@@ -40,6 +40,11 @@ class Debugging:
     def event(self) -> int:
         return self.debugger.event
 
+    @property
+    def on_top(self) -> bool:
+        """Whether no window is above the debugger."""
+        return self.app.screen is self.screen
+
     async def press(self, *keys: str) -> None:
         """Press keys, and wait after each until nothing is under way any more."""
         for key in keys:
