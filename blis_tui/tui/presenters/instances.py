@@ -182,15 +182,15 @@ def _requests(view: View, instance: InstanceSnapshot, width: int, room: int) -> 
 
 
 def _queue(view: View, instance: InstanceSnapshot, name_width: int, width: int, room: int) -> list[Line]:
-    now_us = view.moment.time_us
-    waiting = [
-        _Waiter(at, request, now_us - _waits_since(view, request)) for at, request in enumerate(instance.waiting, 1)
-    ]
-    ranked = len({request.priority for request in instance.waiting}) > 1
-    again = any(request.preemptions for request in instance.waiting)
-    selected = next((one.place for one in waiting if one.request.request_id == view.selection.request), 0)
+    queue = instance.waiting
+    ranked = len({request.priority for request in queue}) > 1
+    again = any(request.preemptions for request in queue)
+    selected = next((at for at, one in enumerate(queue, 1) if one.request_id == view.selection.request), 0)
     # The cursor can always go one further down.
-    shown = waiting[: max(room, selected + 1)]
+    shown = [
+        _Waiter(at, request, view.moment.time_us - _waits_since(view, request))
+        for at, request in enumerate(queue[: max(room, selected + 1)], 1)
+    ]
     columns = fit(
         _queue_columns(name_width, len(count_text(instance.waiting_count)), ranked=ranked, again=again), width
     )
