@@ -94,8 +94,8 @@ def of_kind(kind: str, tape: Tape) -> Matches:
     return matches
 
 
-def of_request(name: str, tape: Tape) -> Matches:
-    """Whether an event is about a request, or a step that did more for it than one more token."""
+def of_request(name: str, tape: Tape, what: str = "") -> Matches:
+    """Whether an event is about a request, or a step that did more for it than one more token; or just did ``what``."""
     known = -1
     events: frozenset[int] = frozenset()
 
@@ -103,7 +103,8 @@ def of_request(name: str, tape: Tape) -> Matches:
         nonlocal known, events
         if len(tape) != known:
             known = len(tape)
-            events = frozenset(happening.event for happening in tape.life(name))
+            life = tape.life(name)
+            events = frozenset(happening.event for happening in life if what in ("", happening.what))
         return row.event in events
 
     return matches

@@ -6,14 +6,18 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from blis_tui.debugger.conditions import Happens, Reaches
 from blis_tui.tui.actions import named, shown_key
+from blis_tui.tui.presenters.event_filter import of_kind, of_request
 from blis_tui.tui.presenters.units import count_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from blis_tui.debugger.conditions import Condition
     from blis_tui.debugger.moment import Moment
     from blis_tui.debugger.tape import EventRow, Happening, StepRow, Tape
+    from blis_tui.tui.view import View
 
 HERE: Final = "▶"
 """At the event of the present position."""
@@ -118,6 +122,35 @@ def _figures(row: EventRow, happening: Happening) -> tuple[Run, ...]:
         return Run(f"{count_text(first)} tokens"), Run(f"e2e {span_text(second)}")
     was = "while running" if second else "while waiting"
     return Run(f"deadline passed {was}", "error"), Run(f"{count_text(first)} tokens out")
+
+
+def stops_at(view: View) -> Callable[[EventRow], bool]:
+    """Whether an enabled breakpoint that asks for an event, a time or something that happens stops at an event.
+
+    Breakpoints with a condition on the state say nothing here: the tape does not know states.
+    """
+    tests = [_stop(one.condition, view.tape) for one in view.breakpoints if one.enabled]
+    return lambda row: any(test(row) for test in tests)
+
+
+def _stop(condition: Condition, tape: Tape) -> Callable[[EventRow], bool]:
+    if isinstance(condition, Reaches) and condition.figure in ("event", "time_us"):
+        goal = int(condition.value)
+        event = goal if condition.figure == "event" else tape.at_time(goal - 1) + 1
+        return lambda row: row.event == event
+    if not isinstance(condition, Happens):
+        return lambda _row: False
+    tests: list[Callable[[EventRow], bool]] = []
+    if condition.request:
+        tests.append(of_request(condition.request, tape, condition.kind))
+    elif condition.kind in KINDS:
+        kind = condition.kind
+        tests.append(lambda row: row.kind == kind)
+    elif condition.kind:
+        tests.append(of_kind(condition.kind, tape))
+    if condition.instance is not None:
+        tests.append(lambda row: row.instance == condition.instance)
+    return lambda row: all(test(row) for test in tests)
 
 
 def ordinal(n: int) -> str:

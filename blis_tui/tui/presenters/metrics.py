@@ -9,7 +9,7 @@ from textual.content import Content
 
 from blis_tui.metrics.stats import of_histogram, of_samples
 from blis_tui.tui.presenters.plot import plot
-from blis_tui.tui.presenters.series import SERIES, sample, strip, top_of, value_text
+from blis_tui.tui.presenters.series import FUTURE, PAST, SERIES, sample, strip, top_of, value_text
 from blis_tui.tui.presenters.timeline import known_until, scale_of
 from blis_tui.tui.presenters.units import count_text, span_text
 
@@ -145,8 +145,8 @@ def strip_line(view: View, series: Series, places: Arrangement, *, chosen: bool,
     largest = None if now is None else max([now, *past])
     parts = [
         (f"{'▸' if chosen else ' '}{series.name:<{NAME - 1}}", name_style),
-        (bars[: here + 1], "$foreground 70%"),
-        (bars[here + 1 :], "$text-muted dim"),
+        (bars[: here + 1], PAST),
+        (bars[here + 1 :], FUTURE),
         (f"{value_text(series, now, view):>{_VALUE}}", "bold" if chosen else ""),
     ]
     if places.has_top:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
-from blis_tui.tui.presenters.series import kv_blocks, sample, value_text
+from blis_tui.tui.presenters.series import FUTURE, kv_blocks, sample, value_text
 from blis_tui.tui.presenters.timeline import Scale, axis, known_until, round_end, scale_of
 
 if TYPE_CHECKING:
@@ -103,5 +103,5 @@ def _row(line: str, here: int) -> Content:
     return Content.assemble(
         (line[:here], "$foreground"),
         (_HERE if at == " " else at, "$accent bold"),
-        (line[here + 1 :], "$text-muted dim"),
+        (line[here + 1 :], FUTURE),
     )

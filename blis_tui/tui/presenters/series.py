@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from blis_tui.debugger.tape import StepRow
     from blis_tui.tui.view import View
 
+PAST: Final = "$foreground 80%"
+"""Colour of what is drawn up to the present position."""
+FUTURE: Final = "$text-muted 70% dim"
+"""Colour of what is known but has not happened at the present position."""
 _S: Final = 1_000_000
 _RATE_US: Final = _S
 """A rate at a position is that of the second before it."""
@@ -126,7 +130,7 @@ BATCH_TOKENS: Final = Series(
 )
 STEP_TIME: Final = Series(
     name="step time",
-    about="duration of one step, the longest: what a decoding request waits for its next token",
+    about="duration of one step, the longest",
     unit="us",
     read=lambda bucket: bucket.step_us_max,
     now=_step_us,

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.debugger.conditions import Reaches
-from blis_tui.tui.presenters.series import KV_USE, RUNNING, SERIES, WAITING, sample, strip, top_of, value_text
+from blis_tui.tui.presenters.series import (
+    FUTURE,
+    KV_USE,
+    PAST,
+    RUNNING,
+    SERIES,
+    WAITING,
+    sample,
+    strip,
+    top_of,
+    value_text,
+)
 from blis_tui.tui.presenters.units import count_text, time_text
 
 if TYPE_CHECKING:
@@ -111,8 +122,8 @@ def timeline(view: View, series: Series, width: int, *, focused: bool = False) -
             Content.assemble(_padded(name), axis(scale)),
             Content.assemble(
                 _padded(Content(f" now {value_text(series, series.now(view), view)}")),
-                (drawn[: here + 1], "$foreground 70%"),
-                (drawn[here + 1 :], "$text-muted dim"),
+                (drawn[: here + 1], PAST),
+                (drawn[here + 1 :], FUTURE),
             ),
             Content.assemble(
                 _padded(Content.styled(f" top {value_text(series, top, view)}", "$text-muted")), _marks(view, scale)
