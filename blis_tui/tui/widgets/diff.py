@@ -22,6 +22,7 @@ class DiffPane(LinesPane):
 
     TITLE = "Changes"
     JUMP_KEY = "c"
+    FOLLOWS_SELECTION = False
     HELP_TEXT = (
         "What the present event changed, what matters first: requests lost, preempted, admitted and done, then queue, "
         "KV cache and counters. Ordinary decodes are one line. Up and down select a line, whose value and path can be "

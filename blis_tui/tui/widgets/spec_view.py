@@ -19,6 +19,7 @@ class SpecPane(LinesPane):
 
     TITLE = "Spec"
     JUMP_KEY = "p"
+    FOLLOWS_SELECTION = False
     HELP_TEXT = (
         "The whole experiment with everything it refers to. The remark behind a value says where it comes from: a file "
         "and line, `--set`, `default`, or `computed`."
