@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import re
 import shlex
 import socket
 import sys
 from copy import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import urlsplit
 
 import click
@@ -21,6 +22,12 @@ from blis_tui.cli.options import seed_option, set_option
 if TYPE_CHECKING:
     from aiohttp import web
     from textual_serve.server import Server
+
+_FOREIGN_FONT: Final = re.compile(r"<link[^>]*fonts\.googleapis[^>]*>")
+_OWN_FONT: Final = (
+    "<style>@font-face { font-family: 'Roboto Mono'; "
+    "src: url('/static/fonts/RobotoMono-VariableFont_wght.ttf'); font-weight: 100 700; }</style>"
+)
 
 
 @click.command()
@@ -54,9 +61,7 @@ def serve(source: str | None, host: str, port: int, overrides: tuple[str, ...], 
             f"warning: no authentication: everybody who reaches {host}:{port} can run experiments and edit files here",
             err=True,
         )
-    server = _server(program(source, overrides, seed), host, port)
-    click.echo(f"blis-tui is at {server.public_url}  (Ctrl-C ends it)", err=True)
-    server.serve()
+    _server(program(source, overrides, seed), host, port).serve()
 
 
 def program(source: str | None, overrides: tuple[str, ...], seed: int | None) -> str:
@@ -73,6 +78,7 @@ def program(source: str | None, overrides: tuple[str, ...], seed: int | None) ->
 
 def _server(command: str, host: str, port: int) -> Server:
     """The server, which says nothing by itself and answers only pages of its own."""
+    from aiohttp import web  # noqa: PLC0415
     from textual_serve.server import Server  # noqa: PLC0415
 
     local = _is_loopback(host)
@@ -80,18 +86,24 @@ def _server(command: str, host: str, port: int) -> Server:
     class Guarded(Server):
         """Standard output stays empty; another site's page in the same browser cannot reach the program."""
 
-        def initialize_logging(self) -> None:
-            """No log of connections."""
-
         async def on_startup(self, app: web.Application) -> None:
             """No banner."""
 
-        async def handle_index(self, request: web.Request) -> web.StreamResponse:
+        def serve(self, debug: bool = False) -> None:  # noqa: ARG002  (its base's signature)
+            """Until Ctrl-C; the address is said when it answers."""
+            web.run_app(self._make_app(), host=host, port=port, access_log=None, print=self._say)
+
+        def _say(self, _banner: str) -> None:
+            click.echo(f"blis-tui is at {self.public_url}  (Ctrl-C ends it)", err=True)
+
+        async def handle_index(self, request: web.Request) -> web.Response:
             """The page, with addresses that work where it is looked at."""
             _require_own_page(request.host, request.headers.get("Origin"), local=local)
             here = copy(self)
             here.public_url = f"{request.scheme}://{request.host}"
-            return await Server.handle_index(here, request)
+            page = cast("web.Response", await Server.handle_index(here, request))
+            page.text = own_font(page.text or "")
+            return page
 
         async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
             """The connection to the program."""
@@ -99,6 +111,11 @@ def _server(command: str, host: str, port: int) -> Server:
             return await super().handle_websocket(request)
 
     return Guarded(command, host=host, port=port, title="blis-tui", public_url=f"http://{_authority(host)}:{port}")
+
+
+def own_font(page: str) -> str:
+    """The page with the font that the server has itself: nothing is fetched from elsewhere."""
+    return _FOREIGN_FONT.sub(_OWN_FONT, page)
 
 
 def _require_own_page(host: str, origin: str | None, *, local: bool) -> None:

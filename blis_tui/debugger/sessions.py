@@ -17,7 +17,6 @@ from platformdirs import user_state_dir
 
 from blis_tui.errors import InputError
 from blis_tui.records.files import write_text
-from blis_tui.spec.load import locate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,6 +60,8 @@ def _identity(source: str) -> bytes:
     """What stays the same however the experiment is called: its file, or the name where there is no file."""
     if source == "-":
         return b"-"
+    from blis_tui.spec.load import locate  # noqa: PLC0415  (where the folder is, is asked before documents are read)
+
     try:
         return os.fsencode(Path(os.path.realpath(locate(source))))
     except (InputError, OSError, ValueError):  # no such name; a path no system could have

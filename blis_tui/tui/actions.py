@@ -70,7 +70,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("app.quit", ("ctrl+q",), "quit", "Leave blis-tui from anywhere.", _APP, "app"),
     # ---- home ----
     Action(
-        "home.open", ("enter",), "open", "Open the experiment under the cursor in the debugger.", _OPEN, "home", "open"
+        "home.open", ("enter",), "open", "Open the experiment under the cursor.", _OPEN, "home", "open"
     ),
     Action("home.search", ("/",), "search", "Type a part of a name to narrow the list.", _LIST, "home", "search"),
     Action("home.edit", ("e",), "edit", "Edit the file in your editor, at the first problem.", _FILE, "home", "edit"),
@@ -80,7 +80,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
         "home.compare",
         ("v",),
         "compare",
-        "Compare the two marked ones, or this one with a change.",
+        "Compare two marked ones, or this one with a change.",
         _OPEN,
         "home",
         "compare",
@@ -101,7 +101,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
         "run.toggle",
         ("c", "space"),
         "run or pause",
-        "Play on, at the speed set, until a breakpoint; or pause.",
+        "Play, at the speed set, until a breakpoint; or pause.",
         _RUN,
         "debugger",
         "run",
@@ -131,7 +131,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
         "run.speed_mode",
         ("=",),
         "measure of speed",
-        "Count the speed in events a second, or in simulated time.",
+        "Set the speed in events a second or simulated time.",
         _RUN,
         "debugger",
     ),
@@ -149,7 +149,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("break.watch", ("w",), "watch", "Watch a figure while you step.", _BREAK, "debugger"),
     Action("break.list", ("ctrl+b",), "all breakpoints", "List, switch and delete breakpoints.", _BREAK, "debugger"),
     Action(
-        "ask.why", ("?",), "why", "Explain what happened to the selected request or event.", _LOOK, "debugger", "why"
+        "ask.why", ("?",), "why", "Explain why this request or event went as it did.", _LOOK, "debugger", "why"
     ),
     Action("look.diff", ("d",), "what changed", "Show what the last step changed.", _LOOK, "debugger", "changes"),
     Action("look.filter", ("/",), "filter", "Show only the events that match.", _LOOK, "debugger", "filter"),
@@ -163,7 +163,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("pane.bigger", ("+",), "bigger", "Give this pane more of the screen.", _PANES, "debugger"),
     Action("pane.smaller", ("_",), "smaller", "Give this pane less of the screen.", _PANES, "debugger"),
     Action(
-        "pane.jump", ("ctrl+o",), "jump", "Show a letter on each pane and go to the one you press.", _PANES, "debugger"
+        "pane.jump", ("ctrl+o",), "jump", "Show a letter on each pane; press it to go there.", _PANES, "debugger"
     ),
     Action("copy.value", ("y",), "copy value", "Copy the selected value.", _COPY, "debugger"),
     Action("copy.path", ("Y",), "copy path", "Copy the path of the selected value.", _COPY, "debugger"),
@@ -212,7 +212,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
         "golden.compare",
         ("v", "enter"),
         "compare",
-        "Open golden and new run at the first event that differs.",
+        "Open both runs at the first event that differs.",
         _OPEN,
         "goldens",
         "compare",

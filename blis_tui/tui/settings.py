@@ -23,8 +23,6 @@ def config_folder() -> Path:
     return Path(given) if given else user_config_path(_APP)
 
 
-
-
 def remembered_theme() -> str:
     """The theme the user chose last; empty when none was, or nobody knows."""
     try:

@@ -10,11 +10,11 @@ from textual.content import Content
 from blis_tui.tui.actions import ACTIONS, APP, DIALOG, shown_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from blis_tui.tui.actions import Action
 
-KEY_WIDTH: Final = 11
+KEY_WIDTH: Final = 9
 """Columns of the keys."""
 
 
@@ -66,15 +66,16 @@ def split_columns(found: Sequence[Group], columns: int) -> tuple[tuple[Group, ..
 
 def action_row(action: Action, keys: tuple[str, ...]) -> Content:
     """One action: its keys and its sentence."""
-    shown = shown_keys(keys)
-    return Content.assemble((f"{shown:>{KEY_WIDTH}}", "$accent bold"), "  ", action.help)
+    return Content.assemble((f"{_keys(keys):>{KEY_WIDTH}}", "$accent bold"), "  ", action.help)
+
+
+def _keys(keys: tuple[str, ...]) -> str:
+    """As many keys as fit into their columns, the first one in any case."""
+    fitting = [count for count in range(1, len(keys) + 1) if len(shown_keys(keys[:count])) <= KEY_WIDTH]
+    return shown_keys(keys[: max(fitting, default=1)])
 
 
 def heading(title: str) -> Content:
     """A group's heading."""
     return Content.styled(title, "$text-muted bold")
 
-
-def row_width(found: Iterable[Group]) -> int:
-    """Columns that the longest row needs."""
-    return max((KEY_WIDTH + 2 + len(action.help) for group in found for action in group.actions), default=0)

@@ -53,7 +53,7 @@ class HelpScreen(ModalScreen["Action | None"]):
         Binding("down", "move(1)", show=False),
         Binding("pageup", "move(-10)", show=False),
         Binding("pagedown", "move(10)", show=False),
-        Binding("tab,shift+tab", "other_column", show=False, priority=True),
+        Binding("tab,shift+tab", "other_column", "other column", priority=True),
         Binding("enter", "run", "run", priority=True),
     ]
     DEFAULT_CSS = """
@@ -122,6 +122,7 @@ class HelpScreen(ModalScreen["Action | None"]):
         two = self.app.size.width >= _TWO_COLUMNS
         if two != self.has_class("-two"):
             self.set_class(two, "-two")
+            self.refresh_bindings()
             self._fill()
             self._fit()
 
@@ -163,6 +164,10 @@ class HelpScreen(ModalScreen["Action | None"]):
             if one.highlighted is not None:
                 return at, one.highlighted
         return None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  (Textual's)
+        """There may be no other column."""
+        return action != "other_column" or self.has_class("-two")
 
     def action_move(self, rows: int) -> None:
         """Move the cursor by so many actions."""

@@ -1,0 +1,237 @@
+"""The interface on a real terminal and in a real browser."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+import zlib
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+
+from tests.tui.server import serving
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+pytestmark = pytest.mark.slow
+
+PATIENCE_S = 30.0
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+class Terminal:
+    """A tmux window of 80 columns and 24 rows."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self._tmux = ["tmux", "-L", name, "-f", os.devnull]
+        self._run("new-session", "-d", "-x", "80", "-y", "24", "-c", str(folder), "sh")
+
+    def _run(self, *arguments: str) -> str:
+        return subprocess.run([*self._tmux, *arguments], capture_output=True, text=True, check=True).stdout
+
+    def type(self, *keys: str) -> None:
+        """Press keys, by tmux's names."""
+        self._run("send-keys", *keys)
+
+    def screen(self) -> str:
+        """What is shown."""
+        return self._run("capture-pane", "-p")
+
+    def until(self, shown: Callable[[str], bool]) -> str:
+        """Wait until the screen is as wanted."""
+        end_s = time.monotonic() + PATIENCE_S
+        while not shown(screen := self.screen()):
+            assert time.monotonic() < end_s, screen
+            time.sleep(0.05)
+        return screen
+
+    def state(self) -> str:
+        """Cursor shown, alternate screen, mouse reported."""
+        return self._run("display-message", "-p", "#{cursor_flag} #{alternate_on} #{mouse_any_flag}").strip()
+
+    def close(self) -> None:
+        """End it with all that runs in it."""
+        self._run("kill-server")
+
+
+@pytest.fixture
+def terminal(lab: Path) -> Iterator[Terminal]:
+    if shutil.which("tmux") is None:
+        pytest.skip("no tmux")
+    window = Terminal(f"blis-{os.getpid()}-{time.monotonic_ns()}", lab)
+    yield window
+    window.close()
+
+
+def test_a_walk_through_the_shell_leaves_the_terminal_as_it_was(terminal: Terminal) -> None:
+    before = terminal.state()
+    terminal.type("echo before; " + shlex.join([sys.executable, "-m", "blis_tui"]) + "; echo rc=$?", "Enter")
+    terminal.until(lambda screen: "1 with errors" in screen and "q quit" in screen)
+    assert terminal.state() != before
+    terminal.type("/")
+    terminal.until(lambda screen: "esc show all" in screen)
+    terminal.type("kvp")
+    found = terminal.until(lambda screen: "chunked-prefill" not in screen)
+    assert "kv-pressure" in found
+    terminal.type("Escape")
+    terminal.until(lambda screen: "chunked-prefill" in screen)
+    terminal.type("h")
+    terminal.until(lambda screen: "Keys: experiments" in screen)
+    terminal.type("Escape")
+    terminal.until(lambda screen: "Keys: experiments" not in screen)
+    terminal.type("q")
+    after = terminal.until(lambda screen: "\nrc=0" in screen)
+    assert "\nbefore\n" in after
+    assert "experiment " not in after
+    assert terminal.state() == before
+
+
+def test_an_editor_gets_the_terminal_and_gives_it_back(terminal: Terminal) -> None:
+    editor = "sh -c 'echo this is the editor; read line; cp mine.blis.yaml broken.blis.yaml'"
+    terminal.type(f"EDITOR={shlex.quote(editor)} " + shlex.join([sys.executable, "-m", "blis_tui"]), "Enter")
+    terminal.until(lambda screen: "4 errors" in screen)
+    terminal.type("e")
+    terminal.until(lambda screen: "this is the editor" in screen)
+    terminal.type("Enter")
+    terminal.until(lambda screen: "all valid" in screen)
+    terminal.type("C-q")
+    terminal.until(lambda screen: "all valid" not in screen)
+
+
+# ---- browser ----
+
+
+class Page:
+    """A tab of a headless browser, driven through its debugging protocol."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._count = 0
+
+    async def call(self, method: str, **parameters: object) -> dict[str, object]:
+        """Call a method and wait for its result."""
+        self._count += 1
+        await self._socket.send_json({"id": self._count, "method": method, "params": parameters})
+        while True:
+            told = json.loads(await self._socket.receive_str(timeout=PATIENCE_S))
+            if told.get("id") == self._count:
+                assert "error" not in told, told
+                result = told["result"]
+                assert isinstance(result, dict)
+                return result
+
+    async def value(self, expression: str) -> object:
+        """The value of an expression on the page."""
+        result = (await self.call("Runtime.evaluate", expression=expression, returnByValue=True))["result"]
+        assert isinstance(result, dict)
+        return result.get("value")
+
+    async def until(self, expression: str) -> None:
+        """Wait until an expression is true."""
+        end_s = time.monotonic() + PATIENCE_S
+        while await self.value(expression) is not True:
+            assert time.monotonic() < end_s, expression
+            await asyncio.sleep(0.1)
+
+
+@asynccontextmanager
+async def browser(folder: Path) -> AsyncIterator[Page]:
+    """A headless browser with an empty page."""
+    profile = folder / "profile"
+    flags = (
+        "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+        "--disable-component-update --disable-sync --remote-debugging-port=0 --window-size=1100,700"
+    )
+    process = await asyncio.create_subprocess_exec(
+        str(BROWSER),
+        *flags.split(),
+        f"--user-data-dir={profile}",
+        "about:blank",
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        told = profile / "DevToolsActivePort"
+        end_s = time.monotonic() + PATIENCE_S
+        while not (told.exists() and "\n" in told.read_text()):
+            assert time.monotonic() < end_s, "the browser does not start"
+            await asyncio.sleep(0.1)
+        address = f"http://127.0.0.1:{told.read_text().split()[0]}"
+        async with aiohttp.ClientSession() as session:
+            tabs = await (await session.get(f"{address}/json/list")).json()
+            tab = next(tab for tab in tabs if tab["type"] == "page")
+            async with session.ws_connect(tab["webSocketDebuggerUrl"], max_msg_size=0) as socket:
+                yield Page(socket)
+    finally:
+        process.kill()
+        await process.wait()
+
+
+LISTEN = """
+window.heard = "";
+const Plain = window.WebSocket;
+window.WebSocket = class extends Plain {
+    constructor(...given) {
+        super(...given);
+        window.wire = this;
+        this.addEventListener("message", async (event) => {
+            window.heard += typeof event.data === "string" ? event.data : await new Response(event.data).text();
+        });
+    }
+};
+"""
+"""Keeps what the page hears, and its connection."""
+
+
+def distinct_rows(png: bytes) -> int:
+    """How many different rows of pixels a picture has: few in a blank one, many where there is text."""
+    content, at = b"", 8
+    while at < len(png):
+        size = int.from_bytes(png[at : at + 4])
+        if png[at + 4 : at + 8] == b"IDAT":
+            content += png[at + 8 : at + 8 + size]
+        at += size + 12
+    raw = zlib.decompress(content)
+    width, colour = int.from_bytes(png[16:20]), png[25]
+    stride = 1 + width * {2: 3, 6: 4}[colour]
+    return len({raw[row : row + stride] for row in range(0, len(raw), stride)})
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no chromium")
+async def test_a_browser_shows_the_list_and_takes_keys(lab: Path, tmp_path: Path) -> None:
+    with serving(lab) as (said, _):
+        async with browser(tmp_path) as page:
+            await page.call("Page.enable")
+            await page.call("Page.addScriptToEvaluateOnNewDocument", source=LISTEN)
+            blank = base64.b64decode(str((await page.call("Page.captureScreenshot", format="png"))["data"]))
+            await page.call("Page.navigate", url=said.split()[3])
+            await page.until("(window.heard || '').includes('with errors')")
+            await page.until("document.body.classList.contains('-first-byte')")
+            await page.value("window.wire.send(JSON.stringify(['stdin', 'h']))")
+            await page.until("window.heard.includes('Keys: experiments')")
+            end_s = time.monotonic() + PATIENCE_S
+            shown = blank
+            while distinct_rows(shown) < 50:
+                assert time.monotonic() < end_s, "the page stays blank"
+                await asyncio.sleep(0.2)
+                shown = base64.b64decode(str((await page.call("Page.captureScreenshot", format="png"))["data"]))
+            assert distinct_rows(blank) < 5
+            pictures = os.environ.get("BLIS_SCREENS_DIR")
+            if pictures:
+                await asyncio.to_thread(_write, Path(pictures), shown)
+
+
+def _write(folder: Path, picture: bytes) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "browser.png").write_bytes(picture)
