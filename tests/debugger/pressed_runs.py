@@ -1,0 +1,84 @@
+"""Small runs in which everything happens that can make a request late: what explanations are tested with."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import blis_tui
+from blis_tui.debugger.debugger import Debugger, arrive
+
+IMPATIENT = [
+    {
+        "id": "chat",
+        "arrivals": {"kind": "poisson"},
+        "input_tokens": {"kind": "gaussian", "mean": 200, "std_dev": 80, "min": 16, "max": 500},
+        "output_tokens": {"kind": "gaussian", "mean": 150, "std_dev": 60, "min": 1, "max": 400},
+        "prefix": {"group": "all", "tokens": 100},
+        "timeout_us": 1_500_000,
+    }
+]
+VLLM = {"kind": "vllm-v1"}
+RUNS: dict[str, tuple[str, dict[str, object]]] = {
+    "kv-pressure": ("kv-pressure", {}),
+    "vllm-preemption": ("vllm-preemption", {}),
+    "priority victims": (
+        "kv-pressure",
+        {"policy.preemption": {"victim": "priority"}, "policy.priority": {"kind": "inverted-slo"}},
+    ),
+    "time-outs": ("kv-pressure", {"workload.clients": IMPATIENT, "engine.kv_blocks": 100, "workload.rate_per_s": 40}),
+    "time-outs in vllm": (
+        "kv-pressure",
+        {
+            "workload.clients": IMPATIENT,
+            "engine.kv_blocks": 100,
+            "workload.rate_per_s": 40,
+            "policy.batching": {**VLLM, "watermark": 0.05, "max_num_partial_prefills": 2},
+        },
+    ),
+    "small budget": ("kv-pressure", {"engine.max_num_batched_tokens": 24, "workload.requests": 80}),
+    "small batch": ("kv-pressure", {"engine.max_num_seqs": 6, "engine.long_prefill_token_threshold": 64}),
+    "whole prompts": (
+        "kv-pressure",
+        {
+            "policy.batching": {**VLLM, "enable_chunked_prefill": False},
+            "engine.max_model_len": 2048,
+            "engine.kv_blocks": 300,
+        },
+    ),
+    "first chunk only": (
+        "kv-pressure",
+        {"policy.batching": {**VLLM, "reserve_full_input": False}, "engine.max_num_batched_tokens": 96},
+    ),
+    "three instances": (
+        "kv-pressure",
+        {
+            "cluster.instances": 3,
+            "workload.rate_per_s": 40,
+            "cluster.admission_latency_us": 300,
+            "cluster.routing_latency_us": 70,
+            "latency": {"kind": "blackbox"},
+        },
+    ),
+    "prefixes": ("shared-prefixes", {"workload.requests": 80}),
+    "admission": ("admission-control", {"workload.requests": 300}),
+    "shortest first": ("sjf", {"workload.requests": 150}),
+    "classes": ("service-classes", {"workload.requests": 150}),
+    "trace": ("trace-replay", {}),
+}
+"""Name -> shipped experiment and what is changed in it."""
+
+
+@cache
+def experiment(name: str) -> blis_tui.Experiment:
+    """The experiment of a run."""
+    shipped, changed = RUNS[name]
+    return blis_tui.load(shipped, set=changed)
+
+
+@cache
+def finished(name: str) -> Debugger:
+    """A debugger that knows the whole run; whoever moves it must go to where it needs to be first."""
+    debugger = Debugger(experiment(name))
+    arrive(debugger.run())
+    assert debugger.failure is None
+    return debugger

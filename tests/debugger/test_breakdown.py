@@ -1,0 +1,153 @@
+"""The shares of a latency add up to it, to the microsecond, for every request."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+
+import pytest
+
+from blis_tui.debugger.breakdown import Breakdown, Sources, e2e_breakdown, so_far_breakdown, ttft_breakdown
+from blis_tui.debugger.debugger import Debugger, arrive
+from blis_tui.debugger.lifespans import Life, read_life
+from blis_tui.engine.records import StepFinished
+from tests.debugger.pressed_runs import RUNS, experiment, finished
+
+
+def sources(debugger: Debugger) -> Sources:
+    return Sources(debugger.tape, debugger.experiment, partial(stalled_in, debugger))
+
+
+def stalled_in(debugger: Debugger, event: int) -> tuple[str, ...]:
+    return next(record.stalled for record in debugger.records_of(event) if isinstance(record, StepFinished))
+
+
+def lives(debugger: Debugger, until: int) -> list[Life]:
+    found = [read_life(debugger.tape, debugger.experiment, name, until) for name in debugger.tape.names()]
+    return [life for life in found if life is not None]
+
+
+def check(breakdown: Breakdown) -> None:
+    assert sum(share.us for share in breakdown.shares) == breakdown.total_us
+    for share in breakdown.shares:
+        assert share.us > 0
+        if share.inner:
+            assert sum(inner.us for inner in share.inner) == share.us
+            assert all(inner.us > 0 for inner in share.inner)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_shares_add_up_to_what_the_client_measures(name: str) -> None:
+    debugger = finished(name)
+    seen = 0
+    for life in lives(debugger, debugger.frontier):
+        first = ttft_breakdown(life, sources(debugger))
+        whole = e2e_breakdown(life, sources(debugger))
+        last = life.last("first-token")
+        assert (first is None) == (last is None)
+        if first is not None and last is not None:
+            check(first)
+            assert first.total_us == last.second
+        end = life.end
+        assert end is not None
+        assert (whole is None) == (end.what != "completed")
+        if whole is not None:
+            check(whole)
+            assert whole.total_us == end.second
+            seen += 1
+        else:
+            check(so_far_breakdown(life, sources(debugger)))
+    assert seen > 10
+
+
+@pytest.mark.parametrize("name", ["kv-pressure", "time-outs in vllm", "three instances"])
+def test_spans_lie_end_to_end_wherever_one_looks(name: str) -> None:
+    debugger = finished(name)
+    for until in range(1, debugger.frontier, 499):
+        for life in lives(debugger, until):
+            if not life.spans:
+                continue
+            assert life.spans[0].start_us == life.arrival_us
+            for one, next_ in pairwise(life.spans):
+                assert one.end_us == next_.start_us
+            assert not any(span.open for span in life.spans[:-1])
+            check(so_far_breakdown(life, sources(debugger)))
+
+
+@pytest.mark.parametrize("name", ["kv-pressure", "vllm-preemption", "small budget", "time-outs", "time-outs in vllm"])
+def test_spans_are_the_phases_of_the_engine(name: str) -> None:
+    """What a life says a request does is what a snapshot of the engine says at that moment."""
+    debugger = Debugger(experiment(name))
+    arrive(debugger.run())
+    compared = 0
+    for event in range(20, debugger.frontier, 173):
+        arrive(debugger.seek(event))
+        for instance in debugger.simulation.snapshot().instances:
+            for live in (*instance.waiting, *instance.running):
+                life = read_life(debugger.tape, debugger.experiment, live.request_id, event)
+                assert life is not None
+                last = life.spans[-1] if life.spans else None
+                if last is None or not last.open:
+                    continue  # its present stretch begins where the step at hand ends
+                expected = {"waiting": "wait", "prefill": "prefill"}.get(live.phase, "decode")
+                assert last.what == expected, (event, live)
+                assert last.attempt == live.preemptions
+                compared += 1
+    assert compared > 100
+
+
+def test_what_preemption_costs() -> None:
+    """With recompute the output is generated again; where output is kept, only the cache is computed again."""
+    for name, kinds, others in (
+        ("kv-pressure", {"lost", "again"}, {"recompute"}),
+        ("vllm-preemption", {"again", "recompute"}, {"lost"}),
+    ):
+        debugger = finished(name)
+        preempted = [life for life in lives(debugger, debugger.frontier) if life.preemptions]
+        assert preempted
+        for life in preempted:
+            whole = e2e_breakdown(life, sources(debugger))
+            assert whole is not None
+            found = {share.kind for share in whole.shares}
+            assert "again" in found
+            assert not found & others
+            # A request that is preempted before its first step ends has lost nothing yet.
+            assert found & kinds
+
+
+def test_decode_steps_are_the_tokens() -> None:
+    """In a run without preemptions a decode has as many steps with a token as tokens after the first."""
+    debugger = finished("small batch")
+    checked = 0
+    for life in lives(debugger, debugger.frontier):
+        whole = e2e_breakdown(life, sources(debugger))
+        end = life.end
+        if whole is None or end is None or life.preemptions or end.first < 2:
+            continue
+        decode = next(share for share in whole.shares if share.kind == "decode")
+        steps = end.first - 1
+        assert decode.note == f"{steps:,} step{'' if steps == 1 else 's'} with a token each"
+        checked += 1
+    assert checked > 10
+
+
+def test_stalls_are_told_apart() -> None:
+    """The time in which a decode got no token is the time of the steps that say so."""
+    debugger = finished("priority victims")
+    tape = debugger.tape
+    steps = [event for event in range(1, debugger.frontier + 1) if tape.is_step(event)]
+    busy = {event: stalled_in(debugger, event) for event in steps if tape.step(tape.row(event).step).stalled}
+    assert busy
+    told = expected = 0
+    for life in lives(debugger, debugger.frontier):
+        whole = e2e_breakdown(life, sources(debugger))
+        assert whole is not None
+        told += sum(one.us for share in whole.shares for one in share.inner if one.kind == "stalled")
+        decode = life.spans[-1]
+        assert decode.what == "decode"
+        expected += sum(
+            tape.step(tape.row(event).step).duration_us
+            for event, names in busy.items()
+            if life.name in names and decode.start_us <= tape.time_us(event) < decode.end_us
+        )
+    assert told == expected > 0

@@ -1,0 +1,161 @@
+"""What kept a request waiting is what the engine's own state says it was."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import blis_tui
+from blis_tui.debugger.tape import Tape
+from blis_tui.debugger.waits import CAUSES, cause_sentence, cause_text, limits_of, step_cause, wait_lines
+from tests.debugger.pressed_runs import RUNS, experiment, finished
+
+if TYPE_CHECKING:
+    from blis_tui.engine.batching.rule import BatchRule
+    from blis_tui.engine.instance import Instance
+    from blis_tui.engine.request import Request
+    from blis_tui.spec.model import Engine
+
+
+class Spy:
+    """A batching rule that notes, right after it has planned a step, what stopped the admissions."""
+
+    def __init__(self, rule: BatchRule) -> None:
+        self.rule = rule
+        self.stores_last_token = rule.stores_last_token
+        self.holding: set[str] = set()
+
+    def schedule(self, instance: Instance) -> None:
+        self.rule.schedule(instance)
+        self.holding = set()
+        load = instance.load
+        spent = (load.decode_requests if instance.advance else 0) + sum(chunk.new for chunk in load.chunks)
+        if instance.notes.preempted:
+            self.holding.add("preempted")
+        if len(instance.running) == instance.max_num_seqs:
+            self.holding.add("seqs")
+        if spent == instance.max_num_batched_tokens:
+            self.holding.add("tokens")
+        if instance.waiting.items:
+            head = instance.waiting.head()
+            refused = instance.refused
+            if refused is not None and refused[:2] == (head.index, instance.pool.epoch):
+                self.holding.add("blocks")
+            left = instance.max_num_batched_tokens - spent
+            if not self.holding and head.target_tokens > left:
+                self.holding.add("whole")
+
+    def prefill_threshold(self, engine: Engine) -> int:
+        return self.rule.prefill_threshold(engine)
+
+    def restart(self, request: Request) -> None:
+        self.rule.restart(request)
+
+
+def classify(made: blis_tui.Experiment) -> dict[str, int]:
+    """Run an experiment, and compare each step's cause with the engine's state; returns how often each occurred."""
+    simulation = blis_tui.Simulation(made)
+    instances = simulation._cluster.instances
+    spies = []
+    for instance in instances:
+        spy = Spy(instance._batching)
+        instance._batching = spy
+        spies.append(spy)
+    tape = Tape(len(instances))
+    tape.listen(simulation)
+    limits = limits_of(made)
+    found: dict[str, int] = {}
+    while True:
+        for spy in spies:
+            spy.holding = {"seqs"}  # a plain decode is not planned: nobody could have been let in
+        if simulation.step() is None:
+            return found
+        row = tape.row(len(tape))
+        if row.step < 0 or not tape.step(row.step).waiting:
+            continue
+        cause = step_cause(tape.step(row.step), limits)
+        holding = spies[row.instance].holding
+        found[cause] = found.get(cause, 0) + 1
+        if cause == "room":
+            assert holding & {"blocks", "whole"}, (row, holding)
+        else:
+            assert cause in holding, (row, cause, holding)
+        first = next(name for name in ("preempted", "seqs", "tokens", "blocks", "whole") if name in holding)
+        assert first == cause or (cause == "room" and first in ("blocks", "whole"))
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_causes_are_the_engines(name: str) -> None:
+    classify(experiment(name))
+
+
+def test_every_cause_occurs() -> None:
+    found: set[str] = set()
+    for name in ("kv-pressure", "small budget", "small batch", "whole prompts"):
+        found |= set(classify(experiment(name)))
+    assert found == set(CAUSES) - {"step"}
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    seqs=st.integers(2, 40),
+    budget=st.integers(8, 600),
+    blocks=st.integers(110, 400),
+    threshold=st.sampled_from([0, 50]),
+    vllm=st.booleans(),
+    rate=st.sampled_from([8, 30, 100]),
+)
+def test_causes_are_the_engines_for_any_limits(
+    seqs: int, budget: int, blocks: int, threshold: int, vllm: bool, rate: int
+) -> None:
+    made = blis_tui.load(
+        "kv-pressure",
+        set={
+            "workload.requests": 25,
+            "workload.rate_per_s": rate,
+            "engine.max_num_seqs": seqs,
+            "engine.max_num_batched_tokens": budget,
+            "engine.kv_blocks": blocks,
+            "engine.long_prefill_token_threshold": threshold,
+            "policy.batching": {"kind": "vllm-v1" if vllm else "blis"},
+        },
+    )
+    classify(made)
+
+
+def test_texts_have_the_limits() -> None:
+    limits = limits_of(experiment("small batch"))
+    assert cause_text("seqs", limits) == "batch full (6)"
+    assert "(max_num_batched_tokens)" in cause_sentence("tokens", limits)
+    for cause in CAUSES:
+        assert cause_text(cause, limits)
+        assert cause_sentence(cause, limits).endswith(".")
+
+
+def test_wait_lines() -> None:
+    debugger = finished("small batch")
+    tape = debugger.tape
+    assert wait_lines(tape, debugger.experiment, "nobody", debugger.frontier) == {}
+    name = tape.name(40)
+    life = tape.life(name)
+    queued = next(one.event for one in life if one.what == "queued")
+    scheduled = next(one.event for one in life if one.what == "scheduled")
+    lines = wait_lines(tape, debugger.experiment, name, debugger.frontier)
+    assert list(lines) == [queued]
+    assert lines[queued].startswith("waited ")
+    assert "batch full (6)" in lines[queued]
+    # Before it was let in it still waits; before it was queued it does not.
+    assert wait_lines(tape, debugger.experiment, name, scheduled - 1)[queued].startswith("waits ")
+    assert wait_lines(tape, debugger.experiment, name, queued - 1) == {}
+
+
+def test_wait_lines_begin_again_with_a_preemption() -> None:
+    debugger = finished("kv-pressure")
+    for name in debugger.tape.names():
+        life = debugger.tape.life(name)
+        preempted = [one.event for one in life if one.what == "preempted"]
+        lines = wait_lines(debugger.tape, debugger.experiment, name, debugger.frontier)
+        assert set(preempted) <= set(lines)
