@@ -1,0 +1,213 @@
+"""Golden tests as a list, and what is said about the one under the cursor."""
+
+from __future__ import annotations
+
+import json
+import re
+from textwrap import wrap
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+
+from blis_tui.tui.presenters.units import count_text, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.golden.session import Verdict
+    from blis_tui.golden.store import Golden
+    from blis_tui.golden.survey import Entry
+
+_MUTED: Final = "$text-muted"
+_STATES: Final[Mapping[str, tuple[str, str]]] = {
+    "golden": ("✓", "$success"),
+    "changed": ("≠", "$warning"),
+    "new": ("+", "$warning"),
+    "obsolete": ("○", "$text-muted"),
+    "broken": ("✗", "$error"),
+}
+"""Glyph and colour of each state."""
+_STATE_WIDTH: Final = 12
+_SPEC_LEAST: Final = 12
+"""Columns of the experiment's path below which it is left out."""
+EMPTY: Final = (
+    "There is no golden yet.\n\n"
+    "pytest runs every *.blis.yaml below the folder it is started in as a golden test. Each new result then waits "
+    "here until you accept it. `blis-tui spec init NAME` makes a project that is set up for that."
+)
+"""Said where there is nothing to list."""
+
+
+def summary(entries: Sequence[Entry]) -> str:
+    """How many there are, and how many need attention."""
+    parts = [plural(len(entries), "golden")]
+    waiting = sum(entry.waiting for entry in entries)
+    if waiting:
+        parts.append(f"{waiting} waiting")
+    for state in ("obsolete", "broken"):
+        count = sum(entry.state == state for entry in entries)
+        if count:
+            parts.append(f"{count} {state}")
+    return ", ".join(parts)
+
+
+def matching(entries: Sequence[Entry], query: str) -> tuple[Entry, ...]:
+    """The entries in whose name, file, case or state every word of a query occurs."""
+    words = query.lower().split()
+    return tuple(
+        entry
+        for entry in entries
+        if all(word in f"{entry.name} {entry.spec} {entry.case} {entry.state}".lower() for word in words)
+    )
+
+
+# ---- the list ----
+
+
+def name_width(entries: Sequence[Entry], width: int) -> int:
+    """Columns for names: all of them where there is room."""
+    longest = max((len(entry.name) for entry in entries), default=0)
+    return max(8, min(longest, width - _STATE_WIDTH - 2))
+
+
+def row(entry: Entry, names: int, width: int) -> Content:
+    """One line: state, name, experiment and case."""
+    glyph, colour = _STATES[entry.state]
+    name = _shortened(entry.name, names)
+    parts: list[tuple[str, str]] = [(f"{glyph} {entry.state}".ljust(_STATE_WIDTH), colour), (name.ljust(names), "bold")]
+    room = width - _STATE_WIDTH - names - 2
+    if room >= _SPEC_LEAST:
+        about = f"{entry.spec}::{entry.case}" if entry.spec else "cannot be read"
+        parts += [("  ", ""), (_shortened(about, room), _MUTED)]
+    return Content.assemble(*parts)
+
+
+def columns_line(names: int, width: int) -> Content:
+    """The headings above the rows."""
+    about = "experiment::case" if width - _STATE_WIDTH - names - 2 >= _SPEC_LEAST else ""
+    return Content.styled(f"{'state':<{_STATE_WIDTH}}{'name':<{names}}  {about}"[:width].rstrip(), _MUTED)
+
+
+def _shortened(text: str, width: int) -> str:
+    """The end of a long text: of paths the end says more."""
+    return text if len(text) <= width else "…" + text[len(text) - width + 1 :]
+
+
+# ---- the one under the cursor ----
+
+
+def heading(entry: Entry) -> Content:
+    """Which golden test, and how it stands."""
+    glyph, colour = _STATES[entry.state]
+    return Content.assemble((entry.name, "bold"), "  ", (f"{glyph} {entry.state}", colour))
+
+
+_SAID: Final[Mapping[str, str]] = {
+    "golden": "This is the accepted result. c runs the test now and compares.",
+    "obsolete": (
+        "No experiment has this test any more: its file is gone, or the case in it. "
+        "`pytest --blis-obsolete=delete` deletes what is obsolete."
+    ),
+}
+
+
+def standing(entry: Entry, stored: Golden | None) -> Content:
+    """What there is to say about one where no result waits to be compared."""
+    if entry.problem:
+        return failure(entry.problem)
+    lines = [Content(_SAID.get(entry.state, ""))]
+    if stored is not None:
+        lines += [Content(""), *(_fact(name, text) for name, text in _facts(entry, stored))]
+    return Content("\n").join(lines)
+
+
+def _facts(entry: Entry, stored: Golden) -> tuple[tuple[str, str], ...]:
+    return (
+        ("experiment", entry.spec),
+        ("case", entry.case),
+        ("events", count_text(stored.chain.events)),
+        ("records", count_text(stored.chain.records)),
+        ("engine", stored.engine),
+        ("written by", f"{stored.baseline.python} on {stored.baseline.system}"),
+    )
+
+
+def _fact(name: str, text: str) -> Content:
+    return Content.assemble((f"{name:<12}", _MUTED), text)
+
+
+def failure(text: str) -> Content:
+    """An error, its hint set off."""
+    lines = text.splitlines()
+    parts = [Content.styled(line, "$success" if line.lstrip().startswith("= help") else "$error") for line in lines]
+    return Content("\n").join(parts)
+
+
+_LINES: Final = (
+    (re.compile(r"first divergence: .*"), "$warning bold"),
+    (re.compile(r"the (experiment|engine) .*"), "$warning"),
+    (re.compile(r"[\d,]+ values? of the report:"), "$warning"),
+    (re.compile(r" +golden  .*"), "bold"),
+    (re.compile(r" +this run  .*"), "$warning"),
+    (re.compile(r" +both  .*"), "$text-muted"),
+    (re.compile(r"(look around there|the new result waits|the result waits).*"), "$text-muted"),
+    (re.compile(r" +blis-tui golden .*"), "$text-muted"),
+)
+"""What a line looks like, and its colour."""
+
+
+def difference(text: str, width: int) -> Content:
+    """What a waiting result would change; the words say all, colours only help to find them."""
+    lines = text.splitlines()[1:]  # the first one names the test
+    return Content("\n").join(_line(line, width) for line in lines)
+
+
+def _line(text: str, width: int) -> Content:
+    style = next((style for pattern, style in _LINES if pattern.match(text)), "")
+    record = _RECORD.match(text)
+    if record is not None:
+        text = f"{record[1]}{_record(record[2])}"
+    indent = len(record[1]) if record is not None else len(text) - len(text.lstrip()) + 4
+    text = _DIGEST.sub(r"\1…", text)
+    if len(text) > width:
+        text = "\n".join(wrap(text, max(width, indent + 8), subsequent_indent=" " * indent, break_on_hyphens=False))
+    return Content.styled(text, style) if style else Content(text)
+
+
+_DIGEST: Final = re.compile(r"([0-9a-f]{12})[0-9a-f]{20,}(?:\.\.\.)?")
+"""A digest, cut short already or not: its beginning says enough."""
+_RECORD: Final = re.compile(r"( +(?:both|golden|this run) +)(\{.*\})\Z")
+
+
+def _record(text: str) -> str:
+    """A record's fields as words: those that say something."""
+    try:
+        fields = json.loads(text)
+    except ValueError:
+        return text
+    if not isinstance(fields, dict):
+        return text
+    return " ".join(f"{name}={_plain(value)}" for name, value in fields.items() if value not in ([], ""))
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+_VERDICTS: Final[Mapping[str, tuple[str, str]]] = {
+    "equal": ("✓ checked just now: equal to the golden", "$success"),
+    "missing": ("+ checked just now: there is no golden to compare with", "$warning"),
+    "changed": ("≠ checked just now: another result than the golden", "$warning"),
+    "unexpected": ("✗ checked just now: equal to the golden, but not what the experiment expects", "$error"),
+}
+
+
+def checked(verdict: Verdict) -> Content:
+    """The outcome of a check, in a line or more."""
+    text, style = _VERDICTS.get(verdict.status, (f"✗ checked just now: {verdict.status}", "$error"))
+    said = Content.styled(text, f"{style} bold")
+    if verdict.status == "unexpected":
+        return Content("\n").join([said, Content(verdict.text)])
+    if verdict.status in ("changed", "missing") and not verdict.pending:
+        said += Content.styled("; nothing was written, because this runs on CI", _MUTED)
+    return said

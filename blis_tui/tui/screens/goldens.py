@@ -1,0 +1,394 @@
+"""Golden tests: what waits for a decision, what it would change, and deciding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from textual import on, work
+from textual.binding import Binding
+from textual.containers import Container, Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Input, OptionList, Static
+from textual.worker import get_current_worker
+
+from blis_tui.errors import BlisError
+from blis_tui.golden.review import accept
+from blis_tui.golden.survey import look, survey
+from blis_tui.tui.actions import bindings
+from blis_tui.tui.golden_work import (
+    CheckGoesOn,
+    CheckOver,
+    ComparesRuns,
+    Explained,
+    Prepared,
+    Surveyed,
+    check,
+    explain,
+    prepare,
+)
+from blis_tui.tui.presenters.goldens import (
+    EMPTY,
+    checked,
+    difference,
+    failure,
+    heading,
+    matching,
+    standing,
+    summary,
+)
+from blis_tui.tui.screens.confirm import ConfirmScreen
+from blis_tui.tui.widgets.footer import KeyBar
+from blis_tui.tui.widgets.golden_list import GoldenList
+from blis_tui.tui.widgets.header import TitleBar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from textual.app import ComposeResult
+
+    from blis_tui.golden.session import Verdict
+    from blis_tui.golden.store import Golden, Place
+    from blis_tui.golden.survey import Entry
+
+FOLDER: Final = Path("golden")
+"""Where the goldens are, as for ``blis-tui golden``."""
+_LONG_S: Final = 10.0
+
+
+class GoldensScreen(Screen[None]):
+    """The golden tests of a folder.
+
+    Args:
+        folder: where the golden files are.
+        root: the folder the tests run in.
+    """
+
+    SCOPE = "goldens"
+    NAME = "goldens"
+    AUTO_FOCUS = "GoldenList"
+    BINDINGS = [  # noqa: RUF012  (Textual's way)
+        *bindings(SCOPE),
+        Binding("up", "cursor(-1)", show=False),
+        Binding("down", "cursor(1)", show=False),
+    ]
+    CSS_PATH = "goldens.tcss"
+
+    def __init__(self, folder: Path = FOLDER, root: Path = Path()) -> None:
+        super().__init__()
+        self._folder = folder
+        self._root = root
+        self._entries: tuple[Entry, ...] = ()
+        self._explained: dict[str, Explained] = {}
+        self._verdicts: dict[str, Verdict] = {}
+        self._explaining = ""
+        self._checking = ""
+        self._progress = ""
+
+    def compose(self) -> ComposeResult:
+        """Title, search, list, details, keys."""
+        yield TitleBar(Content.assemble(("goldens", "bold"), f"  {self._folder.as_posix()}/"), "looking", id="title")
+        with Container(id="body"):
+            with Vertical(id="list"):
+                yield Input(placeholder="a part of a name, file or state; esc shows all", id="search")
+                yield Static(id="headings")
+                yield GoldenList(id="goldens")
+                yield Static(id="nothing", markup=False)
+            with VerticalScroll(id="details"):
+                yield Static(id="text")
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        """Paint first, then look."""
+        self.call_after_refresh(self.action_golden_reload)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  (Textual's signature)
+        """What cannot be done now is shown dimmed."""
+        entry = self._list.current if self.is_mounted else None
+        if action in ("golden_accept", "golden_reject"):
+            return True if entry is not None and entry.waiting else None
+        if action == "golden_compare":
+            return True if entry is not None and entry.state == "changed" else None
+        if action == "golden_check":
+            return True if entry is not None and not self._checking and _can_run(entry) else None
+        return True
+
+    # ---- what there is ----
+
+    @property
+    def _list(self) -> GoldenList:
+        return self.query_one(GoldenList)
+
+    @property
+    def _query(self) -> str:
+        return self.query_one("#search", Input).value
+
+    @work(thread=True, exclusive=True, group="survey")
+    def _survey(self) -> None:
+        self.post_message(Surveyed(survey(self._folder, self._root)))
+
+    @on(Surveyed)
+    def _surveyed(self, message: Surveyed) -> None:
+        self._entries = message.entries
+        self._explained.clear()
+        waiting = next((entry.name for entry in self._entries if entry.waiting), None)
+        self._show(waiting if self._list.current is None else None)
+
+    def _look_again(self, entry: Entry, *, go_on: bool = False) -> None:
+        """Replace what is known about one; ``go_on`` = the cursor goes on to the next that waits."""
+        there = entry.place.exists() or entry.place.exists(pending=True)
+        new = look(entry.place, self._folder, self._root) if there else None
+        place = next((at for at, one in enumerate(self._entries) if one.name == entry.name), len(self._entries))
+        kept = () if new is None else (new,)
+        self._entries = (*self._entries[:place], *kept, *self._entries[place + 1 :])
+        self._explained.pop(entry.name, None)
+        shown = matching(self._entries[place:], self._query) if go_on else ()
+        self._show(next((one.name for one in shown if one.waiting), entry.name if new is not None else None))
+
+    # ---- showing ----
+
+    def _show(self, cursor: str | None = None) -> None:
+        shown = matching(self._entries, self._query)
+        self._list.show(shown, cursor)
+        self.set_class(not shown, "-empty")
+        self.set_class(not self._entries, "-none")
+        said = f"Nothing matches {self._query!r}. esc shows all {len(self._entries)}." if self._entries else EMPTY
+        self.query_one("#nothing", Static).update(said)
+        self.query_one("#headings", Static).update(self._list.headings())
+        self._title()
+        self._details()
+
+    def _title(self) -> None:
+        title = self.query_one(TitleBar)
+        if self._checking:
+            text = f"» checking {self._checking} {self._progress}".rstrip()
+            title.right = Content.styled(f"{text}, escape stops", "$accent bold")
+        else:
+            title.right = Content.styled(summary(self._entries), "$text-muted")
+
+    @on(OptionList.OptionHighlighted)
+    def _moved(self) -> None:
+        self.query_one("#details", VerticalScroll).scroll_home(animate=False)
+        self._details()
+
+    def on_resize(self) -> None:
+        """Everything has another width now."""
+        self.call_after_refresh(self._fit)
+
+    def _fit(self) -> None:
+        self.query_one("#headings", Static).update(self._list.headings())
+        self._details()
+
+    @property
+    def _details_width(self) -> int:
+        return max(20, self.query_one("#details").scrollable_content_region.width - 1)
+
+    def _details(self) -> None:
+        entry = self._list.current
+        text = Content("") if entry is None else self._about(entry)
+        self.query_one("#text", Static).update(text)
+        self.query_one("#details").border_title = Content("") if entry is None else heading(entry)
+        self.refresh_bindings()
+
+    def _about(self, entry: Entry) -> Content:
+        verdict = self._verdicts.get(entry.name)
+        parts = [] if verdict is None else [checked(verdict), Content("")]
+        if entry.problem or not entry.waiting:
+            parts.append(standing(entry, _stored(entry)))
+        elif entry.name in self._explained:
+            told = self._explained[entry.name]
+            parts.append(failure(told.text) if told.failed else difference(told.text, self._details_width))
+        else:
+            parts.append(Content.styled("Finding out what the new result would change…", "$text-muted"))
+            self._explain(entry)
+        return Content("\n").join(parts)
+
+    def _explain(self, entry: Entry) -> None:
+        """Find it out, one golden test at a time: it may run simulations, and cannot be stopped."""
+        if not self._explaining:
+            self._explaining = entry.name
+            self._difference(entry)
+
+    @work(thread=True, group="difference")
+    def _difference(self, entry: Entry) -> None:
+        self.post_message(explain(entry, self._root))
+
+    @on(Explained)
+    def _explained_one(self, message: Explained) -> None:
+        self._explaining = ""
+        self._explained[message.name] = message
+        self._details()
+
+    # ---- deciding ----
+
+    def action_golden_accept(self) -> None:
+        """Make the waiting result the golden."""
+        self._decide([self._waiting()], accept, "accepted")
+
+    def action_golden_reject(self) -> None:
+        """Forget the waiting result."""
+        self._decide([self._waiting()], lambda place: place.drop_pending(), "rejected")
+
+    def action_golden_accept_all(self) -> None:
+        """Accept everything listed that waits."""
+        self._ask_all("Accept", accept, "accepted")
+
+    def action_golden_reject_all(self) -> None:
+        """Reject everything listed that waits."""
+        self._ask_all("Reject", lambda place: place.drop_pending(), "rejected")
+
+    def _waiting(self) -> Entry | None:
+        entry = self._list.current
+        return entry if entry is not None and entry.waiting else None
+
+    def _ask_all(self, verb: str, decide: Callable[[Place], object], done: str) -> None:
+        listed = [entry for entry in matching(self._entries, self._query) if entry.waiting]
+        if not listed:
+            self.notify("No result waits.", markup=False)
+            return
+        count = f"{len(listed)} waiting result{'' if len(listed) == 1 else 's'}"
+        names = "\n".join(entry.name for entry in listed)
+
+        def go_on(sure: bool | None) -> None:
+            if sure:
+                self._decide(listed, decide, done)
+
+        self.app.push_screen(ConfirmScreen(f"{verb} {count}?", names, doing=f"{verb.lower()}s all"), go_on)
+
+    def _decide(self, entries: Sequence[Entry | None], decide: Callable[[Place], object], done: str) -> None:
+        decided: list[str] = []
+        refused: list[str] = []
+        for entry in entries:
+            if entry is None:
+                continue
+            try:
+                decide(entry.place)
+            except (BlisError, OSError) as error:
+                refused.append(str(error))
+            else:
+                decided.append(entry.name)
+                self._verdicts.pop(entry.name, None)
+            self._look_again(entry, go_on=not refused)
+        if decided:
+            self.notify(f"{done}: {decided[0] if len(decided) == 1 else len(decided)}", markup=False)
+        if refused:
+            more = f"\n(and {len(refused) - 1} more)" if len(refused) > 1 else ""
+            self.notify(refused[0] + more, title=f"Not {done}", severity="error", timeout=_LONG_S, markup=False)
+
+    # ---- checking ----
+
+    def action_golden_check(self) -> None:
+        """Run the test under the cursor."""
+        entry = self._list.current
+        if entry is None or self._checking or not _can_run(entry):
+            return
+        self._checking = entry.name
+        self._progress = ""
+        self._title()
+        self._check(entry)
+
+    @work(thread=True, exclusive=True, group="check")
+    def _check(self, entry: Entry) -> None:
+        worker = get_current_worker()
+
+        def goes_on(share: str) -> bool:
+            self.post_message(CheckGoesOn(share))
+            return not worker.is_cancelled
+
+        self.post_message(check(entry, self._root, goes_on))
+
+    @on(CheckGoesOn)
+    def _check_goes_on(self, message: CheckGoesOn) -> None:
+        self._progress = message.share
+        self._title()
+
+    @on(CheckOver)
+    def _check_over(self, message: CheckOver) -> None:
+        self._checking = ""
+        entry = next((one for one in self._entries if one.name == message.name), None)
+        if message.error:
+            self.notify(message.error, title="The test cannot run", severity="error", timeout=_LONG_S, markup=False)
+        if entry is None or message.verdict is None:
+            self._title()
+            self._details()
+            return
+        self._verdicts[entry.name] = message.verdict
+        # Where the cursor has gone meanwhile, it stays.
+        cursor = self._list.current
+        self._look_again(entry)
+        if cursor is not None and cursor.name != entry.name:
+            self._show(cursor.name)
+
+    def action_golden_stop(self) -> None:
+        """Stop a check; else leave the search."""
+        if self._checking:
+            self.workers.cancel_group(self, "check")
+            return
+        self.remove_class("-searching")
+        self.query_one("#search", Input).value = ""
+        self._list.focus()
+
+    # ---- both runs ----
+
+    def action_golden_compare(self) -> None:
+        """Show the golden's run and the present one, where they part."""
+        entry = self._list.current
+        if entry is not None and entry.state == "changed":
+            self._prepare(entry)
+
+    @work(thread=True, exclusive=True, group="compare")
+    def _prepare(self, entry: Entry) -> None:
+        self.post_message(prepare(entry, self._root))
+
+    @on(Prepared)
+    def _prepared(self, message: Prepared) -> None:
+        both = message.both
+        if both is None:
+            title = "The two runs cannot be shown"
+            self.notify(message.error, title=title, severity="error", timeout=_LONG_S, markup=False)
+        elif isinstance(self.app, ComparesRuns):
+            name = message.entry.name
+            self.app.open_compare(both.old, both.new, (f"{name} (golden)", f"{name} (now)"), both.event)
+            if both.note:
+                self.notify(both.note, severity="warning", timeout=_LONG_S, markup=False)
+
+    # ---- list ----
+
+    def action_golden_reload(self) -> None:
+        """Read everything again."""
+        self._verdicts.clear()
+        self._survey()
+
+    def action_golden_search(self) -> None:
+        """Type a part of a name."""
+        self.add_class("-searching")
+        self.query_one("#search", Input).focus()
+
+    @on(Input.Changed, "#search")
+    def _narrow(self) -> None:
+        self._show()
+
+    @on(Input.Submitted, "#search")
+    def _found(self) -> None:
+        self._list.focus()
+
+    def action_cursor(self, rows: int) -> None:
+        """Move in the list while typing in the search."""
+        if rows < 0:
+            self._list.action_cursor_up()
+        else:
+            self._list.action_cursor_down()
+
+
+def _can_run(entry: Entry) -> bool:
+    """Whether there is a valid experiment behind a golden test."""
+    return not entry.problem and entry.state != "obsolete"
+
+
+def _stored(entry: Entry) -> Golden | None:
+    """What is stored of a test, if it can be read."""
+    try:
+        return entry.place.read(pending=not entry.place.exists())
+    except BlisError:
+        return None

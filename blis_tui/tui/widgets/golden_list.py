@@ -1,0 +1,76 @@
+"""The list of golden tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from blis_tui.tui.presenters.goldens import columns_line, name_width, row
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.content import Content
+    from textual.events import Resize
+
+    from blis_tui.golden.survey import Entry
+
+
+class GoldenList(OptionList, inherit_bindings=False):
+    """One line a golden test; what can be done with it is the screen's."""
+
+    BINDINGS: ClassVar = [
+        Binding("down", "cursor_down", show=False),
+        Binding("up", "cursor_up", show=False),
+        Binding("pagedown", "page_down", show=False),
+        Binding("pageup", "page_up", show=False),
+        Binding("home", "first", show=False),
+        Binding("end", "last", show=False),
+    ]
+    DEFAULT_CSS = """
+    GoldenList, GoldenList:focus {
+        border: none;
+        padding: 0;
+        background: $background;
+        background-tint: transparent;
+    }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's name)
+        super().__init__(id=id)
+        self._entries: tuple[Entry, ...] = ()
+
+    @property
+    def current(self) -> Entry | None:
+        """The test under the cursor."""
+        place = self.highlighted
+        return None if place is None or place >= len(self._entries) else self._entries[place]
+
+    def show(self, entries: Sequence[Entry], cursor: str | None = None) -> None:
+        """Show these; the cursor goes to the test of that name, or stays on its own, or goes to the first."""
+        wanted = cursor if cursor is not None or self.current is None else self.current.name
+        self._entries = tuple(entries)
+        self._build(wanted)
+
+    def headings(self) -> Content:
+        """The line above the rows."""
+        return columns_line(name_width(self._entries, self._width), self._width)
+
+    def on_resize(self, _event: Resize) -> None:
+        """Lay the rows out anew."""
+        self._build(None if self.current is None else self.current.name)
+
+    @property
+    def _width(self) -> int:
+        # One column is the scrollbar's, whether it is there or not: rows must not jump when it appears.
+        return max(1, self.size.width - 1 if not self.show_vertical_scrollbar else self.scrollable_content_region.width)
+
+    def _build(self, wanted: str | None) -> None:
+        names = name_width(self._entries, self._width)
+        self.clear_options()
+        self.add_options(Option(row(entry, names, self._width)) for entry in self._entries)
+        place = next((at for at, entry in enumerate(self._entries) if entry.name == wanted), 0)
+        self.highlighted = place if self._entries else None

@@ -1,0 +1,428 @@
+"""Golden tests on the screen: looking, deciding, checking."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from textual.app import App
+from textual.widgets import Input
+
+from blis_tui.golden.case import cases_of
+from blis_tui.golden.produce import produce
+from blis_tui.golden.session import Verdict
+from blis_tui.golden.store import HEADER, Place, place_of
+from blis_tui.golden.survey import survey
+from blis_tui.tui import golden_work
+from blis_tui.tui.golden_work import CheckOver, Prepared, check, prepare
+from blis_tui.tui.presenters.goldens import checked, difference, matching, name_width, row, summary
+from blis_tui.tui.screens.confirm import ConfirmScreen
+from blis_tui.tui.screens.goldens import GoldensScreen
+from blis_tui.tui.widgets.golden_list import GoldenList
+from tests.golden.projects import SPEC
+from tests.tui.screens import check_screen, press, screen_text, settle
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_regressions.file_regression import FileRegressionFixture
+    from textual.pilot import Pilot
+
+    from blis_tui.golden.survey import Entry
+    from blis_tui.spec.model import Experiment
+
+CHANGED = SPEC.replace("kv_blocks: 60", "kv_blocks: 90")
+CASES = SPEC + "cases:\n  calm: {workload.rate_per_s: 5}\n  rush: {workload.rate_per_s: 50}\n"
+
+
+class Alone(App[None]):
+    """Nothing but the list of goldens; remembers what it was asked to compare."""
+
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (140, "-wide")]  # noqa: RUF012  (Textual's way)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.compared: list[tuple[Experiment, Experiment, tuple[str, str], int | None]] = []
+
+    def on_mount(self) -> None:
+        self.push_screen(GoldensScreen())
+
+    def open_compare(
+        self, left: Experiment, right: Experiment, names: tuple[str, str], event: int | None = None
+    ) -> None:
+        self.compared.append((left, right, names, event))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder, not on CI."""
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    monkeypatch.delenv("CI", raising=False)
+    return work
+
+
+def write(folder: Path, name: str, text: str = SPEC) -> Path:
+    path = folder / f"{name}.blis.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def store(folder: Path, name: str, *, pending: bool = False) -> list[Place]:
+    """Store what an experiment gives now, as golden or waiting."""
+    spec = folder / f"{name}.blis.yaml"
+    found = []
+    for case in cases_of(spec):
+        place = place_of(spec, case.name, folder=folder / "golden", root=folder)
+        place.write(produce(case.load(), spec=spec.name, case=case.name), pending=pending)
+        found.append(place)
+    return found
+
+
+def changed(folder: Path, name: str) -> Place:
+    """A golden test whose experiment has changed, with the new result waiting."""
+    write(folder, name)
+    store(folder, name)
+    write(folder, name, CHANGED)
+    return store(folder, name, pending=True)[0]
+
+
+def project(folder: Path) -> None:
+    """One of each kind."""
+    changed(folder, "alpha")
+    write(folder, "beta", CASES)
+    store(folder, "beta", pending=True)
+    write(folder, "gamma")
+    store(folder, "gamma")
+    write(folder, "gone")
+    store(folder, "gone")
+    (folder / "gone.blis.yaml").unlink()
+    write(folder, "torn")
+    store(folder, "torn")[0].file(HEADER).write_text("{", encoding="utf-8")
+    write(folder, "wrong")
+    store(folder, "wrong")
+    write(folder, "wrong", SPEC.replace("kv_blocks", "kv_block"))
+
+
+def entries(folder: Path) -> dict[str, Entry]:
+    return {entry.name: entry for entry in survey(folder / "golden", folder)}
+
+
+def states(folder: Path) -> dict[str, str]:
+    return {name: entry.state for name, entry in entries(folder).items()}
+
+
+def cursor(app: App[None]) -> str:
+    entry = app.screen.query_one(GoldenList).current
+    return "" if entry is None else entry.name
+
+
+def asks(app: App[None]) -> bool:
+    return isinstance(app.screen, ConfirmScreen)
+
+
+def said(app: App[None]) -> str:
+    return "\n".join(f"{note.title} {note.message}" for note in app._notifications)
+
+
+async def choose(pilot: Pilot[None], name: str) -> None:
+    """Put the cursor on a test."""
+    await press(pilot, "home")
+    while cursor(pilot.app) != name:
+        before = pilot.app.screen.query_one(GoldenList).highlighted
+        await press(pilot, "down")
+        assert pilot.app.screen.query_one(GoldenList).highlighted != before, f"{name} is not listed"
+
+
+# ---- looking ----
+
+
+@pytest.mark.parametrize("size", [(80, 24), (140, 40)])
+async def test_how_it_looks(size: tuple[int, int], folder: Path, file_regression: FileRegressionFixture) -> None:
+    project(folder)
+    app = Alone()
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        check_screen(app, file_regression, "goldens")
+        await choose(pilot, "torn")
+        check_screen(app, file_regression, "goldens-broken")
+        await press(pilot, "A")
+        check_screen(app, file_regression, "goldens-sure")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (140, 40)])
+async def test_no_goldens_at_all(size: tuple[int, int], file_regression: FileRegressionFixture) -> None:
+    app = Alone()
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        check_screen(app, file_regression, "goldens-none")
+        await press(pilot, "a", "r", "c", "v", "A", "slash", "escape", "u")
+        assert "There is no golden yet." in screen_text(app)
+
+
+async def test_every_golden_can_be_looked_at(folder: Path) -> None:
+    project(folder)
+    app = Alone()
+    expected = {
+        "alpha": "first divergence: event",
+        "beta@calm": '"meta": {',
+        "gamma": "This is the accepted result.",
+        "gone": "No experiment has this test any more",
+        "torn": "is no golden file of format 1",
+        "wrong": "BLIS1001",
+    }
+    async with app.run_test(size=(140, 60)) as pilot:
+        await settle(pilot)
+        assert cursor(app) == "alpha"
+        for name, text in expected.items():
+            await choose(pilot, name)
+            assert text in screen_text(app), name
+
+
+async def test_an_orphan_that_waits_can_still_be_rejected(folder: Path) -> None:
+    changed(folder, "alpha")
+    (folder / "alpha.blis.yaml").unlink()
+    app = Alone()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        assert "no longer has the case" in screen_text(app)
+        await press(pilot, "r")
+        assert not entries(folder)["alpha"].waiting
+
+
+async def test_a_search_narrows_the_list(folder: Path) -> None:
+    project(folder)
+    app = Alone()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await press(pilot, "slash", *"beta rush")
+        assert cursor(app) == "beta@rush"
+        assert "gamma" not in screen_text(app)
+        await press(pilot, *"xx")
+        assert "Nothing matches" in screen_text(app)
+        await press(pilot, "escape")
+        assert "gamma" in screen_text(app)
+        assert not app.screen.query_one(Input).display
+
+
+# ---- deciding ----
+
+
+async def test_accepting_makes_it_the_golden_and_goes_on_to_the_next(folder: Path) -> None:
+    project(folder)
+    new = changed(folder, "alpha").read(pending=True).report
+    app = Alone()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await press(pilot, "a")
+        assert states(folder)["alpha"] == "golden"
+        assert entries(folder)["alpha"].place.read().report == new
+        assert cursor(app) == "beta@calm"
+        await press(pilot, "r")
+        assert "beta@calm" not in states(folder)
+        assert cursor(app) == "beta@rush"
+        assert "beta@calm" not in screen_text(app).split("─")[0]
+
+
+async def test_all_that_is_listed_is_decided_after_a_question(folder: Path) -> None:
+    project(folder)
+    app = Alone()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await press(pilot, "slash", *"beta", "enter", "A")
+        assert asks(app)
+        await press(pilot, "n")
+        assert states(folder)["beta@calm"] == "new"
+        await press(pilot, "A", "y")
+        found = states(folder)
+        assert (found["alpha"], found["beta@calm"], found["beta@rush"]) == ("changed", "golden", "golden")
+        await press(pilot, "escape", "R", "enter")
+        assert states(folder)["alpha"] == "golden"
+        await press(pilot, "R")
+        assert not asks(app)
+        assert "No result waits." in said(app)
+
+
+async def test_a_result_of_another_machine_is_refused_with_a_hint(folder: Path) -> None:
+    place = changed(folder, "alpha")
+    header = json.loads(place.file(HEADER).read_text(encoding="utf-8"))
+    header["baseline"]["system"] = "Plan9 vax"
+    place.file(HEADER).write_text(json.dumps(header), encoding="utf-8")
+    app = Alone()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await press(pilot, "a")
+        assert states(folder)["alpha"] == "changed"
+        assert "Not accepted" in said(app)
+        assert "Plan9 vax" in said(app)
+        assert "help: make it again there, or accept it with --force" in said(app)
+
+
+# ---- checking ----
+
+
+async def test_a_check_says_equal_or_leaves_a_new_result(folder: Path) -> None:
+    write(folder, "alpha")
+    store(folder, "alpha")
+    app = Alone()
+    async with app.run_test(size=(100, 50)) as pilot:
+        await settle(pilot)
+        await press(pilot, "c")
+        assert "equal to the golden" in screen_text(app)
+        assert states(folder) == {"alpha": "golden"}
+        write(folder, "alpha", CHANGED)
+        await press(pilot, "c")
+        assert "another result than the golden" in screen_text(app)
+        assert states(folder) == {"alpha": "changed"}
+        assert "first divergence" in screen_text(app)
+        await press(pilot, "a")
+        assert "another result" not in screen_text(app)
+
+
+async def test_on_ci_a_check_writes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(folder, "alpha")
+    store(folder, "alpha")
+    write(folder, "alpha", CHANGED)
+    monkeypatch.setenv("CI", "true")
+    app = Alone()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settle(pilot)
+        await press(pilot, "c")
+        assert "nothing was written, because this runs on CI" in screen_text(app)
+        assert states(folder) == {"alpha": "golden"}
+
+
+def test_a_check_that_is_stopped_leaves_everything_as_it_was(folder: Path) -> None:
+    write(folder, "alpha", SPEC.replace("requests: 25", "requests: 4000"))
+    store(folder, "alpha", pending=True)[0].accept()
+    write(folder, "alpha", CHANGED.replace("requests: 25", "requests: 4000"))
+    told: list[str] = []
+
+    def stop(share: str) -> bool:
+        told.append(share)
+        return False
+
+    over = check(entries(folder)["alpha"], folder, stop)
+    assert (over.verdict, over.error) == (None, "")
+    assert len(told) == 1
+    assert told[0].endswith(" %")
+    assert states(folder) == {"alpha": "golden"}
+
+
+async def test_escape_stops_a_check(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(folder, "alpha")
+    store(folder, "alpha")
+    asked: list[bool] = []
+
+    def endless(entry: Entry, _root: Path, goes_on: object) -> CheckOver:
+        assert callable(goes_on)
+        while goes_on("7 %"):
+            asked.append(True)
+        return CheckOver(entry.name, None, "")
+
+    monkeypatch.setattr("blis_tui.tui.screens.goldens.check", endless)
+    app = Alone()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await pilot.press("c")
+        while "checking alpha 7 %" not in screen_text(app):
+            await pilot.pause()
+        await press(pilot, "escape")
+        while "checking" in screen_text(app):
+            await pilot.pause()
+        assert asked
+        assert "1 golden" in screen_text(app)
+
+
+def test_a_check_that_cannot_run_says_why(folder: Path) -> None:
+    place = changed(folder, "alpha")
+    entry = entries(folder)["alpha"]
+    write(folder, "alpha", SPEC.replace("kv_blocks", "kv_block"))
+    assert "BLIS1001" in check(entry, folder, lambda _share: True).error
+    (folder / "alpha.blis.yaml").unlink()
+    assert "no longer has the case" in check(entry, folder, lambda _share: True).error
+    place.remove()
+    assert "cannot read" in check(entry, folder, lambda _share: True).error
+
+
+# ---- both runs ----
+
+
+async def test_both_runs_are_opened_where_they_part(folder: Path) -> None:
+    changed(folder, "alpha")
+    app = Alone()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await press(pilot, "enter")
+        await press(pilot, "v")
+    assert len(app.compared) == 2
+    left, right, names, event = app.compared[0]
+    assert (left.engine.kv_blocks, right.engine.kv_blocks) == (60, 90)
+    assert names == ("alpha (golden)", "alpha (now)")
+    assert event
+    assert event > 1
+
+
+def test_a_golden_of_another_engine_is_said_to_be_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    changed(folder, "alpha")
+    monkeypatch.setattr(golden_work, "ENGINE", "99")
+    prepared = prepare(entries(folder)["alpha"], folder)
+    assert prepared.both is not None
+    assert "as this engine runs it" in prepared.both.note
+
+
+def test_a_golden_that_cannot_be_run_again_is_an_error_with_a_hint(folder: Path) -> None:
+    place = changed(folder, "alpha")
+    header = json.loads(place.file(HEADER).read_text(encoding="utf-8"))
+    header["document"] = {"apiVersion": "blis/v0"}
+    place.file(HEADER).write_text(json.dumps(header), encoding="utf-8")
+    prepared: Prepared = prepare(entries(folder)["alpha"], folder)
+    assert prepared.both is None
+    assert "cannot make the experiment of the golden alpha any more" in prepared.error
+    assert "help:" in prepared.error
+
+
+# ---- presenters ----
+
+
+def test_rows_are_as_wide_as_there_is_room(folder: Path) -> None:
+    project(folder)
+    listed = tuple(entries(folder).values())
+    for width in (24, 30, 40, 61, 78, 138):
+        names = name_width(listed, width)
+        for entry in listed:
+            text = row(entry, names, width).plain
+            assert len(text) <= width
+            assert entry.state in text
+
+
+def test_the_summary_counts_what_needs_attention(folder: Path) -> None:
+    project(folder)
+    listed = tuple(entries(folder).values())
+    assert summary(listed) == "7 goldens, 3 waiting, 1 obsolete, 2 broken"
+    assert summary(listed[:1]) == "1 golden, 1 waiting"
+    assert summary([entry for entry in listed if entry.name == "gamma"]) == "1 golden"
+    assert [entry.name for entry in matching(listed, "NEW calm")] == ["beta@calm"]
+    assert matching(listed, "  ") == listed
+
+
+def test_records_are_told_in_words_that_wrap_below_each_other() -> None:
+    record = '{"kind":"step","event":62,"chunks":[],"running":5,"kv_used_blocks":58,"next_step_us":194303}'
+    text = difference(f"title\nfirst divergence: event 62\n    golden     {record}", 50).plain
+    assert text.splitlines() == [
+        "first divergence: event 62",
+        "    golden     kind=step event=62 running=5",
+        "               kv_used_blocks=58",
+        "               next_step_us=194303",
+    ]
+    broken = difference("title\n    both       {not json}", 50).plain
+    assert broken == "    both       {not json}"
+
+
+def test_verdicts_are_words() -> None:
+    assert checked(Verdict(status="equal", text="")).plain == "✓ checked just now: equal to the golden"
+    unexpected = checked(Verdict(status="unexpected", text="expected: x is 3")).plain
+    assert unexpected.endswith("expected: x is 3")
+    assert "unsteady" in checked(Verdict(status="unsteady", text="")).plain
