@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -135,7 +136,7 @@ def stops_at(view: View) -> Callable[[EventRow], bool]:
 
 def _stop(condition: Condition, tape: Tape) -> Callable[[EventRow], bool]:
     if isinstance(condition, Reaches) and condition.figure in ("event", "time_us"):
-        goal = int(condition.value)
+        goal = ceil(condition.value)
         event = goal if condition.figure == "event" else tape.at_time(goal - 1) + 1
         return lambda row: row.event == event
     if not isinstance(condition, Happens):

@@ -81,7 +81,7 @@ class EventList(Pane):
         self._take_cursor(view, moved=moved)
         if moved and (followed or not view.playing):
             rows.reveal(self._position_row(view))
-        elif rows.cursor != was_cursor:
+        elif rows.cursor != was_cursor and view.selection.event is not None:
             rows.reveal(rows.row_of(rows.cursor))
         self.describe()
 
@@ -112,8 +112,9 @@ class EventList(Pane):
                 known += f", searched {100 * self._searched // view.moment.frontier} %"
         row = self._rows.row_of(view.moment.event)
         if self._rows.size.height and not self._rows.in_sight(row):
-            above = row < self._rows.scroll_offset.y
-            distance = self._rows.scroll_offset.y - row if above else row - self._rows.scroll_offset.y
+            top = self._rows.scroll_offset.y
+            above = row < top
+            distance = top - row if above else row - top - self._rows.size.height + 1
             known += f" · {HERE} {plural(distance, 'row')} {'up' if above else 'down'}"
         self.border_subtitle = known
 
