@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from dataclasses import dataclass
+from heapq import nlargest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from blis_tui.debugger.overview import Overview
@@ -134,6 +135,9 @@ class Tape:
     """
 
     __slots__ = (
+        "_done",
+        "_done_events",
+        "_e2es",
         "_instances",
         "_kinds",
         "_lives",
@@ -162,6 +166,9 @@ class Tape:
         self._reasons: dict[int, str] = {}
         self._ttft_events = array("q")
         self._ttfts = array("q")
+        self._done_events = array("q")
+        self._done = array("i")
+        self._e2es = array("q")
         self.overview = Overview(instances)
         self._work = 0
         self._work_marks = array("q", [0])
@@ -293,6 +300,12 @@ class Tape:
         end = bisect_right(self._ttft_events, until)
         return list(self._ttfts[max(0, end - count) : end])
 
+    def slowest(self, until: int, count: int) -> list[tuple[str, int]]:
+        """The requests that took longest of those completed up to an event, with their end-to-end times in us."""
+        end = bisect_right(self._done_events, until)
+        order = nlargest(count, range(end), key=self._e2es.__getitem__)
+        return [(self._names[self._done[place]], self._e2es[place]) for place in order]
+
     # ---- recording ----
 
     def listen(self, simulation: Simulation) -> Callable[[], None]:
@@ -328,6 +341,10 @@ class Tape:
         keep = bisect_right(self._ttft_events, event)
         del self._ttft_events[keep:]
         del self._ttfts[keep:]
+        done = bisect_right(self._done_events, event)
+        del self._done_events[done:]
+        del self._done[done:]
+        del self._e2es[done:]
         for life in self._lives:
             while life and life[-4] > event:
                 del life[-4:]
@@ -389,6 +406,9 @@ class Tape:
 
     def _completed(self, record: Completed) -> None:
         self._about(record, record.request_id, record.instance, record.output_tokens, record.e2e_us)
+        self._done_events.append(record.event)
+        self._done.append(self._numbers[record.request_id])
+        self._e2es.append(record.e2e_us)
         self.overview.completion(record.time_us)
 
     def _timed_out(self, record: TimedOut) -> None:

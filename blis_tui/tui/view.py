@@ -43,6 +43,15 @@ class View:
     """Events with a checkpoint."""
     breakpoints: tuple[Breakpoint, ...]
 
+    def same_place(self, other: View | None) -> bool:
+        """Whether another view differs at most in what the reader points at."""
+        return (
+            other is not None
+            and other.moment is self.moment
+            and other.playing == self.playing
+            and other.breakpoints == self.breakpoints
+        )
+
 
 class Picked(Message):
     """The reader points at something in a pane: by a click, or by moving a pane's cursor.

@@ -10,7 +10,6 @@ from blis_tui.debugger.breakpoints import Watch, parse_breakpoint
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.sessions import Session
 from blis_tui.debugger.watches import parse_watch
-from blis_tui.debugger.why import slowest
 from blis_tui.errors import BlisError
 from blis_tui.tui.driver import Driver
 from blis_tui.tui.view import Selection, View
@@ -156,7 +155,7 @@ class Workbench:
 
     def slowest(self, count: int) -> tuple[str, ...]:
         """The requests that took longest so far, the slowest first."""
-        return tuple(one.name for one in slowest(self.debugger.tape, self.debugger.event, count=count))
+        return tuple(name for name, _ in self.debugger.tape.slowest(self.debugger.event, count))
 
     def document_lines(self, source: str) -> tuple[str, ...]:
         """The resolved document, with where each value comes from."""

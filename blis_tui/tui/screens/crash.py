@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from textual.binding import Binding
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from blis_tui._version import ENGINE, __version__
+from blis_tui.tui.screens.window import Window
 from blis_tui.tui.widgets.footer import KeyBar
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def crash_bundle(error: BaseException, about: Mapping[str, str]) -> str:
     return "\n".join(line.rstrip("\n") for line in lines) + "\n"
 
 
-class CrashScreen(ModalScreen[None]):
+class CrashScreen(Window[None]):
     """An unexpected exception.
 
     Args:

@@ -257,7 +257,7 @@ class DebuggerScreen(Moves):
         if reference.kind == "request":
             self._show_request(str(reference.value))
         elif reference.kind == "instance":
-            self.bench.select(instance=reference.number)
+            self.bench.select(instance=int(reference.value))
             self.activate("instances")
         else:
             self.go_to_text(str(reference.value))

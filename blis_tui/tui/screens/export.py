@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 from textual import on, work
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -20,6 +19,7 @@ from blis_tui.records.tables import record_line, requests_csv
 from blis_tui.simulation import Simulation
 from blis_tui.tui.actions import DIALOG, bindings
 from blis_tui.tui.presenters.units import count_text
+from blis_tui.tui.screens.window import Window
 from blis_tui.tui.widgets.footer import KeyBar
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ KINDS: Final = (
 )
 
 
-class ExportScreen(ModalScreen[None]):
+class ExportScreen(Window[None]):
     """Offers the kinds of files; enter writes one into the working folder.
 
     Args:
@@ -58,7 +58,6 @@ class ExportScreen(ModalScreen[None]):
         picture: draws the screen below as SVG.
     """
 
-    SCOPE = DIALOG
     BINDINGS = bindings(DIALOG)
     DEFAULT_CSS = """
     ExportScreen {

@@ -8,12 +8,12 @@ from textual import on
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from blis_tui.tui.actions import DIALOG, bindings, named
 from blis_tui.tui.presenters.help import action_row, groups, heading, split_columns
+from blis_tui.tui.screens.window import Window
 from blis_tui.tui.widgets.footer import KeyBar
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class _Actions(OptionList, can_focus=False):
     """One column; the keys are the screen's, the focus stays in the filter."""
 
 
-class HelpScreen(ModalScreen["Action | None"]):
+class HelpScreen(Window["Action | None"]):
     """What can be done; the result is the action to run, or None.
 
     Args:
@@ -45,7 +45,6 @@ class HelpScreen(ModalScreen["Action | None"]):
         usable: whether an action can be run at present.
     """
 
-    SCOPE = DIALOG
     BINDINGS = [  # noqa: RUF012  (Textual's way)
         *bindings(DIALOG),
         Binding("f1", "dialog_close", show=False),
@@ -75,6 +74,10 @@ class HelpScreen(ModalScreen["Action | None"]):
         Horizontal { height: 1fr; }
         _Actions, _Actions:focus { width: 1fr; height: 100%; border: none; padding: 0; background: $surface; }
         _Actions > .option-list--option-disabled { color: $text-muted; }
+        _Actions > .option-list--option-highlighted {
+            background: $block-cursor-background;
+            color: $block-cursor-foreground;
+        }
         #right { display: none; }
         &.-two #right { display: block; }
         #none { display: none; color: $text-muted; height: 1fr; }

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from textual.geometry import Offset
-from textual.screen import ModalScreen
 from textual.widgets import Label
 
 from blis_tui.tui.actions import DIALOG, bindings
+from blis_tui.tui.screens.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,14 +19,13 @@ if TYPE_CHECKING:
     from blis_tui.tui.widgets.pane import Pane
 
 
-class JumpScreen(ModalScreen[str | None]):
+class JumpScreen(Window[str | None]):
     """Shows the letters; the result is the id of a pane, or None.
 
     Args:
         panes: the panes on the screen.
     """
 
-    SCOPE = DIALOG
     BINDINGS = bindings(DIALOG)
     DEFAULT_CSS = """
     JumpScreen {

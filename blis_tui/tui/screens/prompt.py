@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from textual import on
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from blis_tui.tui.actions import DIALOG, bindings
+from blis_tui.tui.screens.window import Window
 from blis_tui.tui.widgets.footer import KeyBar
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def _anything(_text: str) -> str:
     return ""
 
 
-class PromptScreen(ModalScreen[str | None]):
+class PromptScreen(Window[str | None]):
     """Asks for a line; the result is the text, or None when the user gave up.
 
     Args:
@@ -35,7 +35,6 @@ class PromptScreen(ModalScreen[str | None]):
         doing: the word for what enter does.
     """
 
-    SCOPE = DIALOG
     BINDINGS = bindings(DIALOG)
     DEFAULT_CSS = """
     PromptScreen {

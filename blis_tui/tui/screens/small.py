@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from textual.binding import Binding
-from textual.screen import ModalScreen
 from textual.widgets import Static
+
+from blis_tui.tui.screens.window import Window
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -27,7 +28,7 @@ def small_text(width: int, height: int) -> str:
     return text if len(text) <= width else text.replace(" (", "\n(").replace(", ", ",\n")
 
 
-class SmallScreen(ModalScreen[None]):
+class SmallScreen(Window[None]):
     """Covers the screen below, which stays as it is."""
 
     BINDINGS = [Binding("ctrl+q", "app.quit", show=False)]  # noqa: RUF012  (Textual's way)

@@ -29,6 +29,7 @@ from blis_tui.tui.widgets.pane import Pane
 from blis_tui.tui.widgets.spec_view import SpecPane
 from blis_tui.tui.widgets.tab_bar import Tab, TabBar
 from blis_tui.tui.widgets.timeline import Timeline
+from blis_tui.tui.widgets.warnings import WarningsPane
 from blis_tui.tui.workbench import Workbench
 
 if TYPE_CHECKING:
@@ -38,10 +39,6 @@ if TYPE_CHECKING:
 
     from blis_tui.debugger.debugger import Arrival, Journey
     from blis_tui.spec.model import Experiment
-
-class WarningsPane(SpecPane):
-    count = 0
-
 
 _PAINT_S: Final = 0.08
 """While running, time between two paints, in seconds."""
@@ -153,7 +150,7 @@ class Stage(Screen[None]):
         except BlisError as error:
             self._failed(error)
             return
-        if not driver.busy:
+        if arrival is not None:
             self._went_on(arrival)
         elif perf_counter() - self._painted_s >= _PAINT_S:
             self.show_view()
@@ -174,9 +171,8 @@ class Stage(Screen[None]):
         view = self.bench.view()
         self.query_one("#breakpoints", BreakpointsPane).watches = self._watched()
         with self.app.batch_update():
-            self.query_one(Timeline).view = view
             for pane in self.query(Pane):
-                if pane.id != "timeline":
+                if pane.FOLLOWS_SELECTION or not view.same_place(pane.view):
                     pane.view = view
             self._show_status()
             self._show_tabs()
@@ -261,6 +257,12 @@ class Stage(Screen[None]):
         if focused.id and focused.id not in (self.arrangement.active, "timeline"):
             self.arrangement = self.arrangement.with_active(focused.id)
             self._show_tabs()
+
+    @on(WarningsPane.Counted)
+    def _warnings_counted(self) -> None:
+        """Their number stands in two places."""
+        self._show_status()
+        self._show_tabs()
 
     @on(Picked)
     def _picked(self, message: Picked) -> None:

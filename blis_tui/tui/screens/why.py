@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from textual.binding import Binding
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from blis_tui.debugger.why import explain
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.presenters.why import MENTION, explanation_page
+from blis_tui.tui.screens.window import Window
 from blis_tui.tui.widgets.footer import KeyBar
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from blis_tui.tui.presenters.why import Page
 
 
-class WhyScreen(ModalScreen["Ref | None"]):
+class WhyScreen(Window["Ref | None"]):
     """Shows an explanation, and those of what it mentions; the result is where the reader wants to go, or None.
 
     Args:

@@ -27,6 +27,7 @@ class MetricsPane(Pane):
 
     TITLE = "Metrics"
     JUMP_KEY = "m"
+    FOLLOWS_SELECTION = False
     HELP_TEXT = (
         "Each line draws one figure over the whole run, with its value at the present position and its largest value "
         "until then; what lies after the position is dimmed. Up and down choose the figure that is plotted, enter "

@@ -38,10 +38,8 @@ class Pane(Widget, can_focus=True):
     FOLLOWS_SELECTION: ClassVar[bool] = True
     """Whether it looks any different when the reader points at something else."""
 
-    def watch_view(self, old: View | None, new: View | None) -> None:
-        """Show the new view, if it looks any different."""
-        if not self.FOLLOWS_SELECTION and old is not None and new is not None and same_place(old, new):
-            return
+    def watch_view(self) -> None:
+        """Show the new view, if anybody can see it."""
         self.refresh_view()
 
     def on_show(self) -> None:
@@ -65,11 +63,6 @@ class Pane(Widget, can_focus=True):
     def show(self, view: View) -> None:
         """Bring what is on the screen up to the view."""
         raise NotImplementedError
-
-
-def same_place(old: View, new: View) -> bool:
-    """Whether two views differ at most in what the reader points at."""
-    return old.moment is new.moment and old.playing == new.playing and old.breakpoints == new.breakpoints
 
 
 class TextPane(Pane):

@@ -33,6 +33,7 @@ class Timeline(Pane):
 
     TITLE = ""
     JUMP_KEY = "t"
+    FOLLOWS_SELECTION = False
     HELP_TEXT = (
         "The run from its start to the last known event. The middle line draws one figure, up and down choose which. "
         f"Below, ▲ is the present position, {PREEMPTION} preemptions, ! requests lost, ● a breakpoint at a time, "

@@ -38,6 +38,7 @@ class WarningsPane(Pane):
 
     TITLE = "Warnings"
     JUMP_KEY = "w"
+    FOLLOWS_SELECTION = False
     HELP_TEXT = (
         "What looks wrong with this run, as far as it is known, whatever the position: each warning says what to do. "
         "Arrow keys mark a warning, enter goes to what it speaks of. Below stands what was checked besides."
