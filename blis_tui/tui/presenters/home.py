@@ -145,7 +145,9 @@ def details(entry: Entry, width: int, *, dense: bool = False) -> Content:
     elif checked.unreadable:
         lines.append(Content.styled(checked.unreadable, "$error"))
     else:
-        lines.append(diagnostics_text(checked.problems[:1]))
+        # A long line is cut, not wrapped: marks stand below what they mean.
+        first = diagnostics_text(checked.problems[:1]).split("\n")
+        lines += [line.truncate(max(1, width), ellipsis=True) for line in first]
     facts += [("golden", golden_sentence(entry)), ("file", Content(entry.found.shown))]
     lines += [] if dense else [Content("")]
     lines += _fact_lines(facts, width if dense else 0)
