@@ -179,11 +179,16 @@ def _budget(latest: LatestStep, budget: int) -> Sentence:
 
 
 def blocks_needed(experiment: Experiment, request: RequestSnapshot, budget_left: int) -> int:
-    """KV blocks that a waiting request needs to be let in, if the cache holds nothing of it; the watermark is apart."""
+    """KV blocks that a waiting request needs to be let in; the watermark is apart.
+
+    Where the cache may hold a part of it, this is the most it can need: what is found there saves nothing while nobody
+    else uses it, and the first chunk begins behind it.
+    """
     engine = experiment.engine
     batching = experiment.policy.batching
     tokens = request.target_tokens
-    if batching.kind != "vllm-v1" or not batching.flag("reserve_full_input"):
+    whole = batching.kind == "vllm-v1" and batching.flag("reserve_full_input")
+    if not whole and not _may_be_cached(experiment, request):
         threshold = create_batching(batching).prefill_threshold(engine)
         if 0 < threshold < tokens:
             tokens = threshold

@@ -1,0 +1,338 @@
+"""Explanations: every figure in them is one of the run."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import blis_tui
+from blis_tui.debugger.debugger import Debugger, arrive
+from blis_tui.debugger.explanation import Explanation, Part, Ref, event_ref, instance_ref, request_ref, said
+from blis_tui.debugger.tape import KINDS
+from blis_tui.debugger.units import plural, span_text
+from blis_tui.debugger.why import explain, explain_event, explain_request, slowest
+from blis_tui.debugger.why_event import MEANINGS, load_before, usual_duration
+from blis_tui.engine.records import Preempted
+from tests.debugger.pressed_runs import RUNS, experiment, finished
+
+
+def at(name: str, event: int) -> Debugger:
+    debugger = finished(name)
+    arrive(debugger.seek(event))
+    return debugger
+
+
+def part(explanation: Explanation, heading: str) -> Part:
+    return next(one for one in explanation.parts if one.heading.startswith(heading))
+
+
+def sentences(one: Part) -> str:
+    return "\n".join(said(sentence) for sentence in one.sentences)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_everything_can_be_explained_anywhere(name: str) -> None:
+    """No moment and no request is too strange, nothing moves the reader, and texts are whole sentences."""
+    debugger = Debugger(experiment(name))
+    arrive(debugger.run())
+    names = debugger.tape.names()
+    for event in range(0, debugger.frontier + 1, debugger.frontier // 12):
+        arrive(debugger.seek(event))
+        digest = debugger.digest()
+        snapshot = debugger.simulation.snapshot()
+        asked = {one.request_id for one in snapshot.in_transit} | {names[event % len(names)]}
+        for instance in snapshot.instances:
+            asked |= {one.request_id for one in (*instance.waiting[:4], *instance.running[:3], *instance.running[-2:])}
+        for one in sorted(asked):
+            well_made(explain_request(debugger, one))
+        well_made(explain_event(debugger, event))
+        assert debugger.event == event
+        assert debugger.digest() == digest
+
+
+def well_made(explanation: Explanation) -> None:
+    assert explanation.title
+    assert explanation.headline.endswith(".")
+    assert explanation.parts
+    for one in explanation.parts:
+        assert one.sentences or one.rows
+        for sentence in one.sentences:
+            assert said(sentence)[-1] in ".:", sentence
+            assert "  " not in said(sentence)
+    text = explanation.to_text()
+    assert explanation.headline in text
+    for ref in explanation.refs():
+        assert ref.text in text
+
+
+# ---- waiting ----
+
+
+def waiting_behind(debugger: Debugger, wanted: str) -> Explanation:
+    """The explanation of some waiting request that says something, searched over the run."""
+    for event in range(1, debugger.frontier, 7):
+        row = debugger.tape.row(event)
+        if row.step < 0 or not debugger.tape.step(row.step).waiting:
+            continue
+        arrive(debugger.seek(event))
+        for instance in debugger.simulation.snapshot().instances:
+            for one in instance.waiting[:2]:
+                explanation = explain_request(debugger, one.request_id)
+                if re.search(wanted, explanation.to_text()):
+                    return explanation
+    raise AssertionError(f"nobody waits so: {wanted}")
+
+
+def test_waiting_for_a_place_in_the_batch() -> None:
+    debugger = Debugger(experiment("small batch"))
+    arrive(debugger.run())
+    explanation = waiting_behind(debugger, "max_num_seqs")
+    told = sentences(part(explanation, "Why it waits now"))
+    assert "6 requests ran, as many as may run at once (max_num_seqs 6)." in told
+
+
+def test_waiting_for_tokens_names_who_spent_them() -> None:
+    debugger = Debugger(experiment("small budget"))
+    arrive(debugger.run())
+    explanation = waiting_behind(debugger, "were spent")
+    told = sentences(part(explanation, "Why it waits now"))
+    found = re.search(r"all 24 tokens that a step may compute were spent \(max_num_batched_tokens\): (.*)\.", told)
+    assert found
+    spent = re.sub(r"(\d+) decodes? took 1 each", r"decode \1", found[1])
+    spent = re.sub(r"\d+ more prefills? ", "more ", spent)
+    assert sum(int(one.split()[-1]) for one in spent.split(", ")) == 24
+
+
+def test_waiting_for_blocks() -> None:
+    debugger = Debugger(experiment("kv-pressure"))
+    arrive(debugger.run())
+    explanation = waiting_behind(debugger, r"did not fit: it needs \d+ KV block")
+    told = sentences(part(explanation, "Why it waits now"))
+    needed = re.search(r"it needs (\d+) KV blocks? of 16 tokens", told)
+    free = re.search(r"(\d+) of 600 were free", told)
+    assert needed
+    if free:
+        assert int(needed[1]) > int(free[1])
+    assert "Most are held by request_" in told
+
+
+def test_head_of_line_blocking_is_called_by_its_name() -> None:
+    debugger = Debugger(experiment("kv-pressure"))
+    arrive(debugger.run())
+    explanation = waiting_behind(debugger, "Head-of-line blocking")
+    told = sentences(part(explanation, "Why it waits now"))
+    needs = int(re.search(r"it needs (?:up to )?(\d+) KV", told)[1])  # type: ignore[index]
+    smaller = int(re.search(r"behind it needs (\d+) block", told)[1])  # type: ignore[index]
+    free = int(re.search(r"(\d+) of 600 were free", told)[1])  # type: ignore[index]
+    assert smaller <= free < needs
+
+
+def test_waiting_since_a_step_began() -> None:
+    """Who comes while a step is under way is not said to be kept out by anything else."""
+    debugger = finished("kv-pressure")
+    tape = debugger.tape
+    event = next(
+        event
+        for event in range(100, debugger.frontier)
+        if tape.kind(event) == "queued" and tape.time_us(event + 1) > tape.time_us(event)
+    )
+    arrive(debugger.seek(event))
+    name = tape.name(tape.row(event).request)
+    told = sentences(part(explain_request(debugger, name), "Why it waits now"))
+    assert f"{name} was queued after the latest step of instance 0 began; its next step, at " in told
+
+
+# ---- preemption ----
+
+
+def test_preemption_is_told_with_the_records_figures() -> None:
+    debugger = finished("kv-pressure")
+    arrive(debugger.seek(debugger.frontier))
+    tape = debugger.tape
+    event = next(e for e in range(1, debugger.frontier) if tape.is_step(e) and tape.step(tape.row(e).step).preempted)
+    record = next(one for one in debugger.records_of(event) if isinstance(one, Preempted))
+    told = sentences(part(explain_request(debugger, record.request_id), "Why it was preempted"))
+    assert f"At event {event:,} it lost {plural(record.lost_tokens, 'computed token')}" in told
+    assert f"gave back {plural(record.freed_blocks, 'KV block')}" in told
+    assert f"{record.for_request} needed" in told
+    assert "the youngest of those who run" in told
+    life = tape.life(record.request_id)
+    again = next(one for one in life if one.what == "scheduled" and one.event > event)
+    assert f"It waited {span_text(again.time_us - record.time_us)} to be let in again" in told
+
+
+def test_victims_of_the_other_rule() -> None:
+    debugger = at("priority victims", 10**9)
+    name = next(name for name in debugger.tape.names() if any(h.what == "preempted" for h in debugger.tape.life(name)))
+    assert "least urgent" in explain_request(debugger, name).to_text()
+
+
+def test_before_it_is_let_in_again() -> None:
+    debugger = finished("kv-pressure")
+    name, event = next(
+        (name, one.event)
+        for name in debugger.tape.names()
+        for one in debugger.tape.life(name)
+        if one.what == "preempted"
+    )
+    arrive(debugger.seek(event))
+    assert "It has not been let in again since." in explain_request(debugger, name).to_text()
+
+
+# ---- ends ----
+
+
+def test_a_slow_request_is_compared_with_the_median() -> None:
+    debugger = at("kv-pressure", 10**9)
+    ranked = slowest(debugger.tape, debugger.frontier, count=10**6)
+    assert [one.us for one in ranked] == sorted((one.us for one in ranked), reverse=True)
+    explanation = explain_request(debugger, ranked[0].name)
+    assert explanation.headline.startswith(f"It took {span_text(ranked[0].us)} end to end, slower than all others;")
+    median = ranked[len(ranked) // 2]
+    told = sentences(part(explanation, "Compared"))
+    assert f"{median.name}, took {span_text(median.us)}; this one {span_text(ranked[0].us - median.us)} more:" in told
+    fastest = explain_request(debugger, ranked[-1].name)
+    assert "no slower than all others" in fastest.headline
+
+
+def test_slowest_knows_only_what_has_happened() -> None:
+    debugger = finished("kv-pressure")
+    half = debugger.frontier // 2
+    early = slowest(debugger.tape, half, count=10**6)
+    completed = [e for e in range(1, half + 1) if debugger.tape.kind(e) == "completed"]
+    assert len(early) == len(completed)
+    assert slowest(debugger.tape, half, "ttft", 3)[0].us == max(
+        debugger.tape.life(name, half)[place].second
+        for name in debugger.tape.names()
+        for place, one in enumerate(debugger.tape.life(name, half))
+        if one.what == "first-token" and one is not None
+        if not any(later.what == "first-token" for later in debugger.tape.life(name, half)[place + 1 :])
+    )
+
+
+@pytest.mark.parametrize(
+    ("run", "kind", "words"),
+    [("admission", "rejected", "insufficient tokens"), ("time-outs", "timed-out", "Its deadline passed while it")],
+)
+def test_requests_that_were_not_served(run: str, kind: str, words: str) -> None:
+    debugger = at(run, 10**9)
+    event = next(e for e in range(1, debugger.frontier) if debugger.tape.kind(e) == kind)
+    name = debugger.tape.name(debugger.tape.row(event).request)
+    told = sentences(part(explain_request(debugger, name), "How it ended"))
+    assert words in told
+    assert f"That was event {event:,}." in told
+
+
+def test_a_request_that_can_never_be_served() -> None:
+    debugger = Debugger(blis_tui.load("kv-pressure", set={"engine.max_model_len": 600, "workload.requests": 60}))
+    arrive(debugger.run())
+    event = next(e for e in range(1, debugger.frontier) if debugger.tape.kind(e) == "dropped")
+    reason = debugger.tape.reason(event)
+    assert "max_model_len is 600" in reason
+    name = debugger.tape.name(debugger.tape.row(event).request)
+    assert reason in explain_request(debugger, name).to_text()
+    assert reason in explain_event(debugger, event).headline
+
+
+def test_unknown_requests() -> None:
+    debugger = Debugger(experiment("kv-pressure"))
+    assert "It may come later" in explain_request(debugger, "request_7").to_text()
+    arrive(debugger.run())
+    assert "No request of this run has that name." in explain_request(debugger, "nobody").to_text()
+    arrive(debugger.seek(3))
+    assert "It arrives later, at event " in explain_request(debugger, "request_70").to_text()
+
+
+# ---- events ----
+
+
+def test_every_kind_of_event_has_a_meaning() -> None:
+    assert set(MEANINGS) == set(KINDS)
+    for name in ("kv-pressure", "admission", "time-outs", "three instances"):
+        debugger = at(name, 10**9)
+        for kind in KINDS:
+            event = next((e for e in range(1, debugger.frontier) if debugger.tape.kind(e) == kind), None)
+            if event is not None:
+                explanation = explain_event(debugger, event)
+                well_made(explanation)
+                assert kind in explanation.title
+                assert MEANINGS[kind] in sentences(explanation.parts[0])
+
+
+def test_events_that_are_not_there() -> None:
+    debugger = Debugger(experiment("kv-pressure"))
+    well_made(explain_event(debugger, 0))
+    assert explain_event(debugger, 5).headline == "That event has not happened yet."
+
+
+def test_a_choice_is_shown_with_the_load_it_met() -> None:
+    debugger = Debugger(experiment("three instances"))
+    arrive(debugger.run())
+    tape = debugger.tape
+    checked = 0
+    for event in range(40, debugger.frontier, 61):
+        arrive(debugger.seek(event - 1))
+        for instance in debugger.simulation.snapshot().instances:
+            waiting, running, _ = load_before(tape, instance.index, event)
+            assert (waiting, running) == (instance.waiting_count, instance.running_count), event
+            checked += 1
+        if tape.kind(event) == "routed":
+            explanation = explain_event(debugger, event)
+            rows = part(explanation, "The instances just before").rows
+            assert [row.label for row in rows if row.share == "chosen"] == [f"instance {tape.row(event).instance}"]
+    assert checked > 50
+
+
+def test_load_before_knows_time_outs() -> None:
+    debugger = Debugger(experiment("time-outs"))
+    arrive(debugger.run())
+    tape = debugger.tape
+    events = [event for event in range(1, debugger.frontier) if tape.kind(event) == "timed-out"]
+    for event in events[::9]:
+        arrive(debugger.seek(event))
+        instance = debugger.simulation.snapshot().instances[0]
+        waiting, running, _ = load_before(tape, 0, event + 1)
+        assert (waiting, running) == (instance.waiting_count, instance.running_count)
+
+
+def test_a_long_step_is_compared_with_the_usual() -> None:
+    debugger = at("kv-pressure", 10**9)
+    tape = debugger.tape
+    steps = [event for event in range(1, debugger.frontier + 1) if tape.is_step(event)]
+    event = max(steps, key=lambda one: tape.step(tape.row(one).step).duration_us)
+    before = [tape.step(tape.row(one).step).duration_us for one in steps if one < event][-1000:]
+    usual = usual_duration(tape, 0, event)
+    assert usual == sorted(before)[len(before) // 2]
+    duration = tape.step(tape.row(event).step).duration_us
+    assert usual is not None
+    assert f"{duration / usual:.1f} times as long as usual." in explain_event(debugger, event).headline
+
+
+def test_refs() -> None:
+    debugger = at("kv-pressure", 500)
+    assert explain(debugger, request_ref("request_3")) == explain_request(debugger, "request_3")
+    assert explain(debugger, event_ref(12)) == explain_event(debugger, 12)
+    assert explain(debugger, instance_ref(0)) is None
+    assert Ref("event", "12345").text == "event 12,345"
+
+
+@pytest.mark.parametrize("name", ["kv-pressure", "vllm-preemption", "whole prompts", "first chunk only"])
+def test_who_did_not_fit_needed_more_than_was_free(name: str) -> None:
+    debugger = Debugger(experiment(name))
+    arrive(debugger.run())
+    total = debugger.experiment.engine.kv_blocks
+    checked = 0
+    for event in range(1, debugger.frontier, 37):
+        arrive(debugger.seek(event))
+        instance = debugger.simulation.snapshot().instances[0]
+        if not instance.waiting:
+            continue
+        told = explain_request(debugger, instance.waiting[0].request_id).to_text()
+        needed = re.search(r"it needs (?:up to )?(\d+) KV", told)
+        free = re.search(rf"(\d+) of {total} were free", told)
+        kept = re.search(r"(\d+) blocks? more must stay free", told)
+        if needed and free and "Nor did its prompt" not in told:
+            assert int(needed[1]) + (int(kept[1]) if kept else 0) > int(free[1]), told
+            checked += 1
+    assert checked
