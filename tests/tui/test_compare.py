@@ -169,6 +169,10 @@ async def test_it_begins_where_it_is_told_to() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await finish(pilot, app.compare)
         assert events(app.compare) == (500, 500)
+        view = app.compare.view()
+        assert view.searched
+        assert view.divergence is not None
+        assert f"first at event {view.divergence.event}" in screen_text(app)
 
 
 @pytest.mark.parametrize(("text", "wanted"), [("900ms", None), ("321", (321, 321)), ("request_7", None)])

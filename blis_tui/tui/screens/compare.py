@@ -82,7 +82,7 @@ class CompareScreen(Screen[None]):
         left: the one, called A.
         right: the other, called B.
         names: what to call them.
-        event: where to go first: that event on both sides.
+        event: where to go first: that event on both sides. The first divergence is then looked for, too.
     """
 
     SCOPE = "compare"
@@ -142,7 +142,8 @@ class CompareScreen(Screen[None]):
         if self._first is None:
             self._show()
         else:
-            self._go(self.lockstep.seek_event(self._first), "going there")
+            self.pump.start(self.lockstep.seek_event(self._first), "going there", self._there)
+            self._drive(_AT_ONCE_S)
 
     def circumstances(self) -> dict[str, str]:
         """What a report of a defect should say about the two runs."""
@@ -347,9 +348,17 @@ class CompareScreen(Screen[None]):
         self.pump.start(self.lockstep.first_divergence(), "comparing events", self._found)
         self._drive(_AT_ONCE_S)
 
-    def _found(self, divergence: Divergence | None) -> None:
+    def _there(self, arrival: Arrival) -> None:
+        """Where it was to begin: say in what the two part, for that is mostly why it begins there."""
+        self._arrived(arrival)
+        self.pump.start(self.lockstep.first_divergence(), "comparing events", self._noted)
+
+    def _noted(self, divergence: Divergence | None) -> None:
         self._searched = True
         self._divergence = divergence
+
+    def _found(self, divergence: Divergence | None) -> None:
+        self._noted(divergence)
         # Where the pump is has just ended, and the next way begins when it has returned.
         self.call_next(self._go_to_divergence, divergence)
 

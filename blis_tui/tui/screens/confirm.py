@@ -11,6 +11,7 @@ from textual.widgets import Static
 
 from blis_tui.tui.actions import DIALOG, bindings
 from blis_tui.tui.screens.window import Window
+from blis_tui.tui.screens.window import Window
 from blis_tui.tui.widgets.footer import KeyBar
 
 if TYPE_CHECKING:
