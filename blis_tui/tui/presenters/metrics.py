@@ -29,6 +29,10 @@ _PLOT_ROWS: Final = 9
 """Rows that a plot below the strips needs, its name and times included."""
 
 
+_ALL_PERCENTILES_FROM: Final = 47
+"""Columns from which on all percentiles fit in a line."""
+
+
 @dataclass(frozen=True, slots=True)
 class Box:
     """A rectangle within the pane."""
@@ -75,7 +79,7 @@ def arrange(width: int, height: int, chosen: int, *, large: bool) -> Arrangement
         rows = height - 3 if percentiles else height
         return Arrangement(_NONE, 0, header=False, percentiles=percentiles, plot=Box(0, 0, width, rows))
     beside = width >= _BESIDE_FROM and height >= 6
-    below = not beside and height >= len(SERIES) + 4 + _PLOT_ROWS
+    below = not beside and height >= len(SERIES) + 5 + _PLOT_ROWS
     left = width * 9 // 20 if beside else width
     spare = height - len(SERIES)
     percentiles, header = spare >= 2, spare >= 3
@@ -190,7 +194,10 @@ def _percentiles(name: str, found: Distribution, about: str, width: int) -> Cont
     if found.p50 is None or found.p90 is None or found.p99 is None:
         return Content.assemble((f" {name:<6}", "bold"), ("none yet", "$text-muted"))
     parts: list[tuple[str, str]] = [(f" {name:<6}", "bold")]
-    for label, value in (("p50", found.p50), ("p90", found.p90), ("p99", found.p99)):
+    values = [("p50", found.p50), ("p90", found.p90), ("p99", found.p99)]
+    if width < _ALL_PERCENTILES_FROM:
+        del values[1]
+    for label, value in values:
         parts += [(f"{label} ", "$text-muted"), (f"{span_text(int(value * 1000 + 0.5)):<8} ", "")]
     line = Content.assemble(*parts)
     return line if line.cell_length + len(about) > width else Content.assemble(line, (about, "$text-muted"))

@@ -96,6 +96,8 @@ def known_until(view: View) -> int:
 
 def round_end(us: int) -> int:
     """The nearest round time that is not before ``us``."""
+    if us <= _ENDS[0]:
+        return us
     size = 1
     while size * 100 < us:
         size *= 10

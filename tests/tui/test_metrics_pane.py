@@ -1,0 +1,182 @@
+"""The metrics pane: figures as of the position, percentiles, plots, and what fits where."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from blis_tui.metrics.stats import of_samples
+from blis_tui.tui.presenters.metrics import arrange, inter_token_gaps, metrics, percentile_lines
+from blis_tui.tui.presenters.plot import draw, plot, top_value
+from blis_tui.tui.presenters.series import KV_USE, SERIES, STEP_TIME, TTFT, WAITING, latest_step, value_text
+from blis_tui.tui.widgets.metrics import MetricsPane
+from tests.tui.driven_pane import driven, knowing, view_with
+from tests.tui.screens import press, settle
+
+SIZES = [(34, 4), (36, 10), (60, 12), (76, 13), (76, 22), (98, 30), (100, 6), (136, 12), (200, 50)]
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("event", [0, 1000])
+def test_the_text_fits_its_room(width: int, height: int, large: bool, event: int) -> None:
+    view = view_with(knowing(event, at=event))
+    for chosen in range(len(SERIES)):
+        lines = metrics(view, chosen, width, height, large=large).plain.split("\n")
+        assert len(lines) <= height
+        assert all(len(line) <= width for line in lines)
+        assert any(SERIES[chosen].name in line for line in lines)
+
+
+def test_all_figures_are_shown_where_there_is_room_and_percentiles_first_of_the_rest() -> None:
+    places = arrange(76, 12, 0, large=False)
+    assert (places.strips.height, places.percentiles, places.header) == (10, True, False)
+    assert arrange(76, 13, 0, large=False).header
+    assert not arrange(76, 23, 0, large=False).plot.height
+    assert arrange(76, 24, 0, large=False).plot.height == 9
+    assert arrange(136, 12, 0, large=False).plot.height == 12
+
+
+def test_values_are_those_of_the_position_not_of_the_known_end() -> None:
+    made = knowing(at=800)
+    view = view_with(made)
+    instance = view.moment.instance(0)
+    assert WAITING.now(view) == instance.waiting_count
+    assert value_text(KV_USE, KV_USE.now(view), view).endswith(" %")
+    assert KV_USE.now(view) == instance.kv.used_blocks
+    step = next(e for e in range(800, 0, -1) if made.tape.is_step(e))
+    assert latest_step(view) == made.tape.step(made.tape.row(step).step)
+    assert STEP_TIME.now(view) == made.tape.step(made.tape.row(step).step).duration_us
+    known = [h.second for name in made.tape.names() for h in made.tape.life(name, 800) if h.what == "first-token"]
+    assert TTFT.now(view) in known
+    assert len(made.tape.ttfts_us(800, 1000)) == len(known)
+
+
+def test_at_the_start_nothing_has_a_value_yet() -> None:
+    view = view_with(knowing(at=0))
+    values = {series.name: value_text(series, series.now(view), view) for series in SERIES}
+    assert values == {
+        "waiting": "0",
+        "running": "0",
+        "KV in use": "0 %",
+        "batch tokens": "-",
+        "step time": "-",
+        "TTFT": "-",
+        "preemptions": "-",
+        "arrivals": "-",
+        "completions": "-",
+        "tokens": "-",
+    }
+    assert [line.plain.split() for line in percentile_lines(view, 70)] == [
+        ["TTFT", "none", "yet"],
+        ["ITL", "none", "yet"],
+    ]
+
+
+def test_ttft_percentiles_follow_the_rule_of_the_report() -> None:
+    made = knowing(at=1500)
+    line = percentile_lines(view_with(made), 100)[0].plain
+    p90 = of_samples(made.tape.ttfts_us(1500, 1000)).p90
+    assert p90 is not None
+    assert f"p90 {p90:.0f} ms" in line or f"p90 {p90:.1f} ms" in line
+    assert "first tokens" in line
+
+
+def test_a_steps_duration_counts_once_for_each_request_that_decodes_in_it() -> None:
+    made = knowing(at=600)
+    wanted: Counter[int] = Counter()
+    steps = 0
+    for event in range(1, 601):
+        if made.tape.is_step(event):
+            step = made.tape.step(made.tape.row(event).step)
+            steps += 1
+            if step.decode_requests:
+                wanted[step.duration_us] += step.decode_requests
+    assert inter_token_gaps(view_with(made)) == (steps, wanted)
+
+
+def test_only_the_latest_thousand_steps_count() -> None:
+    made = knowing(at=1800)
+    steps, gaps = inter_token_gaps(view_with(made))
+    assert steps == 1000
+    ends = [event for event in range(1800, 0, -1) if made.tape.is_step(event)]
+    decodes = [made.tape.step(made.tape.row(event).step).decode_requests for event in ends]
+    assert len(decodes) > 1000
+    assert sum(gaps.values()) == sum(decodes[:1000])
+
+
+# ---- plot ----
+
+
+def test_a_line_climbs_from_the_lower_left_to_the_upper_right() -> None:
+    rows = draw([0, 1, 2, 3, 4, 5, 6, 7], 2, 7)
+    assert rows[0][:2] == "  "
+    assert rows[1][2:] != "    "
+    assert rows[0][-1] != " "
+
+
+def test_a_gap_is_not_bridged_and_zero_is_on_the_ground() -> None:
+    assert draw([0, 0, None, None, 9, 9], 1, 9) == ["⣀ ⠉"]
+
+
+def test_a_jump_is_an_upright_line() -> None:
+    assert draw([0, 3], 1, 3) == ["⣸"]
+    assert draw([0, 7], 2, 7) == ["⢸", "⣸"]
+
+
+def test_a_plot_has_its_edges_and_the_position() -> None:
+    made = knowing(at=1000)
+    view = view_with(made)
+    rows = [row.plain for row in plot(view, KV_USE, 80, 11)]
+    assert len(rows) == 11
+    assert rows[1].startswith("   100 %".rjust(9))
+    assert rows[5].startswith("50 %".rjust(9))
+    assert rows[9].startswith("0 %".rjust(9))
+    assert "▏" in rows[10]
+    assert any("│" in row for row in rows[1:10])
+
+
+def test_the_upper_edge_is_round_and_not_below_the_largest_value() -> None:
+    view = view_with(knowing(at=10))
+    assert top_value(WAITING, [3, 17, None], view) == 20
+    assert top_value(WAITING, [3, None], view) == 3
+    assert top_value(STEP_TIME, [26_912], view) == 30_000
+    assert top_value(WAITING, [0, 0], view) == 1
+
+
+# ---- the pane ----
+
+
+async def test_arrows_choose_what_is_plotted_and_enter_makes_it_large() -> None:
+    async with driven(MetricsPane(), knowing(at=1000), (80, 17)) as (app, pilot):
+        assert app.lines()[1].startswith("▸waiting")
+        await press(pilot, "down", "down")
+        assert any(line.startswith("▸KV in use") for line in app.lines())
+        await press(pilot, "enter")
+        assert app.lines()[0].startswith("KV in use")
+        assert app.pane.border_subtitle == "enter: all figures"
+        await press(pilot, "up", "enter")
+        assert any(line.startswith("▸running") for line in app.lines())
+
+
+async def test_in_little_room_the_chosen_figure_stays_in_sight() -> None:
+    async with driven(MetricsPane(), knowing(at=1000), (40, 6)) as (app, pilot):
+        for series in SERIES[1:]:
+            await press(pilot, "down")
+            assert any(line.startswith(f"▸{series.name}") for line in app.lines())
+
+
+async def test_a_click_on_a_figure_plots_it_and_one_into_the_plot_goes_there() -> None:
+    async with driven(MetricsPane(), knowing(at=1000), (140, 15)) as (app, pilot):
+        pane = app.pane
+        row = next(y for y, line in enumerate(app.lines()) if line.strip().startswith("TTFT"))
+        await pilot.click(pane, offset=(10, row + 1))
+        await settle(pilot)
+        assert app.lines()[row].startswith("▸TTFT")
+        assert not app.went
+        await pilot.hover(pane, offset=(10, row + 1))
+        assert str(pane.tooltip) == "TTFT: time to first token as clients measure it, the longest"
+        await pilot.click(pane, offset=(130, 6))
+        await settle(pilot)
+        assert app.debugger.event > 1000
