@@ -11,7 +11,6 @@ from textual.widgets import Static
 
 from blis_tui.tui.actions import DIALOG, bindings
 from blis_tui.tui.screens.window import Window
-from blis_tui.tui.screens.window import Window
 from blis_tui.tui.widgets.footer import KeyBar
 
 if TYPE_CHECKING:
