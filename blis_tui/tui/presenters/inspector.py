@@ -11,6 +11,7 @@ from blis_tui.debugger.lifespans import ENDS, read_life
 from blis_tui.tui.presenters.life_line import divided, legend, life_bar, position_mark, stretches, sum_text, totals
 from blis_tui.tui.presenters.lines import BLANK, Line, flow, hang, heading, line, words
 from blis_tui.tui.presenters.phases import PHASE_LOOKS
+from blis_tui.tui.presenters.slowest import shows_slowest, slowest_lines
 from blis_tui.tui.presenters.units import count_text, percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ def inspector_lines(view: View, width: int, waits: Mapping[int, str]) -> list[Li
         waits: the event at which a wait began -> a few words about it.
     """
     name = subject(view)
-    if name is None:
-        return [line((row.plain, "$text-muted")) for row in words(_HINT, width)]
+    if name is None or shows_slowest(view, name):
+        return slowest_lines(view, width, _HINT)
     known = read_life(view.tape, view.experiment, name, len(view.tape))
     if known is None:
         missing = f"No request called {name} has arrived in what is known of the run."

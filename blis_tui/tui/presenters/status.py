@@ -22,14 +22,14 @@ def run_name(experiment: Experiment) -> Content:
 
 def place_text(moment: Moment, *, complete: bool) -> Content:
     """Where the reader is: time, event of how many, phase of the step."""
-    total = count_text(moment.frontier) + ("" if complete else "+")
+    total = f" of {count_text(moment.frontier)}{'' if complete else '+'}" if moment.frontier else ""
     phase = "" if moment.phase is None or moment.phase == len(PHASES) - 1 else f" · {PHASES[moment.phase]}"
     return Content.assemble(
         ("t ", "$text-muted"),
         time_text(moment.time_us),
         ("  event ", "$text-muted"),
         count_text(moment.event),
-        (f" of {total}", "$text-muted"),
+        (total, "$text-muted"),
         (phase, "$accent"),
     )
 

@@ -21,6 +21,7 @@ from blis_tui.tui.screens.moves import Moves
 from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.widgets.breakpoints import BreakpointsPane
 from blis_tui.tui.widgets.event_list import EventList
+from blis_tui.tui.widgets.inspector import Inspector
 from blis_tui.tui.widgets.pane import Pane
 
 if TYPE_CHECKING:
@@ -225,10 +226,13 @@ class DebuggerScreen(Moves):
 
     def action_ask_why(self) -> None:
         """Explain the selected request, the selected event, or the present one."""
-        selection, debugger = self.bench.selection, self.bench.debugger
         self.halt()
+        selection, debugger = self.bench.selection, self.bench.debugger
+        pointed = self.query_one(Inspector).selected_value() if self.arrangement.active == "request" else ""
         if self.arrangement.active == "events" and (selection.event is not None or selection.request is None):
             self.why_event(selection.event or debugger.event)
+        elif pointed:
+            self.why_request(pointed)
         elif selection.request is not None:
             self.why_request(selection.request)
         else:

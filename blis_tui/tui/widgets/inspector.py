@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.debugger.waits import wait_lines
 from blis_tui.tui.presenters.inspector import EVENT_KEY, inspector_lines, subject
+from blis_tui.tui.presenters.slowest import REQUEST_KEY, shows_slowest
 from blis_tui.tui.view import Picked
 from blis_tui.tui.widgets.lines import LinesPane
 
@@ -39,15 +40,24 @@ class Inspector(LinesPane):
         return wait_lines(view.tape, view.experiment, name, view.moment.event)
 
     def pick(self, key: str, *, go: bool) -> None:
-        """Go to where a stretch began."""
+        """Go to where a stretch began; of the slowest requests, look at one."""
+        if key.startswith(REQUEST_KEY):
+            if go:
+                self.post_message(Picked(request=key.removeprefix(REQUEST_KEY)))
+            return
         event = int(key.removeprefix(EVENT_KEY))
         self.post_message(Picked(event=event, go=go))
 
     def selected_path(self) -> str:
         """Where a debugger's condition finds the request."""
-        name = None if self.view is None else subject(self.view)
-        return "" if name is None else f"requests.{name}"
+        name = self.selected_value()
+        return f"requests.{name}" if name else ""
 
     def selected_value(self) -> str:
-        """The request's name."""
-        return ("" if self.view is None else subject(self.view)) or ""
+        """The request's name; in the list of the slowest, of the one at the cursor."""
+        if self.view is None:
+            return ""
+        name = subject(self.view)
+        if name is None or shows_slowest(self.view, name):
+            return self._key.removeprefix(REQUEST_KEY) if self._key.startswith(REQUEST_KEY) else ""
+        return name

@@ -1,0 +1,54 @@
+"""Somebody who has never read a page of documentation finds out why the slowest request was slow.
+
+Every key pressed here is one that the screen shows at that moment.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import blis_tui
+from blis_tui.tui.app import BlisApp
+from blis_tui.tui.screens.debugger import DebuggerScreen
+from tests.tui.screens import press, screen_text, settle
+
+ROOT = Path(__file__).parents[2]
+
+
+def shows(app: BlisApp, *hints: str) -> None:
+    """The screen must tell what can be pressed next."""
+    text = screen_text(app)
+    for hint in hints:
+        assert hint in text, text
+
+
+async def test_why_was_the_slowest_request_slow() -> None:
+    app = BlisApp(folder=ROOT)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        shows(app, "/ search", "enter open", "admission-control")
+        await press(pilot, "/", *"kv")
+        shows(app, "kv-pressure", "✓ ok")
+        await press(pilot, "enter")
+        for _ in range(100):
+            if isinstance(app.screen, DebuggerScreen):
+                break
+            await pilot.pause(0.05)
+        screen = app.screen
+        assert isinstance(screen, DebuggerScreen)
+        shows(app, "n event", "h help", "c run")
+        # The help tells how to get to the end at once.
+        await press(pilot, "h")
+        await press(pilot, *"to the end")
+        shows(app, "to the end")
+        await press(pilot, "enter")
+        while screen.bench.driver.busy:
+            await pilot.pause(0.02)
+        await settle(pilot)
+        shows(app, "■ end", "3 Request", "7 Warn")
+        await press(pilot, "3")
+        shows(app, "Slowest so far", "up down choose", "? why")
+        await press(pilot, "down", "question_mark")
+        slowest = max(blis_tui.run(blis_tui.load("kv-pressure")).rows, key=lambda row: row.e2e_us or 0)
+        shows(app, slowest.request_id, "slower than all others", "no free KV blocks", "preemption")
+        assert f"{(slowest.e2e_us or 0) / 1e6:.2f} s end to end" in screen_text(app)
