@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from blis_tui.tui.presenters.event_filter import FilterError, parse_filter
-from blis_tui.tui.presenters.events import columns, event_line, event_runs, full_text, ordinal, stops_at, tail
+from blis_tui.tui.presenters.events import (
+    PREEMPTED,
+    columns,
+    event_line,
+    event_runs,
+    full_text,
+    ordinal,
+    stops_at,
+    tail,
+)
 from tests.tui.driven_pane import knowing, view_with
 
 DONE = knowing(at=0)
@@ -51,6 +60,24 @@ def test_no_line_is_wider_than_the_room_and_what_is_left_out_leaves_an_ellipsis(
         parts = [part.text for part in line.parts]
         if width >= 76 and not all(part in text for part in parts):
             assert "…" in text or all(part.text in text for part in line.short)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [("arrived", "400 tok"), ("admitted", ""), ("routed", "i0"), ("queued", "1st"), ("step", "+1 400 tok")],
+)
+def test_in_hardly_any_room_the_kind_is_a_glyph_and_the_rest_a_few_characters(kind: str, text: str) -> None:
+    event = next(event for event in range(1, 6) if TAPE.kind(event) == kind)
+    line = event_line(TAPE, event)
+    shown = words(event, 50)
+    assert kind not in shown.replace("i0 step", "")
+    assert shown.endswith(f"{line.look.glyph} {line.subject}" + (f" · {text}" if text else ""))
+
+
+def test_in_hardly_any_room_a_preemption_is_what_stays() -> None:
+    event = events("step preempted")[0]
+    count = TAPE.step(TAPE.row(event).step).preempted
+    assert f"{PREEMPTED}{count}" in words(event, 36)
 
 
 def test_the_full_text_of_an_event_has_its_number_and_all_parts() -> None:

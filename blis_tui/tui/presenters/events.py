@@ -25,6 +25,8 @@ HERE: Final = "▶"
 BEFORE_HERE: Final = "▷"
 """At the last event shown that is not later than the present position, where a filter hides that one."""
 BREAKPOINT: Final = "●"
+PREEMPTED: Final = "×"  # noqa: RUF001  (a cross, no letter)
+"""So many requests were preempted, where there is no room for words; ``+`` joined the batch, ``✓`` are done."""
 START: Final = "start: nothing has happened yet"
 
 
@@ -67,6 +69,8 @@ class EventLine:
     parts: tuple[Run, ...]
     short: tuple[Run, ...]
     """The same parts in fewer words, where there is little room."""
+    brief: tuple[Run, ...]
+    """What matters most in a few characters, where there is hardly any room."""
 
 
 def event_line(tape: Tape, event: int) -> EventLine:
@@ -75,9 +79,10 @@ def event_line(tape: Tape, event: int) -> EventLine:
     look = KINDS[row.kind]
     if row.step >= 0:
         step = tape.step(row.step)
-        return EventLine(row.kind, look, f"i{row.instance} step {step.number}", _step(step), _step(step, short=True))
-    parts = _about(tape, row)
-    return EventLine(row.kind, look, tape.name(row.request), parts, parts)
+        subject = f"i{row.instance} step {step.number}"
+        return EventLine(row.kind, look, subject, _step(step), _step(step, short=True), _signs(step))
+    parts, brief = _about(tape, row)
+    return EventLine(row.kind, look, tape.name(row.request), parts, parts, (Run(brief),) if brief else ())
 
 
 def _step(step: StepRow, *, short: bool = False) -> tuple[Run, ...]:
@@ -100,29 +105,42 @@ def _step(step: StepRow, *, short: bool = False) -> tuple[Run, ...]:
     return tuple(parts)
 
 
-def _about(tape: Tape, row: EventRow) -> tuple[Run, ...]:
-    """What an event did to its request."""
+def _signs(step: StepRow) -> tuple[Run, ...]:
+    """A step's changes as signs with a count, then its work."""
+    changes = (
+        (step.preempted, PREEMPTED, "error"),
+        (step.admitted, KINDS["arrived"].glyph, ""),
+        (step.completed, KINDS["completed"].glyph, "success"),
+        (step.stalled, KINDS["queued"].glyph, "warning"),
+    )
+    signs = [Run(f"{sign}{count}", colour) for count, sign, colour in changes if count]
+    return (*signs, Run(f"{step.batch_tokens} tok"))
+
+
+def _about(tape: Tape, row: EventRow) -> tuple[tuple[Run, ...], str]:
+    """What an event did to its request, and the same in a few characters."""
     reason = tape.reason(row.event)
     if row.kind == "admitted":
-        return ()
+        return (), ""
     if row.kind == "routed":
-        return (Run(f"instance {row.instance}" + (f" ({reason})" if reason else "")),)
+        return (Run(f"instance {row.instance}" + (f" ({reason})" if reason else "")),), f"i{row.instance}"
     if row.kind in ("rejected", "dropped"):
-        return (Run(reason or "no reason given", "error"),)
+        return (Run(reason or "no reason given", "error"),), row.kind
     life = tape.life(tape.name(row.request), row.event)
     return _figures(row, next(one for one in reversed(life) if one.what == row.kind))
 
 
-def _figures(row: EventRow, happening: Happening) -> tuple[Run, ...]:
+def _figures(row: EventRow, happening: Happening) -> tuple[tuple[Run, ...], str]:
     first, second = happening.first, happening.second
     if row.kind == "arrived":
-        return Run(f"{count_text(first)} tokens in"), Run(f"up to {count_text(second)} out")
+        return (Run(f"{count_text(first)} tokens in"), Run(f"up to {count_text(second)} out")), f"{first} tok"
     if row.kind == "queued":
-        return (Run(f"instance {row.instance}, {ordinal(second + 1)} in line"),)
+        place = ordinal(second + 1)
+        return (Run(f"instance {row.instance}, {place} in line"),), place
     if row.kind == "completed":
-        return Run(f"{count_text(first)} tokens"), Run(f"e2e {span_text(second)}")
+        return (Run(f"{count_text(first)} tokens"), Run(f"e2e {span_text(second)}")), span_text(second)
     was = "while running" if second else "while waiting"
-    return Run(f"deadline passed {was}", "error"), Run(f"{count_text(first)} tokens out")
+    return (Run(f"deadline passed {was}", "error"), Run(f"{count_text(first)} tokens out")), "timed out"
 
 
 def stops_at(view: View) -> Callable[[EventRow], bool]:
@@ -187,7 +205,7 @@ def columns(tape: Tape, width: int) -> Columns:
     number = len(count_text(len(tape)))
     if width < 60:
         time -= len(" 678")
-        return Columns(0, time, 1, 0, width - _MARKS - time - 4)
+        return Columns(0, time, 1, 0, width - _MARKS - time - 3)
     if width < 96:
         number = 0
     left = width - _MARKS - time - 2 - _KIND - 1 - subject - 2
@@ -201,14 +219,24 @@ def event_runs(line: EventLine, event: int, time_us: int, at: Columns) -> list[R
         runs.append(Run(f"{event:>{at.number},}  ", "muted"))
     glyph, colour = line.look
     if at.kind == 1:
-        runs += [Run(f"{milliseconds(time_us):>{at.time}}  "), Run(f"{glyph} ", colour), Run(line.subject)]
-        room = at.summary - len(line.subject) - 3
-        return runs + ([Run(" · ", "muted"), *fitting(line, room)] if line.short and room > 7 else [])
+        runs += [Run(f"{milliseconds(time_us):>{at.time}} "), Run(f"{glyph} ", colour), Run(line.subject)]
+        return runs + _brief(line, at.summary - len(line.subject))
     runs.append(Run(f"{time_text(time_us):>{at.time}}  "))
     runs.append(Run(f"{glyph} {line.kind}".ljust(at.kind + 1), colour))
     subject = line.subject if len(line.subject) <= at.subject else line.subject[: at.subject - 1] + "…"
     runs.append(Run(subject.ljust(at.subject + 2)))
     return runs + fitting(line, at.summary)
+
+
+def _brief(line: EventLine, width: int) -> list[Run]:
+    """As many of the brief parts as fit behind the subject."""
+    runs: list[Run] = []
+    for part in line.brief:
+        width -= len(part.text) + (1 if runs else 3)
+        if width < 0:
+            break
+        runs += [Run(" " if runs else " · ", "muted"), part]
+    return runs
 
 
 def milliseconds(time_us: int) -> str:
