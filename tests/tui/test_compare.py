@@ -293,6 +293,17 @@ async def test_no_line_is_wider_than_its_box(width: int) -> None:
             assert sentences or max(map(len, lines)) <= width, (name, max(lines, key=len))
 
 
+async def test_requests_are_told_apart_where_there_is_little_room() -> None:
+    app = Alone(comparison(event=900))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await finish(pilot, app.compare)
+        view = app.compare.view()
+        long = tuple(replace(pair, name=f"a_long_name_of_{pair.name}") for pair in view.requests)
+        assert len(long) > 2
+        lines = requests_text(replace(view, requests=long, changes=None), 33).plain.splitlines()[1:]
+        assert len({line.split()[0] for line in lines}) == len(long)
+
+
 def test_standings_are_short_words() -> None:
     assert standing_text(NOT_ARRIVED) == "not arrived"
     assert standing_text(Standing("completed", 1_234_000)) == "✓ 1.23 s"

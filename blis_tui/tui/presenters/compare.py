@@ -167,6 +167,11 @@ def _end_clipped(text: str, room: int) -> str:
     return text if len(text) <= room else f"{text[: room - 1]}…"
 
 
+def _start_clipped(text: str, room: int) -> str:
+    """The end of a long name: it is what tells requests apart."""
+    return text if len(text) <= room else f"…{text[len(text) - room + 1 :]}"
+
+
 # ---- one side ----
 
 
@@ -368,7 +373,7 @@ def _summary(changes: RequestChanges, width: int) -> Content:
 def _request(pair: RequestPair, name: int, cell: int) -> Content:
     left, right = (f"{_end_clipped(standing_text(one), cell):<{cell}}" for one in (pair.left, pair.right))
     return Content.assemble(
-        f"{_end_clipped(pair.name, name):<{name}} ", (left, _colour(pair.left)), " ", (right, _colour(pair.right))
+        f"{_start_clipped(pair.name, name):<{name}} ", (left, _colour(pair.left)), " ", (right, _colour(pair.right))
     )
 
 
