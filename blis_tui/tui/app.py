@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 from weakref import WeakKeyDictionary
 
+from rich.text import Text
 from textual import work
 from textual._context import active_message_pump
 from textual.app import App
@@ -64,7 +65,7 @@ class BlisApp(App[None], inherit_bindings=False):
     """
 
     TITLE = "blis-tui"
-    CSS_PATH: ClassVar = ["app.tcss", "debugger.tcss"]  # a screen's own would not be read for the first screen
+    CSS_PATH: ClassVar = [Path(__file__).with_name(name) for name in ("app.tcss", "debugger.tcss")]
     BINDINGS: ClassVar = [*bindings(APP), Binding("ctrl+c", "help_quit", show=False, system=True)]
     COMMANDS: ClassVar = {Commands}
     ENABLE_COMMAND_PALETTE = False  # its key is in our own table
@@ -357,4 +358,4 @@ class BlisApp(App[None], inherit_bindings=False):
         if not self._survive or error is None:
             super()._fatal_error()
         else:
-            self.panic(f"A defect of blis-tui; please report it with this text:\n\n{self._bundle(error)}")
+            self.panic(Text(f"A defect of blis-tui; please report it with this text:\n\n{self._bundle(error)}"))

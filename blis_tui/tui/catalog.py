@@ -91,7 +91,10 @@ def find_experiments(folder: Path) -> Catalog:
     """Every experiment below a folder, then those that the package ships and that were not among them."""
     paths, complete = _below(folder)
     names = _names(paths, folder)
-    found = [Found(path, names[path], _source(path, folder), _relative(path, folder), shipped=False) for path in paths]
+    found = [
+        Found(path, names[path], _source(path, folder), _printable(_relative(path, folder)), shipped=False)
+        for path in paths
+    ]
     seen = {path.resolve() for path in paths}
     for entry in entries(None):
         if entry.kind == "Experiment" and entry.path.resolve() not in seen:
@@ -113,12 +116,12 @@ def _below(folder: Path) -> tuple[list[Path], bool]:
 
 def _names(paths: list[Path], folder: Path) -> dict[Path, str]:
     """The files' names, with their folders where two are the same."""
-    short = {path: path.name.removesuffix(_ENDING) for path in paths}
+    short = {path: _printable(path.name.removesuffix(_ENDING)) for path in paths}
     counts: dict[str, int] = {}
     for name in short.values():
         counts[name] = counts.get(name, 0) + 1
     return {
-        path: name if counts[name] == 1 else _relative(path, folder).removesuffix(_ENDING)
+        path: name if counts[name] == 1 else _printable(_relative(path, folder).removesuffix(_ENDING))
         for path, name in short.items()
     }
 
@@ -130,6 +133,11 @@ def _source(path: Path, folder: Path) -> str:
 
 def _relative(path: Path, folder: Path) -> str:
     return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
+
+
+def _printable(text: str) -> str:
+    """A file's name without what a terminal would act on, or could not show."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
 # ---- checking ----

@@ -131,14 +131,25 @@ def test_search_is_fuzzy_and_puts_the_best_first() -> None:
     assert matching(entries, " ") == tuple(entries)
 
 
+def test_odd_names_of_files_can_be_shown(lab: Path) -> None:
+    (lab / "two\nlines\udce4.blis.yaml").write_text("")
+    odd = next(one for one in find_experiments(lab).found if one.name.startswith("two"))
+    assert odd.name == "two\ufffdlines\ufffd"
+    assert odd.shown == "two\ufffdlines\ufffd.blis.yaml"
+    assert check(odd).problems[0].code == "BLIS0007"
+
+
 @pytest.mark.parametrize("width", [40, 56, 77, 120])
 def test_rows_fill_no_more_than_their_line(width: int) -> None:
+    wide = Checked(catalog.Facts("\u4e00" * 90 + "\nsecond line", ()))
     entries = [
+        Entry(found("wide"), wide),
         Entry(found("a" * 70, shipped=False), check(found("a" * 70)), GoldenState(pending=1), marked=True),
         Entry(found("short"), None),
     ]
     names = name_width(entries, width)
-    assert all(row(entry, names, width).cell_length <= width for entry in entries)
+    rows = [row(entry, names, width) for entry in entries]
+    assert all(line.cell_length <= width and "\n" not in str(line) for line in rows)
 
 
 def test_words_of_a_description_are_not_cut() -> None:

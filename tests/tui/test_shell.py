@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import nullcontext
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -464,6 +465,21 @@ async def test_a_defect_elsewhere_leads_back_to_the_list(lab: Path) -> None:
         assert app.return_code == 0
 
 
+async def test_the_end_after_a_defect_is_a_report(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError("a defect in [the] application itself")
+
+    app = BlisApp(survive=True)
+    with pytest.raises(ZeroDivisionError):  # noqa: PT012  (it is raised where the app ends)
+        async with app.run_test(size=(80, 24)) as pilot:
+            app.call_later(fail)
+            await settle(pilot)
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.startswith("A defect of blis-tui; please report it with this text: blis-tui ")
+    assert "ZeroDivisionError: a defect in [the] application itself" in said
+    assert app.return_code == 1
+
+
 async def test_tests_see_defects(lab: Path) -> None:
     app = BlisApp()
     with pytest.raises(ZeroDivisionError, match="in an action"):  # noqa: PT012  (it is raised where the app ends)
@@ -490,3 +506,32 @@ async def test_screens_add_to_the_palette(lab: Path) -> None:
         await app.push_screen(Fragile())
         await press(pilot, "ctrl+p", *"request")
         assert "Request: request_12" in screen_text(app)
+
+
+# ---- anything ----
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_no_keys_in_any_order_do_harm(lab: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    replace_screens(monkeypatch)
+    choice = Random(seed)  # noqa: S311  (to press keys)
+    keys = [key for action in ACTIONS if action.scope in ("home", "app", "error", "dialog") for key in action.keys]
+    keys = [key for key in keys if key not in ("q", "ctrl+q")]
+    keys += ["up", "down", "pageup", "pagedown", "home", "end", "tab", "shift+tab", "backspace", "a", "1", "comma"]
+    app = BlisApp()
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await settle(pilot)
+        for step in range(150):
+            await pilot.press(choice.choice(keys))
+            if step % 25 == 0:
+                await pilot.resize_terminal(choice.choice((30, 70, 100, 150)), choice.choice((10, 20, 45)))
+            if len(app.screen_stack) > 4:
+                app.pop_screen()
+        await pilot.resize_terminal(80, 24)
+        await settle(pilot)
+        while app.screen is not app.first_screen:
+            await app.pop_screen()
+        await settle(pilot)
+        assert isinstance(top(app), HomeScreen)
+        assert "experiments" in screen_text(app)

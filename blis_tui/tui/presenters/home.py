@@ -70,8 +70,8 @@ def row(entry: Entry, names: int, width: int) -> Content:
         _fit(golden, _GOLDEN_WIDTH + 1),
     ]
     if about >= _MIN_ABOUT:
-        parts.append(Content.styled(_words(_description(entry), about), "$text-muted"))
-    return Content("").join(parts)
+        parts.append(Content.styled(_words(" ".join(_description(entry).split()), about), "$text-muted"))
+    return Content("").join(parts).truncate(width)  # wide characters may still be too many
 
 
 def columns_line(names: int, width: int) -> Content:
