@@ -69,9 +69,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("app.back", ("q",), "back", "Leave this screen; on the first one, quit.", _APP, "app", "back"),
     Action("app.quit", ("ctrl+q",), "quit", "Leave blis-tui from anywhere.", _APP, "app"),
     # ---- home ----
-    Action(
-        "home.open", ("enter",), "open", "Open the experiment under the cursor.", _OPEN, "home", "open"
-    ),
+    Action("home.open", ("enter",), "open", "Open the experiment under the cursor.", _OPEN, "home", "open"),
     Action("home.search", ("/",), "search", "Type a part of a name to narrow the list.", _LIST, "home", "search"),
     Action("home.edit", ("e",), "edit", "Edit the file in your editor, at the first problem.", _FILE, "home", "edit"),
     Action("home.new", ("n",), "new", "Write a new experiment with every key explained.", _FILE, "home", "new"),
@@ -148,9 +146,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("break.edit", ("B",), "breakpoint with condition", "Write a breakpoint's condition.", _BREAK, "debugger"),
     Action("break.watch", ("w",), "watch", "Watch a figure while you step.", _BREAK, "debugger"),
     Action("break.list", ("ctrl+b",), "all breakpoints", "List, switch and delete breakpoints.", _BREAK, "debugger"),
-    Action(
-        "ask.why", ("?",), "why", "Explain why this request or event went as it did.", _LOOK, "debugger", "why"
-    ),
+    Action("ask.why", ("?",), "why", "Explain why this request or event went as it did.", _LOOK, "debugger", "why"),
     Action("look.diff", ("d",), "what changed", "Show what the last step changed.", _LOOK, "debugger", "changes"),
     Action("look.filter", ("/",), "filter", "Show only the events that match.", _LOOK, "debugger", "filter"),
     Action("look.next_hit", (".",), "next hit", "Go to the next event that matches.", _LOOK, "debugger"),
@@ -162,9 +158,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("pane.next", ("tab",), "next pane", "Go to the next pane.", _PANES, "debugger"),
     Action("pane.bigger", ("+",), "bigger", "Give this pane more of the screen.", _PANES, "debugger"),
     Action("pane.smaller", ("_",), "smaller", "Give this pane less of the screen.", _PANES, "debugger"),
-    Action(
-        "pane.jump", ("ctrl+o",), "jump", "Show a letter on each pane; press it to go there.", _PANES, "debugger"
-    ),
+    Action("pane.jump", ("ctrl+o",), "jump", "Show a letter on each pane; press it to go there.", _PANES, "debugger"),
     Action("copy.value", ("y",), "copy value", "Copy the selected value.", _COPY, "debugger"),
     Action("copy.path", ("Y",), "copy path", "Copy the path of the selected value.", _COPY, "debugger"),
     Action("export.open", ("x",), "export", "Write the report, the records or a picture to a file.", _COPY, "debugger"),

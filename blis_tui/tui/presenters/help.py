@@ -78,4 +78,3 @@ def _keys(keys: tuple[str, ...]) -> str:
 def heading(title: str) -> Content:
     """A group's heading."""
     return Content.styled(title, "$text-muted bold")
-
