@@ -84,7 +84,7 @@ def explain_request(debugger: Debugger, name: str) -> Explanation:
     if comparison is not None:
         parts.append(comparison_part(comparison))
     parts += preemption_parts(debugger, life)
-    headline = _headline(debugger, life, whole, comparison, live.phase if live is not None else "")
+    headline = _headline(debugger, life, sources, whole, comparison, live.phase if live is not None else "")
     return Explanation(about, _title(life), headline, tuple(parts))
 
 
@@ -187,7 +187,12 @@ _ENDINGS = {"rejected": "It was turned away", "dropped": "It was dropped", "time
 
 
 def _headline(
-    debugger: Debugger, life: Life, whole: Breakdown | None, comparison: Comparison | None, phase: str
+    debugger: Debugger,
+    life: Life,
+    sources: Sources,
+    whole: Breakdown | None,
+    comparison: Comparison | None,
+    phase: str,
 ) -> str:
     if whole is not None:
         return _verdict(life, whole, comparison)
@@ -196,10 +201,24 @@ def _headline(
         after = span_text(life.end.time_us - life.arrival_us)
         return f"{_ENDINGS[life.end.what]} {after} after it arrived{': ' + reason if reason else ''}."
     since = span_text(debugger.time_us - life.arrival_us)
-    times = f", after {plural(len(life.preemptions), 'preemption')}" if life.preemptions else ""
+    past = f", preempted {times(len(life.preemptions))} before" if life.preemptions else ""
     if not phase:
-        return f"It has its last token and is about to leave, {since} after it arrived{times}."
-    return f"{_PHASES[phase]}, {since} after it arrived{times}."
+        return f"It has its last token and is about to leave, {since} after it arrived{past}."
+    mainly = _mainly(so_far_breakdown(life, sources)) if phase == "waiting" else ""
+    return f"{_PHASES[phase]}, {since} after it arrived{past}{mainly}."
+
+
+def _mainly(so_far: Breakdown) -> str:
+    """What it has waited for most, over all its waits."""
+    causes: dict[str, int] = {}
+    for share in so_far.shares:
+        if share.kind in ("wait", "again"):
+            for inner in share.inner:
+                causes[inner.label] = causes.get(inner.label, 0) + inner.us
+    if not causes:
+        return ""
+    main = max(causes, key=lambda label: causes[label])
+    return f"; mainly: {main} ({span_text(causes[main])})"
 
 
 def _verdict(life: Life, whole: Breakdown, comparison: Comparison | None) -> str:

@@ -19,7 +19,7 @@ from blis_tui.debugger.explanation import (
 from blis_tui.debugger.lifespans import last_step
 from blis_tui.debugger.units import count_text, percent_text, plural, span_text, time_text
 from blis_tui.debugger.waits import cause_sentence, limits_of, step_cause
-from blis_tui.engine.records import StepFinished
+from blis_tui.engine.records import Preempted, StepFinished
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -201,13 +201,15 @@ def _arrival_us(tape: Tape, row: EventRow) -> int:
 
 def _step(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     figures = debugger.tape.step(row.step)
-    record = next(one for one in debugger.records_of(row.event) if isinstance(one, StepFinished))
+    records = debugger.records_of(row.event)
+    record = next(one for one in records if isinstance(one, StepFinished))
+    preempted = [one for one in records if isinstance(one, Preempted)]
     usual = usual_duration(debugger.tape, row.instance, row.event)
     head = (
         f"Instance {row.instance} computed {plural(figures.batch_tokens, 'token')}"
         f" for {plural(figures.running + figures.completed, 'request')} in {span_text(figures.duration_us)}"
     )
-    parts = [_batch(record, figures), _duration(figures, usual), _outcome(record)]
+    parts = [_batch(record, figures), _duration(figures, usual), _outcome(record, preempted)]
     parts.append(_admissions(debugger, row, record, figures))
     if usual and _is_slow(figures, usual):
         head += f", {figures.duration_us / usual:.1f} times as long as usual"
@@ -267,7 +269,7 @@ def _duration(figures: StepRow, usual: int | None) -> Part:
     return Part("Its duration", tuple(told))
 
 
-def _outcome(record: StepFinished) -> Part:
+def _outcome(record: StepFinished, preempted: list[Preempted]) -> Part:
     told: list[Sentence] = []
     lists: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("Let in: ", record.admitted),
@@ -279,6 +281,9 @@ def _outcome(record: StepFinished) -> Part:
     for label, names in lists:
         if names:
             told.append(say(label, *listing([request_ref(name) for name in names], 5), "."))
+    made_for = list(dict.fromkeys(one.for_request for one in preempted))
+    if made_for:
+        told.append(say("The preempted made room for ", *listing([request_ref(name) for name in made_for]), "."))
     after = f"Then {count_text(record.running)} ran, {count_text(record.waiting)} waited"
     told.append(say(f"{after}, and {plural(record.kv_used_blocks, 'KV block')} were in use."))
     return Part("What came of it", tuple(told))

@@ -97,7 +97,7 @@ def _waiting(debugger: Debugger, live: RequestSnapshot, instance: InstanceSnapsh
     else:
         sentences = [say("It stands at the head of the queue of ", here, f"; {len(names) - 1:,} more wait behind it.")]
     latest = latest_step(debugger, instance.index, debugger.event)
-    sentences += _why_not_admitted(debugger, head, instance, latest)
+    sentences += _why_not_admitted(debugger, live.request_id, instance, latest)
     if place:
         order = debugger.experiment.policy.scheduling.kind
         sentences.append(say(_ORDERS.get(order, "Requests enter from the head of the queue only.")))
@@ -105,9 +105,10 @@ def _waiting(debugger: Debugger, live: RequestSnapshot, instance: InstanceSnapsh
 
 
 def _why_not_admitted(
-    debugger: Debugger, head: RequestSnapshot, instance: InstanceSnapshot, latest: LatestStep | None
+    debugger: Debugger, asked: str, instance: InstanceSnapshot, latest: LatestStep | None
 ) -> list[Sentence]:
-    """Why the latest step of an instance left the head of its queue there."""
+    """Why the latest step of an instance left the head of its queue there. ``asked``: the request to explain."""
+    head = instance.waiting[0]
     name = request_ref(head.request_id)
     here = instance_ref(instance.index)
     if latest is None or _joined_after(debugger, head, latest.event):
@@ -126,7 +127,7 @@ def _why_not_admitted(
     if cause == "tokens":
         return [step + _budget(latest, limits.max_num_batched_tokens)]
     told = _blocks(debugger.experiment, head, instance, latest, step)
-    return told + _overtaking(debugger.experiment, instance, latest)
+    return told + _overtaking(debugger.experiment, instance, latest, asked)
 
 
 def _joined_after(debugger: Debugger, request: RequestSnapshot, event: int) -> bool:
@@ -249,7 +250,7 @@ def _blocks(
     return told
 
 
-def _overtaking(experiment: Experiment, instance: InstanceSnapshot, latest: LatestStep) -> list[Sentence]:
+def _overtaking(experiment: Experiment, instance: InstanceSnapshot, latest: LatestStep, asked: str) -> list[Sentence]:
     """Head-of-line blocking: somebody behind the head would have fit."""
     if latest.row.completed:
         return []
@@ -258,15 +259,14 @@ def _overtaking(experiment: Experiment, instance: InstanceSnapshot, latest: Late
     began = latest.step.time_us
     for request in instance.waiting[1:]:
         early = request.queued_us is not None and request.queued_us <= began
-        if early and blocks_needed(experiment, request, left) <= free:
-            return [
-                say(
-                    "Head-of-line blocking: ",
-                    request_ref(request.request_id),
-                    f" behind it needs {plural(blocks_needed(experiment, request, left), 'block')} and would have fit,"
-                    " but nobody overtakes.",
-                )
-            ]
+        too_long = limits_of(experiment).whole_prompts and request.target_tokens > left
+        if early and not too_long and blocks_needed(experiment, request, left) <= free:
+            need = plural(blocks_needed(experiment, request, left), "block")
+            who: str | Ref = "this request"
+            if request.request_id != asked:
+                who = request_ref(request.request_id)
+            told = f", farther back, needs {need} and would have fit, but nobody overtakes."
+            return [say("Head-of-line blocking: ", who, told)]
     return []
 
 

@@ -123,7 +123,7 @@ def test_head_of_line_blocking_is_called_by_its_name() -> None:
     explanation = waiting_behind(debugger, "Head-of-line blocking")
     told = sentences(part(explanation, "Why it waits now"))
     needs = int(re.search(r"it needs (?:up to )?(\d+) KV", told)[1])  # type: ignore[index]
-    smaller = int(re.search(r"behind it needs (\d+) block", told)[1])  # type: ignore[index]
+    smaller = int(re.search(r"farther back, needs (\d+) block", told)[1])  # type: ignore[index]
     free = int(re.search(r"(\d+) of 600 were free", told)[1])  # type: ignore[index]
     assert smaller <= free < needs
 

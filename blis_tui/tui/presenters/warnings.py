@@ -12,7 +12,8 @@ from blis_tui.debugger.explanation import Ref
 from blis_tui.debugger.units import plural
 
 if TYPE_CHECKING:
-    from blis_tui.debugger.lints import Checkup, Finding
+    from blis_tui.debugger.lint_checks import Finding
+    from blis_tui.debugger.lints import Checkup
 
 FINDING: Final = "finding"
 """Name, in the style of a warning's cells, of its number."""

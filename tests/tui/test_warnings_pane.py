@@ -1,0 +1,178 @@
+"""The list of warnings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from blis_tui.debugger.lints import LINTS, Checkup, check_all
+from blis_tui.debugger.tally import Tally
+from blis_tui.tui.presenters.warnings import warnings_page
+from blis_tui.tui.widgets.warnings import WarningsPane
+from tests.tui.debugging import NARROW, NORMAL, debugging
+from tests.tui.pane_harness import OnePane, debugger, view_at
+from tests.tui.screens import check_screen, press, screen_text, settle
+
+if TYPE_CHECKING:
+    from pytest_regressions.file_regression import FileRegressionFixture
+
+    from blis_tui.debugger.debugger import Debugger
+
+END = 10**9
+
+
+@pytest.fixture(scope="module")
+def pressed() -> Debugger:
+    return debugger("kv-pressure", END)
+
+
+@pytest.fixture(scope="module")
+def calm() -> Debugger:
+    return debugger("quickstart", 400)
+
+
+def checked(made: Debugger) -> Checkup:
+    tally = Tally(made.experiment)
+    tally.follow(made.tape, len(made.tape))
+    return check_all(tally, made.tape, made.experiment)
+
+
+# ---- the text ----
+
+
+@pytest.mark.parametrize("width", [30, 38, 78, 138])
+def test_lines_fit(width: int, pressed: Debugger) -> None:
+    for chosen in (None, 1):
+        page = warnings_page(checked(pressed), width, chosen=chosen, complete=True, known=len(pressed.tape))
+        assert all(line.cell_length <= width for line in page.lines)
+        assert len(page.places) == 3
+        for first, end in page.places:
+            assert page.lines[first].plain.startswith("! ")
+            assert not page.lines[first - 1].plain.strip()
+            assert not page.lines[end].plain.strip()
+
+
+def test_every_check_is_accounted_for(pressed: Debugger) -> None:
+    text = warnings_page(checked(pressed), 200, chosen=None, complete=True, known=len(pressed.tape)).content.plain
+    lines = text.splitlines()
+    assert sum(line.startswith(("! ", "✗ ", "✓ ", "- ")) for line in lines) == len(LINTS)
+    assert lines[0] == "3 warnings, 9 checks passed in the whole run (6,183 events)"
+
+
+def test_what_is_known_is_said(calm: Debugger) -> None:
+    found = checked(calm)
+    known = len(calm.tape)
+    text = warnings_page(found, 200, chosen=None, complete=False, known=known).content.plain
+    assert text.startswith("no warnings: ")
+    assert "in the 400 events known so far" in text
+    assert (
+        "after 400 of 900 known events"
+        in warnings_page(found, 200, chosen=None, complete=False, known=900).content.plain
+    )
+
+
+def test_before_the_first_event() -> None:
+    text = warnings_page(None, 200, chosen=None, complete=False, known=0).content.plain
+    assert "Nothing has happened yet" in text
+    assert "Press n" in text
+
+
+# ---- the pane ----
+
+
+@pytest.mark.parametrize("size", [NARROW, NORMAL, (38, 6)])
+async def test_warnings(size: tuple[int, int], pressed: Debugger, file_regression: FileRegressionFixture) -> None:
+    app = OnePane(WarningsPane(), view_at(pressed))
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        check_screen(app, file_regression, "warnings")
+
+
+async def test_no_warnings(calm: Debugger, file_regression: FileRegressionFixture) -> None:
+    app = OnePane(WarningsPane(), view_at(calm))
+    async with app.run_test(size=NARROW) as pilot:
+        await settle(pilot)
+        check_screen(app, file_regression, "warnings-none")
+
+
+async def test_the_cursor_picks(pressed: Debugger) -> None:
+    pane = WarningsPane()
+    app = OnePane(pane, view_at(pressed))
+    async with app.run_test(size=(80, 17)) as pilot:
+        await settle(pilot)
+        assert pane.count == 3
+        await press(pilot, "enter", "down", "enter")  # no mark, then a warning without a place
+        assert app.picked == []
+        await press(pilot, "down", "enter")
+        assert (app.picked[0].request, app.picked[0].go) == ("request_116", True)
+        await press(pilot, "down", "enter")
+        assert app.picked[1].event is not None
+        assert f"event {app.picked[1].event:,}" in screen_text(app)
+        await press(pilot, "down", "down", "down")  # behind the last one there is only text
+        assert "✓" in screen_text(app)
+        await press(pilot, "up", "enter")
+        assert app.picked[2].request == "request_116"
+
+
+async def test_the_mouse_picks(pressed: Debugger) -> None:
+    pane = WarningsPane()
+    app = OnePane(pane, view_at(pressed))
+    async with app.run_test(size=NORMAL) as pilot:
+        await settle(pilot)
+        row = next(y for y, line in enumerate(screen_text(app).splitlines()) if "request_116" in line)
+        await pilot.click(offset=(20, row))
+        await settle(pilot)
+        assert (app.picked[0].request, app.picked[0].go) == ("request_116", False)
+        await pilot.click(offset=(20, row), times=2)
+        await settle(pilot)
+        assert app.picked[-1].go
+
+
+async def test_counting_goes_on_in_slices_and_stops_where_the_tape_ends(pressed: Debugger) -> None:
+    pane = WarningsPane()
+    app = OnePane(pane, view_at(pressed, playing=True))
+    async with app.run_test(size=NORMAL) as pilot:
+        await settle(pilot)
+        first = pane.checkup
+        assert first is not None
+        assert 0 < first.events < len(pressed.tape)  # while playing, only a little is done each time
+        assert "of 6,183 known events" in screen_text(app)
+        pane.view = view_at(pressed)
+        await settle(pilot)
+        last = pane.checkup
+        assert last is not None
+        assert last.events == len(pressed.tape)
+        assert last == checked(pressed)
+
+
+async def test_another_run_begins_anew(pressed: Debugger, calm: Debugger) -> None:
+    pane = WarningsPane()
+    app = OnePane(pane, view_at(pressed))
+    async with app.run_test(size=NORMAL) as pilot:
+        await settle(pilot)
+        await press(pilot, "down", "down", "down")
+        pane.view = view_at(calm)
+        await settle(pilot)
+        assert pane.count == 0
+        assert "no warnings" in screen_text(app)
+
+
+async def test_the_position_does_not_matter() -> None:
+    made = debugger("kv-pressure", END)
+    pane = WarningsPane()
+    app = OnePane(pane, view_at(made))
+    async with app.run_test(size=NORMAL) as pilot:
+        await settle(pilot)
+        before = screen_text(app)
+        pane.view = view_at(made, 100)
+        await settle(pilot)
+        assert screen_text(app) == before
+
+
+async def test_in_the_debugger_the_count_is_shown() -> None:
+    async with debugging("kv-pressure", requests=None) as open_:
+        await open_.press("end")
+        assert open_.event > 6000
+        await settle(open_.pilot)
+        assert "! 3" in screen_text(open_.app).splitlines()[0]
