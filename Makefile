@@ -23,6 +23,7 @@ golden: .venv/installed
 
 docs: .venv/installed
 	$(BIN)/python -m blis_tui.authoring.reference
+	$(BIN)/python -m blis_tui.tui.reference
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/bench.py

@@ -1,0 +1,106 @@
+"""Two pages of ``docs/reference/``, made from the tables of actions and of what conditions may say.
+
+``python -m blis_tui.tui.reference`` (or ``make docs``) writes them; a test fails when they are stale.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final
+
+from blis_tui.authoring.project import write_tree
+from blis_tui.authoring.reference import FOLDER
+from blis_tui.cluster.figures import FIGURES
+from blis_tui.debugger.breakpoints import FIRST, KEYWORDS
+from blis_tui.debugger.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
+from blis_tui.engine.records import RECORD_KINDS
+from blis_tui.tui.actions import ACTIONS, shown_key
+
+_NOTE: Final = "<!-- Made by `make docs` from the tables in the code. Do not edit. -->\n"
+_SCOPES: Final = {
+    "app": "Everywhere",
+    "home": "Experiments",
+    "debugger": "Debugger",
+    "why": "Explanations",
+    "compare": "Comparison",
+    "goldens": "Goldens",
+    "error": "An experiment that cannot be opened",
+    "dialog": "Windows",
+}
+
+
+def pages() -> dict[str, str]:
+    """Every page: file name -> Markdown."""
+    return {"keys.md": _keys(), "conditions.md": _conditions()}
+
+
+def _keys() -> str:
+    lines = [
+        _NOTE,
+        "# Keys",
+        "",
+        "Every action has a name by which its keys can be changed: write `NAME: KEY, KEY` lines into `keys.yaml` in the",
+        "configuration folder (`~/.config/blis-tui` on Linux; `BLIS_TUI_CONFIG_DIR` overrides it). `h` shows the keys of",
+        "a screen, `ctrl+p` finds an action by its title.",
+    ]
+    for scope in dict.fromkeys(action.scope for action in ACTIONS):
+        lines += ["", f"## {_SCOPES.get(scope, scope)}", "", "| keys | name | what it does |", "|---|---|---|"]
+        for action in ACTIONS:
+            if action.scope == scope:
+                keys = " ".join(f"`{shown_key(key)}`" for key in action.keys).replace("|", "\\|")
+                lines.append(f"| {keys} | `{action.name}` | {action.help} |")
+    return "\n".join(lines) + "\n"
+
+
+def _conditions() -> str:
+    lines = [
+        _NOTE,
+        "# Breakpoints and conditions",
+        "",
+        "A breakpoint stops a run after an event. It is a kind of record, one of the forms below, or a condition.",
+        "",
+        "| breakpoint | stops after |",
+        "|---|---|",
+        *(f"| `{kind}` | an event with such a record |" for kind in RECORD_KINDS),
+        *(f"| `{word.usage}` | {word.meaning} |" for word in KEYWORDS.values()),
+        "",
+        f"`first` takes one of: {', '.join(f'`{word}`' for word in FIRST)}.",
+        "",
+        "## Conditions",
+        "",
+        "`kv.utilization > 90% and not instance[0].waiting == 0`: comparisons (`< <= > >= == !=`), `and`, `or`, `not`,",
+        "`+ - * /`, parentheses, numbers (`3`, `1.5s`, `250ms`, `300us`, `90%`), texts in quotes, and names. A condition on",
+        "the state stops a run where it *becomes* true; one that names facts of an event stops at every event where it is",
+        "true. Units are checked: times go with times, shares with shares. A comparison is false where one side does not",
+        "exist.",
+        "",
+        "### The state after an event",
+        "",
+        "`NAME` is the whole cluster's figure, `instance[N].NAME` one instance's where there is a mark.",
+        "",
+        "| name | unit | meaning | per instance |",
+        "|---|---|---|---|",
+        *(
+            f"| `{one.name}` | {one.unit} | {one.meaning} | {'x' if one.of_instance else ''} |"
+            for one in FIGURES.values()
+        ),
+        "",
+        "### The event itself",
+        "",
+        "| name | unit | meaning |",
+        "|---|---|---|",
+        *(f"| `{one.name}` | text | {one.meaning} |" for one in EVENT_TEXTS.values()),
+        *(f"| `{one.name}` | {one.unit} | {one.meaning} |" for one in EVENT_NUMBERS.values()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main(folder: Path = FOLDER) -> int:
+    """Write the pages."""
+    write_tree(folder, pages(), replace=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
