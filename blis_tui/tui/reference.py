@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from blis_tui.authoring.project import write_tree
 from blis_tui.authoring.reference import FOLDER
@@ -17,7 +16,19 @@ from blis_tui.debugger.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.tui.actions import ACTIONS, shown_key
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 _NOTE: Final = "<!-- Made by `make docs` from the tables in the code. Do not edit. -->\n"
+_KEYS: Final = """\
+Every action has a name by which its keys can be changed: write lines such as `step.event: n, j` into `keys.yaml` in
+the configuration folder (`~/.config/blis-tui` on Linux; `BLIS_TUI_CONFIG_DIR` overrides it). `h` shows the keys of a
+screen, `ctrl+p` finds an action by its title."""
+_GRAMMAR: Final = """\
+`kv.utilization > 90% and not instance[0].waiting == 0`: comparisons (`< <= > >= == !=`), `and`, `or`, `not`,
+`+ - * /`, parentheses, numbers (`3`, `1.5s`, `250ms`, `300us`, `90%`), texts in quotes, and names. A condition on the
+state stops a run where it *becomes* true; one that names facts of an event stops at every event where it is true.
+Units are checked: times go with times, shares with shares. A comparison is false where one side does not exist."""
 _SCOPES: Final = {
     "app": "Everywhere",
     "home": "Experiments",
@@ -40,9 +51,7 @@ def _keys() -> str:
         _NOTE,
         "# Keys",
         "",
-        "Every action has a name by which its keys can be changed: write `NAME: KEY, KEY` lines into `keys.yaml` in the",
-        "configuration folder (`~/.config/blis-tui` on Linux; `BLIS_TUI_CONFIG_DIR` overrides it). `h` shows the keys of",
-        "a screen, `ctrl+p` finds an action by its title.",
+        _KEYS,
     ]
     for scope in dict.fromkeys(action.scope for action in ACTIONS):
         lines += ["", f"## {_SCOPES.get(scope, scope)}", "", "| keys | name | what it does |", "|---|---|---|"]
@@ -69,11 +78,7 @@ def _conditions() -> str:
         "",
         "## Conditions",
         "",
-        "`kv.utilization > 90% and not instance[0].waiting == 0`: comparisons (`< <= > >= == !=`), `and`, `or`, `not`,",
-        "`+ - * /`, parentheses, numbers (`3`, `1.5s`, `250ms`, `300us`, `90%`), texts in quotes, and names. A condition on",
-        "the state stops a run where it *becomes* true; one that names facts of an event stops at every event where it is",
-        "true. Units are checked: times go with times, shares with shares. A comparison is false where one side does not",
-        "exist.",
+        _GRAMMAR,
         "",
         "### The state after an event",
         "",
