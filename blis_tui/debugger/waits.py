@@ -102,7 +102,7 @@ def cause_text(cause: str, limits: Limits) -> str:
         "preempted": "preemption",
         "seqs": f"batch full ({limits.max_num_seqs:,})",
         "tokens": f"token budget spent ({limits.max_num_batched_tokens:,})",
-        "blocks": "no free KV blocks",
+        "blocks": "too few KV blocks",
         "room": "no room for a whole prompt",
     }[cause]
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import pytest
 
 import blis_tui
 from blis_tui.debugger.debugger import Debugger, arrive
 from blis_tui.debugger.explanation import event_ref, instance_ref, request_ref, said
-from blis_tui.debugger.lint_checks import Finding
 from blis_tui.debugger.lints import LINTS, Checkup, check_all, warnings
 from blis_tui.debugger.tally import Tally, account_of
 from blis_tui.debugger.tape import Happening
 from tests.debugger.pressed_runs import RUNS, experiment, finished
+
+if TYPE_CHECKING:
+    from blis_tui.debugger.lint_checks import Finding
 
 
 def followed(debugger: Debugger) -> Tally:
