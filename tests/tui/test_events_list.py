@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from blis_tui.debugger.tape import KINDS, Tape
 from blis_tui.tui.presenters.event_filter import parse_filter
 from blis_tui.tui.presenters.events import HERE
+from blis_tui.tui.presenters.units import time_text
 from blis_tui.tui.widgets.event_list import EventList
 from blis_tui.tui.widgets.event_rows import EventRows
 from tests.tui.driven_pane import DrivenPane, driven, knowing
@@ -43,6 +44,9 @@ async def test_arrows_and_page_keys_move_the_cursor_and_tell() -> None:
     async with driven(EventList(), knowing(at=100)) as (app, pilot):
         await press(pilot, "down", "down", "up", "pageup")
         assert app.pointed == [101, 102, 101, 89]
+        assert [line[2:15] for line in app.lines() if "▸" in line] == [
+            "▸" + time_text(app.debugger.tape.time_us(89)) + " "
+        ]
         assert app.debugger.event == 100
 
 

@@ -25,6 +25,8 @@ HERE: Final = "▶"
 BEFORE_HERE: Final = "▷"
 """At the last event shown that is not later than the present position, where a filter hides that one."""
 BREAKPOINT: Final = "●"
+CURSOR: Final = "▸"
+"""Beside the bar of the cursor, for those who see no colours; not where the position is."""
 PREEMPTED: Final = "×"  # noqa: RUF001  (a cross, no letter)
 """So many requests were preempted, where there is no room for words; ``+`` joined the batch, ``✓`` are done."""
 START: Final = "start: nothing has happened yet"

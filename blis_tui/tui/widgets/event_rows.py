@@ -14,6 +14,7 @@ from textual.widget import Widget
 from blis_tui.tui.presenters.events import (
     BEFORE_HERE,
     BREAKPOINT,
+    CURSOR,
     HERE,
     START,
     EventLine,
@@ -164,10 +165,11 @@ class EventRows(ScrollView, can_focus=False):
         pointer = " "
         if self.row_of(here) == row:
             pointer = HERE if event == here else BEFORE_HERE
+        cursor = CURSOR if pointer == " " and self.row_of(self.cursor) == row else " "
         if event == 0:
-            return [Run(pointer, "accent"), Run(f"  {START}", "muted")]
+            return [Run(f"{pointer} {cursor}", "accent"), Run(START, "muted")]
         stops = self._stops is not None and self._stops(view.tape.row(event))
-        marks = [Run(pointer, "accent"), Run(BREAKPOINT if stops else " ", "warning"), Run(" ")]
+        marks = [Run(pointer, "accent"), Run(BREAKPOINT if stops else " ", "warning"), Run(cursor, "accent")]
         runs = event_runs(self._line(view.tape, event), event, view.tape.time_us(event), columns(view.tape, width))
         # The future is known, but has not happened at the present position.
         return marks + ([Run(run.text, "muted") for run in runs] if event > here else runs)
