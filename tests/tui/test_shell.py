@@ -28,6 +28,7 @@ from blis_tui.tui.screens.help import HelpScreen
 from blis_tui.tui.screens.home import HomeScreen
 from blis_tui.tui.screens.small import SmallScreen, small_text
 from blis_tui.tui.themes import DARK, LIGHT
+from blis_tui.tui.widgets.experiments import ExperimentList
 from blis_tui.tui.widgets.footer import KeyBar, KeyHint, key_line, place_hints
 from blis_tui.tui.widgets.header import title_line
 from tests.tui.screens import check_screen, press, screen_text, settle
@@ -222,6 +223,25 @@ async def test_without_colours_the_meaning_stays(lab: Path, monkeypatch: pytest.
         assert app.no_color
         assert "✗ 4 errors" in screen_text(app)
         assert "✓ ok" in screen_text(app)
+        assert reversed_rows(app) == ["broken"]
+
+
+async def test_in_the_terminal_s_own_colours_the_cursor_can_be_read(lab: Path) -> None:
+    app = BlisApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        assert reversed_rows(app) == []
+        app.choose_theme("ansi-light")
+        await settle(pilot)
+        assert reversed_rows(app) == ["broken"]
+
+
+def reversed_rows(app: BlisApp) -> list[str]:
+    """The first words of the rows of the list that are shown the other way round."""
+    rows = app.screen.query_one(ExperimentList)
+    strips = [rows.render_line(y) for y in range(rows.size.height)]
+    turned = [strip for strip in strips if all(one.style and one.style.reverse for one in strip if one.text.strip())]
+    return [strip.text.split()[0] for strip in turned if strip.text.strip()]
 
 
 # ---- the lines at the top and the bottom ----

@@ -14,6 +14,7 @@ from textual.widgets.option_list import Option
 from blis_tui.tui.actions import DIALOG, bindings, named
 from blis_tui.tui.presenters.help import action_row, groups, heading, split_columns
 from blis_tui.tui.screens.window import Window
+from blis_tui.tui.widgets.cursor_list import CursorList
 from blis_tui.tui.widgets.footer import KeyBar
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _AROUND: Final = 6
 """Lines of the window that are no actions."""
 
 
-class _Actions(OptionList, can_focus=False):
+class _Actions(CursorList, can_focus=False):
     """One column; the keys are the screen's, the focus stays in the filter."""
 
 

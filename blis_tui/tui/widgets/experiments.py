@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding
 from textual.content import Content
-from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from blis_tui.tui.presenters.home import columns_line, name_width, row, section
+from blis_tui.tui.widgets.cursor_list import CursorList
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from blis_tui.tui.presenters.home import Entry
 
 
-class ExperimentList(OptionList, inherit_bindings=False):
+class ExperimentList(CursorList, inherit_bindings=False):
     """One line an experiment; opening and marking are the screen's."""
 
     BINDINGS: ClassVar = [
