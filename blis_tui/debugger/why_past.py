@@ -185,6 +185,8 @@ class Comparison:
     """How much longer it took than the median request; negative = less."""
     by_group: tuple[tuple[str, int], ...]
     """Where the difference lies, largest difference in its direction first."""
+    sizes: tuple[tuple[str, str], ...]
+    """Group -> how much there was to compute, here and there."""
 
 
 def compare(life: Life, own: Breakdown, sources: Sources) -> Comparison | None:
@@ -193,24 +195,34 @@ def compare(life: Life, own: Breakdown, sources: Sources) -> Comparison | None:
     if len(ranked) < 3:
         return None
     median = ranked[len(ranked) // 2]
-    other = _e2e_of(median.name, life.until, sources)
-    if other is None:
+    there = read_life(sources.tape, sources.experiment, median.name, life.until)
+    other = None if there is None else e2e_breakdown(there, sources)
+    if there is None or other is None:
         return None
     excess = own.total_us - other.total_us
     groups = [(name, own.us(*kinds) - other.us(*kinds)) for name, kinds in GROUPS.items()]
     groups.sort(key=lambda pair: -pair[1] if excess >= 0 else pair[1])
     faster = len([one for one in ranked if one.us < own.total_us])
-    return Comparison(faster, len(ranked) - 1, median, excess, tuple(groups))
+    sizes = (
+        ("prefill", f"{plural(life.input_tokens, 'prompt token')}, there {there.input_tokens:,}"),
+        ("decode", f"{plural(_generated(life), 'output token')}, there {_generated(there):,}"),
+    )
+    return Comparison(faster, len(ranked) - 1, median, excess, tuple(groups), sizes)
 
 
-def _e2e_of(name: str, until: int, sources: Sources) -> Breakdown | None:
-    life = read_life(sources.tape, sources.experiment, name, until)
-    return None if life is None else e2e_breakdown(life, sources)
+def _generated(life: Life) -> int:
+    """Output tokens of a request that has completed."""
+    return 0 if life.end is None else life.end.first
 
 
 def comparison_part(comparison: Comparison) -> Part:
     """The comparison in words."""
-    rows = tuple(Row(name, f"{'+' if us > 0 else ''}{span_text(us)}") for name, us in comparison.by_group if us)
+    sizes = dict(comparison.sizes)
+    rows = tuple(
+        Row(name, f"{'+' if us > 0 else ''}{span_text(us)}", "", say(sizes[name]) if name in sizes else ())
+        for name, us in comparison.by_group
+        if us
+    )
     sign = "more" if comparison.excess_us >= 0 else "less"
     return Part(
         "Compared with the median request",

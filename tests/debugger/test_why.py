@@ -336,3 +336,12 @@ def test_who_did_not_fit_needed_more_than_was_free(name: str) -> None:
             assert int(needed[1]) + (int(kept[1]) if kept else 0) > int(free[1]), told
             checked += 1
     assert checked
+
+
+def test_a_comparison_says_how_much_there_was_to_compute() -> None:
+    debugger = at("kv-pressure", 10**9)
+    ranked = slowest(debugger.tape, debugger.frontier, count=10**6)
+    lives = [debugger.tape.life(ranked[place].name) for place in (0, len(ranked) // 2)]
+    rows = {row.label: said(row.note) for row in part(explain_request(debugger, ranked[0].name), "Compared").rows}
+    assert rows["prefill"] == f"{lives[0][0].first:,} prompt tokens, there {lives[1][0].first:,}"
+    assert rows["decode"] == f"{lives[0][-1].first:,} output tokens, there {lives[1][-1].first:,}"
