@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 AT_ONCE_S: Final = 0.05
 """How long a journey may take before the screen goes on without waiting for it, in seconds."""
-SLICE_S: Final = 0.016
+SLICE_S: Final = 0.01
 """How much of a tick the simulation may take; the rest is for keys and painting."""
-TICK_S: Final = 1 / 30
+TICK_S: Final = 1 / 60
 """How often it gets a slice."""
 SPEEDS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
 """Speeds of play, in events a second; beyond the last one there is no limit."""

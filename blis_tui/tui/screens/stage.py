@@ -41,7 +41,11 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
 
 _PAINT_S: Final = 0.08
-"""While running, time between two paints, in seconds."""
+"""While a run is played, time between two paints, in seconds."""
+_PROGRESS_S: Final = 0.2
+"""On the way to somewhere, time between two paints, in seconds."""
+_COURTESY_S: Final = 0.05
+"""How long a run waits after the user did something, so that the effect is painted first."""
 _LONG_S: Final = 8.0
 
 
@@ -59,7 +63,7 @@ class Stage(Screen[None]):
         self.source = source
         self.arrangement = Arrangement()
         self._painted_s = 0.0
-        self._warnings_at = -1
+        self._quiet_until_s = 0.0
 
     def compose(self) -> ComposeResult:
         """Title, timeline, the panes, the line of tabs, the keys."""
@@ -145,6 +149,8 @@ class Stage(Screen[None]):
         if not driver.busy:
             self._clock.pause()
             return
+        if perf_counter() < self._quiet_until_s:
+            return
         try:
             arrival = driver.drive(SLICE_S)
         except BlisError as error:
@@ -152,8 +158,8 @@ class Stage(Screen[None]):
             return
         if arrival is not None:
             self._went_on(arrival)
-        elif perf_counter() - self._painted_s >= _PAINT_S:
-            self.show_view()
+        elif perf_counter() - self._painted_s >= (_PAINT_S if driver.playing else _PROGRESS_S):
+            self._paint()
 
     def _failed(self, error: BlisError) -> None:
         """A journey could not be made."""
@@ -164,7 +170,11 @@ class Stage(Screen[None]):
     # ---- showing ----
 
     def show_view(self) -> None:
-        """Bring everything on the screen up to date."""
+        """Bring everything on the screen up to date: the user did something."""
+        self._quiet_until_s = perf_counter() + _COURTESY_S
+        self._paint()
+
+    def _paint(self) -> None:
         self._painted_s = perf_counter()
         if not self.is_attached:
             return
