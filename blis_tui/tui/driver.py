@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 AT_ONCE_S: Final = 0.05
 """How long a journey may take before the screen goes on without waiting for it, in seconds."""
-SLICE_S: Final = 0.01
+SLICE_S: Final = 0.008
 """How much of a tick the simulation may take; the rest is for keys and painting."""
 TICK_S: Final = 1 / 60
 """How often it gets a slice."""

@@ -26,9 +26,11 @@ OTHERS = ["up", "down", "left", "right", "pageup", "pagedown", "enter", "tab", "
     ("seed", "name", "size"),
     [(1, "kv-pressure", NARROW), (2, "quickstart", NORMAL), (3, "admission-control", NARROW)],
 )
-async def test_soak(seed: int, name: str, size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_soak(
+    seed: int, name: str, size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    random = Random(seed)
+    random = Random(seed)  # noqa: S311  (which keys are pressed is no secret)
     async with debugging(name, requests=40, size=size) as here:
         for number in range(2000):
             # Windows are left often enough for the debugger to get most of the keys.

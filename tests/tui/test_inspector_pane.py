@@ -88,7 +88,9 @@ def test_without_a_selection_the_present_event_decides(pressed: Debugger) -> Non
     assert subject(view_at(pressed, 641)) is None  # a step that only decoded
     assert subject(view_at(pressed, 640, playing=True)) is None
     assert subject(view_at(pressed, 0)) is None
-    assert "No request is selected." in _text(view_at(pressed, 641))
+    assert "No request is selected." in _text(view_at(pressed, 0))
+    slowest = pressed.tape.slowest(641, 1)[0][0]
+    assert _text(view_at(pressed, 641)).splitlines()[1].startswith(slowest)
     assert "No request called nobody has arrived" in _text(view_at(pressed, 640, request="nobody"))
 
 

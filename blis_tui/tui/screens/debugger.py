@@ -172,6 +172,7 @@ class DebuggerScreen(Moves):
                     listed[place] = text
                 self.bench.watches = tuple(dict.fromkeys(listed))
                 self.activate("breakpoints")
+                self.show_view()
 
         self.app.push_screen(
             PromptScreen(
@@ -263,6 +264,7 @@ class DebuggerScreen(Moves):
         elif reference.kind == "instance":
             self.bench.select(instance=int(reference.value))
             self.activate("instances")
+            self.show_view()
         else:
             self.go_to_text(str(reference.value))
 
@@ -451,3 +453,4 @@ class DebuggerScreen(Moves):
     def _show_request(self, name: str) -> None:
         self.bench.select(request=name)
         self.activate("request")
+        self.show_view()

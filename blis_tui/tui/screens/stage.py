@@ -248,8 +248,13 @@ class Stage(Screen[None]):
 
     def activate(self, pane: str) -> None:
         """Go to a pane."""
+        shown = self.arrangement.shown(self.size.width)
         self.arrangement = self.arrangement.with_active(pane)
-        self.place_panes()
+        if self.arrangement.shown(self.size.width) != shown or self.arrangement.size != "shared":
+            self.place_panes()
+            return
+        self.query_one(f"#{pane}").focus()
+        self._show_tabs()
 
     def on_resize(self) -> None:
         """Other panes may fit now."""
@@ -281,9 +286,9 @@ class Stage(Screen[None]):
         if message.go and message.event is not None:
             self.bench.leave()
             self.go(self.bench.debugger.seek(message.event), "going there")
-        elif message.go and message.request is not None:
-            self.activate("request")
         else:
+            if message.go and message.request is not None:
+                self.activate("request")
             self.show_view()
 
     def show_spec(self, lines: Sequence[str]) -> None:
