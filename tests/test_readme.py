@@ -51,8 +51,9 @@ def test_the_mistake_is_shown_as_shown(mine: Path) -> None:
     assert blis("run", mine.name, cwd=mine.parent).stderr.strip() == shown.strip()
 
 
-def test_the_python_example_works(tmp_path: Path) -> None:
-    code = block("python", "blis_tui.Simulation")
+@pytest.mark.parametrize("containing", ["blis_tui.Simulation", "blis_tui.debugger"])
+def test_the_python_examples_work(containing: str, tmp_path: Path) -> None:
+    code = block("python", containing)
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert run.returncode == 0, run.stderr
 
@@ -87,3 +88,23 @@ def test_every_policy_and_model_in_the_table_exists() -> None:
         "policy.routing": ROUTING,
     }.items():
         assert set(re.findall(r"`([a-z0-9-]+)`", rows[name])) == set(known)
+
+
+def test_the_keys_in_the_table_are_keys_of_the_debugger() -> None:
+    from blis_tui.tui.actions import APP, of_scope  # noqa: PLC0415
+
+    known = {key for scope in (APP, "debugger") for action in of_scope(scope) for key in action.keys}
+    rows = re.findall(
+        r"^\| (`.*?`) \| (?:back|next|play|breakpoint|\*\*why|events|compare|all keys).*\|$", README, re.MULTILINE
+    )
+    named = [key for row in rows for key in re.findall(r"`(.+?)`", row)]
+    assert len(named) > 20
+    assert [key for key in named if key not in known] == []
+
+
+def test_the_pictures_are_there() -> None:
+    root = Path(__file__).parents[1]
+    pages = [root / "README.md", *(root / "docs").glob("*.md")]
+    for page in pages:
+        for picture in re.findall(r"!\[.*?\]\((.*?)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / picture).is_file(), f"{page.name}: {picture}"
