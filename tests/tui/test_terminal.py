@@ -109,6 +109,47 @@ def test_an_editor_gets_the_terminal_and_gives_it_back(terminal: Terminal) -> No
     terminal.until(lambda screen: "all valid" not in screen)
 
 
+def test_a_run_is_stepped_played_gone_back_in_and_asked_why(terminal: Terminal) -> None:
+    blis = shlex.join([sys.executable, "-m", "blis_tui"])
+    terminal.type(f"{blis} tui kv-pressure --break preempted; echo rc=$?", "Enter")
+    terminal.until(lambda screen: "at the start" in screen)
+    terminal.type("n", "n", "n", "[")
+    terminal.until(lambda screen: "event 2 of 3+" in screen)
+    terminal.type("r")
+    hit = terminal.until(lambda screen: "was preempted on instance 0" in screen)
+    event = next(line for line in hit.splitlines() if " of " in line).split("event ")[1].split()[0]
+    terminal.type("[")
+    terminal.until(lambda screen: f"event {int(event) - 1} of {event}+" in screen)
+    terminal.type("C-r")
+    terminal.until(lambda screen: "event 0 " in screen or "at the start" in screen)
+    terminal.type("End")
+    terminal.until(lambda screen: "■ end" in screen)
+    terminal.type("3")
+    terminal.until(lambda screen: "Slowest so far" in screen)
+    terminal.type("Down")
+    terminal.type("?")
+    told = terminal.until(lambda screen: "slower than all others" in screen)
+    assert "too few KV blocks" in told
+    terminal.type("Escape")
+    terminal.until(lambda screen: "slower than all others" not in screen)
+    # A press and a release of the mouse's first button on the word `Metrics` of the line of tabs.
+    screen = terminal.screen()
+    row, line = next((row, line) for row, line in enumerate(screen.splitlines(), 1) if "1 Events" in line)
+    column = line.index("Metrics") + 2
+    for what in "Mm":
+        terminal.type("-l", f"\x1b[<0;{column};{row}{what}")
+    terminal.until(lambda screen: "batch tokens" in screen)
+    terminal.type("q")
+    terminal.until(lambda screen: "\nrc=0" in screen)
+    # What was set is remembered.
+    terminal.type(f"{blis} tui kv-pressure; echo rc=$?", "Enter")
+    terminal.until(lambda screen: "backspace goes there" in screen)
+    terminal.type("8")
+    terminal.until(lambda screen: "● preempted" in screen)
+    terminal.type("C-q")
+    terminal.until(lambda screen: screen.count("rc=0") >= 1 and "● preempted" not in screen)
+
+
 # ---- browser ----
 
 

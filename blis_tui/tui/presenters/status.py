@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
@@ -14,9 +14,16 @@ if TYPE_CHECKING:
     from blis_tui.debugger.moment import Moment
     from blis_tui.spec.model import Experiment
 
+_ROOMY: Final = 100
+"""Columns from which on there is room for everything."""
+_NAME: Final = 20
+"""Columns of a name where there is not."""
 
-def run_name(experiment: Experiment) -> Content:
-    """Which run it is."""
+
+def run_name(experiment: Experiment, width: int) -> Content:
+    """Which run it is, as far as a line of that many columns has room for it."""
+    if width < _ROOMY:
+        return Content.styled(experiment.name, "bold").truncate(_NAME, ellipsis=True)
     return Content.assemble((experiment.name, "bold"), (f"  seed {experiment.seed}", "$text-muted"))
 
 
@@ -47,7 +54,7 @@ def activity(moment: Moment, *, label: str, progress: Progress | None, speed: st
     elif moment.event == 0:
         state = Content.assemble(("○ at the start", "$text-muted"))
     elif moment.event < moment.frontier:
-        state = Content.assemble(("‖ paused", "$foreground bold"), (" in the past", "$text-muted"))
+        state = Content.assemble(("‖ paused", "$foreground bold"), (" in past", "$text-muted"))
     else:
         state = Content.assemble(("‖ paused", "$foreground bold"))
     if warnings:
