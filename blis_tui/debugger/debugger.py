@@ -12,7 +12,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.debugger.history import CAP_BYTES, History
+from blis_tui.debugger.history import CAP_BYTES, SPACING, History
 from blis_tui.debugger.moment import LAST_PHASE, Moment
 from blis_tui.debugger.tape import Tape
 from blis_tui.errors import DivergenceError, InvariantError, SimulationError
@@ -32,6 +32,8 @@ SLICE: Final = 64
 """Events between two looks at whether to go on: a tenth of a millisecond, a few under memory pressure."""
 WINDOW: Final = 300
 """Requests of each queue and batch in a moment."""
+_VERIFIED: Final = 10_000
+"""Requests up to which a state is compared whenever it is looked at; for more, that takes longer than it may."""
 _REMEMBERED: Final = 64
 """Events whose records are remembered after they were looked up."""
 
@@ -151,7 +153,8 @@ class Debugger:
             DivergenceError: a replay did not come to the present state: a defect of the simulator.
         """
         if self._moment is None:
-            digest = self.history.look(self._simulation)
+            present = self._simulation.arrived - self._simulation.ended
+            digest = self.history.look(self._simulation) if present <= _VERIFIED else None
             before, records = self._look_up(self.event, digest) if self.event else (None, ())
             self._moment = self._frozen(records, before, self._simulation.snapshot(WINDOW))
         return self._moment
@@ -179,7 +182,7 @@ class Debugger:
 
         Args:
             event: the event.
-            digest: what the state must be after it; None = nobody knows.
+            digest: what the state must be after it; None = that is not compared.
         """
         known = self._records.get(event)
         if known is not None:
@@ -416,7 +419,7 @@ class Debugger:
             if self._advance(count) < count and self.at_end:
                 return
             if self.event in stops:
-                self.history.keep(self._simulation, work=self.tape.work(self.event))
+                self._keep_if_due(spacing=0)
             if self.event < event:
                 yield self._progress(event)
 
@@ -433,10 +436,15 @@ class Debugger:
             simulation.run(until_us, max_events=count)
         except SimulationError as error:
             self._fail(error)
-        event = simulation.events
-        if event > start and self.history.is_due(event, self.tape.work(event)):
-            self.history.keep(simulation, work=self.tape.work(event))
-        return event - start
+        if simulation.events > start:
+            self._keep_if_due()
+        return simulation.events - start
+
+    def _keep_if_due(self, spacing: int = SPACING) -> None:
+        """Leave a checkpoint here, if one is worth it."""
+        work = self.tape.work(self.event)
+        if self.history.is_due(self._simulation, work, spacing):
+            self.history.keep(self._simulation, work=work)
 
     def _listen(self) -> bool:
         """Record what follows, exactly when it is not known yet; returns whether that is so."""
