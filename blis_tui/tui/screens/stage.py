@@ -197,7 +197,11 @@ class Stage(Screen[None]):
         if view is None:
             return
         status = self.query_one("#status", TitleBar)
-        status.left = run_name(bench.experiment, self.size.width) + "   " + place_text(view.moment, complete=bench.debugger.complete)
+        status.left = (
+            run_name(bench.experiment, self.size.width)
+            + "   "
+            + place_text(view.moment, complete=bench.debugger.complete)
+        )
         status.right = activity(
             view.moment,
             label=driver.label,
