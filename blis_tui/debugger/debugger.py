@@ -224,7 +224,6 @@ class Debugger:
                 self._remember(self.event, before, tuple(collected))
         else:
             moved = self._advance(1)
-        self._landed()
         return moved > 0
 
     def step_phase(self) -> bool:
@@ -275,7 +274,6 @@ class Debugger:
         """To an event, known or not; beyond the ends, to the end or the start."""
         event = max(event, 0)
         yield from self._travel(event)
-        self._landed()
         if self.event < event:
             return self._end()
         return Arrival("there")
@@ -287,7 +285,6 @@ class Debugger:
         yield from self._travel(self.frontier)
         while self._advance(SLICE, time_us):
             yield self._progress(None)
-        self._landed()
         return self._end() if self.at_end else Arrival("there")
 
     def seek_request(self, name: str) -> Journey:
@@ -299,7 +296,6 @@ class Debugger:
                 yield self._progress(None)
             if not self.tape.first_event_of(name):
                 yield from self._travel(start)
-                self._landed()
                 return Arrival("unknown")
         return (yield from self.seek(self.tape.first_event_of(name)))
 
@@ -321,7 +317,6 @@ class Debugger:
             if not found:
                 yield from self._travel(start)
         if not found:
-            self._landed()
             return Arrival("unknown")
         return (yield from self.seek(found))
 
@@ -333,12 +328,9 @@ class Debugger:
             until: an event to stop at anyway.
             until_us: the last microsecond to simulate.
         """
-        try:
-            if watch is None:
-                return (yield from self._run_plainly(until, until_us))
-            return (yield from self._run_watched(watch, until, until_us))
-        finally:
-            self._landed()
+        if watch is None:
+            return (yield from self._run_plainly(until, until_us))
+        return (yield from self._run_watched(watch, until, until_us))
 
     def _run_plainly(self, until: int | None, until_us: int | None) -> Journey:
         while until is None or self.event < until:
@@ -407,11 +399,12 @@ class Debugger:
         """Move to an event, or as far as the run goes."""
         start = self.event
         if event == start:
+            self._landed()
             return
         checkpoint = self.history.before(event)
         if event < start or checkpoint.event > start:
             self.history.return_to(self._simulation, event)
-            self._forget_position()
+            self._landed()
         stops = self.history.ladder(event, self.event) if event < start else []
         while self.event < event:
             goal = min([stop for stop in stops if stop > self.event] + [event])
@@ -431,11 +424,11 @@ class Debugger:
             count = min(count, self.frontier - start)
         elif self.failure is not None:
             return 0
-        self._forget_position()
         try:
             simulation.run(until_us, max_events=count)
         except SimulationError as error:
             self._fail(error)
+        self._landed()
         if simulation.events > start:
             self._keep_if_due()
         return simulation.events - start
@@ -466,12 +459,8 @@ class Debugger:
         self.history.return_to(self._simulation, last)
         self._simulation.run(max_events=last - self._simulation.events)
 
-    def _forget_position(self) -> None:
-        self._moment = None
-        self.phase = None
-
     def _landed(self) -> None:
-        """The reader stands at an event now: all of it has been looked at."""
+        """Stand at an event: all of it has been looked at. A journey given up anywhere leaves a whole position."""
         self._moment = None
         is_step = self.event > 0 and self.tape.is_step(self.event)
         self.phase = LAST_PHASE if is_step else None

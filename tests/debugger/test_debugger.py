@@ -335,3 +335,17 @@ def test_errors_name_the_event() -> None:
     assert isinstance(error, SimulationError)
     assert "event 7" in str(error)
     assert error.event == 7
+
+
+def test_a_journey_given_up_leaves_a_whole_position() -> None:
+    debugger = Debugger(experiment("quickstart"))
+    stepped = 0
+    for _ in range(8):
+        journey = debugger.seek(10_000)
+        next(journey)
+        journey.close()
+        is_step = debugger.tape.is_step(debugger.event)
+        stepped += is_step
+        assert debugger.phase == (LAST_PHASE if is_step else None)
+        assert debugger.moment().phase == debugger.phase
+    assert stepped
