@@ -24,6 +24,12 @@ _ENDING: Final = suffix("Experiment")
 _GOLDEN_FOLDER: Final = "golden"
 
 
+def shown_folder(folder: Path) -> str:
+    """Where a folder is, for people: ``~/experiments``."""
+    home = Path.home()
+    return f"~/{folder.relative_to(home).as_posix()}".rstrip("/.") if folder.is_relative_to(home) else str(folder)
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """An experiment file."""

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
-from blis_tui.authoring.provenance import compose
+from blis_tui.authoring.provenance import Composed, compose
 from blis_tui.debugger.breakpoints import Watch, parse_breakpoint
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.sessions import Session
 from blis_tui.debugger.watches import parse_watch
 from blis_tui.errors import BlisError
+from blis_tui.spec.library import data_root
 from blis_tui.tui.driver import Driver
 from blis_tui.tui.view import Selection, View
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blis_tui.debugger.breakpoints import Breakpoint, Hit
     from blis_tui.engine.records import Record
     from blis_tui.spec.model import Experiment
+    from blis_tui.spec.source import Json
 
 _VISITED: Final = 100
+_ORIGINS_UNKNOWN: Final = "# What runs here, with everything it refers to; no file says exactly this (any more)."
 
 
 class Workbench:
@@ -49,10 +54,14 @@ class Workbench:
 
     # ---- what to show ----
 
-    def view(self) -> View:
-        """Everything the panes need. While something runs, without how the present state came about."""
+    def view(self, *, briefly: bool = False) -> View:
+        """Everything the panes need. While something runs, or briefly, without how the present state came about.
+
+        Raises:
+            DivergenceError: a replay did not come to the present state.
+        """
         debugger = self.debugger
-        moment = debugger.glance() if self.driver.busy else debugger.moment()
+        moment = debugger.glance() if briefly or self.driver.busy else debugger.moment()
         return View(
             moment=moment,
             tape=debugger.tape,
@@ -78,6 +87,11 @@ class Workbench:
         """Point at no request any more."""
         self.selection = replace(self.selection, request=None)
 
+    def forget_unknown(self) -> None:
+        """Point at no request that has never arrived."""
+        if self.selection.request is not None and self.debugger.tape.number(self.selection.request) is None:
+            self.clear_request()
+
     def moved(self) -> None:
         """The position has changed: the present event is the selected one again."""
         self.selection = replace(self.selection, event=None)
@@ -97,16 +111,18 @@ class Workbench:
         self.breakpoints = (*left, wanted) if there else left
         return there
 
-    def put(self, text: str, place: int | None = None) -> None:
-        """Add a breakpoint, or replace the one at a place. Raises BlisError when the text makes no sense."""
-        wanted = parse_breakpoint(text, self.experiment)
+    def put(self, text: str, place: int | None = None, *, enabled: bool = True) -> None:
+        """Add a breakpoint, or replace the one at a place; one that is there already is not put twice.
+
+        Raises BlisError when the text makes no sense.
+        """
+        wanted = replace(parse_breakpoint(text, self.experiment), enabled=enabled)
         listed = list(self.breakpoints)
-        if place is None:
-            if all(one.text != wanted.text for one in listed):
-                listed.append(wanted)
-        else:
+        if place is not None:
             listed[place] = wanted
-        self.breakpoints = tuple(listed)
+        elif all(one.text != wanted.text for one in listed):
+            listed.append(wanted)
+        self.breakpoints = tuple({one.text: one for one in listed}.values())
 
     def switch(self, place: int) -> None:
         """Turn a breakpoint on or off."""
@@ -157,12 +173,27 @@ class Workbench:
         """The requests that took longest so far, the slowest first."""
         return tuple(name for name, _ in self.debugger.tape.slowest(self.debugger.event, count))
 
-    def document_lines(self, source: str) -> tuple[str, ...]:
-        """The resolved document, with where each value comes from."""
-        try:
-            return tuple(compose(source).to_yaml().splitlines())
-        except BlisError as error:
-            return tuple(str(error).splitlines())
+    def document_lines(self, source: str, overrides: Sequence[str] = ()) -> tuple[str, ...]:
+        """The resolved document of the run, with where each value comes from, as far as that is known."""
+        composed = self._composed(source, overrides)
+        if composed is None:
+            document = cast("Json", dict(self.experiment.document))
+            _, *lines = Composed(document, {}, self.experiment.sha256).to_yaml().splitlines()
+            return (_ORIGINS_UNKNOWN, *lines)
+        # Where the shipped files lie on this machine says nothing.
+        return tuple(composed.to_yaml().replace(f"{data_root()}/", "").splitlines())
+
+    def _composed(self, source: str, overrides: Sequence[str]) -> Composed | None:
+        """The document as its files say it now; None when that is not what runs here."""
+        experiment = self.experiment
+        for seed in (None, experiment.seed):
+            try:
+                composed = compose(source, overrides=overrides, seed=seed)
+            except BlisError:
+                return None
+            if composed.spec_sha256 == experiment.sha256:
+                return composed
+        return None
 
     # ---- places visited ----
 

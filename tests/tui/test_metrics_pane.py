@@ -9,7 +9,19 @@ import pytest
 from blis_tui.metrics.stats import of_samples
 from blis_tui.tui.presenters.metrics import arrange, inter_token_gaps, metrics, percentile_lines
 from blis_tui.tui.presenters.plot import draw, plot, top_value
-from blis_tui.tui.presenters.series import KV_USE, SERIES, STEP_TIME, TTFT, WAITING, latest_step, value_text
+from blis_tui.tui.presenters.series import (
+    FULL,
+    FUTURE,
+    KV_USE,
+    PAST,
+    SERIES,
+    STEP_TIME,
+    TTFT,
+    WAITING,
+    coloured,
+    latest_step,
+    value_text,
+)
 from blis_tui.tui.widgets.metrics import MetricsPane
 from tests.tui.driven_pane import driven, knowing, view_with
 from tests.tui.screens import press, settle
@@ -135,6 +147,25 @@ def test_a_plot_has_its_edges_and_the_position() -> None:
     assert rows[9].startswith("0 %".rjust(9))
     assert "▏" in rows[10]
     assert any("│" in row for row in rows[1:10])
+
+
+def test_a_nearly_full_cache_stands_out_and_the_future_is_dimmed() -> None:
+    values = [0.0, 89.0, 90.0, 100.0, 95.0, None]
+    drawn = coloured(KV_USE, values, 100, 3)
+    assert [(drawn.plain[one.start : one.end], one.style) for one in drawn.spans] == [
+        ("▁▇", PAST),
+        ("▇█", FULL),
+        ("█ ", FUTURE),
+    ]
+    assert {one.style for one in coloured(WAITING, values, 100, 5).spans} == {PAST}
+
+
+def test_what_is_plotted_is_told_in_whole_words() -> None:
+    view = view_with(knowing(at=500))
+    for width in range(30, 90):
+        told = plot(view, WAITING, width, 8)[0].plain
+        assert len(told) <= width
+        assert told.removeprefix("waiting").strip() in (WAITING.about, WAITING.about.rpartition(", ")[0], "")
 
 
 def test_the_upper_edge_is_round_and_not_below_the_largest_value() -> None:

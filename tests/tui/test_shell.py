@@ -265,6 +265,19 @@ def test_a_title_gives_way_on_the_left() -> None:
     assert str(title_line(Content("left"), Content("right"), 20)) == " left         right "
 
 
+def test_a_title_leaves_out_remarks_before_it_is_cut() -> None:
+    muted = "$text-muted"
+    left = Content.assemble(("run", "bold"), ("  seed 42", muted), "  ", ("event ", muted), "12", (" of 99", muted))
+    right = Content.assemble("paused", (" in the past", muted))
+    shown = [str(title_line(left, right, width)).split() for width in (52, 46, 36, 28)]
+    assert [" ".join(words) for words in shown] == [
+        "run seed 42 event 12 of 99 paused in the past",
+        "run seed 42 event 12 paused in the past",
+        "run seed 42 event 12 paused",
+        "run seed 42 eve… paused",
+    ]
+
+
 async def test_a_click_on_a_key_presses_it(lab: Path) -> None:
     app = BlisApp()
     async with app.run_test(size=(80, 24)) as pilot:

@@ -72,6 +72,15 @@ def test_what_is_known_is_said(calm: Debugger) -> None:
     )
 
 
+def test_a_failure_stands_above_all_warnings(pressed: Debugger) -> None:
+    failure = "instance 0 cannot go on at t=5 us\n  |\n  = help: raise kv_blocks"
+    page = warnings_page(checked(pressed), 80, chosen=None, complete=True, known=6183, failure=failure)
+    lines = [line.plain.rstrip() for line in page.lines]
+    assert lines[:4] == ["✗ instance 0 cannot go on at t=5 us", "  help: raise kv_blocks", "", lines[3]]
+    assert lines[3].startswith("3 warnings")
+    assert all(lines[first].startswith("! ") for first, _ in page.places)
+
+
 def test_before_the_first_event() -> None:
     text = warnings_page(None, 200, chosen=None, complete=False, known=0).content.plain
     assert "Nothing has happened yet" in text

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.app import App
 from textual.containers import VerticalScroll
+from textual.widgets import Static
 
 from blis_tui.debugger.debugger import Debugger, arrive
 from blis_tui.debugger.explanation import Explanation, Part, Ref, Row, event_ref, request_ref, say
@@ -265,6 +266,21 @@ async def test_a_narrower_terminal_wraps_again(pressed: Debugger, slow: Explanat
         narrow = screen_text(app)
         assert narrow != wide
         assert "request_94" in narrow
+
+
+@pytest.mark.parametrize("width", list(range(62, 96)))
+async def test_no_line_is_wrapped_twice(width: int, pressed: Debugger) -> None:
+    """The scrollbar takes room from the text that made it necessary."""
+    app = OneWindow(pressed, SIMPLE)
+    async with app.run_test(size=(width, 24)) as pilot:
+        await settle(pilot)
+        await press(pilot, "tab", "enter")
+        assert app.title_shown.startswith("request_2:")
+        page = app.window._page
+        assert page is not None
+        width = app.window.query_one(Static).content_size.width
+        assert all(line.cell_length <= width for line in page.lines)
+        assert app.window.query_one(Static).size.height == len(page.lines)
 
 
 async def test_from_the_debugger() -> None:

@@ -182,9 +182,10 @@ def _latency(label: str, us: int, consists: str, width: int) -> list[Line]:
     if not consists:
         return [line(head)]
     pieces = [Content(piece if at == 0 else f"+ {piece}") for at, piece in enumerate(consists.split(" + "))]
-    pieces[0] = Content(" = ") + pieces[0]
+    pieces[0] = Content("= ") + pieces[0]
     if width - head.cell_length < _ROOM:
-        return [line(head), *map(line, hang(Content(" "), flow(pieces, width - 1, " ")))]
+        return [line(head), *map(line, hang(Content("  "), flow(pieces, width - 2, " ")))]
+    head += Content(" ")
     return [line(row) for row in hang(head, flow(pieces, width - head.cell_length, " "))]
 
 

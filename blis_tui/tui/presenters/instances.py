@@ -21,6 +21,7 @@ from blis_tui.tui.presenters.lines import (
     words,
 )
 from blis_tui.tui.presenters.phases import PHASE_LOOKS
+from blis_tui.tui.presenters.series import NEARLY_FULL
 from blis_tui.tui.presenters.step_card import step_card
 from blis_tui.tui.presenters.units import bar_text, count_text, percent_text, plural, span_text
 
@@ -39,8 +40,6 @@ _LEAST_BAR: Final = 3
 _NAME_LEAST, _NAME_MOST = 8, 24
 _OTHER_COLUMNS: Final = 24
 """What a batch's table needs besides the names."""
-_NEARLY_FULL: Final = 90
-"""Percent of the KV blocks from which on the bar warns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,7 @@ def _figures(instance: InstanceSnapshot, engine: Engine) -> list[Content]:
 def kv_bar(instance: InstanceSnapshot, cells: int = _KV_BAR) -> Content:
     """How full the KV cache is: ``KV ██████░░ 71 %``."""
     used, total = instance.kv.used_blocks, instance.kv.total_blocks
-    style = "$warning" if used * 100 >= total * _NEARLY_FULL else "$primary"
+    style = "$warning" if used * 100 >= total * NEARLY_FULL else "$primary"
     return Content.assemble(
         ("KV ", "$text-muted"), (bar_text(used, total, cells), style), f" {percent_text(used, total)}"
     )
@@ -130,7 +129,7 @@ def _all(view: View, instances: Sequence[InstanceSnapshot], width: int, room: in
     lines += _card(view, None, width)
     for instance in instances:
         busy = instance.running_count or instance.waiting_count
-        note = "" if busy else "idle: nobody waits, nobody runs"
+        note = "" if busy else "idle: nobody waits or runs"
         lines += [BLANK, heading(f"instance {instance.index}", note, width)]
         if busy:
             lines += _requests(view, instance, width, room)[1:]
@@ -142,7 +141,7 @@ def _instance_columns(engine: Engine) -> tuple[Column[InstanceSnapshot], ...]:
 
     def full(one: InstanceSnapshot, _width: int) -> Part:
         used, total = one.kv.used_blocks, one.kv.total_blocks
-        warn = used * 100 >= total * _NEARLY_FULL
+        warn = used * 100 >= total * NEARLY_FULL
         return (f"{bar_text(used, total, _KV_BAR)} {percent_text(used, total):>5}", "$warning" if warn else "$primary")
 
     return (
@@ -170,7 +169,7 @@ def _requests(view: View, instance: InstanceSnapshot, width: int, room: int) -> 
     """Queue and batch, each with a blank line before it."""
     if not instance.waiting_count and not instance.running_count:
         hint = "The next request will start it." if view.moment.after.next_event is not None else "The run is over."
-        return [BLANK, *(line(row) for row in words(f"idle: nobody waits, nobody runs. {hint}", width))]
+        return [BLANK, *(line(row) for row in words(f"idle: nobody waits or runs. {hint}", width))]
     names = [request.request_id for request in (*instance.waiting, *instance.running)]
     name_width = min(max([len("request"), *map(len, names)]), _NAME_MOST, max(width - _OTHER_COLUMNS, _NAME_LEAST))
     lines: list[Line] = []

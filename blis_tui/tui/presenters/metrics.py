@@ -9,7 +9,7 @@ from textual.content import Content
 
 from blis_tui.metrics.stats import of_histogram, of_samples
 from blis_tui.tui.presenters.plot import plot
-from blis_tui.tui.presenters.series import FUTURE, PAST, SERIES, sample, strip, top_of, value_text
+from blis_tui.tui.presenters.series import SERIES, coloured, sample, top_of, value_text
 from blis_tui.tui.presenters.timeline import known_until, scale_of
 from blis_tui.tui.presenters.units import count_text, span_text
 
@@ -142,15 +142,13 @@ def strip_line(view: View, series: Series, places: Arrangement, *, chosen: bool,
     scale = scale_of(view, places.bars)
     values = sample(series, view.tape.overview, scale.end_us, scale.cells, known_until(view))
     here = scale.cell(view.moment.time_us)
-    bars = strip(values, top_of(series, values, view))
     past = [value for value in values[: here + 1] if value is not None]
     name_style = ("$accent bold" if focused else "bold") if chosen else ""
     now = series.now(view)
     largest = None if now is None else max([now, *past])
-    parts = [
+    parts: list[Content | tuple[str, str]] = [
         (f"{'▸' if chosen else ' '}{series.name:<{NAME - 1}}", name_style),
-        (bars[: here + 1], PAST),
-        (bars[here + 1 :], FUTURE),
+        coloured(series, values, top_of(series, values, view), here),
         (f"{value_text(series, now, view):>{_VALUE}}", "bold" if chosen else ""),
     ]
     if places.has_top:

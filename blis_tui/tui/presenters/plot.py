@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
-from blis_tui.tui.presenters.series import FUTURE, kv_blocks, sample, value_text
+from blis_tui.tui.presenters.series import FUTURE, PAST, kv_blocks, sample, value_text
 from blis_tui.tui.presenters.timeline import Scale, axis, known_until, round_end, scale_of
 
 if TYPE_CHECKING:
@@ -66,11 +66,13 @@ def plot(view: View, series: Series, width: int, height: int) -> list[Content]:
     values = sample(series, view.tape.overview, scale.end_us, 2 * scale.cells, known_until(view))
     top = top_value(series, values, view)
     here = scale.cell(view.moment.time_us)
+    room = width - len(series.name)
     rows = [
         Content.assemble(_label(text), _row(line, here))
         for line, text in zip(draw(values, frame.rows, top), _labels(series, top, frame.rows, view), strict=True)
     ]
-    title = Content.assemble((series.name, "bold"), (f"  {series.about}", "$text-muted")).truncate(width, ellipsis=True)
+    about = next((text for text in (series.about, series.about.rpartition(", ")[0]) if len(text) + 2 <= room), "")
+    title = Content.assemble((series.name, "bold"), (f"  {about}" if about else "", "$text-muted"))
     return [title, *rows, Content.assemble(" " * GUTTER, axis(scale))]
 
 
@@ -101,7 +103,7 @@ def _row(line: str, here: int) -> Content:
     """A row of dots, with the present position in it."""
     at = line[here]
     return Content.assemble(
-        (line[:here], "$foreground"),
+        (line[:here], PAST),
         (_HERE if at == " " else at, "$accent bold"),
         (line[here + 1 :], FUTURE),
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from textual.content import Content
+
 from blis_tui.tui.presenters.units import count_text, percent_text, span_text
 
 if TYPE_CHECKING:
@@ -14,10 +16,14 @@ if TYPE_CHECKING:
     from blis_tui.debugger.tape import StepRow
     from blis_tui.tui.view import View
 
-PAST: Final = "$foreground 80%"
+PAST: Final = "$primary"
 """Colour of what is drawn up to the present position."""
+FULL: Final = "$warning"
+"""Colour of what is nearly full."""
 FUTURE: Final = "$text-muted 70% dim"
 """Colour of what is known but has not happened at the present position."""
+NEARLY_FULL: Final = 90
+"""Percent of the KV blocks in use from which on a cache is called nearly full."""
 _S: Final = 1_000_000
 _RATE_US: Final = _S
 """A rate at a position is that of the second before it."""
@@ -206,6 +212,19 @@ def strip(values: Sequence[float | None], top: float) -> str:
         else:
             chars.append(LEVELS[min(max(int(value * steps / top + 0.5), 1), steps)])
     return "".join(chars)
+
+
+def coloured(series: Series, values: Sequence[float | None], top: float, here: int) -> Content:
+    """A strip in colours: what lies behind column ``here`` is dimmed, a nearly full cache stands out."""
+    parts: list[tuple[str, str]] = []
+    for cell, (char, value) in enumerate(zip(strip(values, top), values, strict=True)):
+        full = series.unit == "share" and value is not None and value * 100 >= top * NEARLY_FULL
+        style = FUTURE if cell > here else (FULL if full else PAST)
+        if parts and parts[-1][1] == style:
+            parts[-1] = (parts[-1][0] + char, style)
+        else:
+            parts.append((char, style))
+    return Content.assemble(*parts)
 
 
 def top_of(series: Series, values: Sequence[float | None], view: View) -> float:

@@ -85,5 +85,5 @@ def _complete(step: StepFinished) -> list[Content]:
 
 def _next(step: StepFinished) -> list[Content]:
     if step.next_step_us < 0:
-        return [Content("goes idle: nobody waits, nobody runs")]
+        return [Content("goes idle: nobody waits or runs")]
     return [Content(f"next step at {time_text(step.next_step_us)}")]

@@ -9,14 +9,12 @@ from textual.content import Content
 
 from blis_tui.debugger.conditions import Reaches
 from blis_tui.tui.presenters.series import (
-    FUTURE,
     KV_USE,
-    PAST,
     RUNNING,
     SERIES,
     WAITING,
+    coloured,
     sample,
-    strip,
     top_of,
     value_text,
 )
@@ -117,15 +115,13 @@ def timeline(view: View, series: Series, width: int, *, focused: bool = False) -
     values = sample(series, view.tape.overview, scale.end_us, scale.cells, known_until(view))
     top = top_of(series, values, view)
     here = scale.cell(view.moment.time_us)
-    drawn = strip(values, top)
     name = Content.styled(("▸" if focused else " ") + series.name, "$accent bold" if focused else "bold")
     return Content("\n").join(
         [
             Content.assemble(_padded(name), axis(scale)),
             Content.assemble(
                 _padded(Content(f" now {value_text(series, series.now(view), view)}")),
-                (drawn[: here + 1], PAST),
-                (drawn[here + 1 :], FUTURE),
+                coloured(series, values, top, here),
             ),
             Content.assemble(
                 _padded(Content.styled(f" top {value_text(series, top, view)}", "$text-muted")), _marks(view, scale)

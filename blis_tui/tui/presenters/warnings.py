@@ -35,7 +35,7 @@ class WarningsPage:
 
 
 def warnings_page(
-    checkup: Checkup | None, width: int, *, chosen: int | None, complete: bool, known: int
+    checkup: Checkup | None, width: int, *, chosen: int | None, complete: bool, known: int, failure: str = ""
 ) -> WarningsPage:
     """The page for a width in cells.
 
@@ -45,11 +45,12 @@ def warnings_page(
         chosen: number of the warning under the cursor.
         complete: whether the whole run is known.
         known: how many events are known.
+        failure: why the simulation cannot go on from its end; empty when it did not fail.
     """
     if checkup is None or not checkup.events:
         told = "Nothing has happened yet: the checks begin with the first event. Press n for one, or c to run."
         return WarningsPage(tuple(Content.styled(told, "$text-muted").wrap(width)), ())
-    lines = [*_summary(checkup, complete=complete, known=known).wrap(width)]
+    lines = [*_failure(failure, width), *_summary(checkup, complete=complete, known=known).wrap(width)]
     places: list[tuple[int, int]] = []
     for number, finding in enumerate(checkup.findings):
         lines.append(Content(""))
@@ -63,6 +64,18 @@ def warnings_page(
         unchecked = Content.styled(f"{promise}: not checked, {reason}", "$text-muted")
         lines += _hanging(Content.styled("- ", "$text-muted"), unchecked, width)
     return WarningsPage(tuple(lines), tuple(places))
+
+
+def _failure(failure: str, width: int) -> list[Content]:
+    """Why the run ended before its time, and what helps."""
+    if not failure:
+        return []
+    said, *hints = failure.splitlines()
+    lines = _hanging(Content.styled("✗ ", "$error bold"), Content.styled(said, "$error"), width)
+    for hint in hints:
+        if hint.strip(" |"):
+            lines += _hanging(Content("  "), Content.styled(hint.strip(" ="), "$text-muted"), width)
+    return [*lines, Content("")]
 
 
 def _summary(checkup: Checkup, *, complete: bool, known: int) -> Content:

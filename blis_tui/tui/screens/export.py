@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,6 +19,7 @@ from blis_tui.records.files import atomic_text
 from blis_tui.records.tables import record_line, requests_csv
 from blis_tui.simulation import Simulation
 from blis_tui.tui.actions import DIALOG, bindings
+from blis_tui.tui.catalog import shown_folder
 from blis_tui.tui.presenters.units import count_text
 from blis_tui.tui.screens.window import Window
 from blis_tui.tui.widgets.footer import KeyBar
@@ -43,9 +45,9 @@ class Kind:
 
 
 KINDS: Final = (
-    Kind("report", "report.json", "the report as of here, as `run` prints it"),
-    Kind("requests", "requests.csv", "one row a request that has arrived"),
-    Kind("records", "records.jsonl", "every event record up to here"),
+    Kind("report", "report.json", "the report as of here"),
+    Kind("requests", "requests.csv", "one row a request so far"),
+    Kind("records", "records.jsonl", "every record up to here"),
     Kind("picture", "svg", "this screen as a picture"),
 )
 
@@ -73,7 +75,13 @@ class ExportScreen(Window[None]):
             border-title-color: $accent;
             border-title-style: bold;
         }
-        OptionList { height: auto; border: none; background: $surface; padding: 0; }
+        OptionList, OptionList:focus {
+            height: auto;
+            border: none;
+            padding: 0;
+            background: $surface;
+            background-tint: transparent;
+        }
         #about { color: $text-muted; margin-bottom: 1; }
     }
     """
@@ -89,7 +97,9 @@ class ExportScreen(Window[None]):
         with Vertical() as window:
             window.border_title = "Export"
             yield Static(
-                f"As of event {count_text(self._debugger.event)}. Files go to {Path.cwd()}", id="about", markup=False
+                f"As of event {count_text(self._debugger.event)}. Enter writes one to {shown_folder(Path.cwd())}",
+                id="about",
+                markup=False,
             )
             width = max(len(self.file_name(kind)) for kind in KINDS)
             yield OptionList(
@@ -111,16 +121,29 @@ class ExportScreen(Window[None]):
 
     @on(OptionList.OptionSelected)
     def _chosen(self, message: OptionList.OptionSelected) -> None:
-        kind = KINDS[message.option_index]
-        self.write(kind)
+        self.write(KINDS[message.option_index])
+
+    def write(self, kind: Kind) -> None:
+        """Write a file, and say where it is; the reader may go on meanwhile."""
+        self._write(self.file_name(kind), self._writer(kind))
+
+    def _writer(self, kind: Kind) -> Callable[[TextIO], object]:
+        """What writes such a file as of here, in a thread: nothing in it depends on where the reader goes next."""
+        simulation = self._debugger.simulation
+        if kind.id == "picture":
+            return lambda out: out.write(self._picture)
+        if kind.id == "records":
+            return partial(write_records, self._debugger.experiment, simulation.events)
+        copy = simulation.twin(simulation.mark())
+        if kind.id == "requests":
+            return lambda out: out.writelines(requests_csv(copy.report().rows))
+        return lambda out: out.write(copy.report().to_json())
 
     @work(thread=True, exclusive=True, group="export", exit_on_error=False)
-    def write(self, kind: Kind) -> None:
-        """Write a file, and say where it is."""
-        name = self.file_name(kind)
+    def _write(self, name: str, write: Callable[[TextIO], object]) -> None:
         if self.app.is_web:
             out = StringIO()
-            self._put(kind, out)
+            write(out)
             out.seek(0)
             self.app.call_from_thread(self.app.deliver_text, out, save_filename=name)
             self._done(f"{name} is on its way to your browser.")
@@ -128,25 +151,15 @@ class ExportScreen(Window[None]):
         path = Path.cwd() / name
         try:
             with atomic_text(path) as file:
-                self._put(kind, file)
+                write(file)
         except InputError as error:
-            self.app.call_from_thread(self.notify, str(error), severity="error", markup=False)
+            self.app.call_from_thread(self.app.notify, str(error), severity="error", markup=False)
         else:
             self._done(f"Written: {path}")
 
     def _done(self, said: str) -> None:
         self.app.call_from_thread(self.dismiss, None)
         self.app.call_from_thread(self.app.notify, said, markup=False)
-
-    def _put(self, kind: Kind, out: TextIO) -> None:
-        if kind.id == "picture":
-            out.write(self._picture)
-        elif kind.id == "records":
-            write_records(self._debugger.experiment, self._debugger.event, out)
-        elif kind.id == "requests":
-            out.writelines(requests_csv(self._debugger.report().rows))
-        else:
-            out.write(self._debugger.report().to_json())
 
     def action_dialog_close(self) -> None:
         """Write nothing."""

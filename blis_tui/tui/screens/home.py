@@ -19,7 +19,14 @@ from textual.worker import get_current_worker
 
 from blis_tui.errors import BlisError
 from blis_tui.tui.actions import bindings
-from blis_tui.tui.catalog import GoldenState, check, find_experiments, golden_states, known_golden
+from blis_tui.tui.catalog import (
+    GoldenState,
+    check,
+    find_experiments,
+    golden_states,
+    known_golden,
+    shown_folder,
+)
 from blis_tui.tui.editor import edit
 from blis_tui.tui.presenters.home import Entry, details, matching, summary
 from blis_tui.tui.screens.prompt import PromptScreen
@@ -195,7 +202,7 @@ class HomeScreen(Screen[None]):
 
     def _title(self) -> None:
         title = self.query_one(TitleBar)
-        title.left = Content.assemble(("blis-tui", "$accent bold"), f"  {_shown(self._folder)}")
+        title.left = Content.assemble(("blis-tui", "$accent bold"), f"  {shown_folder(self._folder)}")
         lost = f", {self._lost} golden{'' if self._lost == 1 else 's'} without experiment" if self._lost else ""
         title.right = Content.styled((summary(self._entries) if self._entries else "looking") + lost, "$text-muted")
 
@@ -380,11 +387,6 @@ class HomeScreen(Screen[None]):
             self._app.show_error(names[1], error, self.action_home_compare)
             return
         self._app.open_compare(one, other, names)
-
-
-def _shown(folder: Path) -> str:
-    home = Path.home()
-    return f"~/{folder.relative_to(home).as_posix()}".rstrip("/.") if folder.is_relative_to(home) else str(folder)
 
 
 def _wrong_change(text: str) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from textual import on
 from textual.binding import Binding
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
+from textual.message import Message
 from textual.widgets import Static
 
 from blis_tui.debugger.why import explain
@@ -22,6 +24,17 @@ if TYPE_CHECKING:
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.explanation import Explanation, Ref
     from blis_tui.tui.presenters.why import Page
+
+
+class _Text(Static):
+    """Says when its size changes: only then is it known how much room a scrollbar leaves."""
+
+    class Resized(Message):
+        """Its size is another one now."""
+
+    def on_resize(self) -> None:
+        """Say so."""
+        self.post_message(self.Resized())
 
 
 class WhyScreen(Window["Ref | None"]):
@@ -71,11 +84,12 @@ class WhyScreen(Window["Ref | None"]):
         self._chosen: int | None = None
         self._earlier: list[tuple[Explanation, int | None]] = []
         self._page: Page | None = None
+        self._shown_width = 0
 
     def compose(self) -> ComposeResult:
         """The text."""
         with Vertical(), VerticalScroll(can_focus=False):
-            yield Static()
+            yield _Text()
         yield KeyBar()
 
     def on_mount(self) -> None:
@@ -87,15 +101,23 @@ class WhyScreen(Window["Ref | None"]):
         self.call_after_refresh(self._show)
 
     def _show(self) -> None:
-        text = self.query_one(Static)
-        width = max(text.content_size.width, 20)
-        self._page = explanation_page(self._explanation, width, self._chosen)
-        text.update(self._page.content)
+        self._shown_width = self._width()
+        self._page = explanation_page(self._explanation, self._shown_width, self._chosen)
+        self.query_one(Static).update(self._page.content)
         window = self.query_one(Vertical)
         window.border_title = Content(self._explanation.title)
         depth = len(self._earlier)
         window.border_subtitle = Content(f"{depth} back" if depth else "")
         self.refresh_bindings()
+
+    @on(_Text.Resized)
+    def _fit(self) -> None:
+        """A scrollbar that comes with the text takes room from it: wrap the lines again."""
+        if self._page is not None and self._width() != self._shown_width:
+            self._show()
+
+    def _width(self) -> int:
+        return max(self.query_one(Static).content_size.width, 20)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """What cannot be done is not offered."""

@@ -126,7 +126,12 @@ class WarningsPane(Pane):
         scroll = self.query_one(VerticalScroll)
         width = max(scroll.size.width - 2, 20)
         self._page = warnings_page(
-            self._checkup, width, chosen=self._chosen, complete=view.moment.complete, known=len(view.tape)
+            self._checkup,
+            width,
+            chosen=self._chosen,
+            complete=view.moment.complete,
+            known=len(view.tape),
+            failure=view.moment.failure,
         )
         self.query_one(Static).update(self._page.content)
 
