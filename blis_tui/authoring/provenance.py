@@ -31,7 +31,10 @@ class Composed:
 
     data: Json
     origins: dict[DataPath, str]
-    """Path of a plain value or a list of plain values -> ``file:line``, ``default``, ``--set`` or ``computed``."""
+    """Path of a plain value or a list of plain values -> ``file:line``, ``default``, ``--set`` or ``computed``.
+
+    What is not in there comes from nobody knows where.
+    """
     spec_sha256: str
 
     def to_data(self) -> Json:
@@ -64,7 +67,8 @@ class Composed:
             yield from self._lines(item, path, indent)
         else:
             text = f"{head} {flow(item)}"
-            yield f"{text:<{_COMMENT_COLUMN}}  # {self.origins[path]}"
+            origin = self.origins.get(path)
+            yield text if origin is None else f"{text:<{_COMMENT_COLUMN}}  # {origin}"
 
 
 def _is_branch(value: Json) -> bool:

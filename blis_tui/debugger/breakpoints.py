@@ -77,10 +77,19 @@ class Watch:
 
 # ---- what people write ----
 
+
+def about_request(name: str) -> str:
+    """The breakpoint about a request, as somebody would write it: an odd name stands in quotes."""
+    quoted = '"' + re.sub(r'(["\\])', r"\\\1", name) + '"'
+    return f"request {name if _PLAIN_NAME.fullmatch(name) else quoted}"
+
+
 _WORD: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|\S+', re.DOTALL)
 _DURATION: Final = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(us|ms|s)")
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _OPERATORS: Final = tuple("<>=!+-*/()[].&|")
+
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:#@-]*")
 
 FIRST: Final[Mapping[str, str]] = MappingProxyType(
     {

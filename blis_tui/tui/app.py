@@ -120,7 +120,13 @@ class BlisApp(App[None], inherit_bindings=False):
         from blis_tui.tui.screens.debugger import DebuggerScreen  # noqa: PLC0415  (only what is opened is imported)
 
         try:
-            screen = DebuggerScreen(start.experiment, source=start.source, at=start.at, breaks=start.breaks)
+            screen = DebuggerScreen(
+                start.experiment,
+                source=start.source,
+                at=start.at,
+                breaks=start.breaks,
+                overrides=start.overrides,
+            )
         except BlisError as error:
             from blis_tui.tui.screens.error import ErrorScreen  # noqa: PLC0415
 

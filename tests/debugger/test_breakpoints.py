@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import blis_tui
-from blis_tui.debugger.breakpoints import Breakpoint, Hit, Watch, parse_breakpoint
+from blis_tui.debugger.breakpoints import Breakpoint, Hit, Watch, about_request, parse_breakpoint
 from blis_tui.debugger.conditions import Breaks, Happens, Misses, Reaches
 from blis_tui.debugger.predicate import PredicateError
 from blis_tui.debugger.sentences import sentence
@@ -536,3 +536,12 @@ def test_every_offer_continues_what_was_typed(text: str) -> None:
     for one in suggestions(text, MADE):
         assert one.text.startswith(text)
         assert len(one.text) > len(text)
+
+
+@pytest.mark.parametrize(
+    "name", ["request_12", "1234", "my request", 'a"b', "'a'", "[x]", "back\\slash", "preempted", "-"]
+)
+def test_a_breakpoint_about_a_request_of_any_name(name: str) -> None:
+    found = parse_breakpoint(about_request(name), MADE).condition
+    assert isinstance(found, Happens)
+    assert found == Happens(request=name)

@@ -91,7 +91,8 @@ async def debugging(
     breaks: tuple[str, ...] = (),
 ) -> AsyncIterator[Debugging]:
     """An experiment open in the debugger."""
-    app = BlisApp(Start(experiment=experiment(name, requests), source=name, at=at, breaks=breaks))
+    overrides = () if requests is None else (f"workload.requests={requests}",)
+    app = BlisApp(Start(experiment=experiment(name, requests), source=name, at=at, breaks=breaks, overrides=overrides))
     async with app.run_test(size=size) as pilot:
         screen = app.screen
         assert isinstance(screen, DebuggerScreen)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from typing import TYPE_CHECKING
 
 import pytest
 
 import blis_tui
+from blis_tui.debugger.sessions import Session
 from blis_tui.debugger.sessions import load as load_session
+from blis_tui.debugger.sessions import save as save_session
 from blis_tui.errors import BlisError
 from blis_tui.tui.app import BlisApp, Start
 from blis_tui.tui.screens.compare import CompareScreen
 from blis_tui.tui.screens.debugger import DebuggerScreen
-from blis_tui.tui.screens.export import ExportScreen
+from blis_tui.tui.screens.export import KINDS, ExportScreen
 from blis_tui.tui.screens.why import WhyScreen
 from blis_tui.tui.widgets.event_list import EventList
+from blis_tui.tui.widgets.spec_view import SpecPane
 from blis_tui.tui.widgets.tab_bar import TabBar, place_tabs
 from tests.tui.debugging import NARROW, debugging, experiment
 from tests.tui.screens import screen_text
@@ -290,3 +294,91 @@ async def test_panes_follow_the_size_of_the_terminal() -> None:
         assert here.on_top
         assert here.screen.query_one("#events").region.area > 0
         assert here.screen.query_one("#instances").region.area == 0
+
+
+async def test_a_breakpoint_remembered_twice_is_set_once_and_stays_off() -> None:
+    save_session(Session("kv-pressure", breakpoints=(("preempted", False), ("event 9", True), ("preempted", False))))
+    async with debugging() as here:
+        assert [(one.text, one.enabled) for one in here.bench.breakpoints] == [("preempted", False), ("event 9", True)]
+        here.bench.put("preempted", 1)
+        assert [(one.text, one.enabled) for one in here.bench.breakpoints] == [("preempted", True)]
+
+
+async def test_the_document_is_that_of_the_run() -> None:
+    async with debugging(requests=77) as here:
+        lines = here.bench.document_lines("kv-pressure", ("workload.requests=77",))
+        assert [line.split() for line in lines if line.startswith("  requests:")] == [["requests:", "77", "#", "--set"]]
+        await here.press("9")
+        shown = here.screen.query_one(SpecPane)._document
+        assert any(line.startswith("  requests: 77 ") and line.endswith("--set") for line in shown)
+        # A side of a comparison, a file that has changed since: nobody knows where its values come from.
+        for source in ("kv-pressure", "policy=vllm-v1"):
+            lines = here.bench.document_lines(source)
+            assert "  requests: 77" in lines
+            assert "no file says exactly this" in lines[0]
+
+
+async def test_a_comparison_keeps_what_was_overridden() -> None:
+    async with debugging(requests=77) as here:
+        await here.press("v")
+        await here.type("engine.kv_blocks=900")
+        other = here.app.screen
+        assert isinstance(other, CompareScreen)
+        assert [side.experiment.workload.requests for side in other.lockstep.sides] == [77, 77]
+
+
+async def test_a_request_that_never_comes_is_not_selected() -> None:
+    async with debugging(at="100") as here:
+        await here.press("g")
+        await here.type("nobody")
+        assert "Not found" in here.said()
+        assert here.bench.selection.request is None
+        assert here.event == 100
+
+
+async def test_a_past_that_changed_is_told_once_and_survived() -> None:
+    async with debugging(at="100") as here:
+        await here.press("n")
+        here.debugger.history._digests[100] = "another state"
+        await here.press("[")
+        assert here.event == 100
+        assert here.said().count("the replay diverged at event 100") == 1
+        await here.pilot.resize_terminal(100, 30)
+        await here.press("2")
+        assert here.said().count("the replay diverged at event 100") == 1
+        await here.press("n")
+        assert here.event == 101
+
+
+async def test_a_past_that_changed_while_running() -> None:
+    async with debugging(requests=20) as here:
+        await here.press("end")
+        end = here.event
+        await here.press("home")
+        here.debugger.history._digests[end] = "another state"
+        here.bench.driver.speed.change(20)
+        await here.press("c")
+        assert here.event == end
+        assert f"the replay diverged at event {end}" in here.said()
+
+
+async def test_an_export_tells_of_the_place_it_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with debugging(at="1500") as here:
+        screen = ExportScreen(here.debugger, str)
+        for kind in KINDS:
+            name, write = screen.file_name(kind), screen._writer(kind)
+            here.debugger.step()
+            out = StringIO()
+            write(out)
+            assert name.startswith(f"kv-pressure-{here.event - 1}.")
+            if kind.id == "report":
+                assert json.loads(out.getvalue()) == json.loads(_report(here.bench.experiment, here.event - 1))
+            if kind.id == "records":
+                assert json.loads(out.getvalue().splitlines()[-1])["event"] == here.event - 1
+
+
+def _report(experiment: blis_tui.Experiment, event: int) -> str:
+    simulation = blis_tui.Simulation(experiment)
+    simulation.run(max_events=event)
+    return simulation.report().to_json()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from textual import on, work
 
+from blis_tui.debugger.breakpoints import about_request
 from blis_tui.debugger.places import parse_place
 from blis_tui.debugger.sessions import load as load_session
 from blis_tui.debugger.sessions import save as save_session
@@ -42,6 +43,7 @@ class DebuggerScreen(Moves):
         source: its name or path, as the user said it; what is remembered of a session belongs to it.
         at: where to go first: an event, a time or a request.
         breaks: breakpoints to set.
+        overrides: what of the document was overridden, as ``--set`` says it.
 
     Raises:
         InputError: ``at`` is no place.
@@ -49,10 +51,17 @@ class DebuggerScreen(Moves):
     """
 
     def __init__(
-        self, experiment: Experiment, *, source: str, at: str | None = None, breaks: Sequence[str] = ()
+        self,
+        experiment: Experiment,
+        *,
+        source: str,
+        at: str | None = None,
+        breaks: Sequence[str] = (),
+        overrides: Sequence[str] = (),
     ) -> None:
         super().__init__(experiment, source=source)
         self._goal = None if at is None else parse_place(at)
+        self._overrides = tuple(overrides)
         self._filter = ""
         self._lost: list[str] = []
         self._remembered = load_session(source)
@@ -65,12 +74,9 @@ class DebuggerScreen(Moves):
         session = self._remembered
         for text, enabled in session.breakpoints:
             try:
-                self.bench.put(text)
+                self.bench.put(text, enabled=enabled)
             except BlisError as error:
                 self._lost.append(f"{text}: {error.message}")
-                continue
-            if not enabled:
-                self.bench.switch(len(self.bench.breakpoints) - 1)
         layout = session.layout
         self.bench.driver.speed.restore(str(layout.get("speed", "")))
         self.bench.watches = tuple(text for text in str(layout.get("watches", "")).split("\n") if text)
@@ -128,7 +134,7 @@ class DebuggerScreen(Moves):
         """Set or remove a breakpoint at what the cursor is on."""
         request = self.bench.selection.request
         if request is not None and self.arrangement.active in ("request", "instances", "kv"):
-            text = f"request {request}"
+            text = about_request(request)
         else:
             text = f"event {self.bench.selection.event or max(self.bench.debugger.event, 1)}"
         there = self.bench.toggle(text)
@@ -413,7 +419,7 @@ class DebuggerScreen(Moves):
         if text is None or not isinstance(self.app, BlisApp):
             return
         try:
-            other = load(self.source, overrides=tuple(text.split()), seed=self.bench.experiment.seed)
+            other = load(self.source, overrides=(*self._overrides, *text.split()), seed=self.bench.experiment.seed)
         except BlisError as error:
             self.notify(str(error), title="It cannot be loaded", severity="error", markup=False)
             return
@@ -422,7 +428,7 @@ class DebuggerScreen(Moves):
     @work(thread=True, exclusive=True, group="spec")
     def _explain_spec(self) -> None:
         """Resolve the document once more, for where each value comes from."""
-        lines = self.bench.document_lines(self.source)
+        lines = self.bench.document_lines(self.source, self._overrides)
         self.app.call_from_thread(self.show_spec, lines)
 
     # ---- palette ----

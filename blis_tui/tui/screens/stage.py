@@ -9,7 +9,7 @@ from textual import on
 from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 
-from blis_tui.errors import BlisError
+from blis_tui.errors import BlisError, DivergenceError
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.driver import SLICE_S, TICK_S
 from blis_tui.tui.layout import BY_KEY, PANES, Arrangement, width_class
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from blis_tui.debugger.debugger import Arrival, Journey
     from blis_tui.spec.model import Experiment
+    from blis_tui.tui.view import View
 
 _PAINT_S: Final = 0.08
 """While a run is played, time between two paints, in seconds."""
@@ -64,6 +65,7 @@ class Stage(Screen[None]):
         self.arrangement = Arrangement()
         self._painted_s = 0.0
         self._quiet_until_s = 0.0
+        self._defect = ""
 
     def compose(self) -> ComposeResult:
         """Title, timeline, the panes, the line of tabs, the keys."""
@@ -133,6 +135,8 @@ class Stage(Screen[None]):
             failure = str(self.bench.debugger.failure)
             self.notify(failure, title="The simulation cannot go on", severity="error", timeout=_LONG_S, markup=False)
         elif arrival.reason == "unknown":
+            self.bench.forget_unknown()
+            self.show_view()
             self.notify("Not found in this run.", severity="warning", markup=False)
 
     def _went_on(self, arrival: Arrival | None) -> None:
@@ -162,9 +166,10 @@ class Stage(Screen[None]):
             self._paint()
 
     def _failed(self, error: BlisError) -> None:
-        """A journey could not be made."""
+        """A journey could not be made; it may have got to somewhere."""
         self.bench.driver.stop()
         self._clock.pause()
+        self.moved()
         self.notify(str(error), title="That did not work", severity="error", timeout=_LONG_S, markup=False)
 
     # ---- showing ----
@@ -178,7 +183,7 @@ class Stage(Screen[None]):
         self._painted_s = perf_counter()
         if not self.is_attached:
             return
-        view = self.bench.view()
+        view = self._view()
         self.query_one("#breakpoints", BreakpointsPane).watches = self._watched()
         with self.app.batch_update():
             for pane in self.query(Pane):
@@ -187,6 +192,18 @@ class Stage(Screen[None]):
             self._show_status()
             self._show_tabs()
         self.refresh_bindings()
+
+    def _view(self) -> View:
+        """What to show; where the past comes out differently, the position without it, and the reason once."""
+        try:
+            view = self.bench.view()
+        except DivergenceError as error:
+            if self._defect != str(error):
+                self._defect = str(error)
+                self.notify(self._defect, title="The past changed", severity="error", timeout=_LONG_S, markup=False)
+            return self.bench.view(briefly=True)
+        self._defect = ""
+        return view
 
     def _watched(self) -> tuple[WatchedFigure, ...]:
         return tuple(WatchedFigure(text, self.bench.value(text)) for text in self.bench.watches)
@@ -296,5 +313,6 @@ class Stage(Screen[None]):
             self.show_view()
 
     def show_spec(self, lines: Sequence[str]) -> None:
-        """The resolved document, once it is there."""
-        self.query_one(SpecPane).set_document(lines)
+        """The resolved document, once it is there; the reader may have left meanwhile."""
+        if self.is_attached:
+            self.query_one(SpecPane).set_document(lines)
