@@ -9,13 +9,17 @@ import pytest
 
 from blis_tui.engine.instance import Instance
 from blis_tui.errors import StalledError
+from blis_tui.tui.presenters.events import KINDS
+from blis_tui.tui.presenters.phases import PHASE_LOOKS
 from tests.tui.debugging import NARROW, NORMAL, Debugging, debugging
-from tests.tui.screens import check_screen
+from tests.tui.screens import check_screen, screen_text
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_regressions.file_regression import FileRegressionFixture
+    from textual.app import App
+    from textual.strip import Strip
 
     from blis_tui.engine.request import Request
 
@@ -119,3 +123,78 @@ async def test_a_failure(
 
     monkeypatch.setattr(Instance, "admit", stuck)
     await look(Scene(name="failed", keys=("end", "7")), size, file_regression)
+
+
+# ---- with few colours or none ----
+
+
+@pytest.fixture(params=["NO_COLOR", "ansi-dark"])
+def few_colours(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A terminal without colours, and one with the sixteen that its user chose."""
+    kind = str(request.param)
+    monkeypatch.setenv(*(("NO_COLOR", "1") if kind == "NO_COLOR" else ("TEXTUAL_THEME", kind)))
+    return kind
+
+
+@pytest.mark.parametrize("name", ["past", "request", "warnings", "breakpoints"])
+async def test_the_text_does_not_depend_on_colours(
+    few_colours: str, name: str, file_regression: FileRegressionFixture
+) -> None:
+    scene = BY_NAME[name]
+    async with debugging(scene.spec, size=NORMAL, requests=None, at=scene.at, breaks=scene.breaks) as here:
+        assert here.app.no_color if few_colours == "NO_COLOR" else here.app.native_ansi_color
+        await drive(here, scene)
+        check_screen(here.app, file_regression, f"debugger-{name}")
+
+
+def row_with(app: App[None], text: str) -> Strip:
+    """The only row of the screen with that text."""
+    (found,) = (strip for strip in app.screen._compositor.render_strips() if text in strip.text)
+    return found
+
+
+def has(strip: Strip, text: str, attribute: str) -> bool:
+    """Whether the piece of a row that has that text is, say, underlined."""
+    piece = next(segment for segment in strip if text in segment.text)
+    return bool(piece.style and getattr(piece.style, attribute))
+
+
+async def test_positions_and_cursors_are_signs(few_colours: str) -> None:
+    async with debugging(requests=None, at=PREEMPTS) as here:
+        assert row_with(here.app, "step 2248").text.startswith("│▶ ")
+        assert row_with(here.app, " top 100 %").text.rstrip().endswith("▲")
+        await here.press("up")
+        assert row_with(here.app, "step 2247").text.startswith("│  ▸"), few_colours
+        assert row_with(here.app, "step 2248").text.startswith("│▶ ")
+        await here.press("2", "down", "down")
+        assert "│▸ 2  request_95 " in row_with(here.app, "request_95  ").text
+        assert "‖ paused" in screen_text(here.app)
+        assert row_with(here.app, "! 3").text.rstrip().endswith("! 3")
+
+
+async def test_the_pane_in_use_is_underlined_among_the_tabs(few_colours: str) -> None:
+    async with debugging(requests=None, at=PREEMPTS) as here:
+        await here.press("5")
+        tabs = row_with(here.app, "9 Spec")
+        assert has(tabs, "KV cache", "underline"), few_colours
+        assert not has(tabs, "Changes", "underline")
+
+
+async def test_cursors_of_lists_in_windows_are_reversed(few_colours: str) -> None:
+    async with debugging(requests=None, at=PREEMPTS) as here:
+        for keys, first, second in (
+            (("x",), "report.json", "requests.csv"),
+            (("escape", "h"), "Process the next event", "Go on to the next phase"),
+        ):
+            await here.press(*keys)
+            assert has(row_with(here.app, first), first, "reverse"), few_colours
+            assert not has(row_with(here.app, second), second, "reverse")
+
+
+def test_kinds_of_events_and_phases_have_signs_of_their_own() -> None:
+    phases = [(look.glyph, look.word) for look in PHASE_LOOKS.values()]
+    assert len({glyph for glyph, _ in phases}) == len({word for _, word in phases}) == len(phases)
+    losses = {"rejected", "dropped"}
+    signs = [kind.glyph for name, kind in KINDS.items() if name not in losses]
+    assert len(set(signs)) == len(signs)
+    assert {KINDS[name].glyph for name in losses} == {"✗"}

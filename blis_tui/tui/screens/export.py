@@ -22,6 +22,7 @@ from blis_tui.tui.actions import DIALOG, bindings
 from blis_tui.tui.catalog import shown_folder
 from blis_tui.tui.presenters.units import count_text
 from blis_tui.tui.screens.window import Window
+from blis_tui.tui.widgets.cursor_list import CursorList
 from blis_tui.tui.widgets.footer import KeyBar
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class ExportScreen(Window[None]):
                 markup=False,
             )
             width = max(len(self.file_name(kind)) for kind in KINDS)
-            yield OptionList(
+            yield CursorList(
                 *(
                     Option(
                         Content.assemble(
