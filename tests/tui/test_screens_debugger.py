@@ -167,7 +167,7 @@ async def test_positions_and_cursors_are_signs(few_colours: str) -> None:
         assert row_with(here.app, "step 2247").text.startswith("│  ▸"), few_colours
         assert row_with(here.app, "step 2248").text.startswith("│▶ ")
         await here.press("2", "down", "down")
-        assert "│▸ 2  request_95 " in row_with(here.app, "request_95  ").text
+        assert "│▸ 2  request_95 " in row_with(here.app, "2  request_95").text
         assert "‖ paused" in screen_text(here.app)
         assert row_with(here.app, "! 3").text.rstrip().endswith("! 3")
 

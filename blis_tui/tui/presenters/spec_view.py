@@ -19,6 +19,9 @@ _LINE: Final = re.compile(r"(?P<indent> *(?:- )*)(?P<key>[^\s:#'\"][^:#]*:)?(?P<
 _MARKS: Final = (("default", "$text-muted dim"), ("computed", "$text-muted italic"), ("--", "$accent bold"))
 """How a remark begins, and its colour; all others name a file."""
 
+_REMARKS_BELOW_EACH_OTHER: Final = 90
+"""Columns from which on remarks stand below each other; where there are fewer, each follows its value."""
+
 
 def spec_lines(document: Iterable[str], width: int) -> list[Line]:
     """The document's lines; a remark that does not fit stands below its value."""
@@ -33,17 +36,18 @@ def _lines(text: str, number: int, width: int) -> list[Line]:
     if text.startswith("#"):
         rows = words(text.removeprefix("#").strip(), width - 2, "$text-muted")
         return [line(row) for row in hang(Content.styled("# ", "$text-muted"), rows)]
-    if len(text) <= width:
+    if len(text) <= width and width >= _REMARKS_BELOW_EACH_OTHER:
         return [Line(partial(coloured, text), key)]
     body, _, remark = text.partition("  # ")
     body = body.rstrip()
-    short = f"{body}  # {remark}"
-    if remark and len(short) <= width:
+    short = f"{body}  # {remark}" if remark else body
+    if len(short) <= width:
         return [Line(partial(coloured, short), key)]
-    indent = " " * (len(body) - len(body.lstrip()) + 4)
-    head = Content(indent)
-    rows = hang(head, coloured(body.strip()).wrap(max(width - len(indent), 8)))
-    first = [coloured(body)] if len(body) <= width else rows
+    own = len(body) - len(body.lstrip())
+    indent = " " * (own + 4)
+    rows = coloured(body.strip()).wrap(max(width - len(indent), 8))
+    wrapped = [Content(" " * own) + rows[0], *(Content(indent) + row for row in rows[1:])]
+    first = [coloured(body)] if len(body) <= width else wrapped
     lines = [line(row, key=key if at == 0 else "") for at, row in enumerate(first)]
     if remark:
         lines.append(line(indent, (f"# {shorten(remark, max(width - len(indent) - 2, 8))}", _style(remark))))
