@@ -1,15 +1,18 @@
-"""Drives a debugger's journeys a little at a time, so that keys are answered while it runs."""
+"""Moves a debugger a little at a time, so that keys are answered while it runs, and plays a run at a pace."""
 
 from __future__ import annotations
 
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.debugger.debugger import Progress
+from blis_tui.tui.pump import Pump
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from blis_tui.debugger.breakpoints import Watch
-    from blis_tui.debugger.debugger import Arrival, Debugger, Journey, Progress
+    from blis_tui.debugger.debugger import Arrival, Debugger, Journey
 
 AT_ONCE_S: Final = 0.05
 """How long a journey may take before the screen goes on without waiting for it, in seconds."""
@@ -68,119 +71,62 @@ class Speed:
             self._factor = min(int(words[2]), len(FACTORS))
 
 
-class Driver:
-    """At most one journey of a debugger, under way.
+class Driver(Pump):
+    """At most one journey of a debugger under way; a run can also be played at a pace.
 
     Attributes:
-        label: what the journey is, in a word or two; empty when none is under way.
-        progress: where it last was.
         speed: how fast a run is played.
+        playing: whether one is.
     """
 
     def __init__(self, debugger: Debugger, *, clock: Callable[[], float] = perf_counter) -> None:
-        self.debugger = debugger
-        self.label = ""
-        self.progress: Progress | None = None
+        super().__init__(clock=clock)
         self.speed = Speed()
-        self._clock = clock
-        self._journey: Journey | None = None
-        self._watch: Watch | None = None
-        self._playing = False
+        self.playing = False
+        self._debugger = debugger
         self._played_from = (0.0, 0, 0)
 
-    @property
-    def busy(self) -> bool:
-        """Whether a journey is under way."""
-        return self._journey is not None or self._playing
-
-    @property
-    def playing(self) -> bool:
-        """Whether a run is being played."""
-        return self._playing
-
-    def go(self, journey: Journey, label: str) -> Arrival | None:
-        """Begin a journey; one that takes a moment only is over when this returns. Another one is given up."""
-        self.stop()
-        self._journey = journey
-        self.label = label
-        return self.drive(AT_ONCE_S)
-
-    def play(self, watch: Watch | None) -> None:
+    def play(self, watch: Watch | None, then: Callable[[Arrival], None]) -> None:
         """Begin to play forward, at the speed set, to the next breakpoint or the end."""
-        self.stop()
-        self._playing = True
-        self._watch = watch
-        self.label = "running"
+        self.start(self._played(watch), "running", then)
+        self.playing = True
         self.pace()
 
     def pace(self) -> None:
         """Count the speed from here: it has changed."""
-        self._played_from = (self._clock(), self.debugger.event, self.debugger.time_us)
+        self._played_from = (self._clock(), self._debugger.event, self._debugger.time_us)
 
     def stop(self) -> bool:
-        """Give up the journey; the debugger stays where it has got to. Returns whether there was one."""
-        was = self.busy
-        if self._journey is not None:
-            self._journey.close()
-        self._journey = None
-        self._playing = False
-        self.label = ""
-        self.progress = None
-        return was
+        """As any pump's."""
+        self.playing = False
+        return super().stop()
 
-    def drive(self, seconds: float) -> Arrival | None:
-        """Go on for a while; returns how the journey ended, if it did."""
-        until = self._clock() + seconds
+    def _played(self, watch: Watch | None) -> Generator[Progress | None, None, Arrival]:
+        """Stretch after stretch, each to where the run should be by now."""
         while True:
-            if self._journey is None and not self._begin_stretch():
-                return None
-            arrival = self._advance(until)
-            if arrival is None:
-                return None
-            self._journey = None
-            if not (self._playing and arrival.reason == "there"):
-                self.stop()
+            stretch = self._stretch(watch)
+            if stretch is None:
+                yield None
+                continue
+            arrival = yield from stretch
+            if arrival.reason != "there":
                 return arrival
-            if self._clock() >= until:
-                return None
+            yield Progress(self._debugger.event, self._debugger.time_us, None)
 
-    def _advance(self, until: float) -> Arrival | None:
-        journey = self._journey
-        while journey is not None:
-            try:
-                self.progress = next(journey)
-            except StopIteration as stop:
-                arrival: Arrival = stop.value
-                return arrival
-            except BaseException:
-                self._journey = None
-                self.stop()
-                raise
-            if self._clock() >= until:
-                break
-        return None
-
-    def _begin_stretch(self) -> bool:
-        """While playing: the journey to where the run should be by now."""
-        if not self._playing:
-            return False
-        debugger = self.debugger
+    def _stretch(self, watch: Watch | None) -> Journey | None:
+        """The journey to where the run should be by now; None where it is there already."""
+        debugger = self._debugger
         value = self.speed.value
         began, event, time_us = self._played_from
         if value is None:
-            self._journey = debugger.run(self._watch)
-            return True
+            return debugger.run(watch)
         passed = self._clock() - began
         if self.speed.by_time:
             # From one event to the next may take longer than anybody waits: the time is what runs.
             goal_us = time_us + int(passed * value * 1e6)
             upcoming = debugger.upcoming()
-            if upcoming is not None and upcoming.time_us > goal_us:
-                return False
-            self._journey = debugger.run(self._watch, until_us=goal_us)
-            return True
+            wait = upcoming is not None and upcoming.time_us > goal_us
+            return None if wait else debugger.run(watch, until_us=goal_us)
         goal = event + int(passed * value)
-        if goal <= debugger.event and not debugger.at_end:
-            return False
-        self._journey = debugger.run(self._watch, until=goal)
-        return True
+        wait = goal <= debugger.event and not debugger.at_end
+        return None if wait else debugger.run(watch, until=goal)

@@ -26,15 +26,18 @@ class Pump:
         self.label = ""
         self.progress: Progress | None = None
         self._clock = clock
-        self._journey: Generator[Progress, None, Callable[[], None]] | None = None
+        self._journey: Generator[Progress | None, None, Callable[[], None]] | None = None
 
     @property
     def busy(self) -> bool:
         """Whether a journey is under way."""
         return self._journey is not None
 
-    def start(self, journey: Generator[Progress, None, _T], label: str, then: Callable[[_T], None]) -> None:
-        """Set out; another journey is given up. ``then`` is called with how it ended."""
+    def start(self, journey: Generator[Progress | None, None, _T], label: str, then: Callable[[_T], None]) -> None:
+        """Set out; another journey is given up. ``then`` is called with how it ended.
+
+        A journey that yields None has nothing to do until it is driven the next time.
+        """
         self.stop()
         self._journey = _followed(journey, then)
         self.label = label
@@ -50,11 +53,14 @@ class Pump:
         return journey is not None
 
     def drive(self, seconds: float) -> None:
-        """Go on for a while, or to the end."""
+        """Go on for a while, until there is nothing to do at present, or to the end."""
         until = self._clock() + seconds
         while self._journey is not None and self._clock() < until:
             try:
-                self.progress = next(self._journey)
+                progress = next(self._journey)
+                if progress is None:
+                    return
+                self.progress = progress
             except StopIteration as stop:
                 self.stop()
                 stop.value()
@@ -64,6 +70,6 @@ class Pump:
 
 
 def _followed(
-    journey: Generator[Progress, None, _T], then: Callable[[_T], None]
-) -> Generator[Progress, None, Callable[[], None]]:
+    journey: Generator[Progress | None, None, _T], then: Callable[[_T], None]
+) -> Generator[Progress | None, None, Callable[[], None]]:
     return partial(then, (yield from journey))

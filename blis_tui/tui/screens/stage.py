@@ -11,7 +11,7 @@ from textual.screen import Screen
 
 from blis_tui.errors import BlisError, DivergenceError
 from blis_tui.tui.actions import bindings
-from blis_tui.tui.driver import SLICE_S, TICK_S
+from blis_tui.tui.driver import AT_ONCE_S, SLICE_S, TICK_S
 from blis_tui.tui.layout import BY_KEY, PANES, Arrangement, width_class
 from blis_tui.tui.presenters.status import activity, place_text, run_name
 from blis_tui.tui.presenters.units import count_text
@@ -99,17 +99,14 @@ class Stage(Screen[None]):
 
     def go(self, journey: Journey, label: str) -> None:
         """Set out; short ways are over at once, long ones show their progress."""
-        try:
-            arrival = self.bench.driver.go(journey, label)
-        except BlisError as error:
-            self._failed(error)
-            return
-        self._went_on(arrival)
+        self.bench.driver.start(journey, label, self._over)
+        self._drive(AT_ONCE_S)
+        self._go_on()
 
     def play(self) -> None:
         """Play forward to the next breakpoint or the end."""
-        self.bench.driver.play(self.bench.watch())
-        self._went_on(None)
+        self.bench.driver.play(self.bench.watch(), self._over)
+        self._go_on()
 
     def halt(self) -> bool:
         """Stop what runs; returns whether anything did."""
@@ -139,30 +136,28 @@ class Stage(Screen[None]):
             self.show_view()
             self.notify("Not found in this run.", severity="warning", markup=False)
 
-    def _went_on(self, arrival: Arrival | None) -> None:
-        driver = self.bench.driver
-        if driver.busy:
+    def _over(self, arrival: Arrival) -> None:
+        self._clock.pause()
+        self.arrived(arrival)
+
+    def _go_on(self) -> None:
+        """What takes longer goes on by the clock."""
+        if self.bench.driver.busy:
             self._clock.resume()
             self.show_view()
-        elif arrival is not None:
-            self._clock.pause()
-            self.arrived(arrival)
+
+    def _drive(self, seconds: float) -> None:
+        try:
+            self.bench.driver.drive(seconds)
+        except BlisError as error:
+            self._failed(error)
 
     def _tick(self) -> None:
         driver = self.bench.driver
-        if not driver.busy:
-            self._clock.pause()
-            return
         if perf_counter() < self._quiet_until_s:
             return
-        try:
-            arrival = driver.drive(SLICE_S)
-        except BlisError as error:
-            self._failed(error)
-            return
-        if arrival is not None:
-            self._went_on(arrival)
-        elif perf_counter() - self._painted_s >= (_PAINT_S if driver.playing else _PROGRESS_S):
+        self._drive(SLICE_S)
+        if driver.busy and perf_counter() - self._painted_s >= (_PAINT_S if driver.playing else _PROGRESS_S):
             self._paint()
 
     def _failed(self, error: BlisError) -> None:
