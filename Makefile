@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test quick lint golden docs bench clean
+.PHONY: run test quick lint golden docs pictures bench clean
 
 run: .venv/installed
 	$(BIN)/blis-tui run quickstart --format table
@@ -24,6 +24,9 @@ golden: .venv/installed
 docs: .venv/installed
 	$(BIN)/python -m blis_tui.authoring.reference
 	$(BIN)/python -m blis_tui.tui.reference
+
+pictures: .venv/installed
+	$(BIN)/python docs/make_pictures.py
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/bench.py

@@ -62,7 +62,7 @@ class WhyScreen(Window["Ref | None"]):
         background: $background 60%;
         & > Vertical {
             width: 96%;
-            max-width: 90;
+            max-width: 94;
             height: auto;
             max-height: 96%;
             padding: 0 1 0 2;

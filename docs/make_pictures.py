@@ -1,0 +1,338 @@
+"""Draw the pictures of ``docs/img/``: the terminal interface in states that the README and the guide speak of.
+
+    make pictures
+
+Drives the program without a terminal, by the keys a reader would press, and lets Chromium turn what is on the screen
+into PNG files. Everything happens in a temporary home folder; the same program draws the same pictures wherever the
+same fonts are installed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import zlib
+from collections import Counter
+from contextlib import chdir
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import blis_tui
+from blis_tui.golden.case import cases_of
+from blis_tui.golden.produce import produce
+from blis_tui.golden.store import place_of
+from blis_tui.spec.library import shipped_specs
+from blis_tui.tui.app import BlisApp, Start
+from blis_tui.tui.screens.compare import CompareScreen
+from blis_tui.tui.screens.debugger import DebuggerScreen
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from textual.pilot import Pilot
+
+IMAGES: Final = Path(__file__).with_name("img")
+BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "chrome")
+MOST_WIDTH: Final = 1400
+"""Pixels; what is narrower on the screen stays as it is."""
+NORMAL: Final = (140, 40)
+NARROW: Final = (80, 24)
+_FONTS: Final = '"DejaVu Sans Mono", monospace'
+_FRAME: Final = re.compile(r'(clip-terminal">\s*<rect x="0" y="0" width="[\d.]+" height=")([\d.]+)')
+_QUIET: Final = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--disable-lcd-text",
+)
+
+STEP: Final = "2761"
+"""A step of kv-pressure that preempts one request and completes another while fifteen wait."""
+OWN: Final = {
+    "support-chat": ("One H200 for support chats, 6 requests a second.", "steady-chat", "hardware: h200"),
+    "support-chat-burst": ("The same H200 on the first day of the sale.", "burst", "hardware: h200"),
+    "two-l40s": ("Would two L40S do?", "quickstart", "hardware: l40s"),
+}
+"""Experiments of the reader whose home is shown: description, what it extends, what it changes."""
+WITH_GOLDENS: Final = ("burst", "kv-pressure", "quickstart", "shared-prefixes", "sjf", "unfair-tenants")
+
+
+class Studio:
+    """A running program, and where its picture goes."""
+
+    def __init__(self, app: BlisApp, pilot: Pilot[None]) -> None:
+        self.app = app
+        self.pilot = pilot
+
+    async def press(self, *keys: str) -> None:
+        """Press keys, each when the one before is done."""
+        for key in keys:
+            await self.pilot.press(key)
+            await self.calm()
+
+    async def calm(self) -> None:
+        """Wait until nothing moves any more."""
+        for _ in range(3):
+            await self.pilot.pause()
+            await self.app.workers.wait_for_complete()
+        while self._busy():
+            await self.pilot.pause(0.02)
+        await self.pilot.pause()
+
+    def _busy(self) -> bool:
+        screen = self.app.screen
+        if isinstance(screen, DebuggerScreen):
+            return screen.bench.driver.busy
+        return isinstance(screen, CompareScreen) and screen.busy
+
+
+# ---- the scenes ----
+
+
+async def home(studio: Studio) -> None:
+    """The list of experiments, one of the reader's own under the cursor."""
+    await studio.press("down")
+
+
+async def debugger(studio: Studio) -> None:
+    """A step that preempts, seen from a known future; the preempted request is selected."""
+    await studio.press("end", "g", *STEP, "enter", "2", "down", "3")
+
+
+async def narrow(studio: Studio) -> None:
+    """The life of the slowest request on a small terminal."""
+    await studio.press("end", "3", "down", "enter", "g", *"3300", "enter", "3")
+
+
+async def why(studio: Studio) -> None:
+    """Why the slowest request was slow."""
+    await studio.press("end", "3", "down", "question_mark")
+
+
+async def compare(studio: Studio) -> None:
+    """A run beside itself with more KV blocks, where the two part."""
+    names = ("kv-pressure", "engine.kv_blocks=900")
+    other = blis_tui.load("kv-pressure", set={"engine.kv_blocks": 900})
+    studio.app.open_compare(blis_tui.load("kv-pressure"), other, names)
+    await studio.calm()
+    await studio.press("D")
+
+
+async def goldens(studio: Studio) -> None:
+    """Golden results, one of which would change."""
+    await studio.press("G")
+
+
+SCENES: Final[dict[str, tuple[Callable[[Studio], Awaitable[None]], tuple[int, int], str]]] = {
+    "home": (home, NORMAL, ""),
+    "debugger": (debugger, NORMAL, "kv-pressure"),
+    "debugger-narrow": (narrow, NARROW, "kv-pressure"),
+    "why": (why, NORMAL, "kv-pressure"),
+    "compare": (compare, NORMAL, ""),
+    "goldens": (goldens, NORMAL, ""),
+}
+"""Name of the picture: what to do, columns and rows, the experiment to begin with (none = the list)."""
+
+
+async def screenshot(name: str) -> str:
+    """A scene as SVG."""
+    act, size, experiment = SCENES[name]
+    start = Start(experiment=blis_tui.load(experiment), source=experiment) if experiment else None
+    app = BlisApp(start)
+    async with app.run_test(size=size) as pilot:
+        studio = Studio(app, pilot)
+        await studio.calm()
+        await act(studio)
+        return app.export_screenshot(title="blis-tui")
+
+
+# ---- the folders ----
+
+
+def furnish(folder: Path) -> None:
+    """Put the reader's own experiments into a folder."""
+    for name, (about, parent, change) in OWN.items():
+        text = (shipped_specs() / "experiments" / f"{parent}.blis.yaml").read_text(encoding="utf-8")
+        (folder / f"{name}.blis.yaml").write_text(_renamed(text, name, about, change), encoding="utf-8")
+
+
+def _renamed(text: str, name: str, about: str, change: str) -> str:
+    text = re.sub(r"(?m)^  name: .*$", f"  name: {name}", text, count=1)
+    text = re.sub(r"(?m)^  description: .*$", f'  description: "{about}"', text, count=1)
+    return re.sub(r"(?m)^hardware: .*$", change, text, count=1)
+
+
+def furnish_goldens(folder: Path) -> None:
+    """Put experiments with golden results into a folder; of one, more KV blocks wait for a decision."""
+    for name in WITH_GOLDENS:
+        spec = folder / f"{name}.blis.yaml"
+        shutil.copy(shipped_specs() / "experiments" / spec.name, spec)
+        _store(folder, spec, pending=False)
+    spec = folder / "kv-pressure.blis.yaml"
+    spec.write_text(spec.read_text(encoding="utf-8").replace("kv_blocks: 600", "kv_blocks: 900"), encoding="utf-8")
+    _store(folder, spec, pending=True)
+
+
+def _store(folder: Path, spec: Path, *, pending: bool) -> None:
+    for case in cases_of(spec):
+        place = place_of(spec, case.name, folder=folder / "golden", root=folder)
+        place.write(produce(case.load(), spec=spec.name, case=case.name), pending=pending)
+
+
+# ---- from SVG to PNG ----
+
+
+def browser() -> str:
+    """The program that draws. Raises SystemExit when there is none."""
+    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if found is None:
+        raise SystemExit(f"no Chromium found (looked for {', '.join(BROWSERS)}): install it to draw the pictures")
+    return found
+
+
+def page(svg: str) -> tuple[str, int, int]:
+    """An HTML page with nothing but the picture, and its size in pixels."""
+    found = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
+    if found is None:
+        raise SystemExit("the screenshot has no size: was it made by another version of Textual?")
+    columns, rows = float(found[1]), float(found[2])
+    width = min(round(columns), MOST_WIDTH)
+    height = round(rows * width / columns)
+    svg = re.sub(r"(?s)@font-face \{.*?\}", "", svg).replace("Fira Code, monospace", _FONTS)
+    # The frame ends a little above the last line's descenders.
+    svg = _FRAME.sub(lambda found: f"{found[1]}{float(found[2]) + 4}", svg)
+    style = f"margin: 0; width: {width}px; height: {height}px; overflow: hidden"
+    return f'<body style="{style}">{svg.replace("<svg ", f"<svg width={width} ", 1)}</body>', width, height
+
+
+def draw(svg: str, target: Path, scratch: Path) -> None:
+    """Write a picture as PNG."""
+    html, width, height = page(svg)
+    source = scratch / f"{target.stem}.html"
+    source.write_text(f"<!doctype html><meta charset=utf-8>{html}", encoding="utf-8")
+    command = [browser(), *_QUIET, f"--user-data-dir={scratch / 'browser'}", "--default-background-color=00000000"]
+    command += [f"--screenshot={target}", f"--window-size={width},{height}", source.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    if done.returncode or not target.is_file():
+        raise SystemExit(f"the browser could not draw {target.name}:\n{done.stderr.strip()}")
+    target.write_bytes(packed(target.read_bytes()))
+
+
+# ---- fewer colours ----
+
+
+def packed(png: bytes) -> bytes:
+    """The same picture with at most 256 colours."""
+    data = b""
+    head, at = b"", 8
+    while at < len(png):
+        size, kind = struct.unpack(">I4s", png[at : at + 8])
+        chunk = png[at + 8 : at + 8 + size]
+        at += size + 12
+        head = chunk if kind == b"IHDR" else head
+        data += chunk if kind == b"IDAT" else b""
+    width, height, depth, colours, *_ = struct.unpack(">IIBBBBB", head)
+    if (depth, colours) not in ((8, 2), (8, 6)):
+        return png
+    bytes_each = 3 if colours == 2 else 4
+    rows = unfiltered(zlib.decompress(data), width * bytes_each, bytes_each)
+    pixels = [row[x : x + bytes_each] for row in rows for x in range(0, len(row), bytes_each)]
+    counted = Counter(pixels)
+    palette = palette_of(counted)
+    place = {colour: _nearest(colour, palette) for colour in counted}
+    indexes = bytes(place[pixel] for pixel in pixels)
+    lines = b"".join(b"\0" + indexes[y * width : (y + 1) * width] for y in range(height))
+    return b"".join(
+        (
+            png[:8],
+            _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
+            _chunk(b"PLTE", b"".join(colour[:3] for colour in palette)),
+            _chunk(b"tRNS", b"".join(colour[3:] or b"\xff" for colour in palette)),
+            _chunk(b"IDAT", zlib.compress(lines, 9)),
+            _chunk(b"IEND", b""),
+        )
+    )
+
+
+def palette_of(counted: Counter[bytes]) -> list[bytes]:
+    """The most frequent colour of each region of the colour space; the regions are as small as 256 of them allow."""
+    often = sorted(counted, key=lambda colour: (-counted[colour], colour))
+    for size in range(8, 129, 4):
+        chosen: dict[tuple[int, ...], bytes] = {}
+        for colour in often:
+            chosen.setdefault(tuple(value // size for value in colour), colour)
+        if len(chosen) <= 256:
+            break
+    return list(chosen.values())
+
+
+def unfiltered(data: bytes, stride: int, step: int) -> list[bytes]:
+    """The rows of an inflated PNG; ``stride`` bytes each, ``step`` bytes a pixel."""
+    before = bytes(stride)
+    rows: list[bytes] = []
+    for at in range(0, len(data), stride + 1):
+        row, kind = bytearray(data[at + 1 : at + 1 + stride]), data[at]
+        if kind == 2:
+            row = bytearray((one + up) & 255 for one, up in zip(row, before, strict=True))
+        elif kind:
+            for x in range(stride):
+                left, corner = (row[x - step], before[x - step]) if x >= step else (0, 0)
+                row[x] = (row[x] + _predicted(kind, left, before[x], corner)) & 255
+        before = bytes(row)
+        rows.append(before)
+    return rows
+
+
+def _predicted(kind: int, left: int, up: int, corner: int) -> int:
+    if kind == 1:
+        return left
+    if kind == 3:
+        return (left + up) // 2
+    guess = left + up - corner
+    return min((left, up, corner), key=lambda one: abs(guess - one))
+
+
+def _nearest(colour: bytes, palette: list[bytes]) -> int:
+    def distance(place: int) -> int:
+        return sum((one - other) ** 2 for one, other in zip(colour, palette[place], strict=True))
+
+    return min(range(len(palette)), key=distance)
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def main() -> None:
+    """Draw the pictures named on the command line, or all."""
+    names = sys.argv[1:] or list(SCENES)
+    unknown = [name for name in names if name not in SCENES]
+    if unknown:
+        raise SystemExit(f"no such picture: {', '.join(unknown)} (there are {', '.join(SCENES)})")
+    browser()
+    IMAGES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        home_folder = Path(scratch) / "home"
+        os.environ.update(HOME=str(home_folder), TEXTUAL_ANIMATIONS="none")
+        os.environ.update({f"BLIS_TUI_{kind}_DIR": str(home_folder / kind) for kind in ("STATE", "CONFIG")})
+        for name in names:
+            folder = home_folder / ("goldens" if name == "goldens" else "capacity")
+            folder.mkdir(parents=True, exist_ok=True)
+            (furnish_goldens if name == "goldens" else furnish)(folder)
+            with chdir(folder):
+                svg = asyncio.run(screenshot(name))
+            draw(svg, IMAGES / f"{name}.png", Path(scratch))
+            sys.stdout.write(f"{name}.png: {(IMAGES / f'{name}.png').stat().st_size / 1000:.0f} kB\n")
+
+
+if __name__ == "__main__":
+    main()
