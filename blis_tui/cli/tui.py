@@ -46,10 +46,19 @@ def tui(
     if source is None:
         show_home()
         return
-    from blis_tui.simulation import Simulation  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.debugger.breakpoints import parse_breakpoint  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.debugger.places import parse_place  # noqa: PLC0415
+    from blis_tui.errors import InputError  # noqa: PLC0415
+    from blis_tui.simulation import Simulation  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
 
     experiment = load(source, overrides=overrides, seed=seed)
+    for text in breaks:
+        parse_breakpoint(text, experiment)
+    try:
+        parse_place("0" if at is None else at)
+    except InputError as error:
+        raise click.UsageError(f"--at: {error}") from error
     Simulation(experiment)  # what is wrong with its trace or its policies is said here, on the ordinary screen
     from blis_tui.tui.app import BlisApp, Start  # noqa: PLC0415
 

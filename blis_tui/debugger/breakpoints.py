@@ -286,7 +286,7 @@ def parse_breakpoint(text: str, experiment: Experiment) -> Breakpoint:
             raise _after_kind(text, first, words[1])
         return Breakpoint(text=text.strip(), condition=Happens(first))
     if plain and _NAME.fullmatch(first) and first not in (*NAMES, "not"):
-        hint = suggestion(first, (*KEYWORDS, *RECORD_KINDS, *NAMES))
+        hint = suggestion(first, tuple(dict.fromkeys((*KEYWORDS, *RECORD_KINDS, *NAMES))))
         raise PredicateError(f"unknown word `{first}`", text, words[0].start(), words[0].end(), help=hint)
     return Breakpoint(text=text.strip(), condition=Holds(parse_predicate(text, instances=experiment.cluster.instances)))
 

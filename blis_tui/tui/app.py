@@ -23,7 +23,7 @@ from blis_tui.tui.commands import Commands
 from blis_tui.tui.keymap import load_keymap
 from blis_tui.tui.screens.small import SmallScreen, is_too_small
 from blis_tui.tui.settings import config_folder, remember_theme, remembered_theme
-from blis_tui.tui.themes import DEFAULT, THEMES
+from blis_tui.tui.themes import THEMES, default_theme
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from textual.actions import ActionParseResult
     from textual.dom import DOMNode
     from textual.events import Resize
+    from textual.notifications import SeverityLevel
     from textual.screen import Screen
 
     from blis_tui.spec.model import Experiment
@@ -86,7 +87,7 @@ class BlisApp(App[None], inherit_bindings=False):
         for theme in THEMES:
             self.register_theme(theme)
         wanted = os.environ.get("TEXTUAL_THEME") or remembered_theme()
-        self.theme = wanted if wanted in self.available_themes else DEFAULT
+        self.theme = wanted if wanted in self.available_themes else default_theme(os.environ)
         self.set_keymap({name: ",".join(keys) for name, keys in self.keymap.changed.items()})
 
     # ---- beginning ----
@@ -142,6 +143,19 @@ class BlisApp(App[None], inherit_bindings=False):
         from blis_tui.tui.screens.error import ErrorScreen  # noqa: PLC0415
 
         self.push_screen(ErrorScreen(source, error, retry))
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = True,
+    ) -> None:
+        """Say something; what is being said already is not said twice."""
+        if all(one.message != message for one in self._notifications):
+            super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
     # ---- opening ----
 

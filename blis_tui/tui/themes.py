@@ -7,11 +7,16 @@ prefill, ``text-muted`` what can be skipped. Meaning never rests on colour alone
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from textual.theme import Theme
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 DEFAULT: Final = "blis-dark"
+FEW_COLOURS: Final = "ansi-dark"
+"""For terminals with sixteen colours: the other themes' would be rounded to greys there."""
 
 DARK: Final = Theme(
     name=DEFAULT,
@@ -82,3 +87,10 @@ LIGHT: Final = Theme(
 )
 
 THEMES: Final = (DARK, LIGHT)
+
+
+def default_theme(environment: Mapping[str, str]) -> str:
+    """The theme for a terminal, as its environment variables describe it."""
+    terminal = environment.get("TERM", "")
+    few = terminal in ("linux", "ansi", "screen", "vt100", "vt220", "xterm") or terminal.endswith("-16color")
+    return FEW_COLOURS if few and not environment.get("COLORTERM") else DEFAULT

@@ -60,6 +60,7 @@ def _quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("BLIS_TUI_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("BLIS_TUI_CONFIG_DIR", str(tmp_path / "config"))
+    monkeypatch.setenv("TERM", "xterm-256color")
     for name in ("EDITOR", "VISUAL", "NO_COLOR", "TEXTUAL_THEME", "TEXTUAL_DRIVER"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(constants, "TEXTUAL_ANIMATIONS", "none")

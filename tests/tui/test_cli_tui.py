@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from blis_tui.cli import tui as command
 from blis_tui.cli.exit_codes import ExitCode
 from blis_tui.cli.main import cli
-from blis_tui.cli.serve import is_own_page, own_font, program
+from blis_tui.cli.serve import focusing, is_own_page, own_font, program
 from tests.tui.server import BLIS, serving
 
 if TYPE_CHECKING:
@@ -83,6 +83,9 @@ def test_an_experiment_is_loaded_before_the_screen_is_taken(started: list[BlisAp
     [
         (["tui", "quickstrt"], ExitCode.IO, "did you mean `quickstart`?"),
         (["tui", "quickstart", "--set", "engin.x=1"], ExitCode.USAGE, "error[BLIS1001]: unknown key `engin`"),
+        (["tui", "quickstart", "--break", "preemptd"], ExitCode.USAGE, "did you mean `preempted`?"),
+        (["tui", "quickstart", "--break", "instance 7"], ExitCode.USAGE, "instance"),
+        (["tui", "quickstart", "--at", ""], ExitCode.USAGE, "no place is given"),
         (["tui", "-"], ExitCode.USAGE, "the keys come from standard input"),
         (["tui", "--at", "3"], ExitCode.USAGE, "name it as SPEC"),
         (["tui", "--seed", "3"], ExitCode.USAGE, "name it as SPEC"),
@@ -214,6 +217,7 @@ async def test_a_browser_gets_the_list_and_ctrl_c_ends_quietly(lab: Path) -> Non
             page = await (await session.get(url)).text()
             assert f"{url.replace('http', 'ws')}/ws" in page
             assert "googleapis" not in page
+            assert "keys.focus()" in page
             stolen = await session.get(url, headers={"Host": "evil.example"})
             assert stolen.status == 403
             with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
@@ -236,4 +240,13 @@ def test_other_machines_get_a_warning(lab: Path) -> None:
     with serving(lab, "--host", "0.0.0.0", "mine.blis.yaml") as (said, _):  # noqa: S104  (what is tested)
         warning, address = said.splitlines()
     assert warning.startswith("warning: no authentication: everybody who reaches 0.0.0.0:")
-    assert re.match(r"blis-tui is at http://127\.0\.0\.1:\d+ ", address)
+    own = re.match(r"blis-tui is at http://127\.0\.0\.1:(\d+), for others at http://(\S+):(\d+) ", address)
+    assert own is not None
+    assert own[1] == own[3]
+    assert own[2] == socket.gethostname()
+
+
+def test_the_page_gives_the_keys_to_the_terminal() -> None:
+    page = focusing("<body><div id=terminal></div></body></html>")
+    assert page.index("terminal") < page.index(".focus()") < page.index("</body>")
+    assert page.endswith("</script>\n</body></html>")

@@ -192,6 +192,7 @@ async def test_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             await here.press("x")
             assert isinstance(here.app.screen, ExportScreen)
             await here.press(*["down"] * number, "enter")
+            assert "Written" in here.said()
         plain = blis_tui.Simulation(here.bench.experiment)
         records: list[object] = []
         plain.subscribe("all", records.append)
@@ -382,3 +383,37 @@ def _report(experiment: blis_tui.Experiment, event: int) -> str:
     simulation = blis_tui.Simulation(experiment)
     simulation.run(max_events=event)
     return simulation.report().to_json()
+
+
+async def test_what_is_set_up_is_written_down_at_once() -> None:
+    async with debugging() as here:
+        await here.press("B")
+        await here.type("preempted")
+        assert load_session("kv-pressure").breakpoints == (("preempted", True),)
+        await here.press("8", "space")
+        assert load_session("kv-pressure").breakpoints == (("preempted", False),)
+
+
+async def test_the_same_is_not_said_twice_and_not_after_a_move() -> None:
+    async with debugging() as here:
+        await here.press("r", "r", "r")
+        assert here.said().count("no breakpoint") == 1
+        await here.press("n")
+        assert not here.said()
+
+
+async def test_a_place_behind_the_end_is_told() -> None:
+    async with debugging(requests=20, at="99s") as here:
+        assert here.debugger.at_end
+        assert "ends before that" in here.said()
+
+
+async def test_the_list_follows_a_run_through_a_new_size() -> None:
+    async with debugging(at="1500") as here:
+        events = here.screen.query_one(EventList)
+        await here.pilot.resize_terminal(110, 30)
+        await here.idle()
+        assert "down" not in str(events.border_subtitle)
+        here.screen.go(here.debugger.seek(1700), "")
+        await here.idle()
+        assert "down" not in str(events.border_subtitle)

@@ -231,7 +231,7 @@ async def test_enter_opens_what_was_found(lab: Path, monkeypatch: pytest.MonkeyP
         await settle(pilot)
         await press(pilot, "slash", *"mine", "enter")
         assert isinstance(app.screen, Opened)
-        assert app.screen.named == {"source": "mine.blis.yaml", "at": None, "breaks": ()}
+        assert app.screen.named == {"source": "mine.blis.yaml", "at": None, "breaks": (), "overrides": ()}
         assert getattr(app.screen.arguments[0], "name", "") == "mine"
         await press(pilot, "q")
         assert isinstance(app.screen, HomeScreen)

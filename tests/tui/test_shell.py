@@ -27,7 +27,7 @@ from blis_tui.tui.screens.error import ErrorScreen
 from blis_tui.tui.screens.help import HelpScreen
 from blis_tui.tui.screens.home import HomeScreen
 from blis_tui.tui.screens.small import SmallScreen, small_text
-from blis_tui.tui.themes import DARK, LIGHT
+from blis_tui.tui.themes import DARK, LIGHT, default_theme
 from blis_tui.tui.widgets.experiments import ExperimentList
 from blis_tui.tui.widgets.footer import KeyBar, KeyHint, key_line, place_hints
 from blis_tui.tui.widgets.header import title_line
@@ -341,7 +341,7 @@ async def test_beginning_with_an_experiment(lab: Path, monkeypatch: pytest.Monke
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         assert isinstance(app.screen, Opened)
-        assert app.screen.named == {"source": "quickstart", "at": "12", "breaks": ("preempted",)}
+        assert app.screen.named == {"source": "quickstart", "at": "12", "breaks": ("preempted",), "overrides": ()}
         await pilot.press("q")
         assert app.return_code == 0
 
@@ -568,3 +568,17 @@ async def test_no_keys_in_any_order_do_harm(lab: Path, monkeypatch: pytest.Monke
         await settle(pilot)
         assert isinstance(top(app), HomeScreen)
         assert "experiments" in screen_text(app)
+
+
+@pytest.mark.parametrize(
+    ("environment", "theme"),
+    [
+        ({"TERM": "xterm-256color"}, "blis-dark"),
+        ({"TERM": "xterm", "COLORTERM": "truecolor"}, "blis-dark"),
+        ({"TERM": "xterm-16color"}, "ansi-dark"),
+        ({"TERM": "linux"}, "ansi-dark"),
+        ({}, "blis-dark"),
+    ],
+)
+def test_few_colours_get_a_theme_of_their_own(environment: dict[str, str], theme: str) -> None:
+    assert default_theme(environment) == theme

@@ -126,7 +126,6 @@ def test_a_run_is_stepped_played_gone_back_in_and_asked_why(terminal: Terminal) 
     terminal.until(lambda screen: "■ end" in screen)
     terminal.type("3")
     terminal.until(lambda screen: "Slowest so far" in screen)
-    terminal.type("Down")
     terminal.type("?")
     told = terminal.until(lambda screen: "slower than all others" in screen)
     assert "too few KV blocks" in told

@@ -20,6 +20,7 @@ from blis_tui.tui.screens.export import ExportScreen
 from blis_tui.tui.screens.jump import JumpScreen
 from blis_tui.tui.screens.moves import Moves
 from blis_tui.tui.screens.prompt import PromptScreen
+from blis_tui.tui.screens.stage import GOING
 from blis_tui.tui.widgets.breakpoints import BreakpointsPane
 from blis_tui.tui.widgets.event_list import EventList
 from blis_tui.tui.widgets.inspector import Inspector
@@ -99,7 +100,7 @@ class DebuggerScreen(Moves):
         if self._lost:
             self.notify("\n".join(self._lost), title="Breakpoints left out", severity="warning", markup=False)
         if self._goal is not None:
-            self.go(self._goal.journey(self.bench.debugger), "going there")
+            self.go(self._goal.journey(self.bench.debugger), GOING)
         elif self._remembered.position_event:
             self.bench.visited.append(self._remembered.position_event)
             event = count_text(self._remembered.position_event)
@@ -107,6 +108,10 @@ class DebuggerScreen(Moves):
 
     def on_unmount(self) -> None:
         """Remember the session."""
+        self.remember()
+
+    def remember(self) -> None:
+        """Write down what has been set up: the terminal may be closed at any moment."""
         arrangement = self.arrangement
         layout = {
             "active": arrangement.active,
@@ -138,6 +143,7 @@ class DebuggerScreen(Moves):
         else:
             text = f"event {self.bench.selection.event or max(self.bench.debugger.event, 1)}"
         there = self.bench.toggle(text)
+        self.remember()
         self.notify(f"Breakpoint {'set' if there else 'removed'}: {text}", timeout=2, markup=False)
         self.show_view()
 
@@ -149,6 +155,7 @@ class DebuggerScreen(Moves):
         def put(text: str | None) -> None:
             if text is not None:
                 self.bench.put(text, place)
+                self.remember()
                 self.show_view()
 
         self.app.push_screen(
@@ -177,6 +184,7 @@ class DebuggerScreen(Moves):
                 else:
                     listed[place] = text
                 self.bench.watches = tuple(dict.fromkeys(listed))
+                self.remember()
                 self.activate("breakpoints")
                 self.show_view()
 
@@ -212,6 +220,7 @@ class DebuggerScreen(Moves):
             watches = list(self.bench.watches)
             del watches[place - own]
             self.bench.watches = tuple(watches)
+        self.remember()
         self.show_view()
 
     def action_run_stop(self) -> None:
@@ -408,22 +417,29 @@ class DebuggerScreen(Moves):
     def action_compare_open(self) -> None:
         """Compare with the same experiment, one value changed."""
         about = "The other side is this experiment with a value changed, as for --set: cluster.instances=2"
-        self.app.push_screen(
-            PromptScreen("Compare with", about, placeholder="policy=vllm-v1", doing="compare"), self._compare
-        )
+        loaded: list[Experiment] = []
 
-    def _compare(self, text: str | None) -> None:
+        def wrong(text: str) -> str:
+            try:
+                loaded[:] = [self._changed(text)]
+            except BlisError as error:
+                return str(error)
+            return ""
+
+        def compare(text: str | None) -> None:
+            from blis_tui.tui.app import BlisApp  # noqa: PLC0415  (the application imports this module)
+
+            if text is not None and isinstance(self.app, BlisApp):
+                self.app.open_compare(self.bench.experiment, loaded[0], (self.source, text), None)
+
+        prompt = PromptScreen("Compare with", about, placeholder="policy=vllm-v1", doing="compares", on_enter=wrong)
+        self.app.push_screen(prompt, compare)
+
+    def _changed(self, text: str) -> Experiment:
+        """This experiment with values changed."""
         from blis_tui.spec.load import load  # noqa: PLC0415
-        from blis_tui.tui.app import BlisApp  # noqa: PLC0415  (the application imports this module)
 
-        if text is None or not isinstance(self.app, BlisApp):
-            return
-        try:
-            other = load(self.source, overrides=(*self._overrides, *text.split()), seed=self.bench.experiment.seed)
-        except BlisError as error:
-            self.notify(str(error), title="It cannot be loaded", severity="error", markup=False)
-            return
-        self.app.open_compare(self.bench.experiment, other, (self.source, text), None)
+        return load(self.source, overrides=(*self._overrides, *text.split()), seed=self.bench.experiment.seed)
 
     @work(thread=True, exclusive=True, group="spec")
     def _explain_spec(self) -> None:
@@ -454,6 +470,7 @@ class DebuggerScreen(Moves):
 
     def _switch(self, place: int) -> None:
         self.bench.switch(place)
+        self.remember()
         self.show_view()
 
     def _show_request(self, name: str) -> None:

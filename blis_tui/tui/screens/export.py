@@ -159,8 +159,13 @@ class ExportScreen(Window[None]):
             self._done(f"Written: {path}")
 
     def _done(self, said: str) -> None:
-        self.app.call_from_thread(self.dismiss, None)
-        self.app.call_from_thread(self.app.notify, said, markup=False)
+        """Close and tell, in one go: once the window is closed, nobody waits for this thread any more."""
+
+        def tell() -> None:
+            self.app.notify(said, markup=False)
+            self.dismiss(None)
+
+        self.app.call_from_thread(tell)
 
     def action_dialog_close(self) -> None:
         """Write nothing."""

@@ -7,7 +7,7 @@ from typing import Final
 from blis_tui.debugger.places import parse_place
 from blis_tui.errors import InputError
 from blis_tui.tui.screens.prompt import PromptScreen
-from blis_tui.tui.screens.stage import Stage
+from blis_tui.tui.screens.stage import GOING, Stage
 
 _UNIT_US: Final = 100_000
 """One move through time, in microseconds."""
@@ -164,7 +164,7 @@ class Moves(Stage):
         self.bench.leave()
         if place.request is not None:
             self.bench.select(request=place.request)
-        self.go(place.journey(self.bench.debugger), "going there")
+        self.go(place.journey(self.bench.debugger), GOING)
 
     def action_go_time_back(self) -> None:
         """A little back in time."""

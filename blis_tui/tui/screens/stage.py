@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -47,6 +48,8 @@ _PROGRESS_S: Final = 0.2
 """On the way to somewhere, time between two paints, in seconds."""
 _COURTESY_S: Final = 0.05
 """How long a run waits after the user did something, so that the effect is painted first."""
+GOING: Final = "going there"
+"""Label of a journey to a place that somebody named."""
 _LONG_S: Final = 8.0
 
 
@@ -99,13 +102,13 @@ class Stage(Screen[None]):
 
     def go(self, journey: Journey, label: str) -> None:
         """Set out; short ways are over at once, long ones show their progress."""
-        self.bench.driver.start(journey, label, self._over)
+        self.bench.driver.start(journey, label, partial(self._over, label))
         self._drive(AT_ONCE_S)
         self._go_on()
 
     def play(self) -> None:
         """Play forward to the next breakpoint or the end."""
-        self.bench.driver.play(self.bench.watch(), self._over)
+        self.bench.driver.play(self.bench.watch(), partial(self._over, ""))
         self._go_on()
 
     def halt(self) -> bool:
@@ -117,12 +120,13 @@ class Stage(Screen[None]):
         return was
 
     def moved(self) -> None:
-        """The position has changed for good: show it."""
+        """The position has changed for good: show it. What was said about the place before is no longer of use."""
+        self.app.clear_notifications()
         self.bench.moved()
         self.show_view()
 
-    def arrived(self, arrival: Arrival) -> None:
-        """A journey is over: show where, and say what is worth saying."""
+    def arrived(self, arrival: Arrival, label: str = "") -> None:
+        """A journey is over: show where, and say what is worth saying. ``label``: which one it was."""
         self.bench.done_with(arrival.hits)
         self.moved()
         if arrival.hits:
@@ -134,11 +138,17 @@ class Stage(Screen[None]):
         elif arrival.reason == "unknown":
             self.bench.forget_unknown()
             self.show_view()
-            self.notify("Not found in this run.", severity="warning", markup=False)
+            self.notify(
+                "Not found in this run. A place is an event (1234), a time (1.5s, 200ms) or the name of a request.",
+                severity="warning",
+                markup=False,
+            )
+        elif arrival.reason == "end" and label == GOING:
+            self.notify("The run ends before that: this is its last event.", markup=False)
 
-    def _over(self, arrival: Arrival) -> None:
+    def _over(self, label: str, arrival: Arrival) -> None:
         self._clock.pause()
-        self.arrived(arrival)
+        self.arrived(arrival, label)
 
     def _go_on(self) -> None:
         """What takes longer goes on by the clock."""
@@ -301,7 +311,7 @@ class Stage(Screen[None]):
         self.bench.select(event=message.event, request=message.request, instance=message.instance)
         if message.go and message.event is not None:
             self.bench.leave()
-            self.go(self.bench.debugger.seek(message.event), "going there")
+            self.go(self.bench.debugger.seek(message.event), GOING)
         else:
             if message.go and message.request is not None:
                 self.activate("request")

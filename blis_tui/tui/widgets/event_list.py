@@ -61,6 +61,8 @@ class EventList(Pane):
         self._label = ""
         self._searched = 0
         self._timer: Timer | None = None
+        self._followed = True
+        self._height = 0
 
     def compose(self) -> ComposeResult:
         """The rows."""
@@ -74,14 +76,18 @@ class EventList(Pane):
         old = rows.view
         was_cursor = rows.cursor
         moved = old is None or old.moment.event != view.moment.event
-        followed = old is None or rows.in_sight(rows.row_of(old.moment.event))
+        # A new size says nothing of where the reader wants to look.
+        if rows.size.height == self._height and old is not None:
+            self._followed = rows.in_sight(rows.row_of(old.moment.event))
+        followed, resized = self._followed, rows.size.height != self._height
+        self._height = rows.size.height
         if old is not None and old.tape is not view.tape:
             self._restart_filter()
         rows.present(view)
         if not view.playing:
             self.step_filter(_SLICE)
         self._take_cursor(view, moved=moved)
-        if moved and (followed or not view.playing):
+        if (moved and (followed or not view.playing)) or (resized and followed):
             rows.reveal(self._position_row(view))
         elif rows.cursor != was_cursor and view.selection.event is not None:
             rows.reveal(rows.row_of(rows.cursor))

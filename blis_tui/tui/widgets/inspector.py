@@ -31,6 +31,12 @@ class Inspector(LinesPane):
         """Present the view."""
         return inspector_lines(view, width, self._waits(view))
 
+    def key_of(self, view: View) -> str:
+        """Of the slowest requests, the first one at first."""
+        if shows_slowest(view, subject(view)) and not self._key.startswith(REQUEST_KEY):
+            return "".join(REQUEST_KEY + name for name, _ in view.tape.slowest(view.moment.event, 1))
+        return super().key_of(view)
+
     @staticmethod
     def _waits(view: View) -> Mapping[int, str]:
         """What each wait was for; not while running, for it takes long."""

@@ -33,8 +33,12 @@ def place_tabs(tabs: tuple[Tab, ...], width: int) -> tuple[tuple[int, Tab, str],
     """Each tab with the column it begins at and its label, by the longer names where they fit."""
     for short, gap in ((False, 3), (True, 2), (True, 1)):
         labels = [tab.label(short=short) for tab in tabs]
-        if sum(map(len, labels)) + gap * (len(labels) - 1) + 2 <= width or gap == 1:
+        if sum(map(len, labels)) + gap * (len(labels) - 1) + 2 <= width:
             break
+    else:
+        # Not even the short names fit: the one in use keeps its name, the others their keys.
+        gap = 2
+        labels = [tab.label(short=True) if tab.active else tab.key for tab in tabs]
     column = 1
     placed: list[tuple[int, Tab, str]] = []
     for tab, label in zip(tabs, labels, strict=True):
@@ -49,9 +53,9 @@ def tab_line(tabs: tuple[Tab, ...], width: int) -> Content:
     column = 0
     for start, tab, label in place_tabs(tabs, width):
         parts.append(" " * (start - column))
-        key, _, rest = label.partition(" ")
+        key, space, rest = label.partition(" ")
         word = "$accent bold underline" if tab.active else ("$foreground bold" if tab.shown else "$text-muted")
-        parts += [(key, "$accent bold" if tab.shown or tab.active else "$accent"), (" ", ""), (rest, word)]
+        parts += [(key, "$accent bold" if tab.shown or tab.active else "$accent"), (space, ""), (rest, word)]
         column = start + len(label)
     parts.append(" " * max(0, width - column))
     return Content.assemble(*parts)
