@@ -74,8 +74,8 @@ class Sources:
 
 
 def ttft_breakdown(life: Life, sources: Sources) -> Breakdown | None:
-    """The time to first token, as the client measures it (where several were generated, the last); None without one."""
-    first = life.last("first-token")
+    """The time to the first token it has now, as the client measures it; None before, and once that was taken back."""
+    first = life.first_token
     if first is None:
         return None
     spans = [_clipped(span, first.first) for span in life.spans if span.start_us < first.first]

@@ -93,6 +93,24 @@ class Life:
         """When it was preempted."""
         return tuple(one for one in self.happenings if one.what == "preempted")
 
+    @property
+    def first_token(self) -> Happening | None:
+        """When it got the first token that it has now; None before it got one, and once a preemption took it back."""
+        return None if self.first_token_loss is not None else self.last("first-token")
+
+    @property
+    def first_token_loss(self) -> Happening | None:
+        """The preemption that took its first token back; None where it has one, or never had one."""
+        if self.keeps_output:
+            return None
+        loss = None
+        for one in reversed(self.happenings):
+            if one.what == "first-token":
+                return loss
+            if one.what == "preempted":
+                loss = one
+        return None
+
     def last(self, what: str) -> Happening | None:
         """The latest happening of a kind."""
         return next((one for one in reversed(self.happenings) if one.what == what), None)

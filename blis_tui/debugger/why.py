@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blis_tui.debugger.breakdown import (
+    KINDS,
     PREEMPTION,
     Sources,
     e2e_breakdown,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.tape import Tape
     from blis_tui.debugger.why_past import Comparison
 
-__all__ = ["Ranked", "explain", "explain_event", "explain_request", "slowest", "wait_lines"]
+__all__ = ["Ranked", "explain", "explain_event", "explain_request", "mainly", "slowest", "wait_lines"]
 
 
 def explain(debugger: Debugger, about: Ref) -> Explanation | None:
@@ -154,7 +155,11 @@ def _end_part(debugger: Debugger, life: Life) -> Part:
 def _latency_parts(life: Life, sources: Sources, whole: Breakdown | None) -> list[Part]:
     parts: list[Part] = []
     first = ttft_breakdown(life, sources)
-    if first is not None:
+    loss = life.first_token_loss
+    if loss is not None:
+        gone = say("No first token now: preemption took it back at ", event_ref(loss.event), ".")
+        parts.append(Part("Time to first token", (gone,)))
+    elif first is not None:
         told: list[Sentence] = []
         if len([one for one in life.happenings if one.what == "first-token"]) > 1:
             told.append(say("A preemption took its earlier first token back: the last one counts."))
@@ -183,6 +188,7 @@ _PHASES = {
     "decode": "It generates its answer",
     "stalled": "It generates its answer, but got no token in the latest step",
 }
+_WAITS = ("wait", "again")
 _ENDINGS = {"rejected": "It was turned away", "dropped": "It was dropped", "timed-out": "It timed out"}
 
 
@@ -204,21 +210,30 @@ def _headline(
     past = f", preempted {times(len(life.preemptions))} before" if life.preemptions else ""
     if not phase:
         return f"It has its last token and is about to leave, {since} after it arrived{past}."
-    mainly = _mainly(so_far_breakdown(life, sources)) if phase == "waiting" else ""
-    return f"{_PHASES[phase]}, {since} after it arrived{past}{mainly}."
+    weight = mainly(so_far_breakdown(life, sources)) if phase == "waiting" else ""
+    return f"{_PHASES[phase]}, {since} after it arrived{past}{weight}."
 
 
-def _mainly(so_far: Breakdown) -> str:
-    """What it has waited for most, over all its waits."""
+def mainly(so_far: Breakdown) -> str:
+    """What most of its time went into: all its waits count together, by their main cause if that outweighs the rest."""
     causes: dict[str, int] = {}
+    others = {share.label: share.us for share in so_far.shares if share.kind not in _WAITS}
     for share in so_far.shares:
-        if share.kind in ("wait", "again"):
+        if share.kind in _WAITS:
             for inner in share.inner:
                 causes[inner.label] = causes.get(inner.label, 0) + inner.us
-    if not causes:
+    waited = so_far.us(*_WAITS)
+    most = max(others.values(), default=0)
+    if not waited and not most:
         return ""
-    main = max(causes, key=lambda label: causes[label])
-    return f"; mainly: {main} ({span_text(causes[main])})"
+    if most > waited:
+        told = others
+    elif max(causes.values(), default=0) >= most:
+        told = causes
+    else:
+        told = {KINDS["wait"]: waited}
+    main = max(told, key=lambda label: told[label])
+    return f"; mainly: {main} ({span_text(told[main])})"
 
 
 def _verdict(life: Life, whole: Breakdown, comparison: Comparison | None) -> str:

@@ -43,7 +43,7 @@ def test_shares_add_up_to_what_the_client_measures(name: str) -> None:
     for life in lives(debugger, debugger.frontier):
         first = ttft_breakdown(life, sources(debugger))
         whole = e2e_breakdown(life, sources(debugger))
-        last = life.last("first-token")
+        last = life.first_token
         assert (first is None) == (last is None)
         if first is not None and last is not None:
             check(first)

@@ -71,6 +71,18 @@ def test_a_life_tells_what_ended_each_stretch(pressed: Debugger) -> None:
     assert "later" not in text
 
 
+def test_a_first_token_that_was_taken_back_is_none(pressed: Debugger) -> None:
+    taken = _text(view_at(pressed, 662, request="request_24"))
+    assert "no first token now: preemption took it back at event 662" in taken
+    assert "time to first token" not in taken
+    narrow = _text(view_at(pressed, 662, request="request_24"), 36).splitlines()
+    assert max(map(len, narrow)) <= 36
+    for event, value in ((660, "7.63 ms"), (1300, "211 ms")):
+        text = _text(view_at(pressed, event, request="request_24"))
+        assert f"time to first token {value}" in text
+        assert "took it back" not in text
+
+
 def test_chunks_of_a_prefill_are_counted_together(chunked: Debugger) -> None:
     text = _text(view_at(chunked, 2500, request="request_0"))
     assert "9 chunks, 4,463 tokens" in text

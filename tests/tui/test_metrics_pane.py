@@ -118,6 +118,28 @@ def test_only_the_latest_thousand_steps_count() -> None:
     assert sum(gaps.values()) == sum(decodes[:1000])
 
 
+@pytest.mark.parametrize(
+    ("width", "scope"),
+    [
+        (34, "1,000 steps"),
+        (38, "steps"),
+        (44, "1,000 steps"),
+        (56, "latest 1,000 steps"),
+        (57, "1,000 steps"),
+        (61, "1,000 steps"),
+        (76, "of the latest 1,000 steps"),
+        (136, "of the latest 1,000 steps; stalls and preemptions left out"),
+    ],
+)
+def test_percentiles_of_gaps_say_what_they_are_of_at_every_width(width: int, scope: str) -> None:
+    line = percentile_lines(view_with(knowing(at=1800)), width)[1].plain
+    assert len(line) <= width
+    assert line.split(" ms ")[-1].strip() == scope
+    assert "p50 " in line
+    assert ("p90 " in line) == (width >= 57)
+    assert ("p99 " in line) == (width >= 38)
+
+
 # ---- plot ----
 
 

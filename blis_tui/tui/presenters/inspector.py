@@ -159,7 +159,11 @@ def _latencies(life: Life | None, now_us: int, parts: Sequence[Stretch], width: 
         return []
     past = [part for part in parts if not part.later]
     lines: list[Line] = []
-    first = life.last("first-token")
+    first = life.first_token
+    loss = life.first_token_loss
+    if loss is not None:
+        gone = f"no first token now: preemption took it back at event {count_text(loss.event)}"
+        lines += map(line, words(gone, width, "$text-muted"))
     if first is not None:
         shares = totals(_until(past, first.first))
         own = first.first - life.arrival_us

@@ -14,6 +14,8 @@ from blis_tui.tui.presenters.timeline import known_until, scale_of
 from blis_tui.tui.presenters.units import count_text, span_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blis_tui.metrics.stats import Distribution
     from blis_tui.tui.presenters.series import Series
     from blis_tui.tui.view import View
@@ -29,8 +31,10 @@ _PLOT_ROWS: Final = 9
 """Rows that a plot below the strips needs, its name and times included."""
 
 
-_ALL_PERCENTILES_FROM: Final = 47
-"""Columns from which on all percentiles fit in a line."""
+_ALL_PERCENTILES_FROM: Final = 57
+"""Columns from which on all percentiles fit in a line, and what they are of."""
+_TWO_PERCENTILES_FROM: Final = 38
+"""Columns from which on two do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +164,21 @@ def percentile_lines(view: View, width: int) -> list[Content]:
     """Latencies as of the position, each in one line."""
     ttfts = view.tape.ttfts_us(view.moment.event, LATEST)
     steps, gaps = inter_token_gaps(view)
+    first, many = f"latest {count_text(len(ttfts))}", f"{count_text(steps)} steps"
     return [
-        _percentiles("TTFT", of_samples(ttfts), f"of the latest {count_text(len(ttfts))} first tokens", width),
-        _percentiles("ITL", of_histogram(gaps), f"step times by decodes, latest {count_text(steps)} steps", width),
+        _percentiles("TTFT", of_samples(ttfts), (f"of the {first} first tokens", first), width),
+        _percentiles(
+            "ITL",
+            of_histogram(gaps),
+            (
+                f"of the latest {many}; stalls and preemptions left out",
+                f"of the latest {many}",
+                f"latest {many}",
+                many,
+                "steps",
+            ),
+            width,
+        ),
     ]
 
 
@@ -188,14 +204,18 @@ def inter_token_gaps(view: View) -> tuple[int, dict[int, int]]:
     return end - start, counts
 
 
-def _percentiles(name: str, found: Distribution, about: str, width: int) -> Content:
+def _percentiles(name: str, found: Distribution, scopes: Sequence[str], width: int) -> Content:
+    """A line of percentiles. ``scopes``: what they are of, from the longest form to the shortest; one that fits."""
     if found.p50 is None or found.p90 is None or found.p99 is None:
         return Content.assemble((f" {name:<6}", "bold"), ("none yet", "$text-muted"))
     parts: list[tuple[str, str]] = [(f" {name:<6}", "bold")]
     values = [("p50", found.p50), ("p90", found.p90), ("p99", found.p99)]
     if width < _ALL_PERCENTILES_FROM:
         del values[1]
+    if width < _TWO_PERCENTILES_FROM:
+        del values[1]
     for label, value in values:
         parts += [(f"{label} ", "$text-muted"), (f"{span_text(int(value * 1000 + 0.5)):<8} ", "")]
     line = Content.assemble(*parts)
-    return line if line.cell_length + len(about) > width else Content.assemble(line, (about, "$text-muted"))
+    scope = next((one for one in scopes if line.cell_length + len(one) <= width), "")
+    return Content.assemble(line, (scope, "$text-muted"))
