@@ -28,6 +28,16 @@ _OWN_FONT: Final = (
     "<style>@font-face { font-family: 'Roboto Mono'; "
     "src: url('/static/fonts/RobotoMono-VariableFont_wght.ttf'); font-weight: 100 700; }</style>"
 )
+_FOCUS: Final = """<script>
+window.addEventListener("load", () => {
+  const look = setInterval(() => {
+    const keys = document.querySelector(".xterm-helper-textarea");
+    if (keys) { clearInterval(look); keys.focus(); }
+  }, 50);
+});
+</script>
+</body>"""
+"""Gives the keys to the terminal once it is there: without, nothing happens until somebody clicks it."""
 
 
 @click.command()
@@ -94,7 +104,8 @@ def _server(command: str, host: str, port: int) -> Server:
             web.run_app(self._make_app(), host=host, port=port, access_log=None, print=self._say)
 
         def _say(self, _banner: str) -> None:
-            click.echo(f"blis-tui is at {self.public_url}  (Ctrl-C ends it)", err=True)
+            others = f", for others at http://{socket.gethostname()}:{port}" if _is_any(host) else ""
+            click.echo(f"blis-tui is at {self.public_url}{others}  (Ctrl-C ends it)", err=True)
 
         async def handle_index(self, request: web.Request) -> web.Response:
             """The page, with addresses that work where it is looked at."""
@@ -102,7 +113,7 @@ def _server(command: str, host: str, port: int) -> Server:
             here = copy(self)
             here.public_url = f"{request.scheme}://{request.host}"
             page = cast("web.Response", await Server.handle_index(here, request))
-            page.text = own_font(page.text or "")
+            page.text = focusing(own_font(page.text or ""))
             return page
 
         async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
@@ -116,6 +127,11 @@ def _server(command: str, host: str, port: int) -> Server:
 def own_font(page: str) -> str:
     """The page with the font that the server has itself: nothing is fetched from elsewhere."""
     return _FOREIGN_FONT.sub(_OWN_FONT, page)
+
+
+def focusing(page: str) -> str:
+    """The page with the keys going to the terminal from the beginning."""
+    return page.replace("</body>", _FOCUS)
 
 
 def _require_own_page(host: str, origin: str | None, *, local: bool) -> None:
@@ -141,9 +157,14 @@ def is_own_page(host: str, origin: str | None, *, local: bool) -> bool:
 
 def _authority(host: str) -> str:
     """The host as it stands in a URL that works on this machine."""
-    if host in ("0.0.0.0", "::", ""):  # noqa: S104  (the user's choice, with a warning)
+    if _is_any(host):
         return "127.0.0.1"
     return f"[{host}]" if ":" in host else host
+
+
+def _is_any(host: str) -> bool:
+    """Whether a host stands for every address of this machine."""
+    return host in ("0.0.0.0", "::", "")  # noqa: S104  (the user's choice, with a warning)
 
 
 def _is_loopback(host: str) -> bool:

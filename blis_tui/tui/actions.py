@@ -169,6 +169,15 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action(
         "compare.step", ("s", "f"), "next step", "Go on until a side has finished a step.", _STEP, "compare", "step"
     ),
+    Action(
+        "compare.divergence",
+        ("D",),
+        "first divergence",
+        "Go to the first event at which the two runs differ.",
+        _GO,
+        "compare",
+        "diff",
+    ),
     Action("compare.back", ("[",), "event back", "Go back one event.", _STEP, "compare", "back"),
     Action(
         "compare.toggle",
@@ -183,15 +192,6 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("compare.to_start", ("home",), "to the start", "Go to before the first event.", _RUN, "compare"),
     Action("compare.stop", ("escape",), "stop", "Stop what is running.", _RUN, "compare"),
     Action("compare.go_to", ("g",), "go to", "Go to a time or an event on both sides.", _GO, "compare", "go to"),
-    Action(
-        "compare.divergence",
-        ("D",),
-        "first divergence",
-        "Go to the first event at which the two runs differ.",
-        _GO,
-        "compare",
-        "divergence",
-    ),
     Action(
         "compare.side", ("tab",), "other side", "Go to the other side, then to the tables.", _PANES, "compare", "side"
     ),

@@ -11,11 +11,20 @@ from textual.app import App
 from textual.widgets import Input
 
 import blis_tui
+from blis_tui.compare.requests import RequestChanges
 from blis_tui.debugger.debugger import arrive
 from blis_tui.debugger.lockstep import Divergence, Lockstep
 from blis_tui.debugger.side_by_side import NOT_ARRIVED, Standing
 from blis_tui.engine.records import Admitted, Dropped, Queued, Routed
-from blis_tui.tui.presenters.compare import differences_text, metrics_text, requests_text, side_text, standing_text
+from blis_tui.tui.presenters.compare import (
+    differences_text,
+    metrics_text,
+    names_text,
+    requests_text,
+    short_names,
+    side_text,
+    standing_text,
+)
 from blis_tui.tui.presenters.compare_file import file_name
 from blis_tui.tui.pump import Pump
 from blis_tui.tui.screens.compare import CompareScreen
@@ -325,6 +334,40 @@ def test_a_divergence_is_told_in_one_line() -> None:
     assert told(queued, later) == "≠ first at event 9: queued r1, time_us 100 → 1,105; position 3 → 5"
     assert "request_id r1 → r2" in told(Admitted(9, 100, "r1", "x"), Admitted(9, 100, "r2", "x"))
     assert len(told(Dropped(9, 100, "r1", 0, "x" * 90), Dropped(9, 100, "r1", 0, "y"))) == 80
+
+
+def test_titles_name_files_by_their_stems_where_that_tells_them_apart() -> None:
+    long = "/home/somebody/a long/way/down/kv-pressure.blis.yaml"
+    assert short_names((long, "policy=a/b")) == ("kv-pressure", "policy=a/b")
+    assert short_names(("burst", f"{long} policy=a/b.yaml")) == ("burst", "kv-pressure policy=a/b.yaml")
+    assert short_names(("a/x.yaml", "b/x.yaml")) == ("a/x.yaml", "b/x.yaml")
+    title = names_text(("a-very-long-name-of-an-experiment", "other")).plain
+    assert title == "A a-very-long…n-experiment  B other"
+
+
+@pytest.mark.parametrize(
+    ("width", "said"),
+    [
+        (60, "200 requests done on both: 0 slower, 124 faster in B"),
+        (38, "done in both 200: 0 slower, 124 faster"),
+        (37, "200 done: 0 slower, 124 faster"),
+        (28, "0 slower, 124 faster"),
+    ],
+)
+def test_the_summary_of_requests_fits(width: int, said: str) -> None:
+    changes = RequestChanges(
+        common=200,
+        other=0,
+        only_a=0,
+        only_b=0,
+        compared=200,
+        slower=0,
+        faster=124,
+        different_ends=(),
+        most_affected=(),
+    )
+    view = replace(comparison().view(), changes=changes)
+    assert requests_text(view, width).plain.splitlines()[0] == said
 
 
 def test_names_of_files_are_plain() -> None:

@@ -7,6 +7,7 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 import pytest
+from textual.widgets import Input
 
 import blis_tui
 from blis_tui.debugger.sessions import Session
@@ -17,6 +18,7 @@ from blis_tui.tui.app import BlisApp, Start
 from blis_tui.tui.screens.compare import CompareScreen
 from blis_tui.tui.screens.debugger import DebuggerScreen
 from blis_tui.tui.screens.export import KINDS, ExportScreen
+from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.screens.why import WhyScreen
 from blis_tui.tui.widgets.event_list import EventList
 from blis_tui.tui.widgets.spec_view import SpecPane
@@ -221,9 +223,6 @@ async def test_an_export_into_a_folder_that_is_gone(tmp_path: Path, monkeypatch:
 async def test_compare_with_a_changed_value() -> None:
     async with debugging(at="100") as here:
         await here.press("v")
-        await here.type("engine.kv_blocks=nonsense")
-        assert "BLIS" in here.said()
-        await here.press("v")
         await here.type("engine.kv_blocks=900")
         assert isinstance(here.app.screen, CompareScreen)
         await here.press("q")
@@ -377,6 +376,20 @@ async def test_an_export_tells_of_the_place_it_was_asked_for(tmp_path: Path, mon
                 assert json.loads(out.getvalue()) == json.loads(_report(here.bench.experiment, here.event - 1))
             if kind.id == "records":
                 assert json.loads(out.getvalue().splitlines()[-1])["event"] == here.event - 1
+
+
+async def test_a_change_that_cannot_be_loaded_stays_to_be_corrected() -> None:
+    async with debugging(size=NARROW) as here:
+        await here.press("v")
+        await here.type("engine.kv_block=5")
+        window = here.app.screen
+        assert isinstance(window, PromptScreen)
+        assert window.query_one(Input).value == "engine.kv_block=5"
+        text = screen_text(here.app)
+        assert "unknown key `kv_block`" in text
+        assert "= help: did you mean `kv_blocks`?" in text
+        await here.press("home", *["right"] * len("engine.kv_block"), "s", "enter")
+        assert isinstance(here.app.screen, CompareScreen)
 
 
 def _report(experiment: blis_tui.Experiment, event: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +17,7 @@ from blis_tui.golden.store import HEADER, Place, place_of
 from blis_tui.golden.survey import survey
 from blis_tui.tui import golden_work
 from blis_tui.tui.golden_work import CheckOver, Prepared, check, prepare
-from blis_tui.tui.presenters.goldens import checked, difference, matching, name_width, row, summary
+from blis_tui.tui.presenters.goldens import checked, decision, difference, matching, name_width, row, summary
 from blis_tui.tui.screens.confirm import ConfirmScreen
 from blis_tui.tui.screens.goldens import GoldensScreen
 from blis_tui.tui.widgets.golden_list import GoldenList
@@ -24,8 +25,6 @@ from tests.golden.projects import SPEC
 from tests.tui.screens import check_screen, press, screen_text, settle
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pytest_regressions.file_regression import FileRegressionFixture
     from textual.pilot import Pilot
 
@@ -220,7 +219,9 @@ async def test_accepting_makes_it_the_golden_and_goes_on_to_the_next(folder: Pat
         assert states(folder)["alpha"] == "golden"
         assert entries(folder)["alpha"].place.read().report == new
         assert cursor(app) == "beta@calm"
+        assert "accepted: alpha. To undo: git checkout -- golden/alpha.*" in said(app)
         await press(pilot, "r")
+        assert "rejected: beta@calm. To undo, run pytest" in said(app)
         assert "beta@calm" not in states(folder)
         assert cursor(app) == "beta@rush"
         assert "beta@calm" not in screen_text(app).split("─")[0]
@@ -258,6 +259,29 @@ async def test_a_result_of_another_machine_is_refused_with_a_hint(folder: Path) 
         assert "Not accepted" in said(app)
         assert "Plan9 vax" in said(app)
         assert "help: make it again there, or accept it with --force" in said(app)
+
+
+async def test_where_nothing_waits_there_is_nothing_to_decide(folder: Path) -> None:
+    project(folder)
+    app = Alone()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        assert " a accept  r reject " in screen_text(app)
+        await choose(pilot, "gamma")
+        assert "accept  r reject" not in screen_text(app)
+        await press(pilot, "a", "r")
+        assert states(folder)["gamma"] == "golden"
+
+
+def test_what_was_accepted_says_how_to_undo_it(folder: Path) -> None:
+    project(folder)
+    known = {entry.name: entry for entry in survey(Path("golden"), Path())}
+    alpha, calm, rush = known["alpha"], known["beta@calm"], known["beta@rush"]
+    assert decision([calm], "accepted") == "accepted: beta@calm. To undo: delete golden/beta@calm.*"
+    assert decision([alpha, calm, rush], "accepted") == (
+        "accepted: 3. To undo: git checkout -- golden/alpha.*; delete golden/beta@calm.* golden/beta@rush.*"
+    )
+    assert decision([alpha] * 4, "accepted").endswith("golden/alpha.* golden/alpha.* golden/alpha.* …")
 
 
 # ---- checking ----

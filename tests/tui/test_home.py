@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.produce import produce
@@ -19,7 +19,10 @@ from blis_tui.tui import catalog
 from blis_tui.tui.app import BlisApp
 from blis_tui.tui.catalog import Checked, Found, GoldenState, check, facts_of, find_experiments, golden_states
 from blis_tui.tui.presenters.home import Entry, details, matching, name_width, row, summary
+from blis_tui.tui.presenters.problems import problem_text
+from blis_tui.tui.screens.error import ErrorScreen
 from blis_tui.tui.screens.home import HomeScreen
+from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.widgets.experiments import ExperimentList
 from tests.tui.screens import check_screen, press, screen_text, settle
 from tests.tui.stubs import Opened, replace_screens
@@ -263,6 +266,67 @@ async def test_a_broken_experiment_shows_its_problems_and_can_be_mended(
         assert edited.read_text().split() == ["+4", "broken.blis.yaml"]
         await press(pilot, "q")
         assert isinstance(app.screen, HomeScreen)
+        assert "all valid" in screen_text(app)  # the list has looked again
+
+
+async def test_long_errors_are_wrapped_and_quoted_lines_are_scrolled_to(lab: Path) -> None:
+    (lab / "broken.blis.yaml").write_text("model: [a,\n" + "name: " + "x" * 76 + "\n  y: }\n")
+    app = BlisApp()
+    async with app.run_test(size=(60, 24)) as pilot:
+        await settle(pilot)
+        await press(pilot, "enter")
+        text = screen_text(app)
+        assert isinstance(app.screen, ErrorScreen)
+        shown = " ".join(text.split())
+        for one in app.screen._diagnostics:
+            assert one.message in shown
+        assert app.screen.query_one(Static).size.width > 0
+        await pilot.resize_terminal(140, 40)
+        await settle(pilot)
+        assert app.screen._diagnostics[0].message in screen_text(app)
+
+
+def test_sentences_are_wrapped_and_quoted_lines_are_not() -> None:
+    quoted = "4 | " + "word " * 20
+    printed = (
+        f"error[BLIS1001]: {'many words ' * 8}\n --> a.yaml:4:1\n  |\n{quoted}\n  | ^^^^\n  = help: {'do it ' * 12}"
+    )
+    lines = problem_text(printed, 40).plain.splitlines()
+    assert quoted.rstrip() in [line.rstrip() for line in lines]
+    others = [line for line in lines if not line.startswith("4 |")]
+    assert max(map(len, others)) <= 40
+    assert " ".join(" ".join(lines).split()) == " ".join(printed.split())
+    assert lines[1].startswith("  many")
+    assert lines[-1].startswith(" " * len("  = help: "))
+    assert problem_text(printed).plain == printed
+
+
+async def test_what_is_refused_on_enter_stays_to_be_corrected() -> None:
+    asked: list[str] = []
+
+    def refuse(text: str) -> str:
+        asked.append(text)
+        return "" if text == "good" else "error[BLIS1]: " + "a reason " * 60
+
+    app = BlisApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        given: list[str | None] = []
+        app.push_screen(PromptScreen("Ask", "About.", on_enter=refuse), given.append)
+        await settle(pilot)
+        await press(pilot, *"goo")
+        assert asked == []
+        await press(pilot, "enter")
+        assert app.screen.query_one(Input).value == "goo"
+        text = screen_text(app)
+        assert "error[BLIS1]: a reason" in text
+        assert "╰" in text  # the window ends on the screen
+        await press(pilot, *["down"] * 9)
+        assert "error[BLIS1]" not in screen_text(app)
+        await press(pilot, "d")
+        assert "a reason" not in screen_text(app)
+        await press(pilot, "enter")
+        assert (given, asked) == (["good"], ["goo", "good"])
 
 
 def use_editor(monkeypatch: pytest.MonkeyPatch, folder: Path, does: str) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -34,7 +35,12 @@ _EVENTS: Final = 3
 """The latest events shown of each side; twice as many where the screen is wide."""
 _WIDE: Final = 60
 """Columns from which on a side has room for more."""
+_NAME: Final = 24
+"""Columns of the title for the name of A at most."""
+_FILE: Final = re.compile(r"(.+?)(?:\.blis)?\.ya?ml(?=\s|$)")
+"""The path of an experiment's file at the beginning of a name, without its ending."""
 _NO_REQUESTS: Final = "Every request that is under way stands alike on both sides."
+_NOBODY: Final = "Nobody is under way."
 _NOTHING_YET: Final = "Nothing has happened yet: n processes the next event, c runs, D goes to where the two differ."
 
 
@@ -59,6 +65,8 @@ class CompareView:
     figures: tuple[FigurePair, ...]
     metrics: tuple[Row, ...]
     """Empty while nothing has happened."""
+    under_way: bool
+    """Whether a request has arrived and not ended yet, on either side."""
     requests: tuple[RequestPair, ...]
     changes: RequestChanges | None
     """The requests that have ended; None while running."""
@@ -68,8 +76,21 @@ class CompareView:
 
 
 def names_text(names: tuple[str, str]) -> Content:
-    """Which two runs."""
-    return Content.assemble(("A ", "$accent bold"), (names[0], "bold"), ("  B ", "$accent bold"), (names[1], "bold"))
+    """Which two runs; a long name on the left leaves room for the other."""
+    left, right = short_names(names)
+    left = _clip(left, _NAME)
+    return Content.assemble(("A ", "$accent bold"), (left, "bold"), ("  B ", "$accent bold"), (right, "bold"))
+
+
+def short_names(names: tuple[str, str]) -> tuple[str, str]:
+    """Files by their stems, where these tell the two apart."""
+    left, right = (_short(name) for name in names)
+    return (left, right) if left != right else names
+
+
+def _short(name: str) -> str:
+    file = _FILE.match(name)
+    return name if file is None else file[1].rpartition("/")[2] + name[file.end() :]
 
 
 def activity(sides: tuple[SideView, SideView], time_us: int, label: str, progress: Progress | None) -> Content:
@@ -345,7 +366,8 @@ def requests_text(view: CompareView, width: int) -> Content:
         lines.append(Content.styled(f"{'':<{name}} {'A':<{cell}} {'B':<{cell}}", _MUTED))
         lines += [_request(pair, name, cell) for pair in view.requests]
     else:
-        said = _NO_REQUESTS if any(side.moment.event for side in view.sides) else "No request has arrived."
+        started = any(side.moment.event for side in view.sides)
+        said = _NO_REQUESTS if view.under_way else _NOBODY if started else "No request has arrived."
         lines.append(Content.styled(said, _MUTED))
     if changes is not None and changes.compared:
         lines.insert(0, _summary(changes, width))
@@ -363,11 +385,14 @@ def requests_text(view: CompareView, width: int) -> Content:
 
 
 def _summary(changes: RequestChanges, width: int) -> Content:
-    long = (
-        f"{plural(changes.compared, 'request')} done on both: {changes.slower:,} slower, {changes.faster:,} faster in B"
+    change = f"{changes.slower:,} slower, {changes.faster:,} faster"
+    ways = (
+        f"{plural(changes.compared, 'request')} done on both: {change} in B",
+        f"done in both {changes.compared:,}: {change}",
+        f"{changes.compared:,} done: {change}",
+        change,
     )
-    short = f"done in both {changes.compared:,}: {changes.slower:,} slower, {changes.faster:,} faster"
-    return Content(_end_clipped(long if len(long) <= width else short, width))
+    return Content(next((text for text in ways if len(text) <= width), _end_clipped(change, width)))
 
 
 def _request(pair: RequestPair, name: int, cell: int) -> Content:

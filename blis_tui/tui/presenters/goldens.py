@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from shlex import quote
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
@@ -91,6 +92,36 @@ def columns_line(names: int, width: int) -> Content:
 def _shortened(text: str, width: int) -> str:
     """The end of a long text: of paths the end says more."""
     return text if len(text) <= width else "…" + text[len(text) - width + 1 :]
+
+
+def decision(decided: Sequence[Entry], done: str) -> str:
+    """What was decided, and how to take it back.
+
+    Args:
+        decided: the entries as they were before; at least one.
+        done: ``accepted`` or ``rejected``.
+    """
+    said = f"{done}: {decided[0].name if len(decided) == 1 else len(decided)}."
+    if done == "rejected":
+        return f"{said} To undo, run pytest: it makes the result again."
+    old = [_files(entry) for entry in decided if entry.state != "new"]
+    new = [_files(entry) for entry in decided if entry.state == "new"]
+    ways = [f"git checkout -- {_some(old)}"] if old else []
+    ways += [f"delete {_some(new)}"] if new else []
+    return f"{said} To undo: {'; '.join(ways)}"
+
+
+_NAMED: Final = 3
+"""Golden tests whose files are named."""
+
+
+def _some(patterns: Sequence[str]) -> str:
+    return " ".join(patterns[:_NAMED]) + (" …" if len(patterns) > _NAMED else "")
+
+
+def _files(entry: Entry) -> str:
+    """The files of a golden as a pattern for a shell: what is quoted is not the star."""
+    return f"{quote((entry.place.folder / entry.place.name).as_posix())}.*"
 
 
 # ---- the one under the cursor ----

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.diagnostics import Diagnostic
 
 _LINES: Final = (
-    (re.compile(r"^(error\[\w+\]):"), "$error bold"),
+    (re.compile(r"^error(\[\w+\])?(?=:)"), "$error bold"),
     (re.compile(r"^ *\| +\^+$"), "$error"),
     (re.compile(r"^ *= help:.*"), "$success"),
     (re.compile(r"^ *--> .*"), "$text-muted"),
@@ -25,9 +26,33 @@ _LINES: Final = (
 """What a line looks like, and the colour of the part that matched."""
 
 
-def diagnostics_text(diagnostics: Sequence[Diagnostic], *, limit: int = MAX_SHOWN) -> Content:
-    """All diagnostics, the marks and hints coloured."""
-    return Content("\n").join(_line(line) for line in render_text(diagnostics, limit=limit).splitlines())
+_HELP: Final = re.compile(r" *= help:")
+_QUOTED: Final = re.compile(r" *\d* \|")
+_PROSE: Final = re.compile(r"error\[\w+\]: |error: | *= help: | *--> ")
+"""How lines begin that may be wrapped; quoted lines may not, because marks stand below what they mean."""
+
+
+def diagnostics_text(diagnostics: Sequence[Diagnostic], *, limit: int = MAX_SHOWN, width: int = 0) -> Content:
+    """All diagnostics, the marks and hints coloured; sentences wrapped to that many columns, 0 = not at all."""
+    return problem_text(render_text(diagnostics, limit=limit), width)
+
+
+def problem_text(text: str, width: int = 0) -> Content:
+    """An error as it is printed, its marks and hints coloured; sentences wrapped as in `diagnostics_text`."""
+    lines = (part for line in text.splitlines() for part in _wrapped(line, width))
+    return Content("\n").join(lines)
+
+
+def _wrapped(text: str, width: int) -> list[Content]:
+    whole = _line(text)
+    begins = _PROSE.match(text)
+    quoted = begins is None and _QUOTED.match(text) is not None
+    if not width or quoted or whole.cell_length <= width:
+        return [whole]
+    indent = " " * (0 if begins is None else 2 if text.startswith("error") else begins.end())
+    parts = wrap(text, max(width, len(indent) + 8), subsequent_indent=indent, break_on_hyphens=False)
+    style = "$success" if _HELP.match(text) else ""
+    return [_line(parts[0]), *(Content.styled(part, style) for part in parts[1:])]
 
 
 def _line(text: str) -> Content:
@@ -38,9 +63,6 @@ def _line(text: str) -> Content:
     return Content(text)
 
 
-def message_text(error: BlisError) -> Content:
-    """An error that has no place: its message, and what to do about it."""
-    parts: list[str | tuple[str, str]] = [("error", "$error bold"), f": {error.message}"]
-    if error.help:
-        parts.append((f"\n  = help: {error.help}", "$success"))
-    return Content.assemble(*parts)
+def message_text(error: BlisError, width: int = 0) -> Content:
+    """An error that has no place: its message, and what to do about it; wrapped as in `diagnostics_text`."""
+    return problem_text(f"error: {error}", width)

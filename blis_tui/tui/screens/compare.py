@@ -32,6 +32,7 @@ from blis_tui.tui.presenters.compare import (
     metrics_text,
     names_text,
     requests_text,
+    short_names,
     side_text,
 )
 from blis_tui.tui.presenters.compare_file import file_name, file_text
@@ -210,9 +211,7 @@ class CompareScreen(Screen[None]):
     def view(self) -> CompareView:
         """Everything there is to show now."""
         left, right = (side.glance() for side in self.lockstep.sides)
-        pairs = differing_requests(
-            Side(self.lockstep.left.tape, left.after), Side(self.lockstep.right.tape, right.after)
-        )
+        one, other = Side(self.lockstep.left.tape, left.after), Side(self.lockstep.right.tape, right.after)
         started = not self.lockstep.at_start
         return CompareView(
             sides=(_side_view(self.lockstep.left), _side_view(self.lockstep.right)),
@@ -221,7 +220,8 @@ class CompareScreen(Screen[None]):
             divergence=self._divergence,
             figures=figure_pairs(left.after, right.after),
             metrics=self._metrics if started else (),
-            requests=tuple(islice(pairs, _REQUESTS)),
+            under_way=bool(one.live or other.live),
+            requests=tuple(islice(differing_requests(one, other), _REQUESTS)),
             changes=self._changes if started else None,
         )
 
@@ -269,9 +269,10 @@ class CompareScreen(Screen[None]):
             self._paint()
 
     def _mark_side(self) -> None:
+        names = short_names(self._names)
         for side, letter in enumerate(LETTERS):
             mark = "▶ " if side == self._side else ""
-            title = Content.assemble((f"{mark}{letter} ", "$accent bold"), self._names[side])
+            title = Content.assemble((f"{mark}{letter} ", "$accent bold"), names[side])
             self.query_one(f"#{letter.lower()}", CompareBox).border_title = title
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from textual.containers import VerticalScroll
+from textual.containers import ScrollableContainer
 from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
@@ -22,9 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from textual.app import ComposeResult
+    from textual.events import Resize
 
     from blis_tui.errors import BlisError
     from blis_tui.spec.diagnostics import Diagnostic
+
+
+_MARGINS: Final = 6
+"""Columns left and right of the text, with the scrollbar's."""
 
 
 def diagnostics_of(error: BlisError) -> tuple[Diagnostic, ...]:
@@ -47,7 +52,7 @@ class ErrorScreen(Screen[None]):
     BINDINGS = bindings(SCOPE)
     DEFAULT_CSS = """
     ErrorScreen {
-        VerticalScroll { padding: 1 2; }
+        ScrollableContainer { padding: 1 2; scrollbar-size-horizontal: 1; }
         Static { width: auto; height: auto; }
     }
     """
@@ -65,13 +70,19 @@ class ErrorScreen(Screen[None]):
         said = f"{count} problem{'' if count == 1 else 's'}" if count else "cannot be opened"
         left = Content.assemble(("✗ ", "$error bold"), (self._source, "bold"))
         yield TitleBar(left, Content.styled(said, "$error"))
-        with VerticalScroll():
-            yield Static(diagnostics_text(self._diagnostics) if count else message_text(self._error))
+        with ScrollableContainer():
+            yield Static()
         yield KeyBar()
 
     def on_mount(self) -> None:
         """Let the arrow keys scroll."""
-        self.query_one(VerticalScroll).focus()
+        self.query_one(ScrollableContainer).focus()
+
+    def on_resize(self, event: Resize) -> None:
+        """Wrap sentences; a quoted line that is longer than the screen can be scrolled to the side."""
+        width = event.size.width - _MARGINS
+        some = diagnostics_text(self._diagnostics, width=width)
+        self.query_one(Static).update(some if self._diagnostics else message_text(self._error, width))
 
     def action_error_edit(self) -> None:
         """Edit the file at its first problem, then try again."""

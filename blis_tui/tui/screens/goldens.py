@@ -31,6 +31,7 @@ from blis_tui.tui.golden_work import (
 from blis_tui.tui.presenters.goldens import (
     EMPTY,
     checked,
+    decision,
     difference,
     failure,
     heading,
@@ -104,10 +105,10 @@ class GoldensScreen(Screen[None]):
         self.call_after_refresh(self.action_golden_reload)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  (Textual's signature)
-        """What cannot be done now is shown dimmed."""
+        """What cannot be done now is shown dimmed; where nothing waits, deciding is not shown at all."""
         entry = self._list.current if self.is_mounted else None
         if action in ("golden_accept", "golden_reject"):
-            return True if entry is not None and entry.waiting else None
+            return entry is not None and entry.waiting
         if action == "golden_compare":
             return True if entry is not None and entry.state == "changed" else None
         if action == "golden_check":
@@ -257,7 +258,7 @@ class GoldensScreen(Screen[None]):
         self.app.push_screen(ConfirmScreen(f"{verb} {count}?", names, doing=f"{verb.lower()}s all"), go_on)
 
     def _decide(self, entries: Sequence[Entry | None], decide: Callable[[Place], object], done: str) -> None:
-        decided: list[str] = []
+        decided: list[Entry] = []
         refused: list[str] = []
         for entry in entries:
             if entry is None:
@@ -267,11 +268,11 @@ class GoldensScreen(Screen[None]):
             except (BlisError, OSError) as error:
                 refused.append(str(error))
             else:
-                decided.append(entry.name)
+                decided.append(entry)
                 self._verdicts.pop(entry.name, None)
             self._look_again(entry, go_on=not refused)
         if decided:
-            self.notify(f"{done}: {decided[0] if len(decided) == 1 else len(decided)}", markup=False)
+            self.notify(decision(decided, done), timeout=_LONG_S, markup=False)
         if refused:
             more = f"\n(and {len(refused) - 1} more)" if len(refused) > 1 else ""
             self.notify(refused[0] + more, title=f"Not {done}", severity="error", timeout=_LONG_S, markup=False)

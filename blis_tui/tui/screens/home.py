@@ -12,6 +12,7 @@ from textual import on, work
 from textual.binding import Binding
 from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
+from textual.events import ScreenResume
 from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Input, OptionList, Static
@@ -139,6 +140,18 @@ class HomeScreen(Screen[None]):
             self.post_message(ExperimentChecked(found, check(found)))
         if not worker.is_cancelled:
             self.post_message(GoldensKnown(*golden_states(self._folder)))
+
+    @on(ScreenResume)
+    def _look_again(self) -> None:
+        """Whoever comes back may have changed the file that was looked at, or accepted goldens."""
+        entry = self._current if self._entries else None
+        if entry is not None:
+            self._check_again(entry.found)
+
+    @work(thread=True, exclusive=True, group="again")
+    def _check_again(self, found: Found) -> None:
+        self.post_message(ExperimentChecked(found, check(found)))
+        self.post_message(GoldensKnown(*golden_states(self._folder)))
 
     @on(Listed)
     def _listed(self, message: Listed) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from textual import on
-from textual.containers import Vertical
+from textual.binding import Binding
+from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Input, Static
 
 from blis_tui.tui.actions import DIALOG, bindings
+from blis_tui.tui.presenters.problems import problem_text
 from blis_tui.tui.screens.window import Window
 from blis_tui.tui.widgets.footer import KeyBar
 
@@ -33,9 +35,15 @@ class PromptScreen(Window[str | None]):
         placeholder: an example, shown while nothing stands there.
         check: says in one sentence what is wrong with a text; empty = nothing is.
         doing: the word for what enter does.
+        on_enter: as `check`, but asked only when the text is given, so it may take a moment, and may say several
+            lines, such as a located error. The text stays, to be corrected.
     """
 
-    BINDINGS = bindings(DIALOG)
+    BINDINGS = [  # noqa: RUF012  (Textual's way)
+        *bindings(DIALOG),
+        Binding("up", "read(-1)", show=False),
+        Binding("down", "read(1)", show=False),
+    ]
     DEFAULT_CSS = """
     PromptScreen {
         align: center middle;
@@ -52,7 +60,8 @@ class PromptScreen(Window[str | None]):
         }
         #about { color: $text-muted; margin-bottom: 1; }
         Input { padding: 0 1; background: $panel; }
-        #said { height: auto; min-height: 1; margin-top: 1; }
+        #problem { height: auto; max-height: 9; margin-top: 1; scrollbar-size-vertical: 1; }
+        #said { height: auto; min-height: 1; }
     }
     """
 
@@ -65,6 +74,7 @@ class PromptScreen(Window[str | None]):
         placeholder: str = "",
         check: Callable[[str], str] = _anything,
         doing: str = "go on",
+        on_enter: Callable[[str], str] = _anything,
     ) -> None:
         super().__init__()
         self._title = title
@@ -73,6 +83,7 @@ class PromptScreen(Window[str | None]):
         self._placeholder = placeholder
         self._check = check
         self._doing = doing
+        self._check_given = on_enter
 
     def compose(self) -> ComposeResult:
         """Explanation, input, what is wrong or what enter does."""
@@ -80,7 +91,8 @@ class PromptScreen(Window[str | None]):
             window.border_title = Content(self._title)
             yield Static(self._about, id="about", markup=False)
             yield Input(value=self._value, placeholder=self._placeholder, select_on_focus=False, compact=True)
-            yield Static(id="said", markup=False)
+            with VerticalScroll(id="problem", can_focus=False):
+                yield Static(id="said", markup=False)
         yield KeyBar()
 
     def on_mount(self) -> None:
@@ -102,8 +114,18 @@ class PromptScreen(Window[str | None]):
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
         text = event.value.strip()
-        if text and not self._check(text):
+        if not text or self._check(text):
+            return
+        wrong = self._check_given(text)
+        if wrong:
+            width = self.query_one("#problem").size.width - 1
+            self.query_one("#said", Static).update(problem_text(wrong, max(width, 1)))
+        else:
             self.dismiss(text)
+
+    def action_read(self, lines: int) -> None:
+        """Scroll what is wrong, where it is long."""
+        self.query_one("#problem").scroll_relative(y=lines, animate=False)
 
     def action_dialog_close(self) -> None:
         """Give up."""
