@@ -110,12 +110,12 @@ async def debugger(studio: Studio) -> None:
 
 async def narrow(studio: Studio) -> None:
     """The life of the slowest request on a small terminal."""
-    await studio.press("end", "3", "down", "enter", "g", *"3300", "enter", "3")
+    await studio.press("end", "3", "enter", "g", *"3300", "enter", "3")
 
 
 async def why(studio: Studio) -> None:
     """Why the slowest request was slow."""
-    await studio.press("end", "3", "down", "question_mark")
+    await studio.press("end", "3", "question_mark")
 
 
 async def compare(studio: Studio) -> None:

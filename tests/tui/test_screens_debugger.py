@@ -48,7 +48,7 @@ SCENES: Final = (
     Scene(name="end", keys=("end", "3")),
     Scene(name="events-filter", keys=("end", "/", ":preempted", "comma")),
     Scene(name="instances", at=PREEMPTS, keys=("2", "down", "down")),
-    Scene(name="request", keys=("end", "3", "down", "enter", "g", ":3300", "3")),
+    Scene(name="request", keys=("end", "3", "enter", "g", ":3300", "3")),
     Scene(name="metrics", at=PREEMPTS, keys=("4",)),
     Scene(name="kv-shared", spec="shared-prefixes", at="300", keys=("5",)),
     Scene(name="changes", at=PREEMPTS, keys=("6",)),

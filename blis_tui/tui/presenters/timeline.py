@@ -124,7 +124,7 @@ def timeline(view: View, series: Series, width: int, *, focused: bool = False) -
                 coloured(series, values, top, here),
             ),
             Content.assemble(
-                _padded(Content.styled(f" top {value_text(series, top, view)}", "$text-muted")), _marks(view, scale)
+                _padded(Content.styled(f" ≤ {value_text(series, top, view)}", "$text-muted")), _marks(view, scale)
             ),
         ]
     )
