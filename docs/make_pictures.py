@@ -322,7 +322,7 @@ def main() -> None:
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         home_folder = Path(scratch) / "home"
-        os.environ.update(HOME=str(home_folder), TEXTUAL_ANIMATIONS="none")
+        os.environ.update(HOME=str(home_folder), TEXTUAL_ANIMATIONS="none", TEXTUAL_THEME="blis-dark")
         os.environ.update({f"BLIS_TUI_{kind}_DIR": str(home_folder / kind) for kind in ("STATE", "CONFIG")})
         for name in names:
             folder = home_folder / ("goldens" if name == "goldens" else "capacity")
