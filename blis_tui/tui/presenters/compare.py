@@ -302,6 +302,8 @@ _METRICS: Final = (
 """Figures of the report and what to call them; what matters most first."""
 _WORDS_FROM: Final = 46
 """Columns from which on `better` and `worse` are written out."""
+_NOTHING_MUCH: Final = 0.0005
+"""A relative change that would be written as 0.0 % deserves no verdict."""
 _VERDICTS: Final[Mapping[str, tuple[str, str, str]]] = {
     "better": ("✓", "better", "$success"),
     "worse": ("✗", "worse", "$error"),
@@ -329,6 +331,8 @@ def _metric(row: Row, title: str, cell: int, *, words: bool) -> Content:
     figures = f"{_number(row.a):>{cell}}{_number(row.b):>{cell}}"
     if not row.differs:
         return Content.assemble(f"{title:<12}{figures}", (f"{'=':>8}", _MUTED))
+    if row.relative is not None and abs(row.relative) < _NOTHING_MUCH:
+        return Content.assemble(f"{title:<12}{figures}", (f"{'≈':>8}", _MUTED))
     glyph, word, colour = _VERDICTS[row.verdict]
     said = word if words else glyph
     return Content.assemble(f"{title:<12}{figures}", (f"{_change(row):>8}", _LIT), " ", (said, colour))
