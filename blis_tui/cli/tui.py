@@ -46,7 +46,7 @@ def tui(
     if source is None:
         show_home()
         return
-    from blis_tui.debugger.breakpoints import parse_breakpoint  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.debugger.conditions.breakpoints import parse_breakpoint  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.debugger.places import parse_place  # noqa: PLC0415
     from blis_tui.errors import InputError  # noqa: PLC0415
     from blis_tui.simulation import Simulation  # noqa: PLC0415

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot, Snapshot
-    from blis_tui.debugger.breakpoints import Hit, Watch
+    from blis_tui.debugger.conditions.breakpoints import Hit, Watch
     from blis_tui.debugger.tape import EventRow
     from blis_tui.engine.records import Record
     from blis_tui.metrics.report import Report

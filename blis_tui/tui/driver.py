@@ -11,7 +11,7 @@ from blis_tui.tui.pump import Pump
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from blis_tui.debugger.breakpoints import Watch
+    from blis_tui.debugger.conditions.breakpoints import Watch
     from blis_tui.debugger.debugger import Arrival, Debugger, Journey
 
 AT_ONCE_S: Final = 0.05

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.authoring.project import write_tree
 from blis_tui.authoring.reference import FOLDER
 from blis_tui.cluster.figures import FIGURES
-from blis_tui.debugger.breakpoints import FIRST, KEYWORDS
-from blis_tui.debugger.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
+from blis_tui.debugger.conditions.breakpoints import FIRST, KEYWORDS
+from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.tui.actions import ACTIONS, shown_key
 

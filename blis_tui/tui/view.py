@@ -10,7 +10,7 @@ from textual.message import Message
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.debugger.breakpoints import Breakpoint
+    from blis_tui.debugger.conditions.breakpoints import Breakpoint
     from blis_tui.debugger.moment import Moment
     from blis_tui.debugger.tape import Tape
     from blis_tui.spec.model import Experiment

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.authoring.provenance import Composed, compose
-from blis_tui.debugger.breakpoints import Watch, parse_breakpoint
+from blis_tui.debugger.conditions.breakpoints import Watch, parse_breakpoint
+from blis_tui.debugger.conditions.watches import parse_watch
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.sessions import Session
-from blis_tui.debugger.watches import parse_watch
 from blis_tui.errors import BlisError
 from blis_tui.spec.library import data_root
 from blis_tui.tui.driver import Driver
@@ -18,7 +18,7 @@ from blis_tui.tui.view import Selection, View
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.debugger.breakpoints import Breakpoint, Hit
+    from blis_tui.debugger.conditions.breakpoints import Breakpoint, Hit
     from blis_tui.engine.records import Record
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.source import Json

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import blis_tui
-from blis_tui.debugger.breakpoints import Watch, parse_breakpoint
+from blis_tui.debugger.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.debugger.debugger import Debugger, Journey, arrive
 from blis_tui.debugger.moment import LAST_PHASE
 from blis_tui.engine.invariants import INVARIANTS, Invariant

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.debugger.lifespans import read_life
+from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.tui.presenters.inspector import inspector_lines, subject
 from blis_tui.tui.presenters.life_line import divided, life_bar, ordinal, position_mark, shares, stretches, totals
 from blis_tui.tui.widgets.inspector import Inspector

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.debugger.lints import LINTS, Checkup, check_all
-from blis_tui.debugger.tally import Tally
+from blis_tui.debugger.lints.lints import LINTS, Checkup, check_all
+from blis_tui.debugger.lints.tally import Tally
 from blis_tui.tui.presenters.warnings import warnings_page
 from blis_tui.tui.widgets.warnings import WarningsPane
 from tests.tui.debugging import NARROW, NORMAL, debugging

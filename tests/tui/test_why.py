@@ -10,8 +10,8 @@ from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from blis_tui.debugger.debugger import Debugger, arrive
-from blis_tui.debugger.explanation import Explanation, Part, Ref, Row, event_ref, request_ref, say
-from blis_tui.debugger.why import explain_event, explain_request, slowest
+from blis_tui.debugger.why.explain import explain_event, explain_request, slowest
+from blis_tui.debugger.why.explanation import Explanation, Part, Ref, Row, event_ref, request_ref, say
 from blis_tui.tui.presenters.why import explanation_page
 from blis_tui.tui.screens.why import WhyScreen
 from blis_tui.tui.themes import DARK

@@ -7,7 +7,7 @@ from math import ceil
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from blis_tui.debugger.conditions import Happens, Reaches
+from blis_tui.debugger.conditions.probes import Happens, Reaches
 from blis_tui.tui.actions import named, shown_key
 from blis_tui.tui.presenters.event_filter import of_kind, of_request
 from blis_tui.tui.presenters.units import count_text, plural, span_text, time_text
@@ -15,7 +15,7 @@ from blis_tui.tui.presenters.units import count_text, plural, span_text, time_te
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from blis_tui.debugger.conditions import Condition
+    from blis_tui.debugger.conditions.probes import Condition
     from blis_tui.debugger.moment import Moment
     from blis_tui.debugger.tape import EventRow, Happening, StepRow, Tape
     from blis_tui.tui.view import View

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
-from blis_tui.debugger.lifespans import ENDS, read_life
+from blis_tui.debugger.why.lifespans import ENDS, read_life
 from blis_tui.tui.presenters.life_line import divided, legend, life_bar, position_mark, stretches, sum_text, totals
 from blis_tui.tui.presenters.lines import BLANK, Line, flow, hang, heading, line, words
 from blis_tui.tui.presenters.phases import PHASE_LOOKS
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.cluster.snapshot import RequestSnapshot
-    from blis_tui.debugger.lifespans import Life
     from blis_tui.debugger.tape import Happening
+    from blis_tui.debugger.why.lifespans import Life
     from blis_tui.tui.presenters.life_line import Stretch
     from blis_tui.tui.view import View
 

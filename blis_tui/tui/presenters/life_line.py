@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
-from blis_tui.debugger.lifespans import ENDS
+from blis_tui.debugger.why.lifespans import ENDS
 from blis_tui.tui.presenters.phases import PHASE_LOOKS, Look
 from blis_tui.tui.presenters.units import count_text, plural, span_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from blis_tui.debugger.lifespans import Life, Span
     from blis_tui.debugger.tape import Happening, Tape
+    from blis_tui.debugger.why.lifespans import Life, Span
 
 LOST: Final = "lost"
 AGAIN: Final = "again"

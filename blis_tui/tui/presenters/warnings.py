@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 from textual.style import Style
 
-from blis_tui.debugger.explanation import Ref
 from blis_tui.debugger.units import plural
+from blis_tui.debugger.why.explanation import Ref
 
 if TYPE_CHECKING:
-    from blis_tui.debugger.lint_checks import Finding
-    from blis_tui.debugger.lints import Checkup
+    from blis_tui.debugger.lints.checks import Finding
+    from blis_tui.debugger.lints.lints import Checkup
 
 FINDING: Final = "finding"
 """Name, in the style of a warning's cells, of its number."""

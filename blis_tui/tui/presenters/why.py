@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 from textual.style import Style
 
-from blis_tui.debugger.explanation import Ref
+from blis_tui.debugger.why.explanation import Ref
 
 if TYPE_CHECKING:
-    from blis_tui.debugger.explanation import Explanation, Part, Row, Sentence
+    from blis_tui.debugger.why.explanation import Explanation, Part, Row, Sentence
 
 MENTION: Final = "mention"
 """Name, in the style of a mention's cells, of its number."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from textual import on, work
 
-from blis_tui.debugger.breakpoints import about_request
+from blis_tui.debugger.conditions.breakpoints import about_request
 from blis_tui.debugger.places import parse_place
 from blis_tui.debugger.sessions import load as load_session
 from blis_tui.debugger.sessions import save as save_session
@@ -29,7 +29,7 @@ from blis_tui.tui.widgets.pane import Pane
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from blis_tui.debugger.explanation import Ref
+    from blis_tui.debugger.why.explanation import Ref
     from blis_tui.spec.model import Experiment
 
 _OFFERED: Final = 40
@@ -256,7 +256,7 @@ class DebuggerScreen(Moves):
 
     def why_event(self, event: int) -> None:
         """Explain an event."""
-        from blis_tui.debugger.why import explain_event  # noqa: PLC0415  (when somebody asks)
+        from blis_tui.debugger.why.explain import explain_event  # noqa: PLC0415  (when somebody asks)
         from blis_tui.tui.screens.why import WhyScreen  # noqa: PLC0415
 
         debugger = self.bench.debugger
@@ -264,7 +264,7 @@ class DebuggerScreen(Moves):
 
     def why_request(self, name: str) -> None:
         """Explain what happened to a request."""
-        from blis_tui.debugger.why import explain_request  # noqa: PLC0415  (when somebody asks)
+        from blis_tui.debugger.why.explain import explain_request  # noqa: PLC0415  (when somebody asks)
         from blis_tui.tui.screens.why import WhyScreen  # noqa: PLC0415
 
         debugger = self.bench.debugger

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
-from blis_tui.debugger.why import explain
+from blis_tui.debugger.why.explain import explain
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.presenters.why import MENTION, explanation_page
 from blis_tui.tui.screens.window import Window
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from textual.events import Click
 
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.explanation import Explanation, Ref
+    from blis_tui.debugger.why.explanation import Explanation, Ref
     from blis_tui.tui.presenters.why import Page
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.debugger.waits import wait_lines
+from blis_tui.debugger.why.waits import wait_lines
 from blis_tui.tui.presenters.inspector import EVENT_KEY, inspector_lines, subject
 from blis_tui.tui.presenters.slowest import REQUEST_KEY, shows_slowest
 from blis_tui.tui.view import Picked

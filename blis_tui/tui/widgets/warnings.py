@@ -9,8 +9,8 @@ from textual.containers import VerticalScroll
 from textual.message import Message
 from textual.widgets import Static
 
-from blis_tui.debugger.lints import check_all
-from blis_tui.debugger.tally import Tally
+from blis_tui.debugger.lints.lints import check_all
+from blis_tui.debugger.lints.tally import Tally
 from blis_tui.tui.presenters.warnings import FINDING, warnings_page
 from blis_tui.tui.view import Picked
 from blis_tui.tui.widgets.pane import Pane
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.events import Click
 
-    from blis_tui.debugger.lints import Checkup
+    from blis_tui.debugger.lints.lints import Checkup
     from blis_tui.debugger.tape import Tape
     from blis_tui.tui.presenters.warnings import WarningsPage
     from blis_tui.tui.view import View

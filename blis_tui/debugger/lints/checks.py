@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.debugger.explanation import event_ref, instance_ref, request_ref, say
-from blis_tui.debugger.tally import THRASHING
+from blis_tui.debugger.lints.tally import THRASHING
 from blis_tui.debugger.units import percent_text, plural, span_text
+from blis_tui.debugger.why.explanation import event_ref, instance_ref, request_ref, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.debugger.explanation import Ref, Sentence
+    from blis_tui.debugger.lints.tally import Tally
     from blis_tui.debugger.overview import Bucket
-    from blis_tui.debugger.tally import Tally
     from blis_tui.debugger.tape import Tape
+    from blis_tui.debugger.why.explanation import Ref, Sentence
     from blis_tui.spec.model import Experiment
 
 _MANY: Final = 20

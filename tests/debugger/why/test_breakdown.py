@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from blis_tui.debugger.breakdown import Breakdown, Sources, e2e_breakdown, so_far_breakdown, ttft_breakdown
 from blis_tui.debugger.debugger import Debugger, arrive
-from blis_tui.debugger.lifespans import Life, read_life
+from blis_tui.debugger.why.breakdown import Breakdown, Sources, e2e_breakdown, so_far_breakdown, ttft_breakdown
+from blis_tui.debugger.why.lifespans import Life, read_life
 from blis_tui.engine.records import StepFinished
 from tests.debugger.pressed_runs import RUNS, experiment, finished
 

@@ -1,8 +1,8 @@
 import pytest
 
 import blis_tui
-from blis_tui.debugger.predicate import PredicateError
-from blis_tui.debugger.watches import parse_watch
+from blis_tui.debugger.conditions.predicate import PredicateError
+from blis_tui.debugger.conditions.watches import parse_watch
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from math import nan
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from blis_tui.cluster.figures import FIGURES
-from blis_tui.debugger.predicate_tree import (
+from blis_tui.debugger.conditions.tree import (
     TIME_UNITS,
     Arithmetic,
     Comparison,
@@ -21,13 +21,13 @@ from blis_tui.debugger.predicate_tree import (
     describe,
     quantity_of,
 )
-from blis_tui.debugger.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
+from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from blis_tui.debugger.predicate_tree import Node
-    from blis_tui.debugger.vocabulary import State
+    from blis_tui.debugger.conditions.tree import Node
+    from blis_tui.debugger.conditions.vocabulary import State
     from blis_tui.engine.records import Record
 
     Measure: TypeAlias = Callable[[State, Sequence[Record]], float]

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.debugger import lint_checks
-from blis_tui.debugger.lint_checks import REJECTED_SHARE, Finding, Seen
-from blis_tui.debugger.tally import THRASHING, Tally
+from blis_tui.debugger.lints import checks
+from blis_tui.debugger.lints.checks import REJECTED_SHARE, Finding, Seen
+from blis_tui.debugger.lints.tally import THRASHING, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,19 +70,19 @@ def _severity(finding: Finding) -> int:
 
 
 LINTS: Final[tuple[Lint, ...]] = (
-    Lint("littles-law", "steps and requests agree on how many are present (Little's law)", lint_checks.littles_law),
-    Lint("tokens", "steps and requests agree on the tokens computed", lint_checks.tokens),
-    Lint("dropped", "every request can be served", lint_checks.dropped),
-    Lint("timed-out", "no request timed out", lint_checks.timed_out),
-    Lint("rejected", f"at most {REJECTED_SHARE} % of the requests were turned away", lint_checks.rejected),
-    Lint("overload", "the queue does not keep growing", lint_checks.overload),
-    Lint("warm-up", "the run is longer than its warm-up", lint_checks.warm_up),
-    Lint("imbalance", "no instance has twice the mean load", lint_checks.imbalance),
-    Lint("kv-high", "the KV cache is rarely full", lint_checks.kv_high),
-    Lint("thrashing", f"nobody was preempted {THRASHING} times", lint_checks.thrashing),
-    Lint("token-budget", "steps have tokens to spare", lint_checks.budget),
-    Lint("max-num-seqs", "max_num_seqs leaves no tokens unused while requests wait", lint_checks.seqs),
-    Lint("head-of-line", "no queue is blocked by its head for long", lint_checks.blocking),
-    Lint("prefix-cache", "shared prefixes are found in the cache", lint_checks.prefixes),
+    Lint("littles-law", "steps and requests agree on how many are present (Little's law)", checks.littles_law),
+    Lint("tokens", "steps and requests agree on the tokens computed", checks.tokens),
+    Lint("dropped", "every request can be served", checks.dropped),
+    Lint("timed-out", "no request timed out", checks.timed_out),
+    Lint("rejected", f"at most {REJECTED_SHARE} % of the requests were turned away", checks.rejected),
+    Lint("overload", "the queue does not keep growing", checks.overload),
+    Lint("warm-up", "the run is longer than its warm-up", checks.warm_up),
+    Lint("imbalance", "no instance has twice the mean load", checks.imbalance),
+    Lint("kv-high", "the KV cache is rarely full", checks.kv_high),
+    Lint("thrashing", f"nobody was preempted {THRASHING} times", checks.thrashing),
+    Lint("token-budget", "steps have tokens to spare", checks.budget),
+    Lint("max-num-seqs", "max_num_seqs leaves no tokens unused while requests wait", checks.seqs),
+    Lint("head-of-line", "no queue is blocked by its head for long", checks.blocking),
+    Lint("prefix-cache", "shared prefixes are found in the cache", checks.prefixes),
 )
 """Every check, in the order in which they are told."""

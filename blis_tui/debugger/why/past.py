@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.debugger.breakdown import PREEMPTION, Sources, e2e_breakdown
-from blis_tui.debugger.explanation import Part, Row, Sentence, event_ref, request_ref, say
-from blis_tui.debugger.lifespans import read_life
 from blis_tui.debugger.units import count_text, percent_text, plural, span_text
+from blis_tui.debugger.why.breakdown import PREEMPTION, Sources, e2e_breakdown
+from blis_tui.debugger.why.explanation import Part, Row, Sentence, event_ref, request_ref, say
+from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.engine.records import Preempted, StepFinished
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.debugger.breakdown import Breakdown
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.lifespans import Life
     from blis_tui.debugger.tape import Happening, Tape
+    from blis_tui.debugger.why.breakdown import Breakdown
+    from blis_tui.debugger.why.lifespans import Life
 
 _TOLD: Final = 3
 """Preemptions that are told one by one."""

@@ -8,14 +8,14 @@ import pytest
 
 import blis_tui
 from blis_tui.debugger.debugger import Debugger, arrive
-from blis_tui.debugger.explanation import event_ref, instance_ref, request_ref, said
-from blis_tui.debugger.lints import LINTS, Checkup, check_all, warnings
-from blis_tui.debugger.tally import Tally, account_of
+from blis_tui.debugger.lints.lints import LINTS, Checkup, check_all, warnings
+from blis_tui.debugger.lints.tally import Tally, account_of
 from blis_tui.debugger.tape import Happening
+from blis_tui.debugger.why.explanation import event_ref, instance_ref, request_ref, said
 from tests.debugger.pressed_runs import RUNS, experiment, finished
 
 if TYPE_CHECKING:
-    from blis_tui.debugger.lint_checks import Finding
+    from blis_tui.debugger.lints.checks import Finding
 
 
 def followed(debugger: Debugger) -> Tally:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.debugger.explanation import (
+from blis_tui.debugger.units import count_text, percent_text, plural, span_text, time_text
+from blis_tui.debugger.why.explanation import (
     Explanation,
     Part,
     Ref,
@@ -16,9 +17,8 @@ from blis_tui.debugger.explanation import (
     request_ref,
     say,
 )
-from blis_tui.debugger.lifespans import last_step
-from blis_tui.debugger.units import count_text, percent_text, plural, span_text, time_text
-from blis_tui.debugger.waits import cause_sentence, limits_of, step_cause
+from blis_tui.debugger.why.lifespans import last_step
+from blis_tui.debugger.why.waits import cause_sentence, limits_of, step_cause
 from blis_tui.engine.records import Preempted, StepFinished
 
 if TYPE_CHECKING:

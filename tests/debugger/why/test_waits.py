@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import blis_tui
 from blis_tui.debugger.tape import Tape
-from blis_tui.debugger.waits import CAUSES, cause_sentence, cause_text, limits_of, step_cause, wait_lines
+from blis_tui.debugger.why.waits import CAUSES, cause_sentence, cause_text, limits_of, step_cause, wait_lines
 from tests.debugger.pressed_runs import RUNS, experiment, finished
 
 if TYPE_CHECKING:

@@ -19,14 +19,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.debugger.lifespans import read_life, steps_within
 from blis_tui.debugger.units import span_text
+from blis_tui.debugger.why.lifespans import read_life, steps_within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from blis_tui.debugger.lifespans import Span
     from blis_tui.debugger.tape import StepRow, Tape
+    from blis_tui.debugger.why.lifespans import Span
     from blis_tui.spec.model import Experiment
 
 CAUSES: Final = ("step", "preempted", "seqs", "tokens", "blocks", "room")

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from blis_tui.debugger.predicate import Predicate
-from blis_tui.debugger.predicate_compile import compile_measure
-from blis_tui.debugger.predicate_parser import Parser
-from blis_tui.debugger.predicate_tree import describe, quantity_of
-from blis_tui.debugger.predicate_words import PredicateError
+from blis_tui.debugger.conditions.compiling import compile_measure
+from blis_tui.debugger.conditions.parser import Parser
+from blis_tui.debugger.conditions.predicate import Predicate
+from blis_tui.debugger.conditions.tree import describe, quantity_of
+from blis_tui.debugger.conditions.words import PredicateError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.debugger.predicate_tree import Node
-    from blis_tui.debugger.vocabulary import State
+    from blis_tui.debugger.conditions.tree import Node
+    from blis_tui.debugger.conditions.vocabulary import State
     from blis_tui.engine.records import Record
     from blis_tui.spec.model import Experiment
 

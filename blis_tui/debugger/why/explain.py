@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.debugger.breakdown import (
+from blis_tui.debugger.units import percent_text, plural, span_text, time_text
+from blis_tui.debugger.why.breakdown import (
     KINDS,
     PREEMPTION,
     Sources,
@@ -15,13 +16,11 @@ from blis_tui.debugger.breakdown import (
     so_far_breakdown,
     ttft_breakdown,
 )
-from blis_tui.debugger.explanation import Explanation, Part, Ref, Sentence, event_ref, request_ref, say
-from blis_tui.debugger.lifespans import read_life
-from blis_tui.debugger.units import percent_text, plural, span_text, time_text
-from blis_tui.debugger.waits import wait_lines
-from blis_tui.debugger.why_event import event_explanation, rejection_sentences
-from blis_tui.debugger.why_live import live_part
-from blis_tui.debugger.why_past import (
+from blis_tui.debugger.why.events import event_explanation, rejection_sentences
+from blis_tui.debugger.why.explanation import Explanation, Part, Ref, Sentence, event_ref, request_ref, say
+from blis_tui.debugger.why.lifespans import read_life
+from blis_tui.debugger.why.live import live_part
+from blis_tui.debugger.why.past import (
     Ranked,
     breakdown_part,
     compare,
@@ -29,16 +28,17 @@ from blis_tui.debugger.why_past import (
     preemption_parts,
     ranking,
 )
+from blis_tui.debugger.why.waits import wait_lines
 from blis_tui.engine.records import StepFinished
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.debugger.breakdown import Breakdown
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.lifespans import Life
     from blis_tui.debugger.tape import Tape
-    from blis_tui.debugger.why_past import Comparison
+    from blis_tui.debugger.why.breakdown import Breakdown
+    from blis_tui.debugger.why.lifespans import Life
+    from blis_tui.debugger.why.past import Comparison
 
 __all__ = ["Ranked", "explain", "explain_event", "explain_request", "mainly", "slowest", "wait_lines"]
 

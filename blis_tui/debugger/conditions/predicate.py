@@ -19,16 +19,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from blis_tui.cluster.figures import FIGURES
-from blis_tui.debugger.predicate_compile import compile_truth
-from blis_tui.debugger.predicate_parser import Parser
-from blis_tui.debugger.predicate_tree import describe, names_in
-from blis_tui.debugger.predicate_words import PredicateError
-from blis_tui.debugger.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
+from blis_tui.debugger.conditions.compiling import compile_truth
+from blis_tui.debugger.conditions.parser import Parser
+from blis_tui.debugger.conditions.tree import describe, names_in
+from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
+from blis_tui.debugger.conditions.words import PredicateError
 from blis_tui.engine.records import RECORD_KINDS
 
 if TYPE_CHECKING:
-    from blis_tui.debugger.predicate_compile import Truth
-    from blis_tui.debugger.predicate_tree import Name, Node
+    from blis_tui.debugger.conditions.compiling import Truth
+    from blis_tui.debugger.conditions.tree import Name, Node
 
 __all__ = ["Predicate", "PredicateError", "parse_predicate"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from blis_tui.cluster.figures import FIGURES
-from blis_tui.debugger.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
+from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

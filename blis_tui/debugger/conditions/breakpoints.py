@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.debugger.conditions import Breaks, Happens, Holds, Misses, Reaches
-from blis_tui.debugger.predicate import PredicateError, parse_predicate
-from blis_tui.debugger.predicate_parser import NAMES, check_instance
-from blis_tui.debugger.predicate_tree import TIME_UNITS
-from blis_tui.debugger.predicate_words import check_length, unquoted
+from blis_tui.debugger.conditions.parser import NAMES, check_instance
+from blis_tui.debugger.conditions.predicate import PredicateError, parse_predicate
+from blis_tui.debugger.conditions.probes import Breaks, Happens, Holds, Misses, Reaches
+from blis_tui.debugger.conditions.tree import TIME_UNITS
+from blis_tui.debugger.conditions.words import check_length, unquoted
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.spec.diagnostics import printable, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from blis_tui.debugger.conditions import Condition, Watched
+    from blis_tui.debugger.conditions.probes import Condition, Watched
     from blis_tui.engine.records import Record
     from blis_tui.spec.model import Experiment
 

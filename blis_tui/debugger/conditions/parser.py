@@ -7,7 +7,7 @@ from math import isinf
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.cluster.figures import FIGURES
-from blis_tui.debugger.predicate_tree import (
+from blis_tui.debugger.conditions.tree import (
     MAX_DEPTH,
     TIME_UNITS,
     TRUTH,
@@ -23,16 +23,16 @@ from blis_tui.debugger.predicate_tree import (
     describe,
     quantity_of,
 )
-from blis_tui.debugger.predicate_words import PredicateError, tokens, unquoted
-from blis_tui.debugger.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
+from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
+from blis_tui.debugger.conditions.words import PredicateError, tokens, unquoted
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.spec.diagnostics import printable, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from blis_tui.debugger.predicate_tree import Node, Quantity
-    from blis_tui.debugger.predicate_words import Token
+    from blis_tui.debugger.conditions.tree import Node, Quantity
+    from blis_tui.debugger.conditions.words import Token
 
 NAMES: Final = (*FIGURES, *EVENT_TEXTS, *EVENT_NUMBERS)
 """Everything a predicate may name."""

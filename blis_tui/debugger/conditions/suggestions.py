@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.cluster.figures import FIGURES
-from blis_tui.debugger.breakpoints import FIRST, KEYWORDS
-from blis_tui.debugger.predicate_parser import COMPARISONS
-from blis_tui.debugger.predicate_tree import TIME_UNITS
-from blis_tui.debugger.vocabulary import EVENT_NUMBERS, EVENT_TEXTS, KIND_MEANINGS
+from blis_tui.debugger.conditions.breakpoints import FIRST, KEYWORDS
+from blis_tui.debugger.conditions.parser import COMPARISONS
+from blis_tui.debugger.conditions.tree import TIME_UNITS
+from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS, KIND_MEANINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.cluster.figures import Figure
-    from blis_tui.debugger.vocabulary import EventNumber
+    from blis_tui.debugger.conditions.vocabulary import EventNumber
     from blis_tui.spec.model import Experiment
 
 _TYPED: Final = re.compile(r"""[A-Za-z0-9_.\-]*(?:\[[0-9]*\]?)?[A-Za-z0-9_.\-]*\Z""")

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blis_tui.cluster.figures import FIGURES
-from blis_tui.debugger.predicate import Predicate, PredicateError, parse_predicate
-from blis_tui.debugger.predicate_compile import compile_measure
-from blis_tui.debugger.predicate_parser import Parser
-from blis_tui.debugger.predicate_tree import describe, quantity_of
-from blis_tui.debugger.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
+from blis_tui.debugger.conditions.compiling import compile_measure
+from blis_tui.debugger.conditions.parser import Parser
+from blis_tui.debugger.conditions.predicate import Predicate, PredicateError, parse_predicate
+from blis_tui.debugger.conditions.tree import describe, quantity_of
+from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
 from blis_tui.engine.records import (
     ChunkDone,
     Completed,

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.debugger.lifespans import steps_within
 from blis_tui.debugger.units import count_text, plural
-from blis_tui.debugger.waits import CAUSES, cause_text, limits_of, wait_causes
+from blis_tui.debugger.why.lifespans import steps_within
+from blis_tui.debugger.why.waits import CAUSES, cause_text, limits_of, wait_causes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from blis_tui.debugger.lifespans import Life, Span
     from blis_tui.debugger.tape import StepRow, Tape
-    from blis_tui.debugger.waits import WaitCauses
+    from blis_tui.debugger.why.lifespans import Life, Span
+    from blis_tui.debugger.why.waits import WaitCauses
     from blis_tui.spec.model import Experiment
 
 KINDS: Final = {

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from blis_tui.debugger.waits import limits_of, step_cause
+from blis_tui.debugger.why.waits import limits_of, step_cause
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.debugger.tape import EventRow, Happening, StepRow, Tape
-    from blis_tui.debugger.waits import Limits
+    from blis_tui.debugger.why.waits import Limits
     from blis_tui.spec.model import Experiment
 
 _KV_HIGH_PERCENT = 95

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import blis_tui
-from blis_tui.debugger.breakpoints import Breakpoint, Hit, Watch, about_request, parse_breakpoint
-from blis_tui.debugger.conditions import Breaks, Happens, Misses, Reaches
-from blis_tui.debugger.predicate import PredicateError
-from blis_tui.debugger.sentences import sentence
-from blis_tui.debugger.suggestions import suggestions
-from blis_tui.debugger.vocabulary import KIND_MEANINGS
+from blis_tui.debugger.conditions.breakpoints import Breakpoint, Hit, Watch, about_request, parse_breakpoint
+from blis_tui.debugger.conditions.predicate import PredicateError
+from blis_tui.debugger.conditions.probes import Breaks, Happens, Misses, Reaches
+from blis_tui.debugger.conditions.sentences import sentence
+from blis_tui.debugger.conditions.suggestions import suggestions
+from blis_tui.debugger.conditions.vocabulary import KIND_MEANINGS
 from blis_tui.engine.records import (
     RECORD_KINDS,
     Admitted,

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.debugger.breakdown import Breakdown, Share
 from blis_tui.debugger.debugger import arrive
-from blis_tui.debugger.lifespans import read_life
-from blis_tui.debugger.why import explain_request, mainly
+from blis_tui.debugger.why.breakdown import Breakdown, Share
+from blis_tui.debugger.why.explain import explain_request, mainly
+from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.engine.records import Preempted
 from tests.debugger.pressed_runs import finished
-from tests.debugger.test_why import at, part, sentences
+from tests.debugger.why.test_why import at, part, sentences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.cluster.snapshot import RequestSnapshot
-    from blis_tui.debugger.lifespans import Life
+    from blis_tui.debugger.why.lifespans import Life
 
 
 def test_a_preemption_takes_the_first_token_back() -> None:

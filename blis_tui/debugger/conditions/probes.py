@@ -7,18 +7,18 @@ from math import isfinite
 from typing import TYPE_CHECKING, Protocol
 
 from blis_tui.cluster.figures import FIGURES
-from blis_tui.debugger.predicate_compile import compile_measure
-from blis_tui.debugger.predicate_tree import describe
-from blis_tui.debugger.sentences import amount, milliseconds, sentence
+from blis_tui.debugger.conditions.compiling import compile_measure
+from blis_tui.debugger.conditions.sentences import amount, milliseconds, sentence
+from blis_tui.debugger.conditions.tree import describe
+from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, State, instance_of, names_request, takes_part
 from blis_tui.debugger.units import count_text, time_text
-from blis_tui.debugger.vocabulary import EVENT_NUMBERS, State, instance_of, names_request, takes_part
 from blis_tui.engine.records import RECORD_KINDS, Completed, FirstToken, StepFinished
 from blis_tui.errors import InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from blis_tui.debugger.predicate import Predicate
+    from blis_tui.debugger.conditions.predicate import Predicate
     from blis_tui.engine.records import Record
 
 
