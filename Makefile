@@ -30,6 +30,7 @@ pictures: .venv/installed
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/bench.py
+	$(BIN)/python benchmarks/tui.py
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

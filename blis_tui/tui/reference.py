@@ -1,4 +1,4 @@
-"""Two pages of ``docs/reference/``, made from the tables of actions and of what conditions may say.
+"""The pages of ``docs/reference/terminal/``, made from the tables of actions and of what conditions may say.
 
 ``python -m blis_tui.tui.reference`` (or ``make docs``) writes them; a test fails when they are stale.
 """
@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.authoring.project import write_tree
-from blis_tui.authoring.reference import FOLDER
+from blis_tui.authoring.reference import FOLDER as REFERENCE
 from blis_tui.cluster.figures import FIGURES
 from blis_tui.debugger.conditions.breakpoints import FIRST, KEYWORDS
 from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
@@ -39,6 +39,9 @@ _SCOPES: Final = {
     "error": "An experiment that cannot be opened",
     "dialog": "Windows",
 }
+
+
+FOLDER: Final = REFERENCE / "terminal"
 
 
 def pages() -> dict[str, str]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from blis_tui.authoring.reference import FOLDER
 from blis_tui.tui.actions import ACTIONS
-from blis_tui.tui.reference import pages
+from blis_tui.tui.reference import FOLDER, pages
 
 
 @pytest.mark.parametrize("name", sorted(pages()))

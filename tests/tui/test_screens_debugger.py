@@ -162,7 +162,7 @@ def has(strip: Strip, text: str, attribute: str) -> bool:
 async def test_positions_and_cursors_are_signs(few_colours: str) -> None:
     async with debugging(requests=None, at=PREEMPTS) as here:
         assert row_with(here.app, "step 2248").text.startswith("│▶ ")
-        assert row_with(here.app, " top 100 %").text.rstrip().endswith("▲")
+        assert row_with(here.app, " ≤ 100 %").text.rstrip().endswith("▲")
         await here.press("up")
         assert row_with(here.app, "step 2247").text.startswith("│  ▸"), few_colours
         assert row_with(here.app, "step 2248").text.startswith("│▶ ")
