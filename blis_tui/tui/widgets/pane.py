@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.containers import VerticalScroll
 from textual.reactive import reactive
 from textual.widget import Widget
-from textual.widgets import Static
 
 if TYPE_CHECKING:
-    from textual.app import ComposeResult
-    from textual.content import Content
-
     from blis_tui.tui.view import View
 
 
@@ -62,24 +57,4 @@ class Pane(Widget, can_focus=True):
 
     def show(self, view: View) -> None:
         """Bring what is on the screen up to the view."""
-        raise NotImplementedError
-
-
-class TextPane(Pane):
-    """A pane that is one piece of text, scrolled when it is longer than the box.
-
-    Subclasses implement :meth:`present`, usually one call of a presenter.
-    """
-
-    def compose(self) -> ComposeResult:
-        """One scrolled text."""
-        with VerticalScroll(can_focus=False):
-            yield Static(id="text")
-
-    def show(self, view: View) -> None:
-        """Present the view."""
-        self.query_one("#text", Static).update(self.present(view, max(self.content_size.width - 1, 10)))
-
-    def present(self, view: View, width: int) -> Content:
-        """The text for a width in cells."""
         raise NotImplementedError
