@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.authoring.provenance import Composed, compose
 from blis_tui.debugger.conditions.breakpoints import Watch, parse_breakpoint
+from blis_tui.debugger.conditions.suggestions import suggestions
 from blis_tui.debugger.conditions.watches import parse_watch
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.sessions import Session
@@ -141,6 +142,11 @@ class Workbench:
         except BlisError as error:
             return str(error)
         return ""
+
+    def complete_breakpoint(self, text: str) -> str | None:
+        """How the text of a breakpoint may go on; None = in no way that is known."""
+        found = (one.text for one in suggestions(text, self.experiment) if one.text.startswith(text))
+        return next((one for one in found if one != text), None)
 
     def done_with(self, hits: tuple[Hit, ...]) -> None:
         """Switch off breakpoints that were to stop only once."""

@@ -430,3 +430,11 @@ async def test_the_list_follows_a_run_through_a_new_size() -> None:
         here.screen.go(here.debugger.seek(1700), "")
         await here.idle()
         assert "down" not in str(events.border_subtitle)
+
+
+async def test_breakpoints_are_completed() -> None:
+    async with debugging() as here:
+        await here.press("B", *"kv.ut")
+        await here.press("right")
+        await here.type(" > 90%")
+        assert [one.text for one in here.bench.breakpoints] == ["kv.utilization > 90%"]

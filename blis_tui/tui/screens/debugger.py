@@ -161,11 +161,12 @@ class DebuggerScreen(Moves):
         self.app.push_screen(
             PromptScreen(
                 "Breakpoint",
-                "Stop after an event: preempted · first slo-miss · request request_12 · time 1.5s · invariant, "
+                "Stop after an event: preempted · first preemption · request request_12 · time 1.5s · invariant, "
                 "or where a condition becomes true: kv.utilization > 0.9 and preemptions > 0",
                 value="" if place is None else self.bench.breakpoints[place].text,
                 placeholder="preempted",
                 check=self.bench.wrong_breakpoint,
+                complete=self.bench.complete_breakpoint,
                 doing="set it",
             ),
             put,

@@ -8,6 +8,7 @@ from textual import on
 from textual.binding import Binding
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
+from textual.suggester import Suggester
 from textual.widgets import Input, Static
 
 from blis_tui.tui.actions import DIALOG, bindings
@@ -25,6 +26,18 @@ def _anything(_text: str) -> str:
     return ""
 
 
+class _Completing(Suggester):
+    """Offers what a function says."""
+
+    def __init__(self, complete: Callable[[str], str | None]) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self._complete = complete
+
+    async def get_suggestion(self, value: str) -> str | None:
+        """How the text may go on."""
+        return self._complete(value)
+
+
 class PromptScreen(Window[str | None]):
     """Asks for a line; the result is the text, or None when the user gave up.
 
@@ -37,6 +50,7 @@ class PromptScreen(Window[str | None]):
         doing: the word for what enter does.
         on_enter: as `check`, but asked only when the text is given, so it may take a moment, and may say several
             lines, such as a located error. The text stays, to be corrected.
+        complete: how a text may go on, or None; it is shown dimmed, and the right arrow takes it.
     """
 
     BINDINGS = [  # noqa: RUF012  (Textual's way)
@@ -75,6 +89,7 @@ class PromptScreen(Window[str | None]):
         check: Callable[[str], str] = _anything,
         doing: str = "go on",
         on_enter: Callable[[str], str] = _anything,
+        complete: Callable[[str], str | None] | None = None,
     ) -> None:
         super().__init__()
         self._title = title
@@ -84,13 +99,20 @@ class PromptScreen(Window[str | None]):
         self._check = check
         self._doing = doing
         self._check_given = on_enter
+        self._suggester = None if complete is None else _Completing(complete)
 
     def compose(self) -> ComposeResult:
         """Explanation, input, what is wrong or what enter does."""
         with Vertical() as window:
             window.border_title = Content(self._title)
             yield Static(self._about, id="about", markup=False)
-            yield Input(value=self._value, placeholder=self._placeholder, select_on_focus=False, compact=True)
+            yield Input(
+                value=self._value,
+                placeholder=self._placeholder,
+                suggester=self._suggester,
+                select_on_focus=False,
+                compact=True,
+            )
             with VerticalScroll(id="problem", can_focus=False):
                 yield Static(id="said", markup=False)
         yield KeyBar()

@@ -55,7 +55,7 @@ NOTHING = Content.assemble(
     " writes one: ",
     ("preempted", "bold"),
     ", ",
-    ("first slo-miss", "bold"),
+    ("first preemption", "bold"),
     ", ",
     ("request request_12", "bold"),
     ", ",
