@@ -93,6 +93,7 @@ class Simulation:
         self._log = RequestLog()
         self._archive = _Archive(self._log)
         self._broken = False
+        self._look: Callable[[], None] | None = None
         try:
             source = create_source(experiment.workload, experiment.seed)
             self._cluster = Cluster(experiment, source, self._log, self._observers)
@@ -183,6 +184,8 @@ class Simulation:
 
     def _advance(self, events: int, until_us: int | None) -> int:
         self._require_sound()
+        if self._look is not None:
+            self._pause_in_steps(self._look)
         try:
             processed = self._cluster.run(events, until_us)
             if processed and self._check == "all":
@@ -193,7 +196,15 @@ class Simulation:
             if isinstance(error, OverflowError | StructError):
                 raise _beyond_all_time() from error
             raise
+        finally:
+            # A checkpoint knows nothing of who looks.
+            if self._look is not None:
+                self._pause_in_steps(None)
         return processed
+
+    def _pause_in_steps(self, look: Callable[[], None] | None) -> None:
+        for instance in self._cluster.instances:
+            instance.pause_in_steps(look)
 
     def _require_sound(self) -> None:
         if self._broken:
@@ -289,6 +300,18 @@ class Simulation:
 
         return unsubscribe
 
+    def pause_in_steps(self, look: Callable[[], None]) -> Callable[[], None]:
+        """Call ``look`` in the middle of each step from now on: who takes part is decided, nothing is computed yet.
+
+        It may look at the simulation, but not move it. Returns a function that ends it.
+        """
+        self._look = look
+
+        def stop() -> None:
+            self._look = None
+
+        return stop
+
     # ---- back ----
 
     def checkpoint(self) -> bytes:
@@ -321,6 +344,7 @@ class Simulation:
         other = object.__new__(Simulation)
         other.experiment = self.experiment
         other._check = self._check
+        other._look = None
         other._observers = Observers()
         other._log = RequestLog()
         other._archive = self._archive

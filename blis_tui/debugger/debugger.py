@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Generator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from blis_tui.debugger.history import CAP_BYTES, SPACING, History
-from blis_tui.debugger.moment import LAST_PHASE, Moment
+from blis_tui.debugger.moment import LAST_PHASE, Moment, settles
 from blis_tui.debugger.tape import Tape
 from blis_tui.errors import DivergenceError, InvariantError, SimulationError
 from blis_tui.simulation import Simulation
@@ -36,6 +36,17 @@ _VERIFIED: Final = 10_000
 """Requests up to which a state is compared whenever it is looked at; for more, that takes longer than it may."""
 _REMEMBERED: Final = 64
 """Events whose records are remembered after they were looked up."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """How an event came about: the state before it, what it did, and for a step the state in its middle."""
+
+    before: Snapshot
+    records: tuple[Record, ...]
+    scheduled: Snapshot | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +99,7 @@ class Debugger:
         self._twin = self._simulation.twin(self.history.before(0).mark)
         self._mute = self.tape.listen(self._simulation)
         self._recording = True
-        self._records: OrderedDict[int, tuple[Snapshot, tuple[Record, ...]]] = OrderedDict()
+        self._done: OrderedDict[int, _Done] = OrderedDict()
         self._moment: Moment | None = None
         self._ended = self._simulation.done
 
@@ -98,6 +109,11 @@ class Debugger:
     def event(self) -> int:
         """Events so far at the present position."""
         return self._simulation.events
+
+    @property
+    def settled(self) -> int:
+        """The last event of which all is past: the present one, or the one before in the middle of a step."""
+        return self.event if settles(self.phase) else self.event - 1
 
     @property
     def time_us(self) -> int:
@@ -121,15 +137,26 @@ class Debugger:
 
     @property
     def simulation(self) -> Simulation:
-        """The simulation at the present position; look, but move it only through the debugger."""
+        """The simulation after the present event; look, but move it only through the debugger."""
         return self._simulation
 
+    def ask(self, question: Callable[[Simulation], _T]) -> _T:
+        """What a simulation answers at the present position, also in the middle of a step; it must not be moved."""
+        if settles(self.phase):
+            return question(self._simulation)
+        twin = self._twin_before(self.event)
+        answers: list[_T] = []
+        stop = twin.pause_in_steps(lambda: answers.append(question(twin)))
+        twin.run(max_events=1)
+        stop()
+        return answers[0]
+
     def digest(self) -> str:
-        """Digest of the state at the present position."""
+        """Digest of the state after the present event."""
         return self._simulation.digest()
 
     def report(self) -> Report:
-        """The report as of the present position."""
+        """The report as of the present event, all of it."""
         return self._simulation.report()
 
     def upcoming(self) -> PendingEvent | None:
@@ -138,13 +165,13 @@ class Debugger:
 
     def request(self, name: str) -> RequestSnapshot | None:
         """A live request at the present position; None when it has not arrived or has ended."""
-        return self._simulation.request(name)
+        return self.ask(lambda simulation: simulation.request(name))
 
     def glance(self) -> Moment:
         """The present position without how it got there: what is shown while running."""
         if self._moment is not None:
             return self._moment
-        return self._frozen((), None, self._simulation.snapshot(WINDOW))
+        return self._frozen(None)
 
     def moment(self) -> Moment:
         """The present position, with what the latest event did.
@@ -155,58 +182,60 @@ class Debugger:
         if self._moment is None:
             present = self._simulation.arrived - self._simulation.ended
             digest = self.history.look(self._simulation) if present <= _VERIFIED else None
-            before, records = self._look_up(self.event, digest) if self.event else (None, ())
-            self._moment = self._frozen(records, before, self._simulation.snapshot(WINDOW))
+            self._moment = self._frozen(self._look_up(self.event, digest) if self.event else None)
         return self._moment
 
     def records_of(self, event: int) -> tuple[Record, ...]:
         """What a known event did; the position stays."""
-        return self._look_up(event)[1] if 0 < event <= self.frontier else ()
+        return self._look_up(event).records if 0 < event <= self.frontier else ()
 
-    def _frozen(self, records: tuple[Record, ...], before: Snapshot | None, after: Snapshot) -> Moment:
+    def _frozen(self, done: _Done | None) -> Moment:
         return Moment(
             event=self.event,
             phase=self.phase,
             time_us=self.time_us,
-            records=records,
-            before=before,
-            after=after,
+            records=() if done is None else done.records,
+            before=None if done is None else done.before,
+            scheduled=None if done is None else done.scheduled,
+            after=self._simulation.snapshot(WINDOW),
             frontier=self.frontier,
             at_end=self.at_end,
             complete=self.complete,
             failure="" if self.failure is None else str(self.failure),
         )
 
-    def _look_up(self, event: int, digest: str | None = None) -> tuple[Snapshot, tuple[Record, ...]]:
-        """The state before a known event, and what it did, by doing it again elsewhere.
+    def _look_up(self, event: int, digest: str | None = None) -> _Done:
+        """How a known event came about, by doing it again elsewhere.
 
         Args:
             event: the event.
             digest: what the state must be after it; None = that is not compared.
         """
-        known = self._records.get(event)
+        known = self._done.get(event)
         if known is not None:
-            self._records.move_to_end(event)
+            self._done.move_to_end(event)
             return known
+        twin = self._twin_before(event)
+        done = _observed(twin, twin.snapshot(WINDOW), lambda: twin.run(max_events=1))
+        if not done.records or not all(self.tape.agrees(record) for record in done.records):
+            raise DivergenceError("the event done again is another one", event=event)
+        if digest is not None and twin.digest() != digest:
+            raise DivergenceError("done again, the event leaves another state", event=event)
+        return self._remember(event, done)
+
+    def _twin_before(self, event: int) -> Simulation:
+        """The twin, where that event is the next one."""
         twin = self._twin
         if not self.history.before(event - 1).event <= twin.events < event:
             self.history.return_to(twin, event - 1)
         twin.run(max_events=event - 1 - twin.events)
-        before = twin.snapshot(WINDOW)
-        records = _observe(twin)
-        if not records or not all(self.tape.agrees(record) for record in records):
-            raise DivergenceError("the event done again is another one", event=event)
-        if digest is not None and twin.digest() != digest:
-            raise DivergenceError("done again, the event leaves another state", event=event)
-        return self._remember(event, before, records)
+        return twin
 
-    def _remember(
-        self, event: int, before: Snapshot, records: tuple[Record, ...]
-    ) -> tuple[Snapshot, tuple[Record, ...]]:
-        self._records[event] = (before, records)
-        if len(self._records) > _REMEMBERED:
-            self._records.popitem(last=False)
-        return before, records
+    def _remember(self, event: int, done: _Done) -> _Done:
+        self._done[event] = done
+        if len(self._done) > _REMEMBERED:
+            self._done.popitem(last=False)
+        return done
 
     # ---- one move ----
 
@@ -214,17 +243,14 @@ class Debugger:
         """One event forward; False when nothing follows."""
         if self.at_end:
             return False
-        before = self.glance().after
+        before = self.event
         if self._listen():
-            collected: list[Record] = []
-            stop = self._simulation.subscribe("all", collected.append)
-            moved = self._advance(1)
-            stop()
-            if moved:
-                self._remember(self.event, before, tuple(collected))
+            done = _observed(self._simulation, self.glance().after, lambda: self._advance(1))
+            if self.event > before:
+                self._remember(self.event, done)
         else:
-            moved = self._advance(1)
-        return moved > 0
+            self._advance(1)
+        return self.event > before
 
     def step_phase(self) -> bool:
         """One phase forward: further into a step, or to the next event and, if it is a step, into its first phase."""
@@ -486,13 +512,23 @@ def arrive(journey: Journey) -> Arrival:
             return arrival
 
 
-def _observe(simulation: Simulation) -> tuple[Record, ...]:
-    """Do one event and return its records."""
-    collected: list[Record] = []
-    stop = simulation.subscribe("all", collected.append)
-    simulation.run(max_events=1)
-    stop()
-    return tuple(collected)
+def _observed(simulation: Simulation, before: Snapshot, do: Callable[[], object]) -> _Done:
+    """Have a simulation do one event, and see how it comes about."""
+    records: list[Record] = []
+    middles: list[Snapshot] = []
+
+    def look() -> None:
+        if not middles:
+            middles.append(simulation.snapshot(WINDOW))
+
+    stops = [simulation.subscribe("all", records.append), simulation.pause_in_steps(look)]
+    do()
+    for stop in stops:
+        stop()
+    if not middles or not records:
+        return _Done(before, tuple(records), None)
+    # To the simulation the event is not there before all of it has happened.
+    return _Done(before, tuple(records), replace(middles[0], event=records[0].event, time_us=records[0].time_us))
 
 
 def _subscribe(simulation: Simulation, watch: Watch, collected: list[Record]) -> Callable[[], None]:

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.debugger.moment import live
 from blis_tui.debugger.units import plural
-from blis_tui.engine.records import Completed, Dropped, FirstToken, Preempted, Record, Rejected, StepFinished, TimedOut
+from blis_tui.engine.records import (
+    Completed,
+    Dropped,
+    FirstToken,
+    Preempted,
+    Record,
+    Rejected,
+    Scheduled,
+    StepFinished,
+    TimedOut,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -120,10 +130,10 @@ _CLUSTER_FIELDS: Final = (
 
 
 def differences(moment: Moment) -> tuple[Change, ...]:
-    """What the event of a moment changed; empty at the start and while running, where nobody knows."""
+    """What the event of a moment has changed so far; empty at the start and while running, where nobody knows."""
     if moment.before is None:
         return ()
-    return compare(moment.before, moment.after, moment.records)
+    return compare(moment.before, moment.state, moment.past)
 
 
 def compare(before: Snapshot, after: Snapshot, records: Sequence[Record]) -> tuple[Change, ...]:
@@ -196,6 +206,7 @@ _TOLD: Final[Mapping[type[Record], Callable[[Record], _News]]] = MappingProxyTyp
         Preempted: lambda record: _News(
             "preempted", "preempted", f"to make room for {getattr(record, 'for_request', '')}"
         ),
+        Scheduled: lambda _: _News("admitted", "admitted", "let into the batch"),
         FirstToken: lambda _: _News("first token", "first token", "its first token"),
         Completed: lambda _: _News("done", "completed", "its client has all tokens"),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.records import StepFinished
+from blis_tui.engine.records import Preempted, Scheduled, StepFinished
 
 if TYPE_CHECKING:
     from blis_tui.cluster.snapshot import InstanceSnapshot, RequestSnapshot, Snapshot
@@ -14,11 +14,21 @@ if TYPE_CHECKING:
 PHASES: Final = ("schedule", "execute", "complete", "next")
 """The phases of a step, in order. A position within a step says how much of it has been looked at."""
 LAST_PHASE: Final = len(PHASES) - 1
+_COMPLETE: Final = PHASES.index("complete")
+
+
+def settles(phase: int | None) -> bool:
+    """Whether at a phase (None = that of another event than a step) everything that the event did is past."""
+    return phase is None or phase >= _COMPLETE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """The simulation right after an event, and how it got there."""
+    """The simulation right after an event, or in the middle of a step, and how it got there.
+
+    A step is one event: its results carry the time at which it ends, and are past once its phase ``complete`` is. So
+    what a reader sees is ``state``, ``past`` and what happened up to ``settled``; the rest is the known future.
+    """
 
     event: int
     """Events so far; 0 = nothing has happened yet."""
@@ -27,9 +37,11 @@ class Moment:
     time_us: int
     """Simulated time of the event, in microseconds."""
     records: tuple[Record, ...]
-    """What the event did; empty while running, and at the start."""
+    """All that the event did; empty while running, and at the start."""
     before: Snapshot | None
     """The state just before the event; None while running, and at the start."""
+    scheduled: Snapshot | None = None
+    """Of a step, the state in its middle: who takes part is decided, nothing is computed. None for other events."""
     after: Snapshot
     frontier: int
     """How many events are known; more than ``event`` when the reader has gone back."""
@@ -45,14 +57,30 @@ class Moment:
         """The step that the event was, if it was one."""
         return next((record for record in self.records if isinstance(record, StepFinished)), None)
 
-    def instance(self, index: int) -> InstanceSnapshot:
-        """An instance right after the event."""
-        return self.after.instances[index]
+    @property
+    def settled(self) -> int:
+        """The last event of which all is past: the present one, or the one before in the middle of a step."""
+        return self.event if settles(self.phase) else self.event - 1
 
-    def request(self, name: str, *, before: bool = False) -> RequestSnapshot | None:
-        """A live request right after (or before) the event, if it is among those looked at."""
-        snapshot = self.before if before else self.after
-        return None if snapshot is None else find(snapshot, name)
+    @property
+    def state(self) -> Snapshot:
+        """The state at the phase the reader is in."""
+        return self.after if self.scheduled is None or settles(self.phase) else self.scheduled
+
+    @property
+    def past(self) -> tuple[Record, ...]:
+        """What the event has done so far at the phase the reader is in."""
+        if settles(self.phase):
+            return self.records
+        return tuple(record for record in self.records if isinstance(record, Scheduled | Preempted))
+
+    def instance(self, index: int) -> InstanceSnapshot:
+        """An instance at the phase the reader is in."""
+        return self.state.instances[index]
+
+    def request(self, name: str) -> RequestSnapshot | None:
+        """A live request at the phase the reader is in, if it is among those looked at."""
+        return find(self.state, name)
 
 
 def live(snapshot: Snapshot) -> tuple[RequestSnapshot, ...]:

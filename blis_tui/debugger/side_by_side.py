@@ -81,6 +81,7 @@ _AFTER: Final[Mapping[str, str]] = {
     "scheduled": "running",
     "chunk": "running",
     "first-token": "running",
+    "last-token": "running",
 }
 """What happened to a request last -> where it stands since; the ends of requests stand for themselves."""
 

@@ -60,11 +60,14 @@ MOMENTS: Final = (
     "chunk",
     "preempted",
     "first-token",
+    "last-token",
     "completed",
     "timed-out",
 )
 """What can happen to a request."""
 _MOMENT: Final = {name: code for code, name in enumerate(MOMENTS)}
+_RESULTS: Final = frozenset({"chunk", "first-token", "last-token"})
+"""What of it is a step's result: in the middle of the step it is still to come."""
 
 _WORK_BITS: Final = 8
 """Work is remembered at every 256th event."""
@@ -116,8 +119,8 @@ class Happening:
     ``first`` and ``second`` are, by ``what``: arrived (input tokens, declared output tokens), routed (instance, -),
     queued (instance, position from 0), scheduled (tokens found in the cache, tokens granted), chunk (tokens computed
     before it, tokens it adds), preempted (tokens lost, number of the request it made room for), first-token (time of
-    the token, time to first token as the client measures it), completed (output tokens, end-to-end time), timed-out
-    (output tokens, whether it ran).
+    the token, time to first token as the client measures it), last-token (time of the token, -), completed (output
+    tokens, end-to-end time), timed-out (output tokens, whether it ran).
     """
 
     event: int
@@ -267,8 +270,11 @@ class Tape:
         """A request's number, or None when none of that name has arrived."""
         return self._numbers.get(name)
 
-    def life(self, name: str, until: int | None = None) -> tuple[Happening, ...]:
-        """What happened to a request, up to and including an event (None = all that is known)."""
+    def life(self, name: str, until: int | None = None, settled: int | None = None) -> tuple[Happening, ...]:
+        """What happened to a request, up to and including an event (None = all that is known).
+
+        ``settled``: the last event whose results are past, where that is not ``until`` (see ``Moment.settled``).
+        """
         number = self._numbers.get(name)
         if number is None:
             return ()
@@ -278,7 +284,10 @@ class Tape:
             event = flat[i]
             if until is not None and event > until:
                 break
-            found.append(Happening(event, self._times[event - 1], MOMENTS[flat[i + 1]], flat[i + 2], flat[i + 3]))
+            what = MOMENTS[flat[i + 1]]
+            if settled is not None and event > settled and what in _RESULTS:
+                continue
+            found.append(Happening(event, self._times[event - 1], what, flat[i + 2], flat[i + 3]))
         return tuple(found)
 
     def latest(self, number: int, what: str, until: int) -> Happening | None:
@@ -437,6 +446,8 @@ class Tape:
         for chunk in record.chunks:
             prefill += chunk.new_tokens
             self._note(self._numbers[chunk.request_id], record.event, "chunk", chunk.computed_tokens, chunk.new_tokens)
+        for name in record.completed:
+            self._note(self._numbers[name], record.event, "last-token", record.time_us + record.duration_us)
         self._steps.extend(
             (
                 record.duration_us,

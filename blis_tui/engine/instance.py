@@ -8,12 +8,15 @@ from blis_tui.engine.clientview import client_e2e_us, client_ttft_us
 from blis_tui.engine.cohort import DecodeCohort
 from blis_tui.engine.events import REQUEST_LEFT, STEP, TIMEOUT, instance_order
 from blis_tui.engine.latency.model import Chunk, StepLoad
+from blis_tui.engine.latency.pausing import Pausing
 from blis_tui.engine.records import Dropped, Preempted, Queued, Scheduled, TimedOut
 from blis_tui.engine.request import RequestState
 from blis_tui.engine.step_notes import StepNotes, tell_admissions, tell_step
 from blis_tui.errors import PolicyError, StalledError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from blis_tui.engine.batching.rule import BatchRule
     from blis_tui.engine.events import EventQueue
     from blis_tui.engine.kv.pool import BlockPool
@@ -154,6 +157,11 @@ class Instance:
     def latency(self) -> StepTimeModel:
         """The step-time model (its overheads belong to every latency a client sees)."""
         return self._latency
+
+    def pause_in_steps(self, look: Callable[[], None] | None) -> None:
+        """Call ``look`` in every step from now on, between its first two phases; None ends that."""
+        latency = self._latency.model if isinstance(self._latency, Pausing) else self._latency
+        self._latency = latency if look is None else Pausing(latency, look)
 
     def enqueue(self, request: Request, now: int) -> None:
         """Take a request into the waiting queue, or drop it when it can never be served here."""

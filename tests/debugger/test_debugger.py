@@ -228,6 +228,8 @@ def test_lives_tell_everything_that_records_say_of_a_request() -> None:
         if record.kind == "step":
             for chunk in record.chunks:
                 told.setdefault(chunk.request_id, []).append((record.event, "chunk"))
+            for done in record.completed:
+                told.setdefault(done, []).append((record.event, "last-token"))
         else:
             told.setdefault(record.request_id, []).append((record.event, record.kind))
 

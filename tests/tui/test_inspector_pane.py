@@ -9,7 +9,15 @@ import pytest
 
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.tui.presenters.inspector import inspector_lines, subject
-from blis_tui.tui.presenters.life_line import divided, life_bar, ordinal, position_mark, shares, stretches, totals
+from blis_tui.tui.presenters.life_line import (
+    life_bar,
+    ordinal,
+    past_and_later,
+    position_mark,
+    shares,
+    stretches,
+    totals,
+)
 from blis_tui.tui.widgets.inspector import Inspector
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 
@@ -50,8 +58,10 @@ def test_the_stretches_of_a_whole_life_add_up_to_it(pressed: Debugger) -> None:
 def test_what_is_known_of_the_future_is_marked(pressed: Debugger, event: int) -> None:
     life = read_life(pressed.tape, pressed.experiment, "request_24", 1300)
     assert life is not None
-    now_us = pressed.tape.time_us(event)
-    parts = divided(stretches(life, pressed.tape), now_us, event)
+    now = read_life(pressed.tape, pressed.experiment, "request_24", event)
+    assert now is not None
+    now_us = now.now_us
+    parts = past_and_later(now, life, pressed.tape)
     assert sum(part.duration_us for part in parts) == life.spans[-1].end_us - life.arrival_us
     later = [part.later for part in parts]
     assert later == sorted(later)
@@ -124,7 +134,8 @@ def test_a_bar_is_exactly_as_wide_as_it_may_be(sizes: list[int]) -> None:
 def test_the_bar_shows_where_the_position_is(pressed: Debugger) -> None:
     life = read_life(pressed.tape, pressed.experiment, "request_24", 1300)
     assert life is not None
-    parts = divided(stretches(life, pressed.tape), pressed.tape.time_us(1000), 1000)
+    now = read_life(pressed.tape, pressed.experiment, "request_24", 1000)
+    parts = past_and_later(now, life, pressed.tape)
     bar, mark = life_bar(parts, 60), position_mark(parts, 60)
     assert bar.cell_length == 60
     assert mark is not None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.debugger.moment import LAST_PHASE, PHASES
-from blis_tui.tui.presenters.batch import at_phase, step_tokens
+from blis_tui.tui.presenters.batch import step_tokens
 from blis_tui.tui.presenters.instances import instances_lines
 from blis_tui.tui.presenters.step_card import step_card
 from blis_tui.tui.presenters.units import span_text
@@ -49,7 +49,7 @@ def test_before_complete_the_batch_still_holds_who_ends_in_the_step(pressed: Deb
     event = _last_step_of(pressed, "request_0")
     names = {}
     for phase in range(LAST_PHASE + 1):
-        instance = at_phase(view_at(pressed, event, phase=phase).moment)[0]
+        instance = view_at(pressed, event, phase=phase).moment.instance(0)
         names[PHASES[phase]] = [request.request_id for request in instance.running]
         assert instance.running_count == len(instance.running)
     assert names["schedule"] == names["execute"]
@@ -58,8 +58,8 @@ def test_before_complete_the_batch_still_holds_who_ends_in_the_step(pressed: Deb
 
 def test_before_complete_no_token_of_the_step_counts(pressed: Debugger) -> None:
     event = next(h.event for h in pressed.tape.life("request_24") if h.what == "scheduled")
-    now = {one.request_id: one for one in at_phase(view_at(pressed, event, phase=1).moment)[0].running}
-    then = {one.request_id: one for one in at_phase(view_at(pressed, event, phase=LAST_PHASE).moment)[0].running}
+    now = {one.request_id: one for one in view_at(pressed, event, phase=1).moment.instance(0).running}
+    then = {one.request_id: one for one in view_at(pressed, event, phase=LAST_PHASE).moment.instance(0).running}
     assert (now["request_24"].phase, now["request_24"].computed_tokens) == ("prefill", 0)
     assert (then["request_24"].phase, then["request_24"].computed_tokens) == ("decode", 161)
     assert now["request_0"].generated_tokens + 1 == then["request_0"].generated_tokens
@@ -67,7 +67,7 @@ def test_before_complete_no_token_of_the_step_counts(pressed: Debugger) -> None:
 
 def test_who_is_preempted_leaves_the_batch_with_schedule(pressed: Debugger) -> None:
     event = next(h.event for h in pressed.tape.life("request_24") if h.what == "preempted")
-    instance = at_phase(view_at(pressed, event, phase=0).moment)[0]
+    instance = view_at(pressed, event, phase=0).moment.instance(0)
     assert "request_24" not in {request.request_id for request in instance.running}
     assert instance.waiting[0].request_id == "request_24"
 
@@ -80,7 +80,7 @@ def test_tokens_of_the_batch_add_up_to_those_of_the_step(pressed: Debugger, phas
         step = view.moment.step
         if step is None or step.completed or step.preempted:
             continue
-        tokens = step_tokens(step, at_phase(view.moment)[0])
+        tokens = step_tokens(step, view.moment.instance(0))
         assert sum(tokens.values()) == step.decode_requests + sum(chunk.new_tokens for chunk in step.chunks), event
         checked += 1
     assert checked > 20

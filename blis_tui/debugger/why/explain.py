@@ -69,7 +69,7 @@ def explain_event(debugger: Debugger, event: int) -> Explanation:
 def explain_request(debugger: Debugger, name: str) -> Explanation:
     """Why a request stands where it stands at the present position, or took as long as it did. The position stays."""
     about = request_ref(name)
-    life = read_life(debugger.tape, debugger.experiment, name, debugger.event)
+    life = read_life(debugger.tape, debugger.experiment, name, debugger.event, debugger.settled)
     if life is None:
         return _unarrived(debugger, about)
     sources = Sources(debugger.tape, debugger.experiment, lambda event: _stalled_in(debugger, event))
@@ -206,7 +206,7 @@ def _headline(
         reason = debugger.tape.reason(life.end.event)
         after = span_text(life.end.time_us - life.arrival_us)
         return f"{_ENDINGS[life.end.what]} {after} after it arrived{': ' + reason if reason else ''}."
-    since = span_text(debugger.time_us - life.arrival_us)
+    since = span_text(life.now_us - life.arrival_us)
     past = f", preempted {times(len(life.preemptions))} before" if life.preemptions else ""
     if not phase:
         return f"It has its last token and is about to leave, {since} after it arrived{past}."

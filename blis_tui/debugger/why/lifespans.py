@@ -65,6 +65,10 @@ class Life:
     keeps_output: bool
     """A preempted request keeps the tokens it has generated (the batching rule says so)."""
     until: int
+    settled: int
+    """The last event whose results are past (see ``Moment.settled``)."""
+    now_us: int
+    """Up to when it is known: the position's time, or the end of the latest step that computed something for it."""
 
     @property
     def arrival_us(self) -> int:
@@ -116,23 +120,44 @@ class Life:
         return next((one for one in reversed(self.happenings) if one.what == what), None)
 
 
-def read_life(tape: Tape, experiment: Experiment, name: str, until: int) -> Life | None:
-    """A request's life up to an event; None when it has not arrived by then."""
-    happenings = tape.life(name, until)
+def read_life(tape: Tape, experiment: Experiment, name: str, until: int, settled: int | None = None) -> Life | None:
+    """A request's life up to an event; None when it has not arrived by then.
+
+    Args:
+        tape: what is known.
+        experiment: whose tape it is.
+        name: the request.
+        until: the last event to know of.
+        settled: the last event whose results are past; None = ``until``.
+    """
+    settled = until if settled is None else settled
+    happenings = tape.life(name, until, settled)
     if not happenings:
         return None
     keeps = experiment.policy.batching.kind == "vllm-v1"
     reader = _Reader(tape, keeps_output=keeps, input_tokens=happenings[0].first, start_us=happenings[0].time_us)
     for happening in happenings:
         reader.read(happening)
+    now_us = tape.time_us(until)
+    if reader.what in _WORK:
+        now_us = max(now_us, _end_of_latest_step(tape, reader.instance, settled))
+    spans = tuple(reader.finish(now_us))
     return Life(
         name=name,
         happenings=happenings,
-        spans=tuple(reader.finish(tape.time_us(until))),
+        spans=spans,
         chunks=tuple(reader.chunks),
         keeps_output=keeps,
         until=until,
+        settled=settled,
+        now_us=max(now_us, *(span.end_us for span in spans), happenings[0].time_us),
     )
+
+
+def _end_of_latest_step(tape: Tape, instance: int, settled: int) -> int:
+    """When an instance's latest step ended whose results are past: its batch has what it computed."""
+    event = last_step(tape, instance, settled)
+    return tape.time_us(event) + tape.step(tape.row(event).step).duration_us if event else 0
 
 
 _NEXT: Final = {"arrived": "admission", "admitted": "routing", "routed": "intake", "queued": "wait"}
@@ -158,12 +183,15 @@ class _Reader:
     first: int = 0
     attempt: int = 0
     target: int = 0
+    instance: int = -1
 
     def read(self, happening: Happening) -> None:
         what = happening.what
         if what in _NEXT:
             self._turn(_NEXT[what], happening.time_us, happening.event)
             self.target = self.input_tokens
+            if what == "routed":
+                self.instance = happening.first
         elif what == "scheduled":
             self._turn("prefill", happening.time_us, happening.event)
         elif what == "chunk":
@@ -179,6 +207,8 @@ class _Reader:
                 self.target = happening.first + 1
             self._turn("wait", happening.time_us, happening.event)
             self.attempt += 1
+        elif what == "last-token":
+            self._turn("", happening.first, happening.event)
         else:
             self._turn("", happening.time_us, happening.event)
 

@@ -29,30 +29,40 @@ _ORDERS = {
 
 @dataclass(frozen=True, slots=True)
 class LatestStep:
-    """The latest step of an instance: its event, its figures and its records."""
+    """The latest step of an instance: its event, its figures and its records.
+
+    Where it is under way (``over`` is false), the figures are those in its middle, and its results still to come.
+    """
 
     event: int
     row: StepRow
     step: StepFinished
     records: tuple[Record, ...]
+    over: bool
 
 
-def latest_step(debugger: Debugger, instance: int, until: int) -> LatestStep | None:
-    """The latest step of an instance up to an event."""
+def latest_step(debugger: Debugger, instance: InstanceSnapshot) -> LatestStep | None:
+    """The latest step of an instance, as far as it is past at the present position."""
     tape = debugger.tape
-    event = last_step(tape, instance, until)
+    event = last_step(tape, instance.index, debugger.event)
     if not event:
         return None
     records = debugger.records_of(event)
     step = next(record for record in records if isinstance(record, StepFinished))
-    return LatestStep(event, tape.step(tape.row(event).step), step, records)
+    row = tape.step(tape.row(event).step)
+    over = event <= debugger.settled
+    if not over:
+        row = row._replace(
+            first_tokens=0, completed=0, running=instance.running_count, kv_used_blocks=instance.kv.used_blocks
+        )
+    return LatestStep(event, row, step, records, over)
 
 
 def live_part(debugger: Debugger, live: RequestSnapshot) -> Part:
     """Where a live request stands, and why."""
     if live.phase == "in-transit" or live.instance is None:
         return _in_transit(debugger, live)
-    instance = debugger.simulation.snapshot().instances[live.instance]
+    instance = debugger.ask(lambda simulation: simulation.snapshot()).instances[live.instance]
     if live.phase == "waiting":
         return _waiting(debugger, live, instance)
     return _running(debugger, live, instance)
@@ -96,7 +106,7 @@ def _waiting(debugger: Debugger, live: RequestSnapshot, instance: InstanceSnapsh
         sentences = [say("It is the only one in the queue of ", here, ".")]
     else:
         sentences = [say("It stands at the head of the queue of ", here, f"; {len(names) - 1:,} more wait behind it.")]
-    latest = latest_step(debugger, instance.index, debugger.event)
+    latest = latest_step(debugger, instance)
     sentences += _why_not_admitted(debugger, live.request_id, instance, latest)
     if place:
         order = debugger.experiment.policy.scheduling.kind
@@ -138,7 +148,7 @@ def _joined_after(debugger: Debugger, request: RequestSnapshot, event: int) -> b
 
 
 def _next_look(latest: LatestStep | None) -> Sentence:
-    if latest is None or latest.step.next_step_us < 0:
+    if latest is None or not latest.over or latest.step.next_step_us < 0:
         return ("its next step looks at the queue.",)
     return (f"its next step, at {time_text(latest.step.next_step_us)}, looks at the queue.",)
 
@@ -274,7 +284,7 @@ def _overtaking(experiment: Experiment, instance: InstanceSnapshot, latest: Late
 
 
 def _running(debugger: Debugger, live: RequestSnapshot, instance: InstanceSnapshot) -> Part:
-    latest = latest_step(debugger, instance.index, debugger.event)
+    latest = latest_step(debugger, instance)
     here = instance_ref(instance.index)
     sentences: list[Sentence] = []
     if live.phase == "prefill":
@@ -305,17 +315,22 @@ def _part_in_step(debugger: Debugger, live: RequestSnapshot, latest: LatestStep)
     step = latest.step
     name = live.request_id
     tokens = latest.row.batch_tokens
-    started = say("The latest step (", event_ref(latest.event), f", {span_text(step.duration_us)}) ")
+    if latest.over:
+        started = say("The latest step (", event_ref(latest.event), f", {span_text(step.duration_us)}) ")
+        computes = "computed"
+    else:
+        started = say("The step under way (", event_ref(latest.event), ") ")
+        computes = "computes"
     chunk = next((chunk for chunk in step.chunks if chunk.request_id == name), None)
     if chunk is not None:
         share = percent_text(chunk.new_tokens, tokens)
-        told = f"computed {tokens:,} tokens, {chunk.new_tokens:,} of them ({share}) for it."
+        told = f"{computes} {plural(tokens, 'token')}, {chunk.new_tokens:,} of them ({share}) for it."
         return [started + say(told)]
     if name in step.admitted:
-        return [started + say("let it in: its whole prompt was in the cache, nothing was left to compute.")]
+        return [started + say("admitted it: its whole prompt was in the cache, nothing was left to compute.")]
     if live.phase in ("prefill", "stalled"):
-        return [started + say("computed nothing for it."), *_why_nothing(debugger, latest)]
-    return [started + say(f"computed {plural(tokens, 'token')}, one of them for it.")]
+        return [started + say(f"{computes} nothing for it."), *_why_nothing(debugger, latest)]
+    return [started + say(f"{computes} {plural(tokens, 'token')}, one of them for it.")]
 
 
 def _why_nothing(debugger: Debugger, latest: LatestStep) -> list[Sentence]:

@@ -191,7 +191,7 @@ class Comparison:
 
 def compare(life: Life, own: Breakdown, sources: Sources) -> Comparison | None:
     """Against the median of all that have completed; None where there are fewer than three."""
-    ranked = ranking(sources.tape, life.until)
+    ranked = ranking(sources.tape, life.settled)
     if len(ranked) < 3:
         return None
     median = ranked[len(ranked) // 2]

@@ -122,9 +122,14 @@ def cause_sentence(cause: str, limits: Limits) -> str:
     }[cause]
 
 
-def wait_lines(tape: Tape, experiment: Experiment, name: str, until: int) -> Mapping[int, str]:
-    """Why a request waited, up to an event: the event at which a wait began -> a few words about it."""
-    life = read_life(tape, experiment, name, until)
+def wait_lines(
+    tape: Tape, experiment: Experiment, name: str, until: int, settled: int | None = None
+) -> Mapping[int, str]:
+    """Why a request waited, up to an event: the event at which a wait began -> a few words about it.
+
+    ``settled``: as for ``read_life``.
+    """
+    life = read_life(tape, experiment, name, until, settled)
     if life is None:
         return {}
     limits = limits_of(experiment)

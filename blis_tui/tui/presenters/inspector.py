@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.debugger.why.lifespans import ENDS, read_life
-from blis_tui.tui.presenters.life_line import divided, legend, life_bar, position_mark, stretches, sum_text, totals
+from blis_tui.tui.presenters.life_line import legend, life_bar, past_and_later, position_mark, sum_text, totals
 from blis_tui.tui.presenters.lines import BLANK, Line, flow, hang, heading, line, words
 from blis_tui.tui.presenters.phases import PHASE_LOOKS
 from blis_tui.tui.presenters.slowest import shows_slowest, slowest_lines
@@ -75,11 +75,10 @@ def inspector_lines(view: View, width: int, waits: Mapping[int, str]) -> list[Li
     if known is None:
         missing = f"No request called {name} has arrived in what is known of the run."
         return [line((row.plain, "$text-muted")) for row in words(missing, width)]
-    event = view.moment.event
-    now = read_life(view.tape, view.experiment, name, event)
-    parts = divided(stretches(known, view.tape), view.moment.time_us, event)
+    now = read_life(view.tape, view.experiment, name, view.moment.event, view.moment.settled)
+    parts = past_and_later(now, known, view.tape)
     lines = [heading(name), *map(line, flow(_facts(view, known, now), width)), BLANK]
-    lines += _latencies(now, view.moment.time_us, parts, width)
+    lines += _latencies(now, parts, width)
     lines += [
         BLANK,
         heading("Life", "dimmed: later, already known" if any(part.later for part in parts) else "", width),
@@ -153,7 +152,7 @@ def _standing(live: RequestSnapshot) -> list[Content]:
 # ---- latencies ----
 
 
-def _latencies(life: Life | None, now_us: int, parts: Sequence[Stretch], width: int) -> list[Line]:
+def _latencies(life: Life | None, parts: Sequence[Stretch], width: int) -> list[Line]:
     """What its client has measured so far, and what that consists of."""
     if life is None:
         return []
@@ -173,7 +172,7 @@ def _latencies(life: Life | None, now_us: int, parts: Sequence[Stretch], width: 
         own = end.time_us - life.arrival_us
         lines += _latency("end to end", end.second, sum_text(totals(past), end.second - own), width)
     elif end is None:
-        lines += _latency("so far", max(now_us - life.arrival_us, 0), sum_text(totals(past)), width)
+        lines += _latency("so far", life.now_us - life.arrival_us, sum_text(totals(past)), width)
     return lines
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
-from blis_tui.tui.presenters.batch import at_phase, step_tokens
+from blis_tui.tui.presenters.batch import step_tokens
 from blis_tui.tui.presenters.lines import (
     BLANK,
     Column,
@@ -67,7 +67,7 @@ def instances_lines(view: View, width: int, room: int = 1000) -> list[Line]:
         width: in cells.
         room: how many of a queue are shown at most; the selected request and whoever stands before it always are.
     """
-    instances = at_phase(view.moment)
+    instances = view.moment.state.instances
     chosen = view.selection.instance
     if len(instances) > 1 and (chosen is None or not 0 <= chosen < len(instances)):
         lines = _all(view, instances, width, room)
@@ -168,7 +168,7 @@ def _preemptions(one: InstanceSnapshot, _width: int) -> Part:
 def _requests(view: View, instance: InstanceSnapshot, width: int, room: int) -> list[Line]:
     """Queue and batch, each with a blank line before it."""
     if not instance.waiting_count and not instance.running_count:
-        hint = "The next request will start it." if view.moment.after.next_event is not None else "The run is over."
+        hint = "The next request will start it." if view.moment.state.next_event is not None else "The run is over."
         return [BLANK, *(line(row) for row in words(f"idle: nobody waits or runs. {hint}", width))]
     names = [request.request_id for request in (*instance.waiting, *instance.running)]
     name_width = min(max([len("request"), *map(len, names)]), _NAME_MOST, max(width - _OTHER_COLUMNS, _NAME_LEAST))
@@ -296,7 +296,7 @@ def _more(count: int) -> list[Line]:
 
 def _in_transit(view: View, width: int) -> list[Line]:
     """Requests that have arrived and are in no queue yet."""
-    moving = view.moment.after.in_transit
+    moving = view.moment.state.in_transit
     if not moving:
         return []
     look = PHASE_LOOKS["in-transit"]

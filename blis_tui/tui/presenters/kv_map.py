@@ -171,7 +171,7 @@ class KvMapText:
 
 def kv_map(view: View, width: int, height: int) -> KvMapText:
     """The maps of the selected instance or of all, with figures and a legend."""
-    instances = view.moment.after.instances
+    instances = view.moment.state.instances
     chosen = view.selection.instance
     shown = instances if chosen is None or not 0 <= chosen < len(instances) else (instances[chosen],)
     selected = view.selection.request or ""

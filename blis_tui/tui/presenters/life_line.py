@@ -98,7 +98,10 @@ def _ender(life: Life, span: Span, following: Span | None) -> Happening | None:
     """What ended a stretch: for a prefill its last chunk, else the happening at which the next stretch begins."""
     event = following.first if following is not None else life.happenings[-1].event
     here = [one for one in life.happenings if one.event == event]
-    wanted = {"prefill": ("first-token", "chunk", "preempted", *ENDS), "decode": ("preempted", *ENDS)}
+    wanted = {
+        "prefill": ("first-token", "chunk", "preempted", *ENDS),
+        "decode": ("preempted", *ENDS, "last-token"),
+    }
     kinds = wanted.get(span.what, ("scheduled", "routed", "queued", "admitted", *ENDS))
     return next((one for kind in kinds for one in here if one.what == kind), None)
 
@@ -117,6 +120,7 @@ def ending_text(end: Happening, tape: Tape) -> str:
         "routed": f"routed to instance {end.first}",
         "queued": f"queued, {ordinal(end.second + 1)} in line",
         "first-token": "first token",
+        "last-token": "last token",
         "chunk": "prompt and output are computed again",
         "timed-out": "timed out",
     }
@@ -141,17 +145,20 @@ def _note(life: Life, span: Span) -> str:
     return tokens if len(mine) == 1 else f"{len(mine)} chunks, {tokens}"
 
 
-def divided(known: Sequence[Stretch], now_us: int, event: int) -> tuple[Stretch, ...]:
-    """The stretches with the one under way cut in two, and whatever lies behind the present position marked."""
-    found: list[Stretch] = []
-    for one in known:
-        if one.event > event:
-            found.append(replace(one, later=True))
-        elif one.end_us > now_us > one.start_us and not one.open:
-            found += [replace(one, end_us=now_us, open=True, ending=""), replace(one, start_us=now_us, later=True)]
-        else:
-            found.append(one)
-    return tuple(found)
+def past_and_later(now: Life | None, known: Life, tape: Tape) -> tuple[Stretch, ...]:
+    """The stretches up to the present position, then what is known to follow, marked as later.
+
+    Args:
+        now: the life up to the position; None before its beginning.
+        known: all that is known of it.
+        tape: what it is read from.
+    """
+    here_us = known.arrival_us if now is None else now.now_us
+    later = (one for one in stretches(known, tape) if one.end_us > here_us)
+    return (
+        *(() if now is None else stretches(now, tape)),
+        *(replace(one, start_us=max(one.start_us, here_us), later=True) for one in later),
+    )
 
 
 # ---- the bar ----

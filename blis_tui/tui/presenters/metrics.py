@@ -162,7 +162,7 @@ def strip_line(view: View, series: Series, places: Arrangement, *, chosen: bool,
 
 def percentile_lines(view: View, width: int) -> list[Content]:
     """Latencies as of the position, each in one line."""
-    ttfts = view.tape.ttfts_us(view.moment.event, LATEST)
+    ttfts = view.tape.ttfts_us(view.moment.settled, LATEST)
     steps, gaps = inter_token_gaps(view)
     first, many = f"latest {count_text(len(ttfts))}", f"{count_text(steps)} steps"
     return [
@@ -190,8 +190,8 @@ def inter_token_gaps(view: View) -> tuple[int, dict[int, int]]:
     Returns:
         The number of latest steps looked at, and how often each duration occurs, in microseconds.
     """
-    tape, event = view.tape, view.moment.event
-    last = tape.next_step(event + 1, back=True) if event else 0
+    tape = view.tape
+    last = tape.next_step(view.moment.settled + 1, back=True)
     counts: dict[int, int] = {}
     if not last:
         return 0, counts

@@ -50,19 +50,19 @@ class Series:
 
 
 def latest_step(view: View) -> StepRow | None:
-    """The last step at or before the position."""
-    tape, event = view.tape, view.moment.event
-    last = tape.next_step(event + 1, back=True) if event else 0
+    """The last step whose results are past."""
+    tape = view.tape
+    last = tape.next_step(view.moment.settled + 1, back=True)
     return tape.step(tape.row(last).step) if last else None
 
 
 def kv_blocks(view: View) -> int:
     """All blocks of all instances."""
-    return view.experiment.engine.kv_blocks * len(view.moment.after.instances)
+    return view.experiment.engine.kv_blocks * len(view.moment.state.instances)
 
 
 def _ttft(view: View) -> float | None:
-    latest = view.tape.ttfts_us(view.moment.event, 1)
+    latest = view.tape.ttfts_us(view.moment.settled, 1)
     return latest[0] if latest else None
 
 
@@ -79,7 +79,7 @@ def _step_us(view: View) -> float | None:
 def _over_instances(count: Callable[[View, int], int]) -> Callable[[View], float]:
     def total(view: View) -> float:
         found = 0
-        for index in range(len(view.moment.after.instances)):
+        for index in range(len(view.moment.state.instances)):
             found += count(view, index)
         return found
 

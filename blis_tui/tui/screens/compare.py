@@ -211,14 +211,14 @@ class CompareScreen(Screen[None]):
     def view(self) -> CompareView:
         """Everything there is to show now."""
         left, right = (side.glance() for side in self.lockstep.sides)
-        one, other = Side(self.lockstep.left.tape, left.after), Side(self.lockstep.right.tape, right.after)
+        one, other = Side(self.lockstep.left.tape, left.state), Side(self.lockstep.right.tape, right.state)
         started = not self.lockstep.at_start
         return CompareView(
             sides=(_side_view(self.lockstep.left), _side_view(self.lockstep.right)),
             documents=self._documents,
             searched=self._searched,
             divergence=self._divergence,
-            figures=figure_pairs(left.after, right.after),
+            figures=figure_pairs(left.state, right.state),
             metrics=self._metrics if started else (),
             under_way=bool(one.live or other.live),
             requests=tuple(islice(differing_requests(one, other), _REQUESTS)),

@@ -43,7 +43,7 @@ class Inspector(LinesPane):
         name = subject(view)
         if name is None or view.playing:
             return {}
-        return wait_lines(view.tape, view.experiment, name, view.moment.event)
+        return wait_lines(view.tape, view.experiment, name, view.moment.event, view.moment.settled)
 
     def pick(self, key: str, *, go: bool) -> None:
         """Go to where a stretch began; of the slowest requests, look at one."""

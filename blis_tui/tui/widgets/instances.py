@@ -43,7 +43,7 @@ class InstancesPane(LinesPane):
 
     def show(self, view: View) -> None:
         """Also say which instance it is."""
-        count = len(view.moment.after.instances)
+        count = len(view.moment.state.instances)
         chosen = view.selection.instance
         if count > 1:
             one = chosen is not None and 0 <= chosen < count
@@ -68,7 +68,7 @@ class InstancesPane(LinesPane):
         """Show the next instance; after the last one, all of them."""
         if self.view is None:
             return
-        count = len(self.view.moment.after.instances)
+        count = len(self.view.moment.state.instances)
         if count > 1:
             # All of them stand between the last one and the first.
             now = self.view.selection.instance
