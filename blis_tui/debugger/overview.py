@@ -20,7 +20,7 @@ _FIRST_WIDTH_US: Final = 1000
 
 @dataclass(slots=True)
 class Bucket:
-    """What happened in a stretch of time. ``*_max``: the largest value any step left behind, over all instances."""
+    """What happened in a stretch of time. ``*_max``: the largest value that held in it, over all instances."""
 
     steps: int = 0
     arrivals: int = 0
@@ -68,41 +68,38 @@ class Overview:
         width_us: how much simulated time a bucket covers, in microseconds.
     """
 
-    __slots__ = ("_buckets", "_kv", "_running", "_waiting", "width_us")
+    __slots__ = ("_buckets", "_totals", "width_us")
 
-    def __init__(self, instances: int) -> None:
+    def __init__(self) -> None:
         self.width_us = _FIRST_WIDTH_US
         self._buckets: list[Bucket] = []
-        self._waiting = [0] * instances
-        self._running = [0] * instances
-        self._kv = [0] * instances
-
-    @property
-    def instances(self) -> int:
-        """How many instances there are."""
-        return len(self._waiting)
+        self._totals = (0, 0, 0)
 
     @property
     def buckets(self) -> Sequence[Bucket]:
         """The buckets so far; the last one may still be filling."""
         return self._buckets
 
-    def step(self, record: StepFinished, batch_tokens: int) -> None:
-        """A step ended."""
+    def step(self, record: StepFinished, batch_tokens: int, totals: tuple[int, int, int]) -> None:
+        """A step ended.
+
+        Args:
+            record: the step.
+            batch_tokens: tokens it computed.
+            totals: requests waiting and running and KV blocks in use after it, over all instances.
+        """
         bucket = self._at(record.time_us)
-        index = record.instance
-        self._waiting[index] = record.waiting
-        self._running[index] = record.running
-        self._kv[index] = record.kv_used_blocks
+        self._totals = totals
+        waiting, running, kv_used = totals
         bucket.steps += 1
         bucket.tokens += batch_tokens
         bucket.preemptions += len(record.preempted)
         bucket.step_us += record.duration_us
         bucket.batch_tokens_max = max(bucket.batch_tokens_max, batch_tokens)
         bucket.step_us_max = max(bucket.step_us_max, record.duration_us)
-        bucket.waiting_max = max(bucket.waiting_max, sum(self._waiting))
-        bucket.running_max = max(bucket.running_max, sum(self._running))
-        bucket.kv_used_max = max(bucket.kv_used_max, sum(self._kv))
+        bucket.waiting_max = max(bucket.waiting_max, waiting)
+        bucket.running_max = max(bucket.running_max, running)
+        bucket.kv_used_max = max(bucket.kv_used_max, kv_used)
 
     def arrival(self, time_us: int) -> None:
         """A request arrived."""
@@ -131,9 +128,8 @@ class Overview:
         buckets = self._buckets
         while len(buckets) <= place:
             # Nothing has changed in it yet: it starts as the last one ended.
-            buckets.append(
-                Bucket(waiting_max=sum(self._waiting), running_max=sum(self._running), kv_used_max=sum(self._kv))
-            )
+            waiting, running, kv_used = self._totals
+            buckets.append(Bucket(waiting_max=waiting, running_max=running, kv_used_max=kv_used))
         return buckets[place]
 
     def _widen(self) -> None:

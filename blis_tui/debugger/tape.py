@@ -7,12 +7,13 @@ frontier only, and knows the future of every earlier position.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from heapq import nlargest
+from operator import add
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from blis_tui.debugger.overview import Overview
+from blis_tui.debugger.overview import Bucket, Overview
 from blis_tui.engine.records import (
     Admitted,
     Arrived,
@@ -105,6 +106,10 @@ class StepRow(NamedTuple):
     kv_used_blocks: int
     number: int
     """Of its instance's steps, from 1."""
+    all_waiting: int
+    """Of all instances together, after it; likewise below."""
+    all_running: int
+    all_kv_used_blocks: int
 
     @property
     def batch_tokens(self) -> int:
@@ -143,6 +148,7 @@ class Tape:
         "_e2es",
         "_instances",
         "_kinds",
+        "_latest",
         "_lives",
         "_names",
         "_numbers",
@@ -150,6 +156,7 @@ class Tape:
         "_steps",
         "_subjects",
         "_times",
+        "_totals",
         "_ttft_events",
         "_ttfts",
         "_work",
@@ -172,11 +179,18 @@ class Tape:
         self._done_events = array("q")
         self._done = array("i")
         self._e2es = array("q")
-        self.overview = Overview(instances)
+        self.overview = Overview()
+        self._latest = [(0, 0, 0)] * instances
+        self._totals = (0, 0, 0)
         self._work = 0
         self._work_marks = array("q", [0])
 
     # ---- events ----
+
+    @property
+    def instances(self) -> int:
+        """How many instances there are."""
+        return len(self._latest)
 
     def __len__(self) -> int:
         return len(self._times)
@@ -212,6 +226,43 @@ class Tape:
     def work(self, event: int) -> int:
         """How much work the events up to this one were, in ordinary events; under memory pressure steps count more."""
         return self._work_marks[event >> _WORK_BITS] + (event & (1 << _WORK_BITS) - 1)
+
+    def between(self, first: int, last: int) -> Bucket:
+        """The figures of the events from one to another, as a bucket of the overview that holds just these has them."""
+        kinds = self._kinds[first - 1 : last]
+        bucket = Bucket(
+            arrivals=kinds.count(_CODE["arrived"]),
+            completions=kinds.count(_CODE["completed"]),
+            losses=sum(kinds.count(_CODE[kind]) for kind in ("rejected", "dropped", "timed-out")),
+        )
+        last_step = self.next_step(last + 1, back=True)
+        if last_step >= first:
+            rows = self._step_rows(self.row(self.next_step(first - 1)).step, self.row(last_step).step)
+            batch_tokens = list(map(add, rows["prefill_tokens"], rows["decode_requests"]))
+            bucket.steps = len(batch_tokens)
+            bucket.tokens, bucket.batch_tokens_max = sum(batch_tokens), max(batch_tokens)
+            bucket.preemptions = sum(rows["preempted"])
+            bucket.step_us, bucket.step_us_max = sum(rows["duration_us"]), max(rows["duration_us"])
+            bucket.waiting_max = max(rows["all_waiting"])
+            bucket.running_max = max(rows["all_running"])
+            bucket.kv_used_max = max(rows["all_kv_used_blocks"])
+        before = self.next_step(first, back=True)
+        if before:
+            held = self.step(self.row(before).step)
+            bucket.waiting_max = max(bucket.waiting_max, held.all_waiting)
+            bucket.running_max = max(bucket.running_max, held.all_running)
+            bucket.kv_used_max = max(bucket.kv_used_max, held.all_kv_used_blocks)
+        ttfts = self._ttfts[bisect_left(self._ttft_events, first) : bisect_right(self._ttft_events, last)]
+        bucket.first_tokens, bucket.ttft_us, bucket.ttft_us_max = len(ttfts), sum(ttfts), max(ttfts, default=0)
+        return bucket
+
+    def _step_rows(self, first: int, last: int) -> dict[str, array[int]]:
+        """The figures of some steps in a row, by name."""
+        width = len(StepRow._fields)
+        return {
+            name: self._steps[first * width + column : (last + 1) * width : width]
+            for column, name in enumerate(StepRow._fields)
+        }
 
     def at_time(self, time_us: int) -> int:
         """The last event not later than a time; 0 when there is none."""
@@ -448,6 +499,11 @@ class Tape:
             self._note(self._numbers[chunk.request_id], record.event, "chunk", chunk.computed_tokens, chunk.new_tokens)
         for name in record.completed:
             self._note(self._numbers[name], record.event, "last-token", record.time_us + record.duration_us)
+        index = record.instance
+        old, new = self._latest[index], (record.waiting, record.running, record.kv_used_blocks)
+        self._latest[index] = new
+        waiting, running, kv = self._totals
+        self._totals = (waiting + new[0] - old[0], running + new[1] - old[1], kv + new[2] - old[2])
         self._steps.extend(
             (
                 record.duration_us,
@@ -462,8 +518,9 @@ class Tape:
                 record.running,
                 record.kv_used_blocks,
                 record.step,
+                *self._totals,
             )
         )
         if record.stalled or record.preempted:
             self._work += record.running // _BUSY_BATCH
-        self.overview.step(record, prefill + record.decode_requests)
+        self.overview.step(record, prefill + record.decode_requests, self._totals)

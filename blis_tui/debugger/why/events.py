@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.debugger.moment import LAST_PHASE, PHASES
 from blis_tui.debugger.units import count_text, percent_text, plural, span_text, time_text
 from blis_tui.debugger.why.explanation import (
     Explanation,
@@ -43,6 +44,8 @@ MEANINGS: Final = {
     "timed-out": "The request's deadline passed before it was done: its work is thrown away.",
 }
 """What each kind of event is, for people who never read the documentation."""
+_EXECUTE: Final = PHASES.index("execute")
+_COMPLETE: Final = PHASES.index("complete")
 _COMPARED: Final = 1000
 """Steps before a step that its duration is compared with."""
 
@@ -51,7 +54,8 @@ def event_explanation(debugger: Debugger, event: int) -> Explanation:
     """What a known event, from 1, means, and why it turned out as it did."""
     row = debugger.tape.row(event)
     about = event_ref(event)
-    title = f"Event {event:,}: {row.kind} at {time_text(row.time_us)}"
+    later = ", later than the present position" if event > debugger.event else ""
+    title = f"Event {event:,}: {row.kind} at {time_text(row.time_us)}{later}"
     headline, parts = _TELLERS[row.kind](debugger, row)
     return Explanation(about, title, headline, (Part("What it is", (say(MEANINGS[row.kind]),)), *parts))
 
@@ -205,14 +209,22 @@ def _step(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     record = next(one for one in records if isinstance(one, StepFinished))
     preempted = [one for one in records if isinstance(one, Preempted)]
     usual = usual_duration(debugger.tape, row.instance, row.event)
+    # In the middle of a step, its later phases are still to come.
+    here = debugger.phase if row.event == debugger.event else None
+    phase = LAST_PHASE if here is None else here
     head = (
-        f"Instance {row.instance} computed {plural(figures.batch_tokens, 'token')}"
-        f" for {plural(figures.running + figures.completed, 'request')} in {span_text(figures.duration_us)}"
+        f"Instance {row.instance} {'computed' if phase >= _COMPLETE else 'computes'}"
+        f" {plural(figures.batch_tokens, 'token')} for {plural(figures.running + figures.completed, 'request')}"
     )
-    parts = [_batch(record, figures), _duration(figures, usual), _outcome(record, preempted)]
-    parts.append(_admissions(debugger, row, record, figures))
-    if usual and _is_slow(figures, usual):
-        head += f", {figures.duration_us / usual:.1f} times as long as usual"
+    parts = [_batch(record, figures)]
+    if phase >= _EXECUTE:
+        head += f" in {span_text(figures.duration_us)}"
+        if usual and _is_slow(figures, usual):
+            head += f", {figures.duration_us / usual:.1f} times as long as usual"
+        parts.append(_duration(figures, usual))
+    parts.append(_decisions(record, preempted))
+    if phase >= _COMPLETE:
+        parts += [_outcome(record), _admissions(debugger, row, record, figures)]
     return f"{head}.", [part for part in parts if part.sentences or part.rows]
 
 
@@ -269,21 +281,27 @@ def _duration(figures: StepRow, usual: int | None) -> Part:
     return Part("Its duration", tuple(told))
 
 
-def _outcome(record: StepFinished, preempted: list[Preempted]) -> Part:
-    told: list[Sentence] = []
-    lists: tuple[tuple[str, tuple[str, ...]], ...] = (
-        ("Let in: ", record.admitted),
-        ("First token: ", record.first_tokens),
-        ("Completed: ", record.completed),
-        ("Preempted: ", record.preempted),
-        ("Stalled, without a token: ", record.stalled),
+def _named(*lists: tuple[str, tuple[str, ...]]) -> list[Sentence]:
+    """A sentence for each list of requests that is not empty."""
+    return [
+        say(label, ": ", *listing([request_ref(name) for name in names], 5), ".") for label, names in lists if names
+    ]
+
+
+def _decisions(record: StepFinished, preempted: list[Preempted]) -> Part:
+    told = _named(
+        ("Admitted", record.admitted),
+        ("Preempted", record.preempted),
+        ("Stalled, without a token", record.stalled),
     )
-    for label, names in lists:
-        if names:
-            told.append(say(label, *listing([request_ref(name) for name in names], 5), "."))
     made_for = list(dict.fromkeys(one.for_request for one in preempted))
     if made_for:
         told.append(say("The preempted made room for ", *listing([request_ref(name) for name in made_for]), "."))
+    return Part("What it scheduled", tuple(told))
+
+
+def _outcome(record: StepFinished) -> Part:
+    told = _named(("First token", record.first_tokens), ("Completed", record.completed))
     after = f"Then {count_text(record.running)} ran, {count_text(record.waiting)} waited"
     told.append(say(f"{after}, and {plural(record.kv_used_blocks, 'KV block')} were in use."))
     return Part("What came of it", tuple(told))

@@ -126,7 +126,7 @@ def _of_names(part: str, tape: Tape) -> Matches:
 
 
 def _of_instance(instance: int, tape: Tape) -> Matches:
-    count = tape.overview.instances
+    count = tape.instances
     if instance >= count:
         only = "only instance 0" if count == 1 else f"instances 0 to {count - 1}"
         raise FilterError(f"there is no instance {instance}", help=f"this experiment has {only}")

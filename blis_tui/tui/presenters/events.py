@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from blis_tui.debugger.conditions.probes import Happens, Reaches
+from blis_tui.debugger.moment import settles
 from blis_tui.tui.actions import named, shown_key
 from blis_tui.tui.presenters.event_filter import of_kind, of_request
 from blis_tui.tui.presenters.units import count_text, plural, span_text, time_text
@@ -75,12 +76,14 @@ class EventLine:
     """What matters most in a few characters, where there is hardly any room."""
 
 
-def event_line(tape: Tape, event: int) -> EventLine:
-    """A known event in words."""
+def event_line(tape: Tape, event: int, phase: int | None = None) -> EventLine:
+    """A known event in words; of a step that is being looked into, only what is past at its phase."""
     row = tape.row(event)
     look = KINDS[row.kind]
     if row.step >= 0:
         step = tape.step(row.step)
+        if not settles(phase):
+            step = step._replace(first_tokens=0, completed=0, duration_us=step.duration_us if phase else 0)
         subject = f"i{row.instance} step {step.number}"
         return EventLine(row.kind, look, subject, _step(step), _step(step, short=True), _signs(step))
     parts, brief = _about(tape, row)
@@ -94,8 +97,11 @@ def _step(step: StepRow, *, short: bool = False) -> tuple[Run, ...]:
         tokens = f"{tokens} ({step.prefill_tokens} prefill + {step.decode_requests} decode)"
     else:
         tokens = f"{tokens} ({'prefill' if step.prefill_tokens else 'decode'})"
-    duration = span_text(step.duration_us)
-    parts = [Run(f"{step.batch_tokens} tok"), Run(duration)] if short else [Run(f"{tokens} {duration}")]
+    duration = span_text(step.duration_us) if step.duration_us else ""
+    if short:
+        parts = [Run(text) for text in (f"{step.batch_tokens} tok", duration) if text]
+    else:
+        parts = [Run(f"{tokens} {duration}".rstrip())]
     changes = (
         (step.preempted, f"{step.preempted} preempted", "error"),
         (step.admitted, f"+{step.admitted} admitted", ""),

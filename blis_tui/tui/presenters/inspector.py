@@ -196,10 +196,11 @@ def _latency(label: str, us: int, consists: str, width: int) -> list[Line]:
 
 
 def _list(life: Life, parts: Sequence[Stretch], width: int, waits: Mapping[int, str]) -> list[Line]:
-    whole = sum(part.duration_us for part in parts)
+    # Shares are of the time so far: what is later counts for nothing yet.
+    past_us = sum(part.duration_us for part in parts if not part.later)
     lines: list[Line] = []
     for part in parts:
-        lines += _stretch(part, whole, width, waits.get(part.event, "") if not part.later else "")
+        lines += _stretch(part, past_us, width, waits.get(part.event, "") if not part.later else "")
     end = life.end
     if end is not None and end.what in ENDS and not parts:
         reason = _FATES[end.what][0]
@@ -207,7 +208,7 @@ def _list(life: Life, parts: Sequence[Stretch], width: int, waits: Mapping[int, 
     return lines
 
 
-def _stretch(part: Stretch, whole: int, width: int, wait: str) -> list[Line]:
+def _stretch(part: Stretch, past_us: int, width: int, wait: str) -> list[Line]:
     look = part.look
     dim = "$text-muted dim" if part.later else ""
     start = (time_text(part.start_us), dim or "$text-muted")
@@ -216,7 +217,7 @@ def _stretch(part: Stretch, whole: int, width: int, wait: str) -> list[Line]:
         "" if narrow else (f"{start[0]:>14}  ", start[1]),
         (f"{look.glyph} {look.word:<9}", dim or look.style),
         (f" {span_text(part.duration_us):>9}", dim),
-        (f" {percent_text(part.duration_us, whole):>5}", dim or "$text-muted"),
+        (f" {'' if part.later else percent_text(part.duration_us, past_us):>5}", "$text-muted"),
     )
     told = [Content.styled(text, dim) for text in _told(part) if text]
     if narrow:

@@ -9,8 +9,8 @@ from textual.content import Content
 
 from blis_tui.metrics.stats import of_histogram, of_samples
 from blis_tui.tui.presenters.plot import plot
-from blis_tui.tui.presenters.series import SERIES, coloured, sample, top_of, value_text
-from blis_tui.tui.presenters.timeline import known_until, scale_of
+from blis_tui.tui.presenters.series import SERIES, coloured, course, top_of, value_text
+from blis_tui.tui.presenters.timeline import scale_of
 from blis_tui.tui.presenters.units import count_text, span_text
 
 if TYPE_CHECKING:
@@ -144,19 +144,20 @@ def _header(places: Arrangement) -> Content:
 def strip_line(view: View, series: Series, places: Arrangement, *, chosen: bool, focused: bool) -> Content:
     """A figure in one line: its name, its course, its value at the position, and its largest until then."""
     scale = scale_of(view, places.bars)
-    values = sample(series, view.tape.overview, scale.end_us, scale.cells, known_until(view))
+    values = course(series, view, scale.end_us, scale.cells)
     here = scale.cell(view.moment.time_us)
     past = [value for value in values[: here + 1] if value is not None]
     name_style = ("$accent bold" if focused else "bold") if chosen else ""
     now = series.now(view)
-    largest = None if now is None else max([now, *past])
+    # The largest rate would depend on how long the stretches are.
+    largest = None if now is None or series.rate else max([now, *past])
     parts: list[Content | tuple[str, str]] = [
         (f"{'▸' if chosen else ' '}{series.name:<{NAME - 1}}", name_style),
         coloured(series, values, top_of(series, values, view), here),
         (f"{value_text(series, now, view):>{_VALUE}}", "bold" if chosen else ""),
     ]
     if places.has_top:
-        parts.append((f"{value_text(series, largest, view):>{_VALUE}}", "$text-muted"))
+        parts.append((f"{'' if series.rate else value_text(series, largest, view):>{_VALUE}}", "$text-muted"))
     return Content.assemble(*parts)
 
 

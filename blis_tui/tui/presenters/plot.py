@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
-from blis_tui.tui.presenters.series import FUTURE, PAST, kv_blocks, sample, value_text
-from blis_tui.tui.presenters.timeline import Scale, axis, known_until, round_end, scale_of
+from blis_tui.tui.presenters.series import FUTURE, PAST, course, kv_blocks, value_text
+from blis_tui.tui.presenters.timeline import Scale, axis, round_end, scale_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +63,7 @@ def plot(view: View, series: Series, width: int, height: int) -> list[Content]:
     """
     frame = frame_of(view, width, height)
     scale = frame.scale
-    values = sample(series, view.tape.overview, scale.end_us, 2 * scale.cells, known_until(view))
+    values = course(series, view, scale.end_us, 2 * scale.cells)
     top = top_value(series, values, view)
     here = scale.cell(view.moment.time_us)
     room = width - len(series.name)

@@ -88,16 +88,13 @@ def _over_instances(count: Callable[[View, int], int]) -> Callable[[View], float
 
 def _rate(read: Callable[[Bucket], int]) -> Callable[[View], float | None]:
     def per_second(view: View) -> float | None:
-        """The rate in the buckets that ended within the second before the position, or in the last one that ended."""
-        overview, now_us = view.tape.overview, view.moment.time_us
-        end = min(now_us // overview.width_us, len(overview.buckets))
-        start = max(0, min(end - 1, (now_us - _RATE_US) // overview.width_us))
-        if end <= start:
+        """The rate in the second before the position, or since the start."""
+        now_us = view.moment.time_us
+        if not now_us:
             return None
-        total = 0
-        for bucket in overview.buckets[start:end]:
-            total += read(bucket)
-        return total * _S / ((end - start) * overview.width_us)
+        start_us = max(0, now_us - _RATE_US)
+        first = view.tape.at_time(start_us) + 1 if start_us else 1
+        return read(view.tape.between(first, view.moment.settled)) * _S / (now_us - start_us)
 
     return per_second
 
@@ -190,6 +187,26 @@ def sample(series: Series, overview: Overview, end_us: int, cells: int, known_us
             # Nothing changed any more after the last bucket: what is left of it still holds.
             found.append(values[-1] if values else 0)
     return found
+
+
+def course(series: Series, view: View, end_us: int, cells: int) -> list[float | None]:
+    """The figure as ``sample`` has it, but up to the present position of nothing later.
+
+    A bucket of the overview may hold more than is past. So the stretch in which the position lies shows what was until
+    then, and those that share its bucket are counted anew.
+    """
+    tape, now_us = view.tape, view.moment.time_us
+    width = tape.overview.width_us
+    values = sample(series, tape.overview, end_us, cells, tape.time_us(view.moment.frontier))
+    if not view.moment.event:
+        return values
+    here = min(now_us * cells // end_us, cells - 1)
+    for cell in range(min(now_us // width * width * cells // end_us, here), here + 1):
+        start_us, stop_us = -(-cell * end_us // cells), -(-(cell + 1) * end_us // cells)
+        last = view.moment.settled if cell == here else tape.at_time(stop_us - 1)
+        value = series.read(tape.between(tape.at_time(start_us - 1) + 1, last))
+        values[cell] = value * _S / max(min(stop_us, now_us + 1) - start_us, 1) if series.rate else value
+    return values
 
 
 def _weighted(values: Sequence[int], width: int, start: int, end: int) -> float:

@@ -14,7 +14,7 @@ from blis_tui.tui.presenters.series import (
     SERIES,
     WAITING,
     coloured,
-    sample,
+    course,
     top_of,
     value_text,
 )
@@ -112,7 +112,7 @@ def timeline(view: View, series: Series, width: int, *, focused: bool = False) -
         focused: whether the keys go to the timeline.
     """
     scale = scale_of(view, width - LABEL)
-    values = sample(series, view.tape.overview, scale.end_us, scale.cells, known_until(view))
+    values = course(series, view, scale.end_us, scale.cells)
     top = top_of(series, values, view)
     here = scale.cell(view.moment.time_us)
     name = Content.styled(("▸" if focused else " ") + series.name, "$accent bold" if focused else "bold")
@@ -187,7 +187,13 @@ def _mark_cells(view: View, scale: Scale) -> Sequence[tuple[str, Iterable[int]]]
     """What is marked where; the later ones cover the earlier ones."""
     tape = view.tape
     width = tape.overview.width_us
-    places = [(scale.cell(place * width + width // 2), bucket) for place, bucket in enumerate(tape.overview.buckets)]
+    now_us = view.moment.time_us
+    buckets = list(tape.overview.buckets)
+    place = now_us // width
+    if view.moment.event and place < len(buckets):
+        # What is later in it must not be marked as past.
+        buckets[place] = tape.between(tape.at_time(place * width - 1) + 1, view.moment.settled)
+    places = [(scale.cell(place * width + width // 2), bucket) for place, bucket in enumerate(buckets)]
     return (
         (CHECKPOINT, [scale.cell(tape.time_us(event)) for event in view.checkpoints if event <= len(tape)]),
         (FRONTIER, [scale.cell(known_until(view))] if view.moment.frontier else []),
@@ -227,6 +233,6 @@ def hover_text(view: View, series: Series, scale: Scale, cell: int) -> str:
     event = event_at(view, scale, cell)
     if scale.start_us(cell) > known_until(view):
         return f"{time_text(scale.start_us(cell))}: not simulated yet"
-    value = sample(series, view.tape.overview, scale.end_us, scale.cells, known_until(view))[cell]
+    value = course(series, view, scale.end_us, scale.cells)[cell]
     figure = f"{series.name} {value_text(series, value, view)}"
     return f"{time_text(scale.last_us(cell))} · event {count_text(event)} · {figure}"

@@ -170,7 +170,8 @@ class EventRows(ScrollView, can_focus=False):
             return [Run(f"{pointer} {cursor}", "accent"), Run(START, "muted")]
         stops = self._stops is not None and self._stops(view.tape.row(event))
         marks = [Run(pointer, "accent"), Run(BREAKPOINT if stops else " ", "warning"), Run(cursor, "accent")]
-        runs = event_runs(self._line(view.tape, event), event, view.tape.time_us(event), columns(view.tape, width))
+        line = event_line(view.tape, event, view.moment.phase) if event == here else self._line(view.tape, event)
+        runs = event_runs(line, event, view.tape.time_us(event), columns(view.tape, width))
         # The future is known, but has not happened at the present position.
         return marks + ([Run(run.text, "muted") for run in runs] if event > here else runs)
 

@@ -1,0 +1,122 @@
+"""Where every request stands, read from nothing but the records up to a position: what the debugger is held against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from blis_tui.engine.records import (
+    Admitted,
+    Arrived,
+    Completed,
+    Dropped,
+    FirstToken,
+    Preempted,
+    Queued,
+    Rejected,
+    Routed,
+    Scheduled,
+    StepFinished,
+    TimedOut,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from blis_tui.engine.records import Record
+
+DECISIONS = (Scheduled, Preempted)
+"""What of a step's records is past in its middle."""
+
+
+@dataclass
+class Standing:
+    """A request."""
+
+    arrival_us: int
+    input_tokens: int
+    phase: str = "in-transit"
+    computed: int = 0
+    generated: int = 0
+    target: int = 0
+    instance: int = -1
+    first_token_us: int | None = None
+    ttft_us: int | None = None
+    known_until_us: int = 0
+
+
+@dataclass
+class Reader:
+    """Folds records."""
+
+    keeps_output: bool
+    live: dict[str, Standing] = field(default_factory=dict)
+    ttfts_us: list[int] = field(default_factory=list)
+    gaps_us: list[tuple[int, int]] = field(default_factory=list)
+    """Duration and decoding requests of each step."""
+    completed: dict[str, int] = field(default_factory=dict)
+
+    def read(self, records: Iterable[Record]) -> None:
+        for record in records:
+            self._read(record)
+
+    def _read(self, record: Record) -> None:
+        live = self.live
+        if isinstance(record, Arrived):
+            live[record.request_id] = Standing(record.time_us, record.input_tokens, target=record.input_tokens)
+        elif isinstance(record, Routed):
+            live[record.request_id].instance = record.instance
+        elif isinstance(record, Queued):
+            live[record.request_id].phase = "waiting"
+        elif isinstance(record, Scheduled):
+            one = live[record.request_id]
+            one.phase, one.computed = "prefill", record.cached_tokens
+        elif isinstance(record, Preempted):
+            one = live[record.request_id]
+            if self.keeps_output:
+                one.target = max(one.target, record.lost_tokens + 1) if one.phase != "prefill" else one.target
+            else:
+                one.generated, one.first_token_us, one.ttft_us = 0, None, None
+            one.phase, one.computed = "waiting", 0
+        elif isinstance(record, StepFinished):
+            self._step(record)
+        elif isinstance(record, FirstToken):
+            self.ttfts_us.append(record.ttft_us)
+            if record.request_id in live:
+                one = live[record.request_id]
+                one.first_token_us, one.ttft_us = record.first_token_us, record.ttft_us
+        elif isinstance(record, Completed):
+            self.completed[record.request_id] = record.e2e_us
+            live.pop(record.request_id, None)
+        elif isinstance(record, Rejected | Dropped | TimedOut):
+            live.pop(record.request_id, None)
+        else:
+            assert isinstance(record, Admitted)
+
+    def _step(self, step: StepFinished) -> None:
+        end_us = step.time_us + step.duration_us
+        self.gaps_us.append((step.duration_us, step.decode_requests))
+        computing = {chunk.request_id: chunk.new_tokens for chunk in step.chunks}
+        for name, one in self.live.items():
+            if one.instance != step.instance or one.phase not in ("prefill", "decode", "stalled"):
+                continue
+            one.known_until_us = end_us
+            if one.phase == "prefill":
+                instant = name in step.admitted and name not in computing
+                one.computed += computing.get(name, 0)
+                if one.computed == one.target and (name in computing or instant):
+                    one.phase = "decode"
+                    one.generated += 1
+            elif name in step.stalled:
+                one.phase = "stalled"
+            else:
+                one.phase = "decode"
+                one.computed += 1
+                one.generated += 1
+        for name in step.completed:
+            self.live[name].phase = "leaving"
+
+
+def past_of(records: Iterable[Record], event: int, settled: int) -> list[Record]:
+    """The records that are past at a position."""
+    return [one for one in records if one.event <= settled or (one.event == event and isinstance(one, DECISIONS))]

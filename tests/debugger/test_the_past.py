@@ -1,0 +1,127 @@
+"""What the debugger says of a position can be read from the records up to it, in the middle of steps, too."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+import blis_tui
+from blis_tui.debugger.debugger import Debugger, arrive
+from blis_tui.debugger.moment import LAST_PHASE, live
+from blis_tui.debugger.why.breakdown import Sources, so_far_breakdown, ttft_breakdown
+from blis_tui.debugger.why.lifespans import read_life
+from tests.debugger.record_reader import Reader, past_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from blis_tui.engine.records import Record
+
+EXPERIMENTS = (
+    "admission-control",
+    "burst",
+    "chunked-prefill",
+    "fcfs",
+    "kv-pressure",
+    "mixture-of-experts",
+    "quickstart",
+    "service-classes",
+    "shared-prefixes",
+    "sjf",
+    "steady-chat",
+    "trace-replay",
+    "unfair-tenants",
+    "vllm-preemption",
+)
+POSITIONS = 16
+
+
+class Run:
+    """A debugger that knows a whole run, and the records of a plain one."""
+
+    def __init__(self, name: str) -> None:
+        self.experiment = blis_tui.load(name)
+        self.records: list[Record] = []
+        simulation = blis_tui.Simulation(self.experiment)
+        simulation.subscribe("all", self.records.append)
+        simulation.run(max_events=3000)
+        self.debugger = Debugger(self.experiment)
+        arrive(self.debugger.seek(simulation.events))
+        self.keeps_output = self.experiment.policy.batching.kind == "vllm-v1"
+
+    @property
+    def place(self) -> tuple[int, int | None]:
+        """Where the debugger is."""
+        return self.debugger.event, self.debugger.phase
+
+    def positions(self) -> Iterator[None]:
+        """Random places, each with all its phases."""
+        places = random.Random(self.experiment.name)  # noqa: S311
+        interesting = [one.event for one in self.records if one.kind in ("preempted", "first-token", "timed-out")]
+        events = places.sample(range(1, self.debugger.frontier), POSITIONS // 2)
+        events += places.sample(interesting, min(len(interesting), POSITIONS // 2))
+        for event in events:
+            arrive(self.debugger.seek(event - 1))
+            while self.debugger.event < event or (self.debugger.phase or LAST_PHASE) < LAST_PHASE:
+                self.debugger.step_phase()
+                if self.debugger.event == event:
+                    yield
+            yield
+
+    def read(self) -> Reader:
+        """What the records say up to the debugger's position."""
+        reader = Reader(self.keeps_output)
+        reader.read(past_of(self.records, self.debugger.event, self.debugger.settled))
+        return reader
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_figure_can_be_read_from_the_records_up_to_the_position(name: str) -> None:
+    run = Run(name)
+    middles = 0
+    for _ in run.positions():
+        middles += run.debugger.settled < run.debugger.event
+        reader = run.read()
+        _requests_stand_where_the_records_put_them(run, reader)
+        _lives_end_where_the_records_end_and_add_up(run, reader)
+        _first_tokens_and_the_slowest_are_those_of_the_records(run, reader)
+    assert middles
+
+
+def _requests_stand_where_the_records_put_them(run: Run, reader: Reader) -> None:
+    debugger = run.debugger
+    seen = {one.request_id: one for one in live(debugger.moment().state)}
+    assert seen.keys() == {name for name, one in reader.live.items() if one.phase != "leaving"}
+    for name, one in seen.items():
+        told = reader.live[name]
+        expected = (told.phase, told.computed, told.generated)
+        assert (one.phase, one.computed_tokens, one.generated_tokens) == expected, (name, run.place)
+    name = next(iter(seen), "")
+    assert debugger.request(name) == seen.get(name)
+
+
+def _lives_end_where_the_records_end_and_add_up(run: Run, reader: Reader) -> None:
+    debugger = run.debugger
+    sources = Sources(debugger.tape, run.experiment, lambda _: ())
+    for name, told in reader.live.items():
+        life = read_life(debugger.tape, run.experiment, name, debugger.event, debugger.settled)
+        assert life is not None
+        until_us = debugger.time_us
+        if told.phase in ("prefill", "decode", "stalled"):
+            until_us = max(until_us, told.known_until_us)
+        elif told.phase == "leaving":
+            until_us = told.known_until_us
+        assert sum(span.duration_us for span in life.spans) == until_us - told.arrival_us, (name, run.place)
+        assert so_far_breakdown(life, sources).total_us == until_us - told.arrival_us
+        first = ttft_breakdown(life, sources)
+        assert (None if first is None else first.total_us) == told.ttft_us, (name, run.place)
+
+
+def _first_tokens_and_the_slowest_are_those_of_the_records(run: Run, reader: Reader) -> None:
+    tape = run.debugger.tape
+    assert tape.ttfts_us(run.debugger.settled, 10**6) == reader.ttfts_us
+    found = tape.slowest(run.debugger.event, 10**6)
+    assert [us for _, us in found] == sorted(reader.completed.values(), reverse=True)
+    assert dict(found) == reader.completed
