@@ -1,0 +1,106 @@
+"""No pane shows the future as the past: what it says does not depend on how much of the run is known.
+
+What is known and lies later may be shown, but marked so; it is taken out before panes are compared.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+import blis_tui
+from blis_tui.debugger.debugger import Debugger, arrive
+from blis_tui.debugger.moment import LAST_PHASE, live
+from blis_tui.debugger.why.explain import explain_event, explain_request
+from blis_tui.debugger.why.waits import wait_lines
+from blis_tui.tui.presenters.diff import diff_lines
+from blis_tui.tui.presenters.events import event_line
+from blis_tui.tui.presenters.inspector import inspector_lines
+from blis_tui.tui.presenters.instances import instances_lines
+from blis_tui.tui.presenters.kv_map import kv_map
+from blis_tui.tui.presenters.metrics import arrange, percentile_lines, strip_line
+from blis_tui.tui.presenters.series import SERIES, value_text
+from blis_tui.tui.presenters.slowest import slowest_lines
+from tests.tui.pane_harness import text_of, view_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from blis_tui.tui.presenters.lines import Line
+    from blis_tui.tui.view import View
+
+WIDTH = 100
+PLACES = 4
+
+
+def _said(made: Debugger, names: list[str]) -> Iterator[str]:
+    """Everything that the panes say of the present position."""
+    view = view_at(made)
+    moment = view.moment
+    assert moment.phase == made.phase
+    yield text_of(instances_lines(view, WIDTH))
+    yield text_of(kv_map(view, WIDTH, 20).lines)
+    yield text_of(diff_lines(moment, WIDTH, playing=False))
+    yield text_of(slowest_lines(view, WIDTH, ""))
+    yield "\n".join(one.plain for one in percentile_lines(view, WIDTH))
+    yield "\n".join(f"{one.name} {value_text(one, one.now(view), view)}" for one in SERIES)
+    yield "\n".join(_figures(view))
+    if moment.event:
+        yield repr(event_line(made.tape, moment.event, moment.phase))
+        yield explain_event(made, moment.event).to_text()
+    for name in names:
+        yield explain_request(made, name).to_text()
+        yield _past_of_the_inspector(view, name)
+
+
+def _figures(view: View) -> Iterator[str]:
+    """The figures beside the strips; the strips themselves are as long as what is known."""
+    places = arrange(120, 40, 0, large=False)
+    for series in SERIES:
+        yield strip_line(view, series, places, chosen=False, focused=False).plain[-22:]
+
+
+def _past_of_the_inspector(view: View, name: str) -> str:
+    waits = wait_lines(view.tape, view.experiment, name, view.moment.event, view.moment.settled)
+    selected = replace(view, selection=replace(view.selection, request=name))
+    lines = inspector_lines(selected, WIDTH, waits)
+    texts = [one.draw().plain.rstrip() for one in lines]
+    heading = next((at for at, text in enumerate(texts) if text.startswith("Life")), len(lines))
+    # Then come the bar and its marks, as long as what is known, a blank line, and the list.
+    listed = len(lines) - texts[::-1].index("") if heading < len(lines) else heading
+    past = [text for one, text in zip(lines[listed:], texts[listed:], strict=True) if not _is_later(one)]
+    return "\n".join([*texts[:heading], *past])
+
+
+def _is_later(one: Line) -> bool:
+    return any("dim" in str(span.style) for span in one.draw().spans)
+
+
+@pytest.mark.parametrize(
+    "name", ["kv-pressure", "chunked-prefill", "vllm-preemption", "shared-prefixes", "unfair-tenants", "quickstart"]
+)
+def test_what_is_later_changes_nothing_of_what_is_past(name: str) -> None:
+    experiment = blis_tui.load(name)
+    known = Debugger(experiment)
+    arrive(known.run(until=4000))
+    fresh = Debugger(experiment)
+    places = random.Random(name)  # noqa: S311
+    events = sorted(places.sample(range(1, min(known.frontier, 2500)), PLACES))
+    steps = [known.tape.next_step(event) for event in events]
+    for event in sorted({*events, *steps, *(step + 1 for step in steps)}):
+        for made in (known, fresh):
+            arrive(made.seek(event - 1))
+            made.step_phase()
+        while True:
+            assert fresh.frontier == event
+            alive = [one.request_id for one in live(fresh.moment().state)]
+            names = places.sample(alive, min(len(alive), 4))
+            for now, then in zip(_said(fresh, names), _said(known, names), strict=True):
+                assert now == then, (event, fresh.phase)
+            if fresh.phase is None or fresh.phase == LAST_PHASE:
+                break
+            fresh.step_phase()
+            known.step_phase()
