@@ -80,6 +80,8 @@ _AFTER: Final[Mapping[str, str]] = {
     "preempted": "waiting",
     "scheduled": "running",
     "chunk": "running",
+    "stalled": "stalled",
+    "resumed": "running",
     "first-token": "running",
     "last-token": "running",
 }

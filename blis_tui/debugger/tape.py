@@ -59,6 +59,8 @@ MOMENTS: Final = (
     "dropped",
     "scheduled",
     "chunk",
+    "stalled",
+    "resumed",
     "preempted",
     "first-token",
     "last-token",
@@ -123,7 +125,8 @@ class Happening:
 
     ``first`` and ``second`` are, by ``what``: arrived (input tokens, declared output tokens), routed (instance, -),
     queued (instance, position from 0), scheduled (tokens found in the cache, tokens granted), chunk (tokens computed
-    before it, tokens it adds), preempted (tokens lost, number of the request it made room for), first-token (time of
+    before it, tokens it adds), stalled and resumed (-, -: the first step without a token for it, and the next one with
+    a token again), preempted (tokens lost, number of the request it made room for), first-token (time of
     the token, time to first token as the client measures it), last-token (time of the token, -), completed (output
     tokens, end-to-end time), timed-out (output tokens, whether it ran).
     """
@@ -153,6 +156,7 @@ class Tape:
         "_names",
         "_numbers",
         "_reasons",
+        "_stalled",
         "_steps",
         "_subjects",
         "_times",
@@ -181,6 +185,7 @@ class Tape:
         self._e2es = array("q")
         self.overview = Overview()
         self._latest = [(0, 0, 0)] * instances
+        self._stalled: list[frozenset[str]] = [frozenset()] * instances
         self._totals = (0, 0, 0)
         self._work = 0
         self._work_marks = array("q", [0])
@@ -471,7 +476,20 @@ class Tape:
         self._e2es.append(record.e2e_us)
         self.overview.completion(record.time_us)
 
+    def _note_stalls(self, record: StepFinished, before: frozenset[str]) -> None:
+        """Who got no token from this step on, and who got one again."""
+        if not record.stalled and not before:
+            return
+        stalled = frozenset(record.stalled)
+        for name in record.stalled:
+            if name not in before:
+                self._note(self._numbers[name], record.event, "stalled")
+        for name in sorted(before - stalled - frozenset(record.preempted)):
+            self._note(self._numbers[name], record.event, "resumed")
+        self._stalled[record.instance] = stalled
+
     def _timed_out(self, record: TimedOut) -> None:
+        self._stalled[record.instance] -= {record.request_id}
         self._about(record, record.request_id, record.instance, record.output_tokens, int(record.was_running))
         self.overview.loss(record.time_us)
 
@@ -497,9 +515,10 @@ class Tape:
         for chunk in record.chunks:
             prefill += chunk.new_tokens
             self._note(self._numbers[chunk.request_id], record.event, "chunk", chunk.computed_tokens, chunk.new_tokens)
+        index = record.instance
+        self._note_stalls(record, self._stalled[index])
         for name in record.completed:
             self._note(self._numbers[name], record.event, "last-token", record.time_us + record.duration_us)
-        index = record.instance
         old, new = self._latest[index], (record.waiting, record.running, record.kv_used_blocks)
         self._latest[index] = new
         waiting, running, kv = self._totals

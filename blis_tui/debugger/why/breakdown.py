@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.debugger.units import count_text, plural
+from blis_tui.debugger.units import count_text, plural, span_text
 from blis_tui.debugger.why.lifespans import steps_within
 from blis_tui.debugger.why.waits import CAUSES, cause_text, limits_of, wait_causes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterator
 
-    from blis_tui.debugger.tape import StepRow, Tape
+    from blis_tui.debugger.tape import Tape
     from blis_tui.debugger.why.lifespans import Life, Span
     from blis_tui.debugger.why.waits import WaitCauses
     from blis_tui.spec.model import Experiment
@@ -32,19 +32,23 @@ KINDS: Final = {
 """What a share is of, in the order in which they are told."""
 PREEMPTION: Final = ("again", "lost", "recompute")
 """The kinds that there would be none of without preemptions."""
-_LOOKUPS: Final = 64
-"""Steps in which somebody stalled that are looked up one by one; beyond it, only their number is told."""
+DECODES: Final = ("decode-only", "beside-prefill", "stalled")
+"""The kinds that decode divides into: by what else the steps computed, and steps without a token for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A share of a latency: its kind, microseconds, and a remark; ``inner`` shares say what it consists of."""
+    """A share of a latency: its kind, microseconds, and a remark; ``inner`` shares say what it consists of.
+
+    ``tokens``: of steps that computed prompts of others, too, how many tokens of those.
+    """
 
     kind: str
     label: str
     us: int
     note: str = ""
     inner: tuple[Share, ...] = ()
+    tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,18 @@ class Breakdown:
 
     def us(self, *kinds: str) -> int:
         """How much of it is of these kinds."""
-        return sum(share.us for share in self.shares if share.kind in kinds)
+        return sum(share.us for share in self.all if share.kind in kinds)
+
+    def tokens(self, kind: str) -> int:
+        """How many tokens of others the steps of that kind computed."""
+        return sum(share.tokens for share in self.all if share.kind == kind)
+
+    @property
+    def all(self) -> Iterator[Share]:
+        """All shares, each before those it consists of."""
+        for share in self.shares:
+            yield share
+            yield from share.inner
 
     @property
     def main(self) -> Share | None:
@@ -66,11 +81,10 @@ class Breakdown:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where a breakdown is read from. ``stalled_in``: who stalled in the step of an event (a replay tells)."""
+    """Where a breakdown is read from."""
 
     tape: Tape
     experiment: Experiment
-    stalled_in: Callable[[int], Sequence[str]]
 
 
 def ttft_breakdown(life: Life, sources: Sources) -> Breakdown | None:
@@ -156,7 +170,7 @@ def _prefill(kind: str, us: int, spans: list[Span], life: Life, sources: Sources
     mine = {one.event: 0 for one in life.happenings if one.what == "scheduled" and not one.second}
     mine |= {chunk.event: chunk.tokens for chunk in life.chunks}
     for span in spans:
-        for event, start_us, row in steps_within(sources.tape, life.instance, span.start_us, span.end_us, life.until):
+        for event, start_us, row in steps_within(sources.tape, life.instance, span.start_us, span.end_us, life.settled):
             if event in mine:
                 steps += 1
                 own_us += min(start_us + row.duration_us, span.end_us) - start_us
@@ -176,32 +190,50 @@ def _prefill(kind: str, us: int, spans: list[Span], life: Life, sources: Sources
     return Share(kind, KINDS[kind], us, note, inner)
 
 
+@dataclass(slots=True)
+class _Steps:
+    """Steps of one kind in a decode."""
+
+    count: int = 0
+    us: int = 0
+    tokens: int = 0
+    """Of others' prompts."""
+
+
 def _decode(us: int, spans: list[Span], life: Life, sources: Sources) -> Share:
-    """Steps with a token of its own, and steps in which it stalled."""
-    steps = stalls = stalled_us = unknown = 0
+    """Steps of decodes only, steps that computed prompts of others, too, and steps in which it stalled."""
+    found = {kind: _Steps() for kind in DECODES}
     for span in spans:
-        for event, _, row in steps_within(sources.tape, life.instance, span.start_us, span.end_us, life.until):
-            steps += 1
-            if not row.stalled:
-                continue
-            if stalls + unknown >= _LOOKUPS:
-                unknown += 1
-            elif life.name in sources.stalled_in(event):
-                stalls += 1
-                stalled_us += _length(row, span)
-    note = plural(steps - stalls, "step")
-    if unknown:
-        note += f"; in {unknown:,} more steps somebody stalled, perhaps this one"
-    else:
-        note = f"{note} with a token each"
-    inner: tuple[Share, ...] = ()
-    if stalled_us:
-        inner = (
-            Share("own", "steps with a token", us - stalled_us, plural(steps - stalls, "step")),
-            Share("stalled", "steps without one (stalled)", stalled_us, plural(stalls, "step")),
-        )
-    return Share("decode", KINDS["decode"], us, note, inner)
+        for _, start_us, row in steps_within(sources.tape, life.instance, span.start_us, span.end_us, life.settled):
+            stalled = any(since <= start_us < until for since, until in life.stalls)
+            kind = "stalled" if stalled else "beside-prefill" if row.prefill_tokens else "decode-only"
+            steps = found[kind]
+            steps.count += 1
+            steps.us += min(start_us + row.duration_us, span.end_us) - start_us
+            steps.tokens += row.prefill_tokens
+    plain, mixed, stalled_steps = (found[kind] for kind in DECODES)
+    inner = (
+        Share("decode-only", "steps of decodes only", plain.us, _each(plain)),
+        Share("beside-prefill", "steps with prefill of others", mixed.us, _beside(mixed, plain), tokens=mixed.tokens),
+        Share("stalled", "steps without a token (stalled)", stalled_steps.us, plural(stalled_steps.count, "step")),
+    )
+    note = f"{plural(plain.count + mixed.count, 'step')} with a token each"
+    return Share("decode", KINDS["decode"], us, note, tuple(share for share in inner if share.us))
 
 
-def _length(row: StepRow, span: Span) -> int:
-    return min(row.duration_us, span.duration_us)
+def _each(steps: _Steps) -> str:
+    """How many steps, and how long one takes."""
+    if not steps.count:
+        return ""
+    length = f", {span_text(steps.us // steps.count)} each" if steps.count > 1 else ""
+    return plural(steps.count, "step") + length
+
+
+def _beside(mixed: _Steps, plain: _Steps) -> str:
+    """What prompts of others cost: the steps took so much longer than as many steps of decodes only would have."""
+    note = f"{_each(mixed)}; {plural(mixed.tokens, 'prompt token')} of others"
+    if plain.count and mixed.count:
+        longer = mixed.us - mixed.count * plain.us // plain.count
+        if longer > 0:
+            note += f" made them {span_text(longer)} longer"
+    return note

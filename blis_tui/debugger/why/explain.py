@@ -29,7 +29,6 @@ from blis_tui.debugger.why.past import (
     ranking,
 )
 from blis_tui.debugger.why.waits import wait_lines
-from blis_tui.engine.records import StepFinished
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +71,7 @@ def explain_request(debugger: Debugger, name: str) -> Explanation:
     life = read_life(debugger.tape, debugger.experiment, name, debugger.event, debugger.settled)
     if life is None:
         return _unarrived(debugger, about)
-    sources = Sources(debugger.tape, debugger.experiment, lambda event: _stalled_in(debugger, event))
+    sources = Sources(debugger.tape, debugger.experiment)
     parts: list[Part] = []
     live = debugger.request(name)
     if live is not None:
@@ -99,13 +98,6 @@ def slowest(tape: Tape, until: int, by: str = "e2e", count: int = 10) -> Sequenc
         count: how many.
     """
     return ranking(tape, until, by)[:count]
-
-
-def _stalled_in(debugger: Debugger, event: int) -> tuple[str, ...]:
-    for record in debugger.records_of(event):
-        if isinstance(record, StepFinished):
-            return record.stalled
-    return ()
 
 
 def _unarrived(debugger: Debugger, about: Ref) -> Explanation:

@@ -62,6 +62,8 @@ class Life:
     happenings: tuple[Happening, ...]
     spans: tuple[Span, ...]
     chunks: tuple[Chunks, ...]
+    stalls: tuple[tuple[int, int], ...]
+    """When it ran without getting tokens: from and to, in microseconds."""
     keeps_output: bool
     """A preempted request keeps the tokens it has generated (the batching rule says so)."""
     until: int
@@ -147,6 +149,7 @@ def read_life(tape: Tape, experiment: Experiment, name: str, until: int, settled
         happenings=happenings,
         spans=spans,
         chunks=tuple(reader.chunks),
+        stalls=tuple(reader.stalls if reader.stalled_us < 0 else [*reader.stalls, (reader.stalled_us, now_us)]),
         keeps_output=keeps,
         until=until,
         settled=settled,
@@ -184,9 +187,19 @@ class _Reader:
     attempt: int = 0
     target: int = 0
     instance: int = -1
+    stalls: list[tuple[int, int]] = field(default_factory=list)
+    stalled_us: int = -1
 
     def read(self, happening: Happening) -> None:
         what = happening.what
+        if what == "stalled":
+            self.stalled_us = happening.time_us
+            return
+        if self.stalled_us >= 0:  # whatever happens to it now ends that
+            self.stalls.append((self.stalled_us, happening.time_us))
+            self.stalled_us = -1
+        if what == "resumed":
+            return
         if what in _NEXT:
             self._turn(_NEXT[what], happening.time_us, happening.event)
             self.target = self.input_tokens

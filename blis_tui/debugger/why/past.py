@@ -30,7 +30,9 @@ GROUPS: Final = {
     "waiting in the queue": ("wait",),
     "preemption": PREEMPTION,
     "prefill": ("prefill",),
-    "decode": ("decode",),
+    "decode": ("decode-only",),
+    "prefill of others in decode steps": ("beside-prefill",),
+    "stalls": ("stalled",),
     "client side": ("client",),
 }
 """Kinds of shares that are compared between requests."""
@@ -132,6 +134,8 @@ def breakdown_part(heading: str, breakdown: Breakdown, sentences: Sequence[Sente
                 say(share.note) if share.note else (),
             )
         )
+        if [inner.kind for inner in share.inner] == ["decode-only"]:
+            continue
         rows += [
             Row(
                 inner.label,
@@ -206,6 +210,10 @@ def compare(life: Life, own: Breakdown, sources: Sources) -> Comparison | None:
     sizes = (
         ("prefill", f"{plural(life.input_tokens, 'prompt token')}, there {there.input_tokens:,}"),
         ("decode", f"{plural(_generated(life), 'output token')}, there {_generated(there):,}"),
+        (
+            "prefill of others in decode steps",
+            f"{plural(own.tokens('beside-prefill'), 'prompt token')}, there {other.tokens('beside-prefill'):,}",
+        ),
     )
     return Comparison(faster, len(ranked) - 1, median, excess, tuple(groups), sizes)
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import pairwise
 
 import pytest
 
+import blis_tui
 from blis_tui.debugger.debugger import Debugger, arrive
-from blis_tui.debugger.why.breakdown import Breakdown, Sources, e2e_breakdown, so_far_breakdown, ttft_breakdown
+from blis_tui.debugger.why.breakdown import DECODES, Breakdown, Sources, e2e_breakdown, so_far_breakdown, ttft_breakdown
 from blis_tui.debugger.why.lifespans import Life, read_life
 from blis_tui.engine.records import StepFinished
 from tests.debugger.pressed_runs import RUNS, experiment, finished
 
 
 def sources(debugger: Debugger) -> Sources:
-    return Sources(debugger.tape, debugger.experiment, partial(stalled_in, debugger))
+    return Sources(debugger.tape, debugger.experiment)
 
 
 def stalled_in(debugger: Debugger, event: int) -> tuple[str, ...]:
@@ -151,3 +151,35 @@ def test_stalls_are_told_apart() -> None:
             if life.name in names and decode.start_us <= tape.time_us(event) < decode.end_us
         )
     assert told == expected > 0
+
+
+@pytest.mark.parametrize("name", ["priority victims", "small batch", "three instances"])
+def test_decode_is_told_apart_by_what_else_its_steps_computed(name: str) -> None:
+    """By the records of the steps alone: who decodes in them, and what prompts they compute besides."""
+    debugger = finished(name)
+    expected: dict[str, dict[str, list[int]]] = {}
+    spans = {life.name: (life.instance, life.spans[-1]) for life in lives(debugger, debugger.frontier) if life.spans}
+    steps: list[StepFinished] = []
+    simulation = blis_tui.Simulation(debugger.experiment)
+    simulation.subscribe(StepFinished, steps.append)
+    simulation.run()
+    for request, (instance, span) in spans.items():
+        sums = expected.setdefault(request, {"decode-only": [0, 0], "beside-prefill": [0, 0], "stalled": [0, 0]})
+        for step in steps:
+            if step.instance != instance or not span.start_us <= step.time_us < span.end_us:
+                continue
+            tokens = sum(chunk.new_tokens for chunk in step.chunks)
+            kind = "stalled" if request in step.stalled else "beside-prefill" if tokens else "decode-only"
+            sums[kind][0] += step.duration_us
+            sums[kind][1] += tokens
+    checked = 0
+    for life in lives(debugger, debugger.frontier):
+        whole = e2e_breakdown(life, sources(debugger))
+        if whole is None or not whole.us("decode") or len([one for one in life.spans if one.what == "decode"]) > 1:
+            continue
+        found = {kind: whole.us(kind) for kind in DECODES}
+        assert found == {kind: us for kind, (us, _) in expected[life.name].items()}
+        assert whole.tokens("beside-prefill") == expected[life.name]["beside-prefill"][1]
+        assert sum(found.values()) == whole.us("decode")
+        checked += 1
+    assert checked > 10
