@@ -92,7 +92,8 @@ class Debugger:
     def __init__(self, experiment: Experiment, *, check: str = "end", cap_bytes: int = CAP_BYTES) -> None:
         self.experiment = experiment
         self._simulation = Simulation(experiment, check=check)
-        self.tape = Tape(experiment.cluster.instances)
+        keeps_output = experiment.policy.batching.kind == "vllm-v1"
+        self.tape = Tape(experiment.cluster.instances, keeps_output=keeps_output)
         self.history = History(self._simulation, cap_bytes=cap_bytes)
         self.phase: int | None = None
         self.failure: SimulationError | None = None
@@ -400,7 +401,8 @@ class Debugger:
 
     def _last_hit(self, watch: Watch, start: int, last: int) -> Generator[Progress, None, tuple[int, tuple[Hit, ...]]]:
         """The latest event of ``(start, last]`` at which a breakpoint stops, 0 if none does."""
-        twin = self._twin
+        # One of its own: explanations may be asked for meanwhile.
+        twin = self._simulation.twin(self.history.before(start).mark)
         self.history.return_to(twin, start)
         watch.reset(twin)
         collected: list[Record] = []

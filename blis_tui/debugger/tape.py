@@ -141,6 +141,11 @@ class Happening:
 class Tape:
     """What every event so far did.
 
+    Args:
+        instances: how many there are.
+        keeps_output: whether preempted requests keep the tokens they have generated; else a preemption takes also a
+            first token back.
+
     Attributes:
         overview: figures of the whole run in a fixed number of buckets of time.
     """
@@ -150,6 +155,7 @@ class Tape:
         "_done_events",
         "_e2es",
         "_instances",
+        "_keeps_output",
         "_kinds",
         "_latest",
         "_lives",
@@ -162,13 +168,15 @@ class Tape:
         "_times",
         "_totals",
         "_ttft_events",
+        "_ttft_places",
         "_ttfts",
+        "_ttfts_lost",
         "_work",
         "_work_marks",
         "overview",
     )
 
-    def __init__(self, instances: int) -> None:
+    def __init__(self, instances: int, *, keeps_output: bool) -> None:
         self._times = array("q")
         self._kinds = array("B")
         self._instances = array("h")
@@ -180,6 +188,9 @@ class Tape:
         self._reasons: dict[int, str] = {}
         self._ttft_events = array("q")
         self._ttfts = array("q")
+        self._ttfts_lost = array("q")
+        self._ttft_places: dict[int, int] = {}
+        self._keeps_output = keeps_output
         self._done_events = array("q")
         self._done = array("i")
         self._e2es = array("q")
@@ -360,10 +371,18 @@ class Tape:
         number = self._numbers.get(name)
         return 0 if number is None else self._lives[number][0]
 
-    def ttfts_us(self, until: int, count: int) -> list[int]:
-        """The latest ``count`` times to first token up to an event, oldest first, in microseconds."""
-        end = bisect_right(self._ttft_events, until)
-        return list(self._ttfts[max(0, end - count) : end])
+    def ttfts_us(self, until: int, count: int, settled: int | None = None) -> list[int]:
+        """The latest ``count`` times to first token up to an event, oldest first, in microseconds.
+
+        First tokens that a preemption had taken back by then do not count. ``settled``: as for ``life``.
+        """
+        found: list[int] = []
+        for place in range(bisect_right(self._ttft_events, until if settled is None else settled) - 1, -1, -1):
+            if len(found) == count:
+                break
+            if not 0 < self._ttfts_lost[place] <= until:
+                found.append(self._ttfts[place])
+        return found[::-1]
 
     def slowest(self, until: int, count: int) -> list[tuple[str, int]]:
         """The requests that took longest of those completed up to an event, with their end-to-end times in us."""
@@ -406,6 +425,7 @@ class Tape:
         keep = bisect_right(self._ttft_events, event)
         del self._ttft_events[keep:]
         del self._ttfts[keep:]
+        del self._ttfts_lost[keep:]
         done = bisect_right(self._done_events, event)
         del self._done_events[done:]
         del self._done[done:]
@@ -501,12 +521,17 @@ class Tape:
         beneficiary = self._numbers[record.for_request]
         number = self._numbers[record.request_id]
         self._note(number, record.event, "preempted", record.lost_tokens, beneficiary)
+        place = None if self._keeps_output else self._ttft_places.pop(number, None)
+        if place is not None:
+            self._ttfts_lost[place] = record.event
 
     def _first_token(self, record: FirstToken) -> None:
         number = self._numbers[record.request_id]
         self._note(number, record.event, "first-token", record.first_token_us, record.ttft_us)
         self._ttft_events.append(record.event)
+        self._ttft_places[number] = len(self._ttfts)
         self._ttfts.append(record.ttft_us)
+        self._ttfts_lost.append(0)
         self.overview.first_token(record.time_us, record.ttft_us)
 
     def _step_finished(self, record: StepFinished) -> None:

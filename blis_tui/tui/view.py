@@ -26,6 +26,10 @@ class Selection:
     """A request's name."""
     instance: int | None = None
     """An instance; None = all."""
+    ranking: bool = False
+    """The reader asked for the requests in order, whatever the present event is about."""
+    order: str = "e2e"
+    """What requests are ranked by, a key of ``ranking.ORDERS``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from blis_tui.debugger.conditions.suggestions import suggestions
 from blis_tui.debugger.conditions.watches import parse_watch
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.sessions import Session
+from blis_tui.debugger.why.ranking import ORDERS
 from blis_tui.errors import BlisError
 from blis_tui.spec.library import data_root
 from blis_tui.tui.driver import Driver
@@ -79,10 +80,18 @@ class Workbench:
         if event is not None:
             selection = replace(selection, event=event)
         if request is not None:
-            selection = replace(selection, request=request)
+            selection = replace(selection, request=request, ranking=False)
         if instance is not None:
             selection = replace(selection, instance=instance)
         self.selection = selection
+
+    def rank(self) -> None:
+        """Point at no request but at the ranking of all; where it is asked for already, by the next figure."""
+        selection = self.selection
+        if selection.ranking and selection.request is None:
+            orders = tuple(ORDERS)
+            selection = replace(selection, order=orders[(orders.index(selection.order) + 1) % len(orders)])
+        self.selection = replace(selection, request=None, ranking=True)
 
     def clear_request(self) -> None:
         """Point at no request any more."""

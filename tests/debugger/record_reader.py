@@ -43,6 +43,12 @@ class Standing:
     first_token_us: int | None = None
     ttft_us: int | None = None
     known_until_us: int = 0
+    waits_since_us: int = 0
+    queued_us: int = 0
+    """In the queue, its present wait not counted."""
+    preemptions: int = 0
+    token_times_us: list[int] = field(default_factory=list)
+    """When it got the tokens it has."""
 
 
 @dataclass
@@ -51,10 +57,12 @@ class Reader:
 
     keeps_output: bool
     live: dict[str, Standing] = field(default_factory=dict)
-    ttfts_us: list[int] = field(default_factory=list)
+    first_tokens: list[tuple[str, int]] = field(default_factory=list)
+    """Request and time to first token in microseconds, without those that a preemption took back."""
     gaps_us: list[tuple[int, int]] = field(default_factory=list)
     """Duration and decoding requests of each step."""
     completed: dict[str, int] = field(default_factory=dict)
+    ended: dict[str, Standing] = field(default_factory=dict)
 
     def read(self, records: Iterable[Record]) -> None:
         for record in records:
@@ -67,29 +75,34 @@ class Reader:
         elif isinstance(record, Routed):
             live[record.request_id].instance = record.instance
         elif isinstance(record, Queued):
-            live[record.request_id].phase = "waiting"
+            live[record.request_id].phase, live[record.request_id].waits_since_us = "waiting", record.time_us
         elif isinstance(record, Scheduled):
             one = live[record.request_id]
             one.phase, one.computed = "prefill", record.cached_tokens
+            one.queued_us += record.time_us - one.waits_since_us
         elif isinstance(record, Preempted):
             one = live[record.request_id]
             if self.keeps_output:
                 one.target = max(one.target, record.lost_tokens + 1) if one.phase != "prefill" else one.target
             else:
                 one.generated, one.first_token_us, one.ttft_us = 0, None, None
+                one.token_times_us.clear()
+                self.first_tokens = [pair for pair in self.first_tokens if pair[0] != record.request_id]
             one.phase, one.computed = "waiting", 0
+            one.waits_since_us = record.time_us
+            one.preemptions += 1
         elif isinstance(record, StepFinished):
             self._step(record)
         elif isinstance(record, FirstToken):
-            self.ttfts_us.append(record.ttft_us)
+            self.first_tokens.append((record.request_id, record.ttft_us))
             if record.request_id in live:
                 one = live[record.request_id]
                 one.first_token_us, one.ttft_us = record.first_token_us, record.ttft_us
         elif isinstance(record, Completed):
             self.completed[record.request_id] = record.e2e_us
-            live.pop(record.request_id, None)
+            self.ended[record.request_id] = live.pop(record.request_id)
         elif isinstance(record, Rejected | Dropped | TimedOut):
-            live.pop(record.request_id, None)
+            self.ended[record.request_id] = live.pop(record.request_id)
         else:
             assert isinstance(record, Admitted)
 
@@ -107,12 +120,14 @@ class Reader:
                 if one.computed == one.target and (name in computing or instant):
                     one.phase = "decode"
                     one.generated += 1
+                    one.token_times_us.append(end_us)
             elif name in step.stalled:
                 one.phase = "stalled"
             else:
                 one.phase = "decode"
                 one.computed += 1
                 one.generated += 1
+                one.token_times_us.append(end_us)
         for name in step.completed:
             self.live[name].phase = "leaving"
 

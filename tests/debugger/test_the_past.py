@@ -121,7 +121,7 @@ def _lives_end_where_the_records_end_and_add_up(run: Run, reader: Reader) -> Non
 
 def _first_tokens_and_the_slowest_are_those_of_the_records(run: Run, reader: Reader) -> None:
     tape = run.debugger.tape
-    assert tape.ttfts_us(run.debugger.settled, 10**6) == reader.ttfts_us
+    assert tape.ttfts_us(run.debugger.event, 10**6, run.debugger.settled) == [us for _, us in reader.first_tokens]
     found = tape.slowest(run.debugger.event, 10**6)
     assert [us for _, us in found] == sorted(reader.completed.values(), reverse=True)
     assert dict(found) == reader.completed

@@ -24,7 +24,7 @@ from blis_tui.tui.widgets.event_list import EventList
 from blis_tui.tui.widgets.spec_view import SpecPane
 from blis_tui.tui.widgets.tab_bar import TabBar, place_tabs
 from tests.tui.debugging import NARROW, debugging, experiment
-from tests.tui.screens import screen_text
+from tests.tui.screens import screen_text, settle
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -438,3 +438,51 @@ async def test_breakpoints_are_completed() -> None:
         await here.press("right")
         await here.type(" > 90%")
         assert [one.text for one in here.bench.breakpoints] == ["kv.utilization > 90%"]
+
+
+async def test_at_the_end_the_question_is_who_was_slow() -> None:
+    async with debugging() as here:
+        await here.press("g")
+        await here.type("request_5")
+        await here.press("end", "3")
+        slowest = here.debugger.tape.slowest(here.event, 2)
+        assert "By end-to-end latency" in screen_text(here.app)
+        await here.press("question_mark")
+        assert slowest[0][0] in screen_text(here.app)
+        assert "slower than all others" in screen_text(here.app)
+        await here.press("escape", "down", "question_mark")
+        assert f"{slowest[1][0]}: prompt of" in screen_text(here.app)
+
+
+async def test_requests_are_ranked_by_one_figure_after_the_other() -> None:
+    async with debugging() as here:
+        await here.press("end", "l")
+        for order in ("end-to-end latency", "time to first token", "time per output token", "longest gap"):
+            assert f"By {order}" in screen_text(here.app)
+            await here.press("l")
+        await here.press("l", "l")
+        assert "By end-to-end latency" in screen_text(here.app)
+        await here.press("enter")
+        assert here.bench.selection.request == here.debugger.tape.slowest(here.event, 1)[0][0]
+        assert "end to end" in screen_text(here.app)
+        await here.press("l")
+        assert "By end-to-end latency" in screen_text(here.app)
+
+
+async def test_a_run_under_way_waits_while_somebody_asks_why() -> None:
+    async with debugging() as here:
+        await here.press("1", "n", "n", "n")
+        await here.pilot.press("c")
+        assert here.bench.driver.playing
+        await here.pilot.press("question_mark")
+        await settle(here.pilot)
+        event = here.event
+        assert f"Event {event:,}:" in screen_text(here.app)
+        assert "the run is paused until you close this" in screen_text(here.app)
+        await here.pilot.pause(0.1)
+        assert here.event == event
+        await here.pilot.press("escape")
+        while here.event == event:
+            await here.pilot.pause(0.01)
+        assert here.bench.driver.playing
+        await here.press("c")

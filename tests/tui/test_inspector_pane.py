@@ -18,6 +18,7 @@ from blis_tui.tui.presenters.life_line import (
     stretches,
     totals,
 )
+from blis_tui.tui.presenters.ranking import ranked_requests
 from blis_tui.tui.widgets.inspector import Inspector
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 
@@ -72,13 +73,14 @@ def test_what_is_known_of_the_future_is_marked(pressed: Debugger, event: int) ->
 def test_a_life_tells_what_ended_each_stretch(pressed: Debugger) -> None:
     text = _text(view_at(pressed, 1300, request="request_24"), 130)
     assert "✓ completed" in text
-    assert "161 tokens  → first token" in text
+    assert "161 tokens  → first token, lost later" in text
+    assert "time to first token 1.59 s" in text or "which counts" in text
     assert "→ preempted for request_22, 178 computed tokens lost" in text
     assert "→ let into the batch, 32 tokens found in the cache" in text
     assert "→ completed, 394 output tokens" in text
     assert "end to end 1.62 s" in text
     assert "lost work" in text
-    assert "later" not in text
+    assert "(later)" not in text
 
 
 def test_a_first_token_that_was_taken_back_is_none(pressed: Debugger) -> None:
@@ -112,7 +114,9 @@ def test_without_a_selection_the_present_event_decides(pressed: Debugger) -> Non
     assert subject(view_at(pressed, 0)) is None
     assert "No request is selected." in _text(view_at(pressed, 0))
     slowest = pressed.tape.slowest(641, 1)[0][0]
-    assert _text(view_at(pressed, 641)).splitlines()[1].startswith(slowest)
+    view = view_at(pressed, 641)
+    ranked = text_of(inspector_lines(view, 78, {}, ranked_requests(view)))
+    assert ranked.splitlines()[1].startswith(slowest)
     assert "No request called nobody has arrived" in _text(view_at(pressed, 640, request="nobody"))
 
 

@@ -47,7 +47,7 @@ async def test_why_was_the_slowest_request_slow() -> None:
         await settle(pilot)
         shows(app, "■ end", "3 Request", "7 Warn")
         await press(pilot, "3")
-        shows(app, "Slowest so far", "up down choose", "? why")
+        shows(app, "By end-to-end latency", "up down choose", "? why")
         await press(pilot, "question_mark")
         slowest = max(blis_tui.run(blis_tui.load("kv-pressure")).rows, key=lambda row: row.e2e_us or 0)
         shows(app, slowest.request_id, "slower than all others", "too few KV blocks", "preemption")

@@ -15,6 +15,7 @@ import blis_tui
 from blis_tui.debugger.debugger import Debugger, arrive
 from blis_tui.debugger.moment import LAST_PHASE, live
 from blis_tui.debugger.why.explain import explain_event, explain_request
+from blis_tui.debugger.why.ranking import ORDERS
 from blis_tui.debugger.why.waits import wait_lines
 from blis_tui.tui.presenters.diff import diff_lines
 from blis_tui.tui.presenters.events import event_line
@@ -22,8 +23,8 @@ from blis_tui.tui.presenters.inspector import inspector_lines
 from blis_tui.tui.presenters.instances import instances_lines
 from blis_tui.tui.presenters.kv_map import kv_map
 from blis_tui.tui.presenters.metrics import arrange, percentile_lines, strip_line
+from blis_tui.tui.presenters.ranking import ranked_requests, ranking_lines
 from blis_tui.tui.presenters.series import SERIES, value_text
-from blis_tui.tui.presenters.slowest import slowest_lines
 from tests.tui.pane_harness import text_of, view_at
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ def _said(made: Debugger, names: list[str]) -> Iterator[str]:
     yield text_of(instances_lines(view, WIDTH))
     yield text_of(kv_map(view, WIDTH, 20).lines)
     yield text_of(diff_lines(moment, WIDTH, playing=False))
-    yield text_of(slowest_lines(view, WIDTH, ""))
+    for order in ORDERS:
+        ranked = replace(view, selection=replace(view.selection, order=order))
+        yield text_of(ranking_lines(ranked, ranked_requests(ranked), WIDTH, ""))
     yield "\n".join(one.plain for one in percentile_lines(view, WIDTH))
     yield "\n".join(f"{one.name} {value_text(one, one.now(view), view)}" for one in SERIES)
     yield "\n".join(_figures(view))

@@ -10,7 +10,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from blis_tui.debugger.debugger import Debugger, arrive
-from blis_tui.debugger.why.explain import explain_event, explain_request, slowest
+from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.explanation import Explanation, Part, Ref, Row, event_ref, request_ref, say
 from blis_tui.tui.presenters.why import explanation_page
 from blis_tui.tui.screens.why import WhyScreen
@@ -110,7 +110,7 @@ def pressed() -> Debugger:
 
 @pytest.fixture
 def slow(pressed: Debugger) -> Explanation:
-    return explain_request(pressed, slowest(pressed.tape, pressed.frontier)[0].name)
+    return explain_request(pressed, pressed.tape.slowest(pressed.frontier, 1)[0][0])
 
 
 @pytest.mark.parametrize("size", [NARROW, NORMAL])

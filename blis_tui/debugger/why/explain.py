@@ -20,26 +20,16 @@ from blis_tui.debugger.why.events import event_explanation, rejection_sentences
 from blis_tui.debugger.why.explanation import Explanation, Part, Ref, Sentence, event_ref, request_ref, say
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.live import live_part
-from blis_tui.debugger.why.past import (
-    Ranked,
-    breakdown_part,
-    compare,
-    comparison_part,
-    preemption_parts,
-    ranking,
-)
+from blis_tui.debugger.why.past import breakdown_part, compare, comparison_part, preemption_parts
 from blis_tui.debugger.why.waits import wait_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.tape import Tape
     from blis_tui.debugger.why.breakdown import Breakdown
     from blis_tui.debugger.why.lifespans import Life
     from blis_tui.debugger.why.past import Comparison
 
-__all__ = ["Ranked", "explain", "explain_event", "explain_request", "mainly", "slowest", "wait_lines"]
+__all__ = ["explain", "explain_event", "explain_request", "mainly", "wait_lines"]
 
 
 def explain(debugger: Debugger, about: Ref) -> Explanation | None:
@@ -86,18 +76,6 @@ def explain_request(debugger: Debugger, name: str) -> Explanation:
     parts += preemption_parts(debugger, life)
     headline = _headline(debugger, life, sources, whole, comparison, live.phase if live is not None else "")
     return Explanation(about, _title(life), headline, tuple(parts))
-
-
-def slowest(tape: Tape, until: int, by: str = "e2e", count: int = 10) -> Sequence[Ranked]:
-    """The requests with the largest latency as their clients measure it, slowest first.
-
-    Args:
-        tape: what is known.
-        until: the last event to know of.
-        by: ``e2e`` (end to end, of completed requests) or ``ttft`` (time to first token).
-        count: how many.
-    """
-    return ranking(tape, until, by)[:count]
 
 
 def _unarrived(debugger: Debugger, about: Ref) -> Explanation:
@@ -154,7 +132,7 @@ def _latency_parts(life: Life, sources: Sources, whole: Breakdown | None) -> lis
     elif first is not None:
         told: list[Sentence] = []
         if len([one for one in life.happenings if one.what == "first-token"]) > 1:
-            told.append(say("A preemption took its earlier first token back: the last one counts."))
+            told.append(say("It had a first token before, which was lost to preemption: the last one counts."))
         parts.append(breakdown_part(f"Time to first token: {span_text(first.total_us)}", first, told))
     if whole is not None:
         parts.append(breakdown_part(f"End to end: {span_text(whole.total_us)}", whole))

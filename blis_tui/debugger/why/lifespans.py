@@ -62,6 +62,8 @@ class Life:
     happenings: tuple[Happening, ...]
     spans: tuple[Span, ...]
     chunks: tuple[Chunks, ...]
+    prefilled_us: tuple[int, ...]
+    """When its prefills ended, each with a token; the decode after one may take no time."""
     stalls: tuple[tuple[int, int], ...]
     """When it ran without getting tokens: from and to, in microseconds."""
     keeps_output: bool
@@ -149,6 +151,7 @@ def read_life(tape: Tape, experiment: Experiment, name: str, until: int, settled
         happenings=happenings,
         spans=spans,
         chunks=tuple(reader.chunks),
+        prefilled_us=tuple(reader.prefilled_us),
         stalls=tuple(reader.stalls if reader.stalled_us < 0 else [*reader.stalls, (reader.stalled_us, now_us)]),
         keeps_output=keeps,
         until=until,
@@ -187,6 +190,7 @@ class _Reader:
     attempt: int = 0
     target: int = 0
     instance: int = -1
+    prefilled_us: list[int] = field(default_factory=list)
     stalls: list[tuple[int, int]] = field(default_factory=list)
     stalled_us: int = -1
 
@@ -228,6 +232,8 @@ class _Reader:
     def _turn(self, what: str, time_us: int, event: int) -> None:
         if self.what and time_us > self.start_us:
             self.spans.append(self._span(time_us))
+        if what == "decode":
+            self.prefilled_us.append(time_us)
         self.what = what
         self.start_us = time_us
         self.first = event

@@ -9,13 +9,14 @@ from blis_tui.debugger.units import count_text, percent_text, plural, span_text
 from blis_tui.debugger.why.breakdown import PREEMPTION, Sources, e2e_breakdown
 from blis_tui.debugger.why.explanation import Part, Row, Sentence, event_ref, request_ref, say
 from blis_tui.debugger.why.lifespans import read_life
+from blis_tui.debugger.why.ranking import Position, Ranked, ranking
 from blis_tui.engine.records import Preempted, StepFinished
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.tape import Happening, Tape
+    from blis_tui.debugger.tape import Happening
     from blis_tui.debugger.why.breakdown import Breakdown
     from blis_tui.debugger.why.lifespans import Life
 
@@ -154,30 +155,6 @@ def breakdown_part(heading: str, breakdown: Breakdown, sentences: Sequence[Sente
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
-    """A request and its latency."""
-
-    name: str
-    us: int
-
-
-def ranking(tape: Tape, until: int, by: str = "e2e") -> list[Ranked]:
-    """Every request with that latency (``e2e`` or ``ttft``) up to an event, slowest first; of equals the earlier."""
-    what = {"e2e": "completed", "ttft": "first-token"}[by]
-    found: list[Ranked] = []
-    for number in range(tape.requests):
-        happening = tape.latest(number, what, until)
-        if happening is not None:
-            found.append(Ranked(tape.name(number), happening.second))
-    found.sort(key=_slowest_first)
-    return found
-
-
-def _slowest_first(ranked: Ranked) -> int:
-    return -ranked.us
-
-
-@dataclass(frozen=True, slots=True)
 class Comparison:
     """A completed request against the median one."""
 
@@ -195,7 +172,7 @@ class Comparison:
 
 def compare(life: Life, own: Breakdown, sources: Sources) -> Comparison | None:
     """Against the median of all that have completed; None where there are fewer than three."""
-    ranked = ranking(sources.tape, life.settled)
+    ranked = ranking(sources.tape, sources.experiment, "e2e", Position(life.until, life.settled))
     if len(ranked) < 3:
         return None
     median = ranked[len(ranked) // 2]
@@ -206,7 +183,7 @@ def compare(life: Life, own: Breakdown, sources: Sources) -> Comparison | None:
     excess = own.total_us - other.total_us
     groups = [(name, own.us(*kinds) - other.us(*kinds)) for name, kinds in GROUPS.items()]
     groups.sort(key=lambda pair: -pair[1] if excess >= 0 else pair[1])
-    faster = len([one for one in ranked if one.us < own.total_us])
+    faster = len([one for one in ranked if one.value < own.total_us])
     sizes = (
         ("prefill", f"{plural(life.input_tokens, 'prompt token')}, there {there.input_tokens:,}"),
         ("decode", f"{plural(_generated(life), 'output token')}, there {_generated(there):,}"),
@@ -242,7 +219,7 @@ def comparison_part(comparison: Comparison) -> Part:
             say(
                 "The median one, ",
                 request_ref(comparison.median.name),
-                f", took {span_text(comparison.median.us)}; this one {span_text(abs(comparison.excess_us))} {sign}:",
+                f", took {span_text(comparison.median.value)}; this one {span_text(abs(comparison.excess_us))} {sign}:",
             ),
         ),
         rows,

@@ -11,7 +11,7 @@ from blis_tui.debugger.why.lifespans import ENDS, read_life
 from blis_tui.tui.presenters.life_line import legend, life_bar, past_and_later, position_mark, sum_text, totals
 from blis_tui.tui.presenters.lines import BLANK, Line, flow, hang, heading, line, words
 from blis_tui.tui.presenters.phases import PHASE_LOOKS
-from blis_tui.tui.presenters.slowest import shows_slowest, slowest_lines
+from blis_tui.tui.presenters.ranking import ranking_lines, shows_ranking
 from blis_tui.tui.presenters.units import count_text, percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from blis_tui.cluster.snapshot import RequestSnapshot
     from blis_tui.debugger.tape import Happening
     from blis_tui.debugger.why.lifespans import Life
+    from blis_tui.debugger.why.ranking import Ranked
     from blis_tui.tui.presenters.life_line import Stretch
     from blis_tui.tui.view import View
 
@@ -55,22 +56,24 @@ def subject(view: View) -> str | None:
         return None
     step = view.moment.step
     if step is not None:
-        return next(iter((*step.preempted, *step.completed, *step.first_tokens, *step.admitted)), None)
+        results = (*step.completed, *step.first_tokens) if view.moment.settled == event else ()
+        return next(iter((*step.preempted, *results, *step.admitted)), None)
     number = view.tape.row(event).request
     return None if number < 0 else view.tape.name(number)
 
 
-def inspector_lines(view: View, width: int, waits: Mapping[int, str]) -> list[Line]:
+def inspector_lines(view: View, width: int, waits: Mapping[int, str], ranked: Sequence[Ranked] = ()) -> list[Line]:
     """Everything about the request.
 
     Args:
         view: what to show.
         width: in cells.
         waits: the event at which a wait began -> a few words about it.
+        ranked: the first of all requests, where no request is to be shown.
     """
     name = subject(view)
-    if name is None or shows_slowest(view, name):
-        return slowest_lines(view, width, _HINT)
+    if name is None or shows_ranking(view, name):
+        return ranking_lines(view, ranked, width, _HINT)
     known = read_life(view.tape, view.experiment, name, len(view.tape))
     if known is None:
         missing = f"No request called {name} has arrived in what is known of the run."
@@ -167,6 +170,8 @@ def _latencies(life: Life | None, parts: Sequence[Stretch], width: int) -> list[
         shares = totals(_until(past, first.first))
         own = first.first - life.arrival_us
         lines += _latency("time to first token", first.second, sum_text(shares, first.second - own), width)
+        counts = _which_counts(life)
+        lines += map(line, words(counts, width, "$text-muted") if counts else [])
     end = life.end
     if end is not None and end.what == "completed":
         own = end.time_us - life.arrival_us
@@ -174,6 +179,15 @@ def _latencies(life: Life | None, parts: Sequence[Stretch], width: int) -> list[
     elif end is None:
         lines += _latency("so far", life.now_us - life.arrival_us, sum_text(totals(past)), width)
     return lines
+
+
+def _which_counts(life: Life) -> str:
+    """Of several first tokens, which one is meant; empty where there was but one."""
+    lost = [one.event for one in life.happenings if one.what == "first-token"][:-1]
+    if not lost or life.keeps_output:
+        return ""
+    taken = "the one before was" if len(lost) == 1 else f"the {count_text(len(lost))} before were"
+    return f"of the last first token, which counts; {taken} lost to preemption"
 
 
 def _until(parts: Sequence[Stretch], end_us: int) -> list[Stretch]:

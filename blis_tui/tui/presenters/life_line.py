@@ -87,7 +87,7 @@ def stretches(life: Life, tape: Tape) -> tuple[Stretch, ...]:
                 event=span.first,
                 open=span.open,
                 note=_note(life, span),
-                ending="" if end is None else ending_text(end, tape),
+                ending="" if end is None else ending_text(end, tape, lost=span.lost and not life.keeps_output),
                 lost=span.lost and not life.keeps_output,
             )
         )
@@ -106,8 +106,8 @@ def _ender(life: Life, span: Span, following: Span | None) -> Happening | None:
     return next((one for kind in kinds for one in here if one.what == kind), None)
 
 
-def ending_text(end: Happening, tape: Tape) -> str:
-    """A happening as what ends a stretch."""
+def ending_text(end: Happening, tape: Tape, *, lost: bool) -> str:
+    """A happening as what ends a stretch; ``lost``: what was computed in it was lost in a preemption."""
     if end.what == "preempted":
         return f"preempted for {tape.name(end.second)}, {plural(end.first, 'computed token')} lost"
     if end.what == "scheduled":
@@ -126,6 +126,8 @@ def ending_text(end: Happening, tape: Tape) -> str:
     }
     if end.what in ("rejected", "dropped"):
         return f"{end.what}: {reason}" if reason else end.what
+    if end.what == "first-token" and lost:
+        return "first token, lost later"
     return plain[end.what]
 
 

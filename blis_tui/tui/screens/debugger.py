@@ -242,8 +242,8 @@ class DebuggerScreen(Moves):
     # ---- look ----
 
     def action_ask_why(self) -> None:
-        """Explain the selected request, the selected event, or the present one."""
-        self.halt()
+        """Explain the selected request, the selected event, or the present one; a run under way waits meanwhile."""
+        self.hold()
         selection, debugger = self.bench.selection, self.bench.debugger
         pointed = self.query_one(Inspector).selected_value() if self.arrangement.active == "request" else ""
         if self.arrangement.active == "events" and (selection.event is not None or selection.request is None):
@@ -260,19 +260,24 @@ class DebuggerScreen(Moves):
         from blis_tui.debugger.why.explain import explain_event  # noqa: PLC0415  (when somebody asks)
         from blis_tui.tui.screens.why import WhyScreen  # noqa: PLC0415
 
+        self.hold()
         debugger = self.bench.debugger
-        self.app.push_screen(WhyScreen(debugger, explain_event(debugger, event)), self._follow)
+        screen = WhyScreen(debugger, explain_event(debugger, event), run_waits=self.bench.driver.busy)
+        self.app.push_screen(screen, self._follow)
 
     def why_request(self, name: str) -> None:
         """Explain what happened to a request."""
         from blis_tui.debugger.why.explain import explain_request  # noqa: PLC0415  (when somebody asks)
         from blis_tui.tui.screens.why import WhyScreen  # noqa: PLC0415
 
+        self.hold()
         debugger = self.bench.debugger
-        self.app.push_screen(WhyScreen(debugger, explain_request(debugger, name)), self._follow)
+        screen = WhyScreen(debugger, explain_request(debugger, name), run_waits=self.bench.driver.busy)
+        self.app.push_screen(screen, self._follow)
 
     def _follow(self, reference: Ref | None) -> None:
-        """Go to what an explanation spoke of."""
+        """Go to what an explanation spoke of; a run that waited goes on, unless the way leads elsewhere."""
+        self.resume()
         if reference is None:
             return
         if reference.kind == "request":
@@ -283,6 +288,13 @@ class DebuggerScreen(Moves):
             self.show_view()
         else:
             self.go_to_text(str(reference.value))
+
+    def action_look_rank(self) -> None:
+        """Show the requests in order; once they are shown, by the next figure."""
+        if self.arrangement.active == "request" or not self.bench.selection.ranking:
+            self.bench.rank()
+        self.activate("request")
+        self.show_view()
 
     def action_look_diff(self) -> None:
         """Show what the last event changed."""

@@ -113,6 +113,8 @@ class Moves(Stage):
     def action_run_to_end(self) -> None:
         """To the last event."""
         self.bench.leave()
+        # At the end the question is who was slow, not what became of whoever was looked at last.
+        self.bench.clear_request()
         self.go(self.bench.debugger.run(), "to the end")
 
     def action_run_to_start(self) -> None:

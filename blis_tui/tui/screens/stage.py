@@ -119,6 +119,18 @@ class Stage(Screen[None]):
             self.moved()
         return was
 
+    def hold(self) -> None:
+        """Let what runs wait, at the position shown."""
+        if self.bench.driver.busy:
+            self._clock.pause()
+            self.show_view()
+
+    def resume(self) -> None:
+        """Let what waited go on."""
+        if self.bench.driver.busy:
+            self.bench.driver.pace()
+            self._clock.resume()
+
     def moved(self) -> None:
         """The position has changed for good: show it. What was said about the place before is no longer of use."""
         self.app.clear_notifications()

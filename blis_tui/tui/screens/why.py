@@ -43,6 +43,7 @@ class WhyScreen(Window["Ref | None"]):
     Args:
         debugger: whose run it is; its position stays.
         explanation: what to begin with.
+        run_waits: a run is under way, and goes on once the window closes.
     """
 
     SCOPE = "why"
@@ -77,8 +78,9 @@ class WhyScreen(Window["Ref | None"]):
     }
     """
 
-    def __init__(self, debugger: Debugger, explanation: Explanation) -> None:
+    def __init__(self, debugger: Debugger, explanation: Explanation, *, run_waits: bool = False) -> None:
         super().__init__()
+        self._run_waits = run_waits
         self._debugger = debugger
         self._explanation = explanation
         self._chosen: int | None = None
@@ -107,7 +109,8 @@ class WhyScreen(Window["Ref | None"]):
         window = self.query_one(Vertical)
         window.border_title = Content(self._explanation.title)
         depth = len(self._earlier)
-        window.border_subtitle = Content(f"{depth} back" if depth else "")
+        notes = (f"{depth} back" if depth else "", "the run is paused until you close this" if self._run_waits else "")
+        window.border_subtitle = Content(" · ".join(note for note in notes if note))
         self.refresh_bindings()
 
     @on(_Text.Resized)

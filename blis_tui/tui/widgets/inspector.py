@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from blis_tui.debugger.why.waits import wait_lines
 from blis_tui.tui.presenters.inspector import EVENT_KEY, inspector_lines, subject
-from blis_tui.tui.presenters.slowest import REQUEST_KEY, shows_slowest
+from blis_tui.tui.presenters.ranking import REQUEST_KEY, ranked_requests, shows_ranking
 from blis_tui.tui.view import Picked
 from blis_tui.tui.widgets.lines import LinesPane
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from blis_tui.debugger.why.ranking import Ranked
     from blis_tui.tui.presenters.lines import Line
     from blis_tui.tui.view import View
 
@@ -27,15 +28,32 @@ class Inspector(LinesPane):
         "dimmed lies behind the present position. Up and down move along its life; enter goes to where a stretch began."
     )
 
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002  (Textual's name)
+        super().__init__(id=id, classes=classes)
+        self._found: tuple[tuple[int, int, str], Sequence[Ranked]] = ((-1, -1, ""), ())
+
     def lines(self, view: View, width: int) -> Sequence[Line]:
         """Present the view."""
-        return inspector_lines(view, width, self._waits(view))
+        return inspector_lines(view, width, self._waits(view), self._ranked(view))
 
     def key_of(self, view: View) -> str:
-        """Of the slowest requests, the first one at first."""
-        if shows_slowest(view, subject(view)) and not self._key.startswith(REQUEST_KEY):
-            return "".join(REQUEST_KEY + name for name, _ in view.tape.slowest(view.moment.event, 1))
-        return super().key_of(view)
+        """In the ranking, the first one, until the reader chooses; a new place, or figure, is a new ranking."""
+        if not shows_ranking(view, subject(view)):
+            return super().key_of(view)
+        known = self._found
+        ranked = self._ranked(view)
+        if known is self._found and self._key.startswith(REQUEST_KEY):
+            return self._key
+        return next((REQUEST_KEY + one.name for one in ranked), "")
+
+    def _ranked(self, view: View) -> Sequence[Ranked]:
+        """The ranking, where it is shown; made anew for another place or figure."""
+        if view.playing or not shows_ranking(view, subject(view)):
+            return ()
+        place = (view.moment.event, view.moment.settled, view.selection.order)
+        if self._found[0] != place:
+            self._found = (place, ranked_requests(view))
+        return self._found[1]
 
     @staticmethod
     def _waits(view: View) -> Mapping[int, str]:
@@ -46,7 +64,7 @@ class Inspector(LinesPane):
         return wait_lines(view.tape, view.experiment, name, view.moment.event, view.moment.settled)
 
     def pick(self, key: str, *, go: bool) -> None:
-        """Go to where a stretch began; of the slowest requests, look at one."""
+        """Go to where a stretch began; in the ranking, look at a request."""
         if key.startswith(REQUEST_KEY):
             if go:
                 self.post_message(Picked(request=key.removeprefix(REQUEST_KEY)))
@@ -60,10 +78,10 @@ class Inspector(LinesPane):
         return f"requests.{name}" if name else ""
 
     def selected_value(self) -> str:
-        """The request's name; in the list of the slowest, of the one at the cursor."""
+        """The request's name; in the ranking, of the one at the cursor."""
         if self.view is None:
             return ""
         name = subject(self.view)
-        if name is None or shows_slowest(self.view, name):
+        if name is None or shows_ranking(self.view, name):
             return self._key.removeprefix(REQUEST_KEY) if self._key.startswith(REQUEST_KEY) else ""
         return name

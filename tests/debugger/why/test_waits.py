@@ -64,7 +64,7 @@ def classify(made: blis_tui.Experiment) -> dict[str, int]:
         spy = Spy(instance._batching)
         instance._batching = spy
         spies.append(spy)
-    tape = Tape(len(instances))
+    tape = Tape(len(instances), keeps_output=False)
     tape.listen(simulation)
     limits = limits_of(made)
     found: dict[str, int] = {}

@@ -11,8 +11,9 @@ from blis_tui.debugger.debugger import Debugger, arrive
 from blis_tui.debugger.tape import KINDS
 from blis_tui.debugger.units import plural, span_text
 from blis_tui.debugger.why.events import MEANINGS, load_before, usual_duration
-from blis_tui.debugger.why.explain import explain, explain_event, explain_request, slowest
+from blis_tui.debugger.why.explain import explain, explain_event, explain_request
 from blis_tui.debugger.why.explanation import Explanation, Part, Ref, event_ref, instance_ref, request_ref, said
+from blis_tui.debugger.why.ranking import Position, Ranked, ranking
 from blis_tui.engine.records import Preempted
 from tests.debugger.pressed_runs import RUNS, experiment, finished
 
@@ -183,15 +184,22 @@ def test_before_it_is_let_in_again() -> None:
 # ---- ends ----
 
 
+def by_e2e(debugger: Debugger, until: int) -> list[Ranked]:
+    return ranking(debugger.tape, debugger.experiment, "e2e", Position(until, until))
+
+
 def test_a_slow_request_is_compared_with_the_median() -> None:
     debugger = at("kv-pressure", 10**9)
-    ranked = slowest(debugger.tape, debugger.frontier, count=10**6)
-    assert [one.us for one in ranked] == sorted((one.us for one in ranked), reverse=True)
+    ranked = by_e2e(debugger, debugger.frontier)
+    assert [one.value for one in ranked] == sorted((one.value for one in ranked), reverse=True)
     explanation = explain_request(debugger, ranked[0].name)
-    assert explanation.headline.startswith(f"It took {span_text(ranked[0].us)} end to end, slower than all others;")
+    assert explanation.headline.startswith(f"It took {span_text(ranked[0].value)} end to end, slower than all others;")
     median = ranked[len(ranked) // 2]
     told = sentences(part(explanation, "Compared"))
-    assert f"{median.name}, took {span_text(median.us)}; this one {span_text(ranked[0].us - median.us)} more:" in told
+    assert (
+        f"{median.name}, took {span_text(median.value)}; this one {span_text(ranked[0].value - median.value)} more:"
+        in told
+    )
     fastest = explain_request(debugger, ranked[-1].name)
     assert "no slower than all others" in fastest.headline
 
@@ -199,16 +207,9 @@ def test_a_slow_request_is_compared_with_the_median() -> None:
 def test_slowest_knows_only_what_has_happened() -> None:
     debugger = finished("kv-pressure")
     half = debugger.frontier // 2
-    early = slowest(debugger.tape, half, count=10**6)
+    early = by_e2e(debugger, half)
     completed = [e for e in range(1, half + 1) if debugger.tape.kind(e) == "completed"]
     assert len(early) == len(completed)
-    assert slowest(debugger.tape, half, "ttft", 3)[0].us == max(
-        debugger.tape.life(name, half)[place].second
-        for name in debugger.tape.names()
-        for place, one in enumerate(debugger.tape.life(name, half))
-        if one.what == "first-token" and one is not None
-        if not any(later.what == "first-token" for later in debugger.tape.life(name, half)[place + 1 :])
-    )
 
 
 @pytest.mark.parametrize(
@@ -340,7 +341,7 @@ def test_who_did_not_fit_needed_more_than_was_free(name: str) -> None:
 
 def test_a_comparison_says_how_much_there_was_to_compute() -> None:
     debugger = at("kv-pressure", 10**9)
-    ranked = slowest(debugger.tape, debugger.frontier, count=10**6)
+    ranked = by_e2e(debugger, debugger.frontier)
     lives = [debugger.tape.life(ranked[place].name) for place in (0, len(ranked) // 2)]
     rows = {row.label: said(row.note) for row in part(explain_request(debugger, ranked[0].name), "Compared").rows}
     assert rows["prefill"] == f"{lives[0][0].first:,} prompt tokens, there {lives[1][0].first:,}"

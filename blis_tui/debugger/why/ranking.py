@@ -1,0 +1,163 @@
+"""Requests in order of what they had to bear: where most questions begin."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.debugger.why.lifespans import read_life
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from blis_tui.debugger.tape import Tape
+    from blis_tui.debugger.why.lifespans import Life
+    from blis_tui.spec.model import Experiment
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A request and the figure it is ranked by: microseconds, or how often it was preempted."""
+
+    name: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """What is past: the last event, and the last one whose results are past (see ``Moment.settled``)."""
+
+    event: int
+    settled: int
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A figure to rank by."""
+
+    title: str
+    scope: str
+    """Whom it is known of."""
+    read: Callable[[Life, _Steps], int | None]
+    """The figure of a life; None where there is none."""
+
+
+def ranking(tape: Tape, experiment: Experiment, by: str, here: Position, count: int | None = None) -> list[Ranked]:
+    """The requests that have a figure, the largest first; of equals the earlier.
+
+    Args:
+        tape: what is known.
+        experiment: whose tape it is.
+        by: a key of ``ORDERS``.
+        here: what of it is past.
+        count: how many at most; None = all.
+    """
+    if by == "e2e":
+        return [Ranked(name, us) for name, us in tape.slowest(here.event, tape.requests if count is None else count)]
+    steps = _Steps(tape, here.settled)
+    found: list[Ranked] = []
+    for name in tape.names():
+        life = read_life(tape, experiment, name, here.event, here.settled)
+        value = None if life is None else ORDERS[by].read(life, steps)
+        if value is not None:
+            found.append(Ranked(name, value))
+    found.sort(key=_largest_first)
+    return found[:count]
+
+
+def _largest_first(ranked: Ranked) -> int:
+    return -ranked.value
+
+
+_NO_STEPS: Final = (array("q"), array("q"))
+
+
+class _Steps:
+    """The steps of each instance whose results are past: when they began, and how long they took."""
+
+    def __init__(self, tape: Tape, settled: int) -> None:
+        self._tape = tape
+        self._settled = settled
+        self._by_instance: list[tuple[array[int], array[int]]] = []
+
+    def of(self, instance: int) -> tuple[array[int], array[int]]:
+        """Starts and durations, in microseconds; read when first asked for."""
+        if not self._by_instance:
+            self._by_instance = [(array("q"), array("q")) for _ in range(self._tape.instances)]
+            event = self._tape.next_step(0)
+            while 0 < event <= self._settled:
+                row = self._tape.row(event)
+                starts, durations = self._by_instance[row.instance]
+                starts.append(row.time_us)
+                durations.append(self._tape.step(row.step).duration_us)
+                event = self._tape.next_step(event)
+        return self._by_instance[instance]
+
+
+# ---- the figures ----
+
+
+def _e2e(life: Life, _steps: _Steps) -> int | None:
+    end = life.end
+    return None if end is None or end.what != "completed" else end.second
+
+
+def _ttft(life: Life, _steps: _Steps) -> int | None:
+    first = life.first_token
+    return None if first is None else first.second
+
+
+def _tpot(life: Life, _steps: _Steps) -> int | None:
+    """The mean gap between two tokens at the engine."""
+    end, first, last = life.end, life.first_token, life.last("last-token")
+    if end is None or end.what != "completed" or first is None or last is None or end.first < 2:
+        return None
+    return (last.first - first.first) // (end.first - 1)
+
+
+def _longest_gap(life: Life, steps: _Steps) -> int | None:
+    """The longest time between two tokens at the engine, of those it has."""
+    longest = -1
+    token_us: int | None = None
+    starts, durations = steps.of(life.instance) if life.prefilled_us else _NO_STEPS
+    decodes = {span.start_us: span for span in life.spans if span.what == "decode"}
+    # Where a preemption takes the output, only the last attempt's tokens are left.
+    kept = life.prefilled_us if life.keeps_output else life.prefilled_us[-1:] if life.first_token else ()
+    for start_us in kept:
+        if token_us is not None:
+            longest = max(longest, start_us - token_us)
+        token_us = start_us
+        span = decodes.get(start_us)
+        if span is None:
+            continue
+        for place in range(bisect_left(starts, start_us), bisect_left(starts, span.end_us)):
+            if not any(since <= starts[place] < until for since, until in life.stalls):
+                end_us = starts[place] + durations[place]
+                longest = max(longest, end_us - token_us)
+                token_us = end_us
+    return None if longest < 0 else longest
+
+
+def _queued(life: Life, _steps: _Steps) -> int | None:
+    waits = [span.duration_us for span in life.spans if span.what == "wait"]
+    return sum(waits) if any(one.what == "queued" for one in life.happenings) else None
+
+
+def _preemptions(life: Life, _steps: _Steps) -> int | None:
+    return len(life.preemptions) or None
+
+
+ORDERS: Final[Mapping[str, Order]] = MappingProxyType(
+    {
+        "e2e": Order("end-to-end latency", "of those completed", _e2e),
+        "ttft": Order("time to first token", "of those that have one", _ttft),
+        "tpot": Order("time per output token", "of those completed, at the engine", _tpot),
+        "gap": Order("longest gap between tokens", "at the engine", _longest_gap),
+        "queue": Order("time in the queue", "so far", _queued),
+        "preemptions": Order("preemptions", "so far", _preemptions),
+    }
+)
+"""What requests can be ranked by."""
