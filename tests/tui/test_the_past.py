@@ -14,7 +14,9 @@ import pytest
 import blis_tui
 from blis_tui.debugger.debugger import Debugger, arrive
 from blis_tui.debugger.moment import LAST_PHASE, live
+from blis_tui.debugger.why.breakdown import decode_lines
 from blis_tui.debugger.why.explain import explain_event, explain_request
+from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.ranking import ORDERS
 from blis_tui.debugger.why.waits import wait_lines
 from blis_tui.tui.presenters.diff import diff_lines
@@ -67,9 +69,11 @@ def _figures(view: View) -> Iterator[str]:
 
 
 def _past_of_the_inspector(view: View, name: str) -> str:
-    waits = wait_lines(view.tape, view.experiment, name, view.moment.event, view.moment.settled)
+    life = read_life(view.tape, view.experiment, name, view.moment.event, view.moment.settled)
+    assert life is not None
+    notes = {**wait_lines(view.tape, view.experiment, life), **decode_lines(view.tape, life)}
     selected = replace(view, selection=replace(view.selection, request=name))
-    lines = inspector_lines(selected, WIDTH, waits)
+    lines = inspector_lines(selected, WIDTH, notes)
     texts = [one.draw().plain.rstrip() for one in lines]
     heading = next((at for at, text in enumerate(texts) if text.startswith("Life")), len(lines))
     # Then come the bar and its marks, as long as what is known, a blank line, and the list.

@@ -10,7 +10,7 @@ from blis_tui.debugger.why.lifespans import steps_within
 from blis_tui.debugger.why.waits import CAUSES, cause_text, limits_of, wait_causes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from blis_tui.debugger.tape import Tape
     from blis_tui.debugger.why.lifespans import Life, Span
@@ -32,6 +32,8 @@ KINDS: Final = {
 """What a share is of, in the order in which they are told."""
 PREEMPTION: Final = ("again", "lost", "recompute")
 """The kinds that there would be none of without preemptions."""
+_NOTEWORTHY: Final = 10
+"""Prefill of others in less than one part in so many of a decode is not worth a line."""
 DECODES: Final = ("decode-only", "beside-prefill", "stalled")
 """The kinds that decode divides into: by what else the steps computed, and steps without a token for it."""
 
@@ -202,9 +204,38 @@ class _Steps:
 
 def _decode(us: int, spans: list[Span], life: Life, sources: Sources) -> Share:
     """Steps of decodes only, steps that computed prompts of others, too, and steps in which it stalled."""
+    plain, mixed, stalled = _told_apart(spans, life, sources.tape)
+    inner = (
+        Share("decode-only", "steps of decodes only", plain.us, _each(plain)),
+        Share("beside-prefill", "steps with prefill of others", mixed.us, _beside(mixed, plain), tokens=mixed.tokens),
+        Share("stalled", "steps without a token (stalled)", stalled.us, plural(stalled.count, "step")),
+    )
+    note = f"{plural(plain.count + mixed.count, 'step')} with a token each"
+    return Share("decode", KINDS["decode"], us, note, tuple(share for share in inner if share.us))
+
+
+def decode_lines(tape: Tape, life: Life) -> Mapping[int, str]:
+    """What held decoding up: the event at which a decode began -> a few words, where there is something to tell."""
+    lines: dict[int, str] = {}
+    for span in life.spans:
+        if span.what != "decode":
+            continue
+        plain, mixed, stalled = _told_apart([span], life, tape)
+        pieces = []
+        if mixed.us * _NOTEWORTHY >= span.duration_us > 0:
+            pieces.append(f"{span_text(mixed.us)} in steps with prefill of others: {_beside(mixed, plain)}")
+        if stalled.us:
+            pieces.append(f"{span_text(stalled.us)} stalled, without a token")
+        if pieces:
+            lines[span.first] = "; ".join(pieces)
+    return lines
+
+
+def _told_apart(spans: list[Span], life: Life, tape: Tape) -> tuple[_Steps, _Steps, _Steps]:
+    """The steps of some decodes by kind, in the order of ``DECODES``."""
     found = {kind: _Steps() for kind in DECODES}
     for span in spans:
-        for _, start_us, row in steps_within(sources.tape, life.instance, span.start_us, span.end_us, life.settled):
+        for _, start_us, row in steps_within(tape, life.instance, span.start_us, span.end_us, life.settled):
             stalled = any(since <= start_us < until for since, until in life.stalls)
             kind = "stalled" if stalled else "beside-prefill" if row.prefill_tokens else "decode-only"
             steps = found[kind]
@@ -212,13 +243,7 @@ def _decode(us: int, spans: list[Span], life: Life, sources: Sources) -> Share:
             steps.us += min(start_us + row.duration_us, span.end_us) - start_us
             steps.tokens += row.prefill_tokens
     plain, mixed, stalled_steps = (found[kind] for kind in DECODES)
-    inner = (
-        Share("decode-only", "steps of decodes only", plain.us, _each(plain)),
-        Share("beside-prefill", "steps with prefill of others", mixed.us, _beside(mixed, plain), tokens=mixed.tokens),
-        Share("stalled", "steps without a token (stalled)", stalled_steps.us, plural(stalled_steps.count, "step")),
-    )
-    note = f"{plural(plain.count + mixed.count, 'step')} with a token each"
-    return Share("decode", KINDS["decode"], us, note, tuple(share for share in inner if share.us))
+    return plain, mixed, stalled_steps
 
 
 def _each(steps: _Steps) -> str:

@@ -21,7 +21,6 @@ from blis_tui.debugger.why.explanation import Explanation, Part, Ref, Sentence, 
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.live import live_part
 from blis_tui.debugger.why.past import breakdown_part, compare, comparison_part, preemption_parts
-from blis_tui.debugger.why.waits import wait_lines
 
 if TYPE_CHECKING:
     from blis_tui.debugger.debugger import Debugger
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.why.lifespans import Life
     from blis_tui.debugger.why.past import Comparison
 
-__all__ = ["explain", "explain_event", "explain_request", "mainly", "wait_lines"]
+__all__ = ["explain", "explain_event", "explain_request", "mainly"]
 
 
 def explain(debugger: Debugger, about: Ref) -> Explanation | None:

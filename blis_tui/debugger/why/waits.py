@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.debugger.units import span_text
-from blis_tui.debugger.why.lifespans import read_life, steps_within
+from blis_tui.debugger.why.lifespans import steps_within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from blis_tui.debugger.tape import StepRow, Tape
-    from blis_tui.debugger.why.lifespans import Span
+    from blis_tui.debugger.why.lifespans import Life, Span
     from blis_tui.spec.model import Experiment
 
 CAUSES: Final = ("step", "preempted", "seqs", "tokens", "blocks", "room")
@@ -122,21 +122,13 @@ def cause_sentence(cause: str, limits: Limits) -> str:
     }[cause]
 
 
-def wait_lines(
-    tape: Tape, experiment: Experiment, name: str, until: int, settled: int | None = None
-) -> Mapping[int, str]:
-    """Why a request waited, up to an event: the event at which a wait began -> a few words about it.
-
-    ``settled``: as for ``read_life``.
-    """
-    life = read_life(tape, experiment, name, until, settled)
-    if life is None:
-        return {}
+def wait_lines(tape: Tape, experiment: Experiment, life: Life) -> Mapping[int, str]:
+    """Why a request waited: the event at which a wait began -> a few words about it."""
     limits = limits_of(experiment)
     lines: dict[int, str] = {}
     for span in life.spans:
         if span.what == "wait":
-            causes = wait_causes(tape, limits, span, life.instance, until)
+            causes = wait_causes(tape, limits, span, life.instance, life.until)
             told = sorted(causes.us, key=lambda cause: -causes.us[cause])
             pieces = [f"{cause_text(cause, limits)} {span_text(causes.us[cause])}" for cause in told[:2]]
             verb = "waits" if span.open else "waited"

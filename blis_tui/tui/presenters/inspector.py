@@ -62,13 +62,13 @@ def subject(view: View) -> str | None:
     return None if number < 0 else view.tape.name(number)
 
 
-def inspector_lines(view: View, width: int, waits: Mapping[int, str], ranked: Sequence[Ranked] = ()) -> list[Line]:
+def inspector_lines(view: View, width: int, notes: Mapping[int, str], ranked: Sequence[Ranked] = ()) -> list[Line]:
     """Everything about the request.
 
     Args:
         view: what to show.
         width: in cells.
-        waits: the event at which a wait began -> a few words about it.
+        notes: the event at which a stretch began -> a few words about it.
         ranked: the first of all requests, where no request is to be shown.
     """
     name = subject(view)
@@ -89,7 +89,7 @@ def inspector_lines(view: View, width: int, waits: Mapping[int, str], ranked: Se
     mark = position_mark(parts, width)
     lines += [line(life_bar(parts, width)), *([] if mark is None else [line(mark)])]
     lines += [*map(line, flow(legend(parts), width)), BLANK]
-    return lines + _list(known, parts, width, waits)
+    return lines + _list(known, parts, width, notes)
 
 
 # ---- where it stands ----
@@ -209,12 +209,12 @@ def _latency(label: str, us: int, consists: str, width: int) -> list[Line]:
 # ---- the list of stretches ----
 
 
-def _list(life: Life, parts: Sequence[Stretch], width: int, waits: Mapping[int, str]) -> list[Line]:
+def _list(life: Life, parts: Sequence[Stretch], width: int, notes: Mapping[int, str]) -> list[Line]:
     # Shares are of the time so far: what is later counts for nothing yet.
     past_us = sum(part.duration_us for part in parts if not part.later)
     lines: list[Line] = []
     for part in parts:
-        lines += _stretch(part, past_us, width, waits.get(part.event, "") if not part.later else "")
+        lines += _stretch(part, past_us, width, notes.get(part.event, "") if not part.later else "")
     end = life.end
     if end is not None and end.what in ENDS and not parts:
         reason = _FATES[end.what][0]
@@ -222,7 +222,7 @@ def _list(life: Life, parts: Sequence[Stretch], width: int, waits: Mapping[int, 
     return lines
 
 
-def _stretch(part: Stretch, past_us: int, width: int, wait: str) -> list[Line]:
+def _stretch(part: Stretch, past_us: int, width: int, note: str) -> list[Line]:
     look = part.look
     dim = "$text-muted dim" if part.later else ""
     start = (time_text(part.start_us), dim or "$text-muted")
@@ -245,8 +245,8 @@ def _stretch(part: Stretch, past_us: int, width: int, wait: str) -> list[Line]:
     else:
         lines.append(line(head, key=key))
         lines += map(line, hang(Content(" " * 4), flow(told, width - 4)))
-    if wait:
-        lines += map(line, hang(Content(" " * 4), words(wait, width - 4, "$warning")))
+    if note:
+        lines += map(line, hang(Content(" " * 4), words(note, width - 4, "$warning")))
     return lines
 
 

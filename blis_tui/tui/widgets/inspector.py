@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blis_tui.debugger.why.breakdown import decode_lines
+from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.waits import wait_lines
 from blis_tui.tui.presenters.inspector import EVENT_KEY, inspector_lines, subject
 from blis_tui.tui.presenters.ranking import REQUEST_KEY, ranked_requests, shows_ranking
@@ -34,7 +36,7 @@ class Inspector(LinesPane):
 
     def lines(self, view: View, width: int) -> Sequence[Line]:
         """Present the view."""
-        return inspector_lines(view, width, self._waits(view), self._ranked(view))
+        return inspector_lines(view, width, self._notes(view), self._ranked(view))
 
     def key_of(self, view: View) -> str:
         """In the ranking, the first one, until the reader chooses; a new place, or figure, is a new ranking."""
@@ -56,12 +58,15 @@ class Inspector(LinesPane):
         return self._found[1]
 
     @staticmethod
-    def _waits(view: View) -> Mapping[int, str]:
-        """What each wait was for; not while running, for it takes long."""
+    def _notes(view: View) -> Mapping[int, str]:
+        """What each wait was for, and what held decoding up; not while running, for it takes long."""
         name = subject(view)
         if name is None or view.playing:
             return {}
-        return wait_lines(view.tape, view.experiment, name, view.moment.event, view.moment.settled)
+        life = read_life(view.tape, view.experiment, name, view.moment.event, view.moment.settled)
+        if life is None:
+            return {}
+        return {**wait_lines(view.tape, view.experiment, life), **decode_lines(view.tape, life)}
 
     def pick(self, key: str, *, go: bool) -> None:
         """Go to where a stretch began; in the ranking, look at a request."""

@@ -8,7 +8,16 @@ import pytest
 
 import blis_tui
 from blis_tui.debugger.debugger import Debugger, arrive
-from blis_tui.debugger.why.breakdown import DECODES, Breakdown, Sources, e2e_breakdown, so_far_breakdown, ttft_breakdown
+from blis_tui.debugger.units import span_text
+from blis_tui.debugger.why.breakdown import (
+    DECODES,
+    Breakdown,
+    Sources,
+    decode_lines,
+    e2e_breakdown,
+    so_far_breakdown,
+    ttft_breakdown,
+)
 from blis_tui.debugger.why.lifespans import Life, read_life
 from blis_tui.engine.records import StepFinished
 from tests.debugger.pressed_runs import RUNS, experiment, finished
@@ -183,3 +192,20 @@ def test_decode_is_told_apart_by_what_else_its_steps_computed(name: str) -> None
         assert sum(found.values()) == whole.us("decode")
         checked += 1
     assert checked > 10
+
+
+def test_what_held_decoding_up_is_told_where_it_is_much() -> None:
+    debugger = finished("small batch")
+    told = 0
+    for life in lives(debugger, debugger.frontier):
+        whole = e2e_breakdown(life, sources(debugger))
+        decodes = [span for span in life.spans if span.what == "decode"]
+        lines = decode_lines(debugger.tape, life)
+        if whole is None or len(decodes) != 1:
+            continue
+        much = whole.us("beside-prefill") * 10 >= decodes[0].duration_us
+        assert set(lines) == ({decodes[0].first} if much or whole.us("stalled") else set())
+        if much:
+            assert lines[decodes[0].first].startswith(f"{span_text(whole.us('beside-prefill'))} in steps with prefill")
+            told += 1
+    assert told

@@ -10,10 +10,14 @@ from hypothesis import strategies as st
 
 import blis_tui
 from blis_tui.debugger.tape import Tape
+from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.waits import CAUSES, cause_sentence, cause_text, limits_of, step_cause, wait_lines
 from tests.debugger.pressed_runs import RUNS, experiment, finished
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from blis_tui.debugger.debugger import Debugger
     from blis_tui.engine.batching.rule import BatchRule
     from blis_tui.engine.instance import Instance
     from blis_tui.engine.request import Request
@@ -135,21 +139,26 @@ def test_texts_have_the_limits() -> None:
         assert cause_sentence(cause, limits).endswith(".")
 
 
+def told(debugger: Debugger, name: str, until: int) -> Mapping[int, str]:
+    life = read_life(debugger.tape, debugger.experiment, name, until)
+    assert life is not None
+    return wait_lines(debugger.tape, debugger.experiment, life)
+
+
 def test_wait_lines() -> None:
     debugger = finished("small batch")
     tape = debugger.tape
-    assert wait_lines(tape, debugger.experiment, "nobody", debugger.frontier) == {}
     name = tape.name(40)
     life = tape.life(name)
     queued = next(one.event for one in life if one.what == "queued")
     scheduled = next(one.event for one in life if one.what == "scheduled")
-    lines = wait_lines(tape, debugger.experiment, name, debugger.frontier)
+    lines = told(debugger, name, debugger.frontier)
     assert list(lines) == [queued]
     assert lines[queued].startswith("waited ")
     assert "batch full (6)" in lines[queued]
     # Before it was let in it still waits; before it was queued it does not.
-    assert wait_lines(tape, debugger.experiment, name, scheduled - 1)[queued].startswith("waits ")
-    assert wait_lines(tape, debugger.experiment, name, queued - 1) == {}
+    assert told(debugger, name, scheduled - 1)[queued].startswith("waits ")
+    assert told(debugger, name, queued - 1) == {}
 
 
 def test_wait_lines_begin_again_with_a_preemption() -> None:
@@ -157,5 +166,5 @@ def test_wait_lines_begin_again_with_a_preemption() -> None:
     for name in debugger.tape.names():
         life = debugger.tape.life(name)
         preempted = [one.event for one in life if one.what == "preempted"]
-        lines = wait_lines(debugger.tape, debugger.experiment, name, debugger.frontier)
+        lines = told(debugger, name, debugger.frontier)
         assert set(preempted) <= set(lines)
