@@ -8,6 +8,8 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tests.processes import heed_ctrl_c
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -26,6 +28,7 @@ def serving(folder: Path, *arguments: str) -> Iterator[tuple[str, subprocess.Pop
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "TEXTUAL_ANIMATIONS": "none"},
+        preexec_fn=heed_ctrl_c,  # noqa: PLW1509  (a call, no lock)
     )
     try:
         assert process.stderr is not None

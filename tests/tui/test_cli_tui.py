@@ -1,25 +1,18 @@
-"""``blis-tui``, ``tui`` and ``serve`` from the outside."""
+"""``blis-tui`` and ``tui`` from the outside, and what ``serve`` refuses."""
 
 from __future__ import annotations
 
-import re
-import shlex
-import signal
-import socket
 import subprocess
 import sys
-from contextlib import closing
 from typing import TYPE_CHECKING
 
-import aiohttp
 import pytest
 from click.testing import CliRunner, Result
 
 from blis_tui.cli import tui as command
 from blis_tui.cli.exit_codes import ExitCode
 from blis_tui.cli.main import cli
-from blis_tui.cli.serve import focusing, is_own_page, own_font, program
-from tests.tui.server import BLIS, serving
+from tests.tui.server import BLIS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -147,106 +140,3 @@ print(sorted({"jsonschema", "yaml", "blis_tui.simulation", "blis_tui.tui.screens
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
-
-
-# ---- serving ----
-
-
-def test_each_window_runs_the_same_program() -> None:
-    words = shlex.split(program("my file.blis.yaml", ("a=b c", "d=1"), 3))
-    assert words[1:] == [
-        "-m",
-        "blis_tui",
-        "tui",
-        "--set",
-        "a=b c",
-        "--set",
-        "d=1",
-        "--seed",
-        "3",
-        "--",
-        "my file.blis.yaml",
-    ]
-    assert shlex.split(program(None, (), None))[1:] == ["-m", "blis_tui", "tui"]
-
-
-@pytest.mark.parametrize(
-    ("host", "origin", "local", "own"),
-    [
-        ("127.0.0.1:8000", None, True, True),
-        ("localhost:8000", "http://localhost:8000", True, True),
-        ("[::1]:8000", "http://[::1]:8000", True, True),
-        ("127.0.0.1:8000", "https://evil.example", True, False),
-        ("127.0.0.1:8000", "http://127.0.0.1:9000", True, False),
-        ("evil.example:8000", "http://evil.example:8000", True, False),
-        ("evil.example:8000", None, True, False),
-        ("gpu-box:8000", "http://gpu-box:8000", False, True),
-        ("gpu-box:8000", "null", False, False),
-    ],
-)
-def test_only_own_pages_are_answered(host: str, origin: str | None, *, local: bool, own: bool) -> None:
-    assert is_own_page(host, origin, local=local) is own
-
-
-def test_nothing_is_fetched_from_elsewhere() -> None:
-    page = '<link\n rel="stylesheet"\n href="https://fonts.googleapis.com/css?family=Roboto%20Mono"\n />\n<b>'
-    assert "googleapis" not in own_font(page)
-    assert own_font(page).endswith("\n<b>")
-
-
-def test_the_extra_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "textual_serve.server", None)
-    result = invoke("serve")
-    assert result.exit_code == ExitCode.USAGE
-    assert "pip install 'blis-tui[web]'" in result.output
-
-
-def test_a_taken_port_is_said() -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
-        port = taken.getsockname()[1]
-        result = invoke("serve", "--port", str(port))
-    assert result.exit_code == ExitCode.IO
-    assert f"cannot listen on 127.0.0.1:{port}: the port is taken; choose another with --port" in result.output
-
-
-async def test_a_browser_gets_the_list_and_ctrl_c_ends_quietly(lab: Path) -> None:
-    with serving(lab) as (said, process):
-        assert said.startswith("blis-tui is at http://127.0.0.1:")
-        url = said.split()[3]
-        async with aiohttp.ClientSession() as session:
-            page = await (await session.get(url)).text()
-            assert f"{url.replace('http', 'ws')}/ws" in page
-            assert "googleapis" not in page
-            assert "keys.focus()" in page
-            stolen = await session.get(url, headers={"Host": "evil.example"})
-            assert stolen.status == 403
-            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
-                await session.ws_connect(f"{url}/ws", origin="http://evil.example")
-            assert refused.value.status == 403
-            async with session.ws_connect(f"{url}/ws?width=80&height=24", origin=url) as socket_:
-                shown = b""
-                while b"all valid" not in shown and b"with errors" not in shown:
-                    message = await socket_.receive(timeout=20)
-                    assert message.type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT), message
-                    shown += message.data if isinstance(message.data, bytes) else b""
-                assert b"~/lab" in shown
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
-    assert (out, err) == ("", "")
-    assert process.returncode == ExitCode.OK
-
-
-def test_other_machines_get_a_warning(lab: Path) -> None:
-    with serving(lab, "--host", "0.0.0.0", "mine.blis.yaml") as (said, _):  # noqa: S104  (what is tested)
-        warning, address = said.splitlines()
-    assert warning.startswith("warning: no authentication: everybody who reaches 0.0.0.0:")
-    own = re.match(r"blis-tui is at http://127\.0\.0\.1:(\d+), for others at http://(\S+):(\d+) ", address)
-    assert own is not None
-    assert own[1] == own[3]
-    assert own[2] == socket.gethostname()
-
-
-def test_the_page_gives_the_keys_to_the_terminal() -> None:
-    page = focusing("<body><div id=terminal></div></body></html>")
-    assert page.index("terminal") < page.index(".focus()") < page.index("</body>")
-    assert page.endswith("</script>\n</body></html>")
