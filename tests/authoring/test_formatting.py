@@ -165,7 +165,7 @@ VALUES = st.recursive(
 DATA = st.dictionaries(st.sampled_from(["seed", "model", "engine", "cluster", "zz"]), VALUES, min_size=1)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(
     data=DATA,
     flow=st.sampled_from([None, True, False]),

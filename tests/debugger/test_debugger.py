@@ -329,9 +329,7 @@ class Travels(RuleBasedStateMachine):
 
 
 TestTravels = Travels.TestCase
-TestTravels.settings = settings(
-    max_examples=30, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestTravels.settings = settings(max_examples=30, stateful_step_count=25, suppress_health_check=list(HealthCheck))
 
 
 def test_errors_name_the_event() -> None:

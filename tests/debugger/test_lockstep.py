@@ -102,7 +102,7 @@ def test_a_run_looked_at_on_the_way_is_where_single_steps_would_be(pair: str) ->
 
 
 @given(st.lists(st.integers(0, 4_000_000), min_size=1, max_size=6))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_a_time_is_the_same_place_wherever_one_comes_from(times: list[int]) -> None:
     both = lockstep("more memory")
     for time_us in times:

@@ -44,7 +44,6 @@ def _examples(count: int) -> settings:
         max_examples=_EXPLORE or count,
         derandomize=not _EXPLORE,
         database=None,
-        deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
     )
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from click.testing import CliRunner, Result
 
-from blis_tui.cli.spec import spec
-from blis_tui.cli.validate import validate
+from blis_tui.cli.main import cli
 from blis_tui.spec.library import shipped_specs
 
 if TYPE_CHECKING:
@@ -19,11 +18,11 @@ BROKEN = Path(__file__).parent / "broken"
 
 
 def run_validate(*arguments: str, text: str | None = None) -> Result:
-    return CliRunner().invoke(validate, arguments, input=text)
+    return CliRunner().invoke(cli, ["validate", *arguments], input=text)
 
 
 def run_spec(*arguments: str) -> Result:
-    return CliRunner().invoke(spec, arguments)
+    return CliRunner().invoke(cli, ["spec", *arguments])
 
 
 def test_valid_documents() -> None:

@@ -122,7 +122,7 @@ def diagnostics_of(text: str) -> list[Diagnostic]:
     return []
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @given(mutated())
 @example("[" * 100_000)
 @example("a: " * 5_000)
@@ -140,7 +140,7 @@ def test_mutated_documents(text: str) -> None:
     assert all(one.code in CODES for one in found)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.sampled_from(["cluster", "instances", "policy", "kind", "workload", "clients", "0", "-1", "x", ""])),
     st.sampled_from(["", "="]),
@@ -176,7 +176,6 @@ def _fuzz(examples: int) -> int:
 
     @settings(
         max_examples=examples,
-        deadline=None,
         database=None,
         derandomize=True,
         phases=[Phase.generate],

@@ -103,7 +103,7 @@ def test_every_cause_occurs() -> None:
     assert found == set(CAUSES) - {"step"}
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(
     seqs=st.integers(2, 40),
     budget=st.integers(8, 600),
