@@ -229,3 +229,16 @@ def test_a_snapshot_shows_everything_that_lives(experiment: blis_tui.Experiment)
 def test_an_unknown_check_is_refused(experiment: blis_tui.Experiment) -> None:
     with pytest.raises(ValueError, match="all, end, off"):
         Simulation(experiment, check="sometimes")
+
+
+def test_a_run_that_was_stopped_goes_on_as_if_nothing_had_been() -> None:
+    experiment = blis_tui.load("quickstart")
+    simulation = blis_tui.Simulation(experiment)
+    unsubscribe = simulation.subscribe("completed", lambda _: simulation.stop())
+    assert not simulation.run()
+    assert simulation.ended == 1
+    unsubscribe()
+    assert simulation.run()
+    straight = blis_tui.Simulation(experiment)
+    straight.run()
+    assert simulation.digest() == straight.digest()

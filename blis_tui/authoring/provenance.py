@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.authoring.scalars import flow
-from blis_tui.spec.build import build_experiment
 from blis_tui.spec.compose import naming_directory, shown
 from blis_tui.spec.library import find
-from blis_tui.spec.load import resolve_source
+from blis_tui.spec.load import build, resolve_source
 from blis_tui.spec.resolve import SLOTS
 
 if TYPE_CHECKING:
@@ -102,10 +101,8 @@ def compose(
     """
     resolved = resolve_source(source, overrides=overrides, seed=seed, stdin_text=stdin_text)
     document = resolved.document
-    if not isinstance(document.data, dict):
-        raise TypeError("a resolved document is a map")
     trace = resolved.trace_path
-    experiment = build_experiment(document.data, trace_path=None if trace is None else str(trace))
+    experiment = build(resolved)
     data = cast("Json", dict(experiment.document))
     origins = {path: _origin(document, path, value) for path, value in _leaves(data, ())}
     if trace is not None:

@@ -9,6 +9,7 @@ import click
 
 from blis_tui.cli.exit_codes import ExitCode
 from blis_tui.cli.failures import reported
+from blis_tui.cli.streams import read_standard_input_text
 
 if TYPE_CHECKING:
     from blis_tui.compare.comparison import Comparison
@@ -51,6 +52,7 @@ def diff(
     """
     from blis_tui.canonical import to_json  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.compare.text import comparison_text  # noqa: PLC0415
+    from blis_tui.records.files import write_standard_output  # noqa: PLC0415
 
     if b is None and not (only_a or only_b):
         raise click.UsageError("there is nothing to compare with: give B, or --set-b PATH=VALUE")
@@ -62,8 +64,7 @@ def diff(
         text = to_json(comparison.to_dict(everything=everything))
     else:
         text = comparison_text(comparison, everything=everything)
-    sys.stdout.buffer.write(text.encode(errors="replace"))
-    sys.stdout.buffer.flush()
+    write_standard_output(text)
     if exit_code and comparison.results_differ:
         sys.exit(ExitCode.CHECK_FAILED)
 
@@ -73,7 +74,7 @@ def _compare(a: str, b: str, overrides: tuple[tuple[str, ...], ...], seed: int |
     from blis_tui.spec.load import load  # noqa: PLC0415
 
     both, only_a, only_b = overrides
-    stdin_text = sys.stdin.buffer.read().decode(errors="surrogateescape") if "-" in (a, b) else None
+    stdin_text = read_standard_input_text() if "-" in (a, b) else None
 
     def load_one(source: str, own: tuple[str, ...], seed: int | None) -> Experiment:
         return load(source, overrides=both + own, seed=None if _sets_seed(own) else seed, stdin_text=stdin_text)

@@ -18,3 +18,6 @@ class ExitCode(IntEnum):
     SIMULATION = 4
     """The simulation could not go on."""
     INTERRUPTED = 130
+    """Ctrl-C, SIGTERM or SIGHUP."""
+    READER_GONE = 141
+    """Nobody reads standard output any more (`blis-tui run … | head`): as a shell shows SIGPIPE."""

@@ -6,9 +6,8 @@ import sys
 from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec
 
-import click
-
 from blis_tui.cli.exit_codes import ExitCode
+from blis_tui.cli.streams import tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +25,7 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
         try:
             command(*args, **kwargs)
         except errors.BlisError as error:
-            click.echo(_text(error), err=True)
+            tell(_text(error))
             sys.exit(_exit_code(error))
 
     return wrapper

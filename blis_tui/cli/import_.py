@@ -100,13 +100,12 @@ def _finish(documents: Sequence[tuple[Path | None, Imported]], *, strict: bool) 
     """Write all documents or none, then the list of what they lack."""
     from blis_tui.errors import InputError  # noqa: PLC0415
     from blis_tui.importers.notes import notes_text  # noqa: PLC0415
-    from blis_tui.records.files import atomic_text  # noqa: PLC0415
+    from blis_tui.records.files import atomic_text, write_standard_output  # noqa: PLC0415
 
     with ExitStack() as files:
         for path, document in documents:
             if path is None or str(path) == "-":
-                sys.stdout.buffer.write(document.text.encode())
-                sys.stdout.buffer.flush()
+                write_standard_output(document.text)
                 continue
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
 from blis_tui._version import ENGINE, __version__
 from blis_tui.cli.exit_codes import ExitCode
+from blis_tui.cli.streams import tell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 COMMANDS: Final = {
     "tui": ("blis_tui.cli.tui", "tui", "Step through an experiment in the terminal."),
@@ -28,7 +33,12 @@ COMMANDS: Final = {
 
 EPILOG: Final = """\b
 Exit codes: 0 ok · 1 an expectation or invariant failed · 2 usage or invalid
-specification · 3 input/output · 4 simulation error · 130 interrupted"""
+specification · 3 input/output · 4 simulation error · 130 interrupted · 141 nobody
+reads standard output any more"""
+
+
+class _ReaderGoneError(Exception):
+    """Nobody reads standard output any more."""
 
 
 class _LazyGroup(click.Group):
@@ -45,6 +55,15 @@ class _LazyGroup(click.Group):
         if not isinstance(command, click.Command):
             raise TypeError(f"{module}.{attribute} is no command")
         return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        with _pipes_told_apart():
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        with _pipes_told_apart():
+            result: object = super().invoke(ctx)
+            return result
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
@@ -78,22 +97,33 @@ def main() -> None:
     """Entry point of the console script; every way to fail is one message and its exit code."""
     try:
         cli(prog_name="blis-tui", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        with suppress(OSError):  # when standard error takes nothing, the exit code has to do
+            error.show()
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         sys.exit(ExitCode.INTERRUPTED)
-    except BrokenPipeError:
-        # The reader has gone (`blis-tui run … | head`): nothing to tell anybody.
-        _discard_output()
-        sys.exit(ExitCode.IO)
+    except (_ReaderGoneError, BrokenPipeError):
+        _discard(sys.stdout)
+        sys.exit(ExitCode.READER_GONE)
     except OSError as error:
-        click.echo(f"error: cannot write standard output: {error.strerror or error}", err=True)
-        _discard_output()
+        _discard(sys.stdout)
+        tell(f"error: cannot write standard output: {error.strerror or error}")
         sys.exit(ExitCode.IO)
 
 
-def _discard_output() -> None:
-    """Keep the interpreter from failing again when it flushes standard output at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+@contextmanager
+def _pipes_told_apart() -> Iterator[None]:
+    """Keep a broken pipe from click, which would end with 1: an expectation that failed."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _ReaderGoneError from error
+
+
+def _discard(stream: TextIO | None) -> None:
+    """Keep the interpreter from failing again when it flushes this stream at its end."""
+    if stream is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

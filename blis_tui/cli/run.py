@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import signal
+import os
+import stat
 import sys
 import time
 from contextlib import ExitStack
@@ -15,16 +16,22 @@ from blis_tui.cli import completing
 from blis_tui.cli.exit_codes import ExitCode
 from blis_tui.cli.failures import reported
 from blis_tui.cli.options import seed_option, set_option
+from blis_tui.cli.signals import OverdueError, ending_on_signals
+from blis_tui.cli.streams import read_standard_input_text, tell
 
 if TYPE_CHECKING:
-    from types import FrameType
+    from collections.abc import Iterable, Mapping
+    from typing import TextIO
 
+    from blis_tui.cli.signals import Signals
     from blis_tui.engine.records import Record
     from blis_tui.metrics.report import Report
     from blis_tui.simulation import Simulation
     from blis_tui.spec.model import Experiment
 
 _PROGRESS_EVERY_S: Final = 0.2
+_MANY_REQUESTS: Final = 50_000
+"""So many take about a second to report on."""
 
 
 @click.command()
@@ -65,90 +72,127 @@ def run(
     """Simulate an experiment and print its report.
 
     SPEC is the name of an experiment (see `blis-tui spec list`), the path of a .blis.yaml file, or - for standard
-    input. Ctrl-C stops the run and reports what has happened so far, marked as incomplete.
+    input. Ctrl-C stops the run and reports what has happened so far, marked as incomplete; once more ends it at once.
     """
-    from blis_tui.records.files import atomic_text  # noqa: PLC0415  (heavy imports only when the command runs)
-    from blis_tui.records.tables import record_line  # noqa: PLC0415
-    from blis_tui.simulation import Simulation  # noqa: PLC0415
+    from blis_tui.records.files import write_standard_output  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.records.summary import summary_text  # noqa: PLC0415
 
-    _require_different_files(source, output, requests_file, records_file)
-    experiment = _load(source, overrides, seed)
-    with ExitStack() as files:
-        simulation = Simulation(experiment, check=check)
-        if records_file is not None:
-            out = files.enter_context(atomic_text(records_file))
-
-            def write_record(record: Record) -> None:
-                out.write(record_line(record))
-
-            simulation.subscribe("all", write_record)
-        shown = sys.stderr.isatty() if progress is None else progress
-        complete = _run(simulation, _Progress(experiment) if shown else None)
-        report = simulation.report(complete=complete)
-        _write(report, output_format, output, requests_file)
+    outputs = {"-o": output, "--requests": requests_file, "--records": records_file}
+    _require_different_files(outputs)
+    with ending_on_signals() as signals:
+        experiment, read = _load(source, overrides, seed)
+        _require_spared(outputs, read)
+        with ExitStack() as opened:
+            files = _open(outputs, opened)
+            simulation = _simulation(experiment, check, files.get("--records"))
+            shown = sys.stderr is not None and sys.stderr.isatty() if progress is None else progress
+            complete = _run(simulation, signals, _Progress(experiment) if shown else None)
+            report = simulation.report(complete=complete, verify=complete)
+            text = report.to_json() if output_format == "json" else summary_text(report)
+            _fill(files, text, report)
+        if "-o" not in files:
+            write_standard_output(text)  # last, so that nobody reads it where another result could not be written
     if not complete:
         sys.exit(ExitCode.INTERRUPTED)
     _judge(report)
 
 
-def _require_different_files(source: str, output: str | None, *tables: str | None) -> None:
-    """Each result needs a file of its own, and none may be the experiment itself."""
-    if "-" in tables:
+def _require_different_files(outputs: Mapping[str, str | None]) -> None:
+    """Each result needs a file of its own."""
+    if outputs["--requests"] == "-" or outputs["--records"] == "-":
         raise click.UsageError("only the report can go to standard output: --requests and --records need a file")
-    given = [name for name in (source, output, *tables) if name not in (None, "-")]
-    paths = [Path(name).resolve() for name in given if name is not None and _is_ordinary(Path(name))]
-    if len(dict.fromkeys(paths)) < len(paths):
-        raise click.UsageError("SPEC, -o, --requests and --records must be different files")
+    files = [_identity(Path(name)) for name in outputs.values() if name not in (None, "-")]
+    if len(dict.fromkeys(files)) < len(files):
+        raise click.UsageError("-o, --requests and --records must be different files")
 
 
-def _is_ordinary(path: Path) -> bool:
-    """Whether it is a file, or will be one (and no device, which several results may share)."""
-    return path.is_file() or not path.exists()
+def _require_spared(outputs: Mapping[str, str | None], read: Iterable[Path]) -> None:
+    """No result may take the place of a file that the experiment comes from."""
+    taken = {_identity(path): path for path in read}
+    for option, name in outputs.items():
+        if name not in (None, "-") and (path := taken.get(_identity(Path(name)))) is not None:
+            raise click.UsageError(f"{option} would overwrite {path}, which the experiment is read from")
 
 
-def _load(source: str, overrides: tuple[str, ...], seed: int | None) -> Experiment:
-    from blis_tui.spec.load import load  # noqa: PLC0415
+def _identity(path: Path) -> tuple[object, ...]:
+    """Equal for two names of one file; devices, which several results may share, are all different."""
+    try:
+        status = path.stat()
+    except OSError:
+        return (os.path.realpath(path),)
+    if not stat.S_ISREG(status.st_mode):
+        return (object(),)
+    return (status.st_dev, status.st_ino)
 
-    stdin_text = sys.stdin.buffer.read().decode(errors="surrogateescape") if source == "-" else None
-    return load(source, overrides=overrides, seed=seed, stdin_text=stdin_text)
+
+def _load(source: str, overrides: tuple[str, ...], seed: int | None) -> tuple[Experiment, tuple[Path, ...]]:
+    """The experiment, and the files it was read from."""
+    from blis_tui.spec.load import build, resolve_source  # noqa: PLC0415  (heavy imports only when the command runs)
+
+    stdin_text = read_standard_input_text() if source == "-" else None
+    resolved = resolve_source(source, overrides=overrides, seed=seed, stdin_text=stdin_text)
+    return build(resolved), resolved.files
 
 
-def _run(simulation: Simulation, progress: _Progress | None) -> bool:
-    """Run to the end; False when the user interrupted."""
-    interrupted = False
+def _open(outputs: Mapping[str, str | None], opened: ExitStack) -> dict[str, TextIO]:
+    """The files of the results by option: what cannot be written should be known before a long run, not after it."""
+    from blis_tui.records.files import atomic_text  # noqa: PLC0415
 
-    def interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  (the handler's signature)
-        nonlocal interrupted
-        interrupted = True
+    return {
+        option: opened.enter_context(atomic_text(name))
+        for option, name in outputs.items()
+        if name is not None and name != "-"
+    }
+
+
+def _simulation(experiment: Experiment, check: str, records: TextIO | None) -> Simulation:
+    from blis_tui.records.tables import record_line  # noqa: PLC0415
+    from blis_tui.simulation import Simulation  # noqa: PLC0415
+
+    simulation = Simulation(experiment, check=check)
+    if records is not None:
+
+        def write_record(record: Record) -> None:
+            records.write(record_line(record))
+
+        simulation.subscribe("all", write_record)
+    return simulation
+
+
+def _run(simulation: Simulation, signals: Signals, progress: _Progress | None) -> bool:
+    """Run to the end; False when a signal stopped it between two events."""
 
     def go_on(simulation: Simulation) -> bool:
         if progress is not None:
             progress.show(simulation)
-        return not interrupted
+        return True
 
-    previous = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        return simulation.run(go_on=go_on) and not interrupted
+        with signals.stopping(simulation.stop):
+            complete = simulation.run(go_on=go_on) or simulation.done
+    except OverdueError:
+        if not simulation.sound:
+            tell("interrupted in the middle of an event that takes long: there is no report")
+            sys.exit(ExitCode.INTERRUPTED)
+        complete = False
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
         if progress is not None:
             progress.clear()
+    if not complete and simulation.arrived > _MANY_REQUESTS:
+        tell(f"interrupted: reporting on {simulation.arrived:,} requests so far; once more ends at once")
+    return complete
 
 
-def _write(report: Report, output_format: str, output: str | None, requests_file: str | None) -> None:
-    from blis_tui.records.files import atomic_text, write_standard_output, write_text  # noqa: PLC0415
-    from blis_tui.records.summary import summary_text  # noqa: PLC0415
+def _fill(files: Mapping[str, TextIO], text: str, report: Report) -> None:
+    """Write the files; none takes its place before all have taken their content."""
     from blis_tui.records.tables import requests_csv  # noqa: PLC0415
 
-    if requests_file is not None:
-        with atomic_text(requests_file) as out:
-            out.writelines(requests_csv(report.rows))
-    text = report.to_json() if output_format == "json" else summary_text(report)
-    if output is None or output == "-":
-        write_standard_output(text)
-    else:
-        write_text(output, text)
+    if (table := files.get("--requests")) is not None:
+        table.writelines(requests_csv(report.rows))
+    if (out := files.get("-o")) is not None:
+        out.write(text)
+    for file in files.values():
+        file.flush()
 
 
 def _judge(report: Report) -> None:
@@ -156,13 +200,11 @@ def _judge(report: Report) -> None:
     counts = report.requests
     if counts.completed < counts.total:
         missing = counts.total - counts.completed
-        click.echo(
-            f"note: {missing:,} of {counts.total:,} requests did not complete; latencies are without them", err=True
-        )
+        tell(f"note: {missing:,} of {counts.total:,} requests did not complete; latencies are without them")
     failures = [verdict.sentence() for verdict in report.expectations if not verdict.ok]
     failures += [f"{name} {text}" for name, text in report.invariants.items() if text not in ("ok", "not checked")]
     for failure in failures:
-        click.echo(f"FAIL  {failure}", err=True)
+        tell(f"FAIL  {failure}")
     if failures:
         sys.exit(ExitCode.CHECK_FAILED)
 
@@ -181,8 +223,8 @@ class _Progress:
         self._next_s = now_s + _PROGRESS_EVERY_S
         total = "" if self._total is None else f" of {self._total:,}"
         text = f"{simulation.ended:,}{total} requests done, {simulation.now_us / 1e6:,.1f} s simulated"
-        click.echo(f"\r\x1b[2K{text}", err=True, nl=False)
+        tell(f"\r\x1b[2K{text}", nl=False)
 
     def clear(self) -> None:
         if self._next_s:
-            click.echo("\r\x1b[2K", err=True, nl=False)
+            tell("\r\x1b[2K", nl=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import click
@@ -11,6 +10,7 @@ import click
 from blis_tui.cli import completing
 from blis_tui.cli.failures import reported
 from blis_tui.cli.options import seed_option, set_option
+from blis_tui.cli.streams import read_standard_input_text
 
 KINDS = ("experiment", "model", "hardware", "workload", "policy", "latency")
 
@@ -40,7 +40,7 @@ def resolve(source: str, overrides: tuple[str, ...], seed: int | None, output_fo
     from blis_tui.records.files import write_text  # noqa: PLC0415
 
     to_file = output not in (None, "-")
-    stdin_text = sys.stdin.buffer.read().decode(errors="surrogateescape") if source == "-" else None
+    stdin_text = read_standard_input_text() if source == "-" else None
     composed = compose(
         source,
         overrides=overrides,

@@ -13,6 +13,7 @@ from blis_tui.cli import completing
 from blis_tui.cli.exit_codes import ExitCode
 from blis_tui.cli.failures import reported
 from blis_tui.cli.spec_read import KINDS
+from blis_tui.cli.streams import read_standard_input
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -186,7 +187,7 @@ def _read(path: str) -> Source:
     from blis_tui.spec.loader import MAX_BYTES, decode  # noqa: PLC0415
 
     if path == "-":
-        return decode(sys.stdin.buffer.read(), "<stdin>", Path.cwd())
+        return decode(read_standard_input(), "<stdin>", Path.cwd())
     try:
         raw = Path(path).read_bytes()
     except (OSError, ValueError) as error:

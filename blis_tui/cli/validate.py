@@ -12,6 +12,8 @@ import click
 
 from blis_tui.cli import completing
 from blis_tui.cli.exit_codes import ExitCode
+from blis_tui.cli.failures import reported
+from blis_tui.cli.streams import read_standard_input_text
 
 if TYPE_CHECKING:
     from blis_tui.spec.diagnostics import Diagnostic
@@ -44,12 +46,13 @@ class Outcome:
     show_default=True,
     help="text: errors on stderr as a compiler prints them; json: one document on stdout.",
 )
+@reported
 def validate(paths: tuple[str, ...], output_format: str) -> None:
     """Check documents of any kind: syntax, schema, meaning.
 
     PATH is a file, a folder (every YAML file below it), the name of an experiment, or - for standard input.
     """
-    stdin_text = sys.stdin.buffer.read().decode(errors="surrogateescape") if "-" in paths else None
+    stdin_text = read_standard_input_text() if "-" in paths else None
     outcomes = [_check(source, stdin_text) for source in _expand(paths)]
     if output_format == "json":
         click.echo(_as_json(outcomes))

@@ -52,6 +52,7 @@ class Cluster:
             package always do; its own are tested that way.
         boundary_breaches: the looks noted.
         clock_went_back: how often an event lay before the one before it (never, or something is badly wrong).
+        stopping: whether the loop ends after the event being processed; a signal's handler may set it.
     """
 
     def __init__(self, experiment: Experiment, source: RequestSource, ledger: Ledger, observers: Observers) -> None:
@@ -63,6 +64,7 @@ class Cluster:
         self.guarded = False
         self.boundary_breaches: list[str] = []
         self.clock_went_back = 0
+        self.stopping = False
         self.horizon_us = experiment.horizon_us
         self.queue = EventQueue()
         self.ledger = ledger
@@ -127,7 +129,8 @@ class Cluster:
     def run(self, max_events: int, until_us: int | None = None) -> int:
         """Process up to ``max_events`` events that are not later than ``until_us`` and the horizon.
 
-        Returns the number of events processed; fewer than ``max_events`` means that no further event is due.
+        Returns the number of events processed; fewer than ``max_events`` means that no further event is due, or that
+        ``stopping`` was set meanwhile.
         """
         heap = self.queue.heap
         observers = self.observers
@@ -162,6 +165,8 @@ class Cluster:
                 self.clock_went_back += 1
             self.now = time
             self.events += 1
+            if self.stopping:
+                break
         # Between two calls the first event is always a real one: whoever looks need not clean up, and changes nothing.
         self._drop_stale()
         return self.events - first

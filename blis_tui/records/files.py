@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager
-from io import TextIOWrapper
+from contextlib import contextmanager, suppress
+from io import BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
-from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
+from tempfile import mkstemp
+from typing import TYPE_CHECKING, BinaryIO, Final, TextIO
 
 from blis_tui.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from _typeshed import ReadableBuffer
+
+_BUFFER_BYTES: Final = 64 * 1024
 
 
 @contextmanager
@@ -36,32 +40,49 @@ def atomic_text(path: str | Path) -> Iterator[TextIO]:
 def atomic_bytes(path: str | Path) -> Iterator[BinaryIO]:
     """As :func:`atomic_text`, for bytes."""
     target = Path(os.path.realpath(path))  # a link stays a link
-    special = target.exists() and not target.is_file()
+    temporary: Path | None = None
     try:
-        opened = target.open("wb") if special else _beside(target)
+        if target.exists() and not target.is_file():
+            opened = BufferedWriter(_Target(target, path), _BUFFER_BYTES)
+        else:
+            descriptor, name = mkstemp(dir=target.parent, prefix=f".{target.name}.")
+            temporary = Path(name)
+            opened = BufferedWriter(_Target(descriptor, path), _BUFFER_BYTES)
     except OSError as error:
         raise _unwritable(path, error) from error
-    name = "" if special else opened.name
     try:
         yield opened
         try:
             opened.close()
-            if name:
-                _keep_mode(name)
-                Path(name).replace(target)
+            if temporary is not None:
+                _keep_mode(temporary)
+                temporary.replace(target)
+        except BrokenPipeError:
+            raise
         except OSError as error:
             raise _unwritable(path, error) from error
     except BaseException:
-        opened.close()
-        if name:
-            Path(name).unlink(missing_ok=True)
+        with suppress(OSError, InputError):  # what it could not take before, it cannot take now
+            opened.close()
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
         raise
 
 
-def _beside(target: Path) -> BinaryIO:
-    """A new file in the same folder, so that it can take the target's place."""
-    opened = NamedTemporaryFile("wb", dir=target.parent, prefix=f".{target.name}.", delete=False)  # noqa: SIM115
-    return cast("BinaryIO", opened)
+class _Target(FileIO):
+    """A file that is to be written; when it takes no more, the error names the file that was asked for."""
+
+    def __init__(self, file: Path | int, shown: str | Path) -> None:
+        super().__init__(file, "wb")
+        self._shown = shown
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:  # nobody reads a pipe any more: no fault of anybody
+            raise
+        except OSError as error:
+            raise _unwritable(self._shown, error) from error
 
 
 def _unwritable(path: str | Path, error: OSError) -> InputError:
@@ -73,7 +94,7 @@ def write_standard_output(text: str) -> None:
     try:
         if sys.stdout is None:
             raise InputError("there is no standard output", help="write the report to a file with -o")
-        sys.stdout.buffer.write(text.encode())
+        sys.stdout.buffer.write(text.encode(errors="replace"))
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         raise
@@ -81,11 +102,11 @@ def write_standard_output(text: str) -> None:
         raise _unwritable("standard output", error) from error
 
 
-def _keep_mode(name: str) -> None:
+def _keep_mode(file: Path) -> None:
     """Give a temporary file (made private) the permissions that an ordinary new file would have."""
     mask = os.umask(0)
     os.umask(mask)
-    Path(name).chmod(0o666 & ~mask)
+    file.chmod(0o666 & ~mask)
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -25,9 +25,15 @@ TEST_KEYS: Final = ("cases", "matrix", "tags", "skip", "xfail", "golden")
 
 @dataclass(slots=True)
 class Problems:
-    """Diagnostics collected across the files of one experiment."""
+    """Diagnostics collected across the files of one experiment, and which files those are."""
 
     found: list[Diagnostic] = field(default_factory=list)
+    files: list[Path] = field(default_factory=list)
+
+    def read(self, path: Path) -> Document:
+        """Read a document, as :func:`read_document` does, and note its file."""
+        self.files.append(path)
+        return read_document(path, shown(path))
 
     def add(self, diagnostic: Diagnostic) -> None:
         """Note one."""
@@ -80,7 +86,7 @@ def open_reference(document: Document, path: DataPath, kind: str, problems: Prob
         problems.add(about(document, path, "BLIS2001", message, hint=known))
         return None
     try:
-        return read_document(target, shown(target))
+        return problems.read(target)
     except InputError as error:
         problems.add(no_file(document, path, error.message))
     except SpecError as error:

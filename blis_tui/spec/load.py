@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,11 @@ def load(
         SpecError: with every problem of every file involved, sorted by position.
         InputError: the experiment itself cannot be read.
     """
-    resolved = resolve_source(source, overrides=overrides, seed=seed, stdin_text=stdin_text)
+    return build(resolve_source(source, overrides=overrides, seed=seed, stdin_text=stdin_text))
+
+
+def build(resolved: Resolved) -> Experiment:
+    """The experiment that a resolved document describes."""
     data = resolved.document.data
     if not isinstance(data, dict):
         raise TypeError("a resolved document is a map")
@@ -63,7 +68,8 @@ def resolve_source(
     problems = check(resolved.document)
     if problems:
         raise SpecError(in_order(problems))
-    return resolved
+    own = () if source == "-" else (locate(source),)
+    return replace(resolved, files=own + resolved.files)
 
 
 def open_source(source: str | Path, stdin_text: str | None = None) -> Document:

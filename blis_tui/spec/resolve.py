@@ -19,12 +19,10 @@ from blis_tui.spec.compose import (
     naming_directory,
     no_file,
     open_reference,
-    shown,
 )
 from blis_tui.spec.diagnostics import about, in_order
 from blis_tui.spec.hf import canonical_config
 from blis_tui.spec.library import find
-from blis_tui.spec.loader import read_document
 from blis_tui.spec.schema import complete, default, properties_of
 
 if TYPE_CHECKING:
@@ -41,6 +39,8 @@ class Resolved:
 
     document: Document
     trace_path: Path | None
+    files: tuple[Path, ...]
+    """Every file it was made from, trace included (no standard input)."""
 
 
 def resolve(document: Document, overrides: tuple[Override, ...] = ()) -> Resolved:
@@ -66,7 +66,8 @@ def resolve(document: Document, overrides: tuple[Override, ...] = ()) -> Resolve
     _strip(document)
     _fill_coefficients(document, problems)
     _stop_at(problems)
-    return Resolved(document, trace_path)
+    files = [*problems.files, *([] if trace_path is None else [trace_path])]
+    return Resolved(document, trace_path, tuple(files))
 
 
 def _stop_at(problems: Problems) -> None:
@@ -120,7 +121,7 @@ def inline_config_file(document: Document, at: tuple[str, ...], problems: Proble
         return
     target = directory_of(document, path) / name
     try:
-        config = read_document(target, shown(target))
+        config = problems.read(target)
     except InputError as error:
         problems.add(no_file(document, path, error.message))
         return
@@ -196,7 +197,7 @@ def _fill_coefficients(document: Document, problems: Problems) -> None:
         problems.add(about(document, ("latency",), "BLIS2011", message, hint="give `alpha` and `beta`"))
         return
     try:
-        table = read_document(path, shown(path))
+        table = problems.read(path)
     except SpecError as error:
         problems.take(error)
         return
