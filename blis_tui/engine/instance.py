@@ -179,7 +179,7 @@ class Instance:
             return
         request.state = RequestState.WAITING
         request.priority = self._priority.priority(request)
-        position = self.waiting.push(request)
+        self.waiting.push(request)
         if request.deadline_us > 0:
             self._events.push(request.deadline_us, self._order_timeout, TIMEOUT, request)
             self._events.sweep()
@@ -187,6 +187,7 @@ class Instance:
             self.step_pending = True
             self._events.push(now, self.order_step, STEP, self)
         if Queued in observers.kinds:
+            position = self.waiting.position(request)
             observers.emit(Queued(observers.event, now, request.request_id, self.index, position))
 
     def _unservable(self, request: Request) -> str:

@@ -1,15 +1,20 @@
 """Waiting queues and priorities."""
 
+from copy import deepcopy
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from blis_tui.engine.request import Request
+from blis_tui.engine.scheduling import queues
 from blis_tui.engine.scheduling.priority import create_priority
 from blis_tui.engine.scheduling.queues import SCHEDULERS, create_queue
 from blis_tui.errors import PolicyError
 from blis_tui.spec.model import Plug
 from tests.builders import request
+
+MOVES = ("push", "push", "push", "pop", "remove")
 
 
 def names(requests: list[Request]) -> list[str]:
@@ -19,7 +24,9 @@ def names(requests: list[Request]) -> list[str]:
 def test_fcfs_serves_in_order_and_lets_preempted_requests_in_front() -> None:
     queue = create_queue(Plug(kind="fcfs"))
     first, second, third = (request(i, i, 8, 1) for i in range(3))
-    assert [queue.push(first), queue.push(second)] == [0, 1]
+    queue.push(first)
+    queue.push(second)
+    assert queue.position(second) == 1
     queue.push_front(third)
     assert names(queue.ordered()) == ["2", "0", "1"]
     queue.remove(first)
@@ -76,8 +83,8 @@ def test_a_queue_gives_back_exactly_what_was_put_in(
     for index, (arrival, length, priority) in enumerate(requests):
         one = request(index, arrival, length, 1)
         one.priority = priority
-        position = queue.push(one)
-        assert queue.ordered()[position] is one
+        queue.push(one)
+        assert queue.ordered()[queue.position(one)] is one
         inside.append(one)
     if removed < len(inside):
         queue.remove(inside.pop(removed))
@@ -85,6 +92,36 @@ def test_a_queue_gives_back_exactly_what_was_put_in(
     assert sorted(names(expected)) == sorted(names(inside))
     assert [queue.pop() for _ in inside] == expected
     assert not queue.items
+
+
+@given(
+    chunk=st.sampled_from((1, 2, 3)),
+    moves=st.lists(
+        st.tuples(st.sampled_from(("push", "push", "push", "pop", "remove")), st.integers(0, 9)), max_size=60
+    ),
+)
+def test_a_long_queue_is_a_sorted_list_however_it_is_cut(chunk: int, moves: list[tuple[str, int]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(queues, "_CHUNK", chunk)
+        queue = create_queue(Plug(kind="sjf"))
+        inside: list[Request] = []
+        for index, (move, number) in enumerate(moves):
+            if move == "push":
+                one = request(index, index, number + 1, 1)
+                queue.push(one)
+                inside.append(one)
+                inside.sort(key=lambda one: (one.input_tokens, one.arrival_us))
+                assert inside[queue.position(one)] is one
+            elif inside and move == "pop":
+                assert queue.head() is inside[0]
+                assert queue.pop() is inside.pop(0)
+            elif inside:
+                queue.remove(inside.pop(number % len(inside)))
+            assert queue.ordered() == inside
+            assert queue.first(2) == inside[:2]
+            assert len(queue.items) == len(inside)
+        restored = deepcopy(queue)
+        assert [restored.pop().index for _ in inside] == [one.index for one in inside]
 
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
-from itertools import islice
+from itertools import chain, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.errors import PolicyError
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Plug
 
 SortKey = tuple[int, int, str, int]
+_Entry = tuple[SortKey, "Request"]
+
+_CHUNK: Final = 512
+"""Entries of a chunk when it is cut; it may grow to twice as many."""
+_FIRST: Final = itemgetter(0)
 
 
 class WaitingQueue(Protocol):
@@ -25,8 +31,8 @@ class WaitingQueue(Protocol):
     def items(self) -> Collection[object]:
         """Something that is true exactly when somebody waits."""
 
-    def push(self, request: Request) -> int:
-        """Add a newly queued request; returns its position."""
+    def push(self, request: Request) -> None:
+        """Add a newly queued request."""
 
     def push_front(self, request: Request) -> None:
         """Put back a preempted request: first in line, where the order allows it."""
@@ -39,6 +45,9 @@ class WaitingQueue(Protocol):
 
     def remove(self, request: Request) -> None:
         """Take out a request from anywhere; it must be there."""
+
+    def position(self, request: Request) -> int:
+        """How many stand before the request that was pushed last."""
 
     def ordered(self) -> list[Request]:
         """Everybody who waits, head first."""
@@ -55,9 +64,12 @@ class FcfsQueue:
     def __init__(self) -> None:
         self.items: OrderedDict[int, Request] = OrderedDict()
 
-    def push(self, request: Request) -> int:
+    def push(self, request: Request) -> None:
         """Add at the tail."""
         self.items[request.index] = request
+
+    def position(self, request: Request) -> int:  # noqa: ARG002  (the protocol's signature)
+        """The tail."""
         return len(self.items) - 1
 
     def push_front(self, request: Request) -> None:
@@ -101,46 +113,88 @@ def _by_length(request: Request) -> SortKey:
 class SortedQueue:
     """Served by a fixed sort key; a preempted request takes the place its key gives it.
 
-    Equal keys fall back to arrival time, then to the request's name compared as text, as in BLIS (Go).
+    Equal keys fall back to arrival time, then to the request's name compared as text, as in BLIS (Go). The entries
+    stand in chunks of bounded length, so that a change moves a few hundred of them however many wait.
     """
 
-    __slots__ = ("_key", "items")
+    __slots__ = ("_chunks", "_key", "items")
 
     def __init__(self, key: Callable[[Request], SortKey]) -> None:
         self._key = key
-        # Keys are unique (they end in the index), so requests themselves are never compared.
-        self.items: list[tuple[SortKey, Request]] = []
+        self.items: dict[int, Request] = {}
+        # In order, none empty. Keys are unique (they end in the index), so requests themselves are never compared.
+        self._chunks: list[list[_Entry]] = []
 
-    def push(self, request: Request) -> int:
+    def __getstate__(self) -> tuple[Callable[[Request], SortKey], list[Request]]:
+        return (self._key, self.ordered())  # how the chunks came to be cut is nobody's business
+
+    def __setstate__(self, state: tuple[Callable[[Request], SortKey], list[Request]]) -> None:
+        self._key, requests = state
+        self.items = {request.index: request for request in requests}
+        entries = [(self._key(request), request) for request in requests]
+        self._chunks = [entries[i : i + _CHUNK] for i in range(0, len(entries), _CHUNK)]
+
+    def push(self, request: Request) -> None:
         """Add where the key says."""
+        self.items[request.index] = request
         entry = (self._key(request), request)
-        position = bisect_left(self.items, entry)
-        self.items.insert(position, entry)
-        return position
+        chunks = self._chunks
+        if not chunks:
+            chunks.append([entry])
+            return
+        place = self._place(entry)
+        chunk = chunks[place]
+        insort(chunk, entry)
+        if len(chunk) > 2 * _CHUNK:
+            chunks.insert(place + 1, chunk[_CHUNK:])
+            del chunk[_CHUNK:]
 
     def push_front(self, request: Request) -> None:
         """Add where the key says; the order has no privileged front."""
         self.push(request)
 
+    def position(self, request: Request) -> int:
+        """How many stand before a request, which waits."""
+        entry = (self._key(request), request)
+        place = self._place(entry)
+        before = bisect_left(self._chunks[place], entry)
+        for chunk in self._chunks[:place]:
+            before += len(chunk)
+        return before
+
     def head(self) -> Request:
         """The entry with the smallest key."""
-        return self.items[0][1]
+        return self._chunks[0][0][1]
 
     def pop(self) -> Request:
         """Take out the entry with the smallest key."""
-        return self.items.pop(0)[1]
+        return self._take(0, 0)
 
     def remove(self, request: Request) -> None:
         """Take out a request from anywhere."""
-        del self.items[bisect_left(self.items, (self._key(request), request))]
+        entry = (self._key(request), request)
+        place = self._place(entry)
+        self._take(place, bisect_left(self._chunks[place], entry))
 
     def ordered(self) -> list[Request]:
         """Everybody who waits, head first."""
-        return [request for _, request in self.items]
+        return self.first(None)
 
     def first(self, count: int | None) -> list[Request]:
         """The first ``count`` of them; None = all."""
-        return [request for _, request in self.items[:count]]
+        return [request for _, request in islice(chain.from_iterable(self._chunks), count)]
+
+    def _place(self, entry: _Entry) -> int:
+        """The chunk in which an entry stands or belongs."""
+        return max(0, bisect_right(self._chunks, entry, key=_FIRST) - 1)
+
+    def _take(self, place: int, position: int) -> Request:
+        chunk = self._chunks[place]
+        _, request = chunk.pop(position)
+        if not chunk:
+            del self._chunks[place]
+        del self.items[request.index]
+        return request
 
 
 SCHEDULERS: Final[dict[str, Callable[[Request], SortKey] | None]] = {
