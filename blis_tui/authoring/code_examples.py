@@ -114,6 +114,10 @@ _TABLE: Final = {
     ),
     "BLIS2018": Example("model: {config: {hidden_size: 4096, num_attention_heads: 32}}"),
     "BLIS2019": Example("policy: {batching: {kind: vllm-v1, enable_chunked_prefill: false}}"),
+    "BLIS2020": Example(
+        _clients(_INPUT, _OUTPUT, "prefix: {group: system, tokens: 2000000}")
+        + "\nengine: {block_size_tokens: 1, kv_blocks: 3000000, max_model_len: none}"
+    ),
     "BLIS2100": Example(
         "workload: {trace: {file: requests.csv}}", files={"requests.csv": _ROWS.replace("100", "-100")}
     ),

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.kv.capacity import kv_capacity, minimum_tensor_parallel
+from blis_tui.engine.kv.pool import MAX_SHARED_BLOCKS
 from blis_tui.errors import PolicyError
 from blis_tui.spec.build import build_hardware_part, build_model_part
 from blis_tui.spec.diagnostics import Diagnostic, about, suggestion
@@ -175,6 +176,10 @@ def _check_smallest(document: Document, blocks: int, block_size: int, longest: i
             message = f"the smallest request of client `{name}`, {total} tokens, exceeds max_model_len"
             help_ = f"max_model_len is {longest}; prompt and output count together"
             yield about(document, (*path, "input_tokens"), "BLIS2007", message, key=True, hint=help_)
+        elif (shared := (_whole(document, *path, "prefix", "tokens") or 0) // block_size) > MAX_SHARED_BLOCKS:
+            message = f"the prefix of client `{name}` is {shared} KV blocks, at most {MAX_SHARED_BLOCKS} can be shared"
+            help_ = "raise engine.block_size_tokens, or shorten the prefix"
+            yield about(document, (*path, "prefix", "tokens"), "BLIS2020", message, hint=help_)
 
 
 def _smallest(document: Document, path: DataPath) -> int:

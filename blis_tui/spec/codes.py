@@ -186,6 +186,11 @@ _TABLE: Final = {
         "Chunked prefill is off, so a prompt enters in one step, and the longest one allowed exceeds a step's tokens.",
         "Make max_num_batched_tokens at least max_model_len, or leave chunked prefill on.",
     ),
+    "BLIS2020": CodeInfo(
+        "shared prefix of too many KV blocks",
+        "Shared blocks are kept one by one; a prefix of more than 1,048,576 of them would take all memory.",
+        "Raise `engine.block_size_tokens` (vLLM's default is 16), or shorten the prefix.",
+    ),
     "BLIS2100": CodeInfo("bad trace row", "A cell of a recorded workload cannot be used.", "Correct the row."),
 }
 

@@ -1,7 +1,10 @@
 """The block pool: order of reuse, sharing, and books that always balance."""
 
-from blis_tui.engine.kv.pool import BlockPool, PromptKeys
+import pytest
+
+from blis_tui.engine.kv.pool import MAX_SHARED_BLOCKS, BlockPool, PromptKeys
 from blis_tui.engine.request import Request
+from blis_tui.errors import SimulationError
 from tests.builders import request
 
 
@@ -59,6 +62,49 @@ def test_pinning_takes_idle_blocks_out_of_the_free_order() -> None:
     pool.pin(third, 2)
     assert pool.free == 2
     assert pool.audit([(second, 2), (third, 2)]) == ""
+
+
+def test_requests_with_one_prefix_hold_it_as_one() -> None:
+    pool = make_pool()
+    first, *others = (prompt(index, 8, shared=8) for index in range(4))
+    compute(pool, first, 8)
+    for one in others:
+        assert pool.idle_among(one, 2) == 0
+        pool.pin(one, 2)
+        one.computed_tokens = 8
+    assert [block.references for block in first.shared_blocks] == [2, 2]
+    assert [one.shared_blocks for one in others] == [first.shared_blocks] * 3
+    assert (pool.hits, pool.free) == (6, 8)
+    assert pool.audit([(one, 2) for one in (first, *others)]) == ""
+    for number, one in enumerate((others[1], first, others[0], others[2]), 1):
+        assert pool.free == 8
+        pool.release(one, findable=False)
+        assert pool.audit([(one, 2) for one in (others[1], first, others[0], others[2])[number:]]) == ""
+    assert (pool.free, pool.cached_free()) == (10, 2)
+
+
+def test_what_is_held_together_is_not_given_to_the_next_when_a_newer_copy_would_be_found() -> None:
+    pool = make_pool()
+    first, second, third, fourth = (prompt(index, 8, shared=8) for index in range(4))
+    compute(pool, first, 8)
+    pool.pin(third, 2)
+    third.computed_tokens = 8
+    compute(pool, second, 8)
+    pool.pin(fourth, 2)
+    fourth.computed_tokens = 8
+    assert third.shared_blocks == first.shared_blocks
+    assert fourth.shared_blocks == second.shared_blocks
+    for one in (fourth, third, second, first):
+        pool.release(one, findable=False)
+    assert pool.audit([]) == ""
+    assert (pool.free, pool.cached_free()) == (10, 4)
+
+
+def test_a_prefix_of_more_blocks_than_memory_could_hold_is_refused() -> None:
+    keys = PromptKeys(1)
+    assert len(keys.shareable((("s", MAX_SHARED_BLOCKS),))) == MAX_SHARED_BLOCKS
+    with pytest.raises(SimulationError, match="1048577 KV blocks"):
+        keys.shareable((("s", MAX_SHARED_BLOCKS + 1),))
 
 
 def test_the_newest_of_equal_blocks_is_found_and_the_older_one_when_it_is_gone() -> None:

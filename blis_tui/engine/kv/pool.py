@@ -1,6 +1,6 @@
 """The KV block pool of one instance: what is used, what is free, and what free blocks still hold.
 
-Three facts keep it small and fast:
+Four facts keep it small and fast:
 
 * A prompt has no tokens here, only segments, so a block's content is a key (see ``PromptKeys``). Blocks whose content
   nobody but their holder could ever ask for are *private*: they are counted, never listed.
@@ -8,20 +8,28 @@ Three facts keep it small and fast:
   released together is one entry with a count; only findable blocks have entries of their own.
 * ``blank`` counts the anonymous blocks at the very front of that order: never-used ones at first, later each run as
   it reaches the front. Taking blocks is then mostly one subtraction.
+* Requests that run at the same time mostly share one and the same prefix: a ``Span``, pinned as a whole. Only the first
+  of its holders and the last one touch its blocks.
 
 Every allocation is checked by its caller first (``free`` is exact) and mutates afterwards; nothing is rolled back.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict
+from itertools import chain
 from typing import TYPE_CHECKING, Final
+
+from blis_tui.errors import SimulationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.engine.request import Request, Segments
 
+MAX_SHARED_BLOCKS: Final = 2**20
+"""Blocks of one shared prefix. Each takes some 250 bytes once it is computed."""
 _INDEX_BITS: Final = 32
 _REMEMBERED: Final = 1024
 """Key lists that are kept; they are only a shortcut, the numbers of the chains are what must not change."""
@@ -40,7 +48,7 @@ class PromptKeys:
     def __init__(self, block_size_tokens: int) -> None:
         self._block_size = block_size_tokens
         self._chains: dict[tuple[int, int, str], int] = {}
-        self._keys: dict[Segments, tuple[int, ...]] = {}
+        self._keys: dict[Segments, Sequence[int]] = {}
 
     def __getstate__(self) -> tuple[int, dict[tuple[int, int, str], int]]:
         return (self._block_size, self._chains)
@@ -49,8 +57,12 @@ class PromptKeys:
         self._block_size, self._chains = state
         self._keys = {}
 
-    def shareable(self, segments: Segments) -> tuple[int, ...]:
-        """Keys of the full blocks that lie within ``segments``, first block first."""
+    def shareable(self, segments: Segments) -> Sequence[int]:
+        """Keys of the full blocks that lie within ``segments``, first block first.
+
+        Raises:
+            SimulationError: there are more than ``MAX_SHARED_BLOCKS``.
+        """
         keys = self._keys.get(segments)
         if keys is None:
             if len(self._keys) == _REMEMBERED:
@@ -58,14 +70,21 @@ class PromptKeys:
             keys = self._keys[segments] = self._build(segments)
         return keys
 
-    def _build(self, segments: Segments) -> tuple[int, ...]:
-        keys: list[int] = []
-        chain = end = 0
+    def _build(self, segments: Segments) -> Sequence[int]:
+        parts: list[range] = []
+        number = end = blocks = 0
         for name, tokens in segments:
-            chain = self._chains.setdefault((chain, end, name), len(self._chains) + 1)
+            number = self._chains.setdefault((number, end, name), len(self._chains) + 1)
             end += tokens
-            keys.extend((chain << 1) << _INDEX_BITS | i for i in range(len(keys), end // self._block_size))
-        return tuple(keys)
+            first = (number << 1) << _INDEX_BITS
+            parts.append(range(first + blocks, first + end // self._block_size))
+            blocks = end // self._block_size
+        if blocks > MAX_SHARED_BLOCKS:
+            raise SimulationError(
+                f"a prefix of {end} tokens is {blocks} KV blocks, at most {MAX_SHARED_BLOCKS} can be shared",
+                help="raise engine.block_size_tokens, or shorten the prefix",
+            )
+        return parts[0] if len(parts) == 1 else tuple(chain.from_iterable(parts))
 
     @staticmethod
     def own(request: Request, block: int) -> int:
@@ -82,6 +101,23 @@ class Block:
         self.key = key
         self.references = references
         self.place = place
+
+
+class Span:
+    """The leading blocks of a prompt as several requests hold them together; each block counts it as one reference.
+
+    Attributes:
+        blocks: the blocks, first one first.
+        holders: how many requests hold it.
+        remaps: how often the pool had changed which of equal blocks is found when these were looked up.
+    """
+
+    __slots__ = ("blocks", "holders", "remaps")
+
+    def __init__(self, blocks: list[Block], remaps: int) -> None:
+        self.blocks = blocks
+        self.holders = 1
+        self.remaps = remaps
 
 
 class BlockPool:
@@ -102,6 +138,9 @@ class BlockPool:
         "_index",
         "_next_place",
         "_older",
+        "_pinned",
+        "_remaps",
+        "_spans",
         "blank",
         "block_size_tokens",
         "epoch",
@@ -125,6 +164,11 @@ class BlockPool:
         self._next_place = 0
         self._index: dict[int, Block] = {}
         self._older: dict[int, list[Block]] = {}
+        self._remaps = 0
+        self._spans: dict[int, Span] = {}
+        """By the key of the last block: what the latest to pin that prefix holds."""
+        self._pinned: dict[int, Span] = {}
+        """By the index of the request that holds it."""
 
     @property
     def used(self) -> int:
@@ -135,13 +179,10 @@ class BlockPool:
         """How many leading blocks of the prompt, at most ``limit_blocks``, are in the cache right now."""
         index = self._index
         keys = self.prompts.shareable(request.segments)
-        found = 0
-        for key in keys[:limit_blocks] if limit_blocks < len(keys) else keys:
-            if key not in index:
-                return found
-            found += 1
+        # Whoever holds a block holds all before it, and gives them back after it: what is left is always a head.
+        found = bisect_left(range(min(limit_blocks, len(keys))), 1, key=lambda i: keys[i] not in index)
         # Only a preempted request has left content of its own behind.
-        if request.preemptions:
+        if request.preemptions and found == len(keys):
             own = self.prompts.own
             while found < limit_blocks and own(request, found) in index:
                 found += 1
@@ -149,19 +190,26 @@ class BlockPool:
 
     def idle_among(self, request: Request, blocks: int) -> int:
         """How many of the first ``blocks`` cached blocks nobody references: pinning them takes free blocks."""
-        return len([1 for key in self._keys(request, blocks) if not self._index[key].references])
+        if self._span(request, blocks) is not None:
+            return 0
+        return len([1 for key in self._prefix(request, blocks) if not self._index[key].references])
 
     def pin(self, request: Request, blocks: int) -> None:
-        """Give ``request`` (which holds nothing) the first ``blocks`` cached blocks of its prompt."""
-        held = request.shared_blocks
-        for key in self._keys(request, blocks):
-            block = self._index[key]
-            if not block.references:
-                del self._free_order[block.place]
-                block.place = -1
-                self.free -= 1
-            block.references += 1
-            held.append(block)
+        """Give ``request`` (which holds nothing) the first ``blocks`` cached blocks of its prompt, at least one."""
+        span = self._span(request, blocks)
+        if span is not None:
+            span.holders += 1
+        else:
+            span = Span([self._index[key] for key in self._prefix(request, blocks)], self._remaps)
+            for block in span.blocks:
+                if not block.references:
+                    del self._free_order[block.place]
+                    block.place = -1
+                    self.free -= 1
+                block.references += 1
+            self._spans[span.blocks[-1].key] = span
+        self._pinned[request.index] = span
+        request.shared_blocks.extend(span.blocks)
         request.held_blocks = blocks
         self.hits += blocks
         self.min_free = min(self.min_free, self.free)
@@ -231,6 +279,13 @@ class BlockPool:
         else:
             self._park(tail)
         self.free += tail
+        span = self._pinned.pop(request.index, None)
+        if span is not None:
+            span.holders -= 1
+            if span.holders:
+                del shared[: len(span.blocks)]
+            elif self._spans.get(last := span.blocks[-1].key) is span:
+                del self._spans[last]
         for block in reversed(shared):
             block.references -= 1
             if not block.references:
@@ -263,9 +318,18 @@ class BlockPool:
         references: dict[int, int] = {}
         blocks: dict[int, Block] = {}
         private = 0
+        counted: dict[int, Span] = {}
         for request, held in holders:
-            private += held - len(request.shared_blocks)
-            for block in request.shared_blocks:
+            shared = request.shared_blocks
+            private += held - len(shared)
+            span = self._pinned.get(request.index)
+            if span is not None:
+                if shared[: len(span.blocks)] != span.blocks:
+                    return f"request {request.request_id} does not hold the prefix that it has pinned"
+                if id(span) in counted:
+                    shared = shared[len(span.blocks) :]
+                counted[id(span)] = span
+            for block in shared:
                 references[id(block)] = references.get(id(block), 0) + 1
                 blocks[id(block)] = block
         for name, count in references.items():
@@ -275,7 +339,17 @@ class BlockPool:
             return f"{private} private + {len(blocks)} shared + {self.free} free blocks are not {self.total}"
         return ""
 
-    def _keys(self, request: Request, blocks: int) -> list[int]:
+    def _span(self, request: Request, blocks: int) -> Span | None:
+        """What holds the first ``blocks`` blocks of this prompt already, if those still are the ones to be found."""
+        if not blocks:
+            return None
+        keys = self.prompts.shareable(request.segments)
+        last = keys[blocks - 1] if blocks <= len(keys) else self.prompts.own(request, blocks - 1)
+        span = self._spans.get(last)
+        return span if span is not None and span.remaps == self._remaps else None
+
+    def _prefix(self, request: Request, blocks: int) -> list[int]:
+        """Keys of the first ``blocks`` blocks of the prompt."""
         keys = self.prompts.shareable(request.segments)
         own = self.prompts.own
         return [*keys[:blocks], *(own(request, i) for i in range(len(keys), blocks))]
@@ -296,6 +370,7 @@ class BlockPool:
         self.epoch += 1
         older = self._index.get(block.key)
         if older is not None:
+            self._remaps += 1
             self._older.setdefault(block.key, []).append(older)
         self._index[block.key] = block
 
@@ -306,6 +381,7 @@ class BlockPool:
         if older is None:
             del self._index[key]
             return
+        self._remaps += 1
         if self._index[key] is block:
             self._index[key] = older.pop()
         else:
