@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.authoring.scalars import flow
+from blis_tui.inputs import real_path
 from blis_tui.spec.compose import naming_directory, shown
 from blis_tui.spec.library import find
 from blis_tui.spec.load import build, resolve_source
@@ -122,7 +123,7 @@ def _named_from(trace: Path, folder: Path | None) -> str:
     if folder is None:
         return trace.as_posix()
     try:
-        return Path(os.path.relpath(trace, folder.resolve())).as_posix()
+        return Path(os.path.relpath(trace, real_path(folder))).as_posix()
     except ValueError:  # another drive
         return trace.as_posix()
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.authoring.scalars import flow
 from blis_tui.authoring.tree import Key, root
+from blis_tui.inputs import real_path
 from blis_tui.spec.library import schema_path, suffix
 
 if TYPE_CHECKING:
@@ -149,8 +150,8 @@ def schema_reference(kind: str, folder: Path) -> tuple[str, bool]:
     The schema is looked for in ``schemas/`` of the folder and those enclosing it. Without one, the file this package
     ships is named: right on this machine, but not elsewhere.
     """
-    shipped = schema_path(kind.lower()).resolve()
-    folder = folder.resolve()
+    shipped = real_path(schema_path(kind.lower()))
+    folder = real_path(folder)
     for up, parent in enumerate((folder, *folder.parents)):
         own = parent / "schemas" / shipped.name
         if own.is_file():

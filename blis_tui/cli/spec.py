@@ -72,19 +72,20 @@ def list_specs(kind: str | None, output_format: str) -> None:
 def show(name: str, kind: str | None, overrides: tuple[str, ...], *, resolved: bool) -> None:
     """Print the document NAME (or the file at that path)."""
     from blis_tui.errors import BlisError, InputError  # noqa: PLC0415
+    from blis_tui.spec.loader import read_source  # noqa: PLC0415
 
     try:
         entry = _find(name, kind, prefer_experiment=resolved or bool(overrides))
         if resolved or overrides:
             click.echo(_resolved(entry, overrides))
         else:
-            click.echo(entry.path.read_text(encoding="utf-8"), nl=False)
-    except (BlisError, OSError, UnicodeDecodeError) as error:
+            click.echo(read_source(entry.path).text, nl=False)
+    except BlisError as error:
         click.echo(_error_text(error), err=True)
-        sys.exit(ExitCode.IO if isinstance(error, InputError | OSError) else ExitCode.USAGE)
+        sys.exit(ExitCode.IO if isinstance(error, InputError) else ExitCode.USAGE)
 
 
-def _error_text(error: BlisError | OSError | UnicodeDecodeError) -> str:
+def _error_text(error: BlisError) -> str:
     from blis_tui.errors import SpecError  # noqa: PLC0415
 
     return str(error) if isinstance(error, SpecError) else f"error: {error}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from codecs import BOM_UTF8
 from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -140,9 +141,9 @@ def _rewrite(paths: tuple[str, ...], change: Callable[[Source], str], *, check: 
     code, changed = ExitCode.OK, 0
     for path in _expand(paths):
         try:
-            source = _read(path)
+            source, marked = _read(path)
             text = change(source)
-            differs = text != source.text or (path != "-" and Path(path).read_bytes() != text.encode())
+            differs = text != source.text or marked
             if path == "-" and not check and not diff:
                 click.echo(text, nl=False)
             elif differs and diff:
@@ -182,19 +183,15 @@ def _expand(paths: tuple[str, ...]) -> Iterator[str]:
             yield path
 
 
-def _read(path: str) -> Source:
-    from blis_tui.errors import InputError  # noqa: PLC0415
+def _read(path: str) -> tuple[Source, bool]:
+    """The text, and whether a byte-order mark stands before it."""
+    from blis_tui.inputs import read_input  # noqa: PLC0415
     from blis_tui.spec.loader import MAX_BYTES, decode  # noqa: PLC0415
 
     if path == "-":
-        return decode(read_standard_input(), "<stdin>", Path.cwd())
-    try:
-        raw = Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-    if len(raw) > MAX_BYTES:
-        raise InputError(f"{path} is larger than {MAX_BYTES // 1024 // 1024} MiB")
-    return decode(raw, path, Path(path).parent)
+        return decode(read_standard_input(), "<stdin>", Path.cwd()), False
+    raw = read_input(path, limit=MAX_BYTES)
+    return decode(raw, path, Path(path).parent), raw.startswith(BOM_UTF8)
 
 
 @click.command("schema")

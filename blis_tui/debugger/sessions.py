@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from platformdirs import user_state_dir
 
 from blis_tui.errors import InputError
+from blis_tui.inputs import parse_json, read_input
 from blis_tui.records.files import write_text
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ STATE_VARIABLE: Final = "BLIS_TUI_STATE_DIR"
 """Environment variable that overrides the user's state folder."""
 FORMAT: Final = 1
 """Version of the files; a file of another version is not read."""
-_MAX_BYTES: Final = 1_000_000
+_MAX_BYTES: Final = 1024 * 1024
 
 Plain = bool | int | float | str
 
@@ -75,17 +76,10 @@ def load(source: str) -> Session:
     """
     path = session_path(source)
     try:
-        with path.open("rb") as file:
-            raw = file.read(_MAX_BYTES + 1)
-    except FileNotFoundError:
-        return Session(source)
-    except OSError as error:
-        return _fresh(source, f"{path} cannot be read: {error.strerror or error}")
-    if len(raw) > _MAX_BYTES:
-        return _fresh(source, f"{path} is larger than {_MAX_BYTES // 1_000_000} MB")
-    try:
-        data: object = json.loads(raw)
-    except (ValueError, RecursionError):
+        data = parse_json(read_input(path, limit=_MAX_BYTES))
+    except InputError as error:
+        return Session(source) if isinstance(error.__cause__, FileNotFoundError) else _fresh(source, error.message)
+    except ValueError:
         return _fresh(source, f"{path} is damaged")
     if not isinstance(data, dict):
         return _fresh(source, f"{path} is damaged")

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.errors import InputError
 from blis_tui.golden.chain import ChainRecorder, parting_window
+from blis_tui.inputs import parse_json
 from blis_tui.records.tables import record_line
 from blis_tui.simulation import Simulation
 from blis_tui.spec.build import build_experiment
@@ -86,8 +88,7 @@ def _first_difference(old: Iterable[str], experiment: Experiment, after: int, un
     shared: list[str] = []
     for golden, found in zip_longest(old, _lines(experiment, 0, None)):
         if golden != found:
-            events = [json.loads(line)["event"] for line in (golden, found) if line is not None]
-            event = min(events)
+            event = min(_event(line) for line in (golden, found) if line is not None)
             return Divergence(
                 after=after,
                 until=until,
@@ -100,6 +101,22 @@ def _first_difference(old: Iterable[str], experiment: Experiment, after: int, un
         shared.append(found)
         del shared[:-NEIGHBOURS]
     raise AssertionError("streams with different digests are equal")
+
+
+def _event(line: str) -> int:
+    """The event that a record belongs to.
+
+    Raises:
+        InputError: the line, which somebody stored, is no record.
+    """
+    try:
+        record = parse_json(line)
+    except ValueError:
+        record = None
+    event = record.get("event") if isinstance(record, dict) else None
+    if not isinstance(event, int):
+        raise InputError(f"the stored record stream is damaged: {line[:60]!r} is no record")
+    return event
 
 
 def _stored(place: Place) -> Iterator[str] | None:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 from blis_tui._version import ENGINE
 from blis_tui.golden.chain import ChainRecorder
 from blis_tui.golden.store import Baseline, Golden
+from blis_tui.inputs import input_digest
 from blis_tui.simulation import Simulation
-from blis_tui.spec.build import file_digest
 from blis_tui.spec.library import schema_path
+from blis_tui.spec.loader import MAX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +48,7 @@ def run_watched(experiment: Experiment, go_on: Callable[[Simulation], bool] | No
 def schemas_digest() -> str:
     """A digest of all schemas, in order of their names."""
     folder = schema_path("experiment").parent
-    digests = [f"{path.name} {file_digest(path)}" for path in sorted(folder.glob("*.schema.json"))]
+    digests = [f"{path.name} {input_digest(path, limit=MAX_BYTES)}" for path in sorted(folder.glob("*.schema.json"))]
     return sha256("\n".join(digests).encode()).hexdigest()
 
 

@@ -9,15 +9,16 @@ records themselves where somebody asked for them. A result that waits has ``.new
 from __future__ import annotations
 
 import gzip
-import json
 import platform
 import sys
+import zlib
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.canonical import to_json
 from blis_tui.errors import InputError
 from blis_tui.golden.chain import Chain
+from blis_tui.inputs import open_input, parse_json, read_input, real_path
 from blis_tui.records.files import atomic_bytes, write_text
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ REPORT: Final = ".report.json"
 HEADER: Final = ".golden.json"
 RECORDS: Final = ".records.jsonl.gz"
 PENDING: Final = ".new"
+_MAX_BYTES: Final = 64 * 1024 * 1024
+_MAX_RECORDS_BYTES: Final = 1024 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,17 +101,24 @@ class Place:
 
     def read(self, *, pending: bool = False) -> Golden:
         """Read it. Raises InputError when it is not there or not a golden."""
-        header = self.file(HEADER, pending=pending)
-        report = self.file(REPORT, pending=pending)
+        header, _ = self._json(HEADER, pending=pending)
+        _, report = self._json(REPORT, pending=pending)
         try:
-            return _parse(json.loads(header.read_text(encoding="utf-8")), report.read_bytes().decode("utf-8"))
-        except OSError as error:
-            raise InputError(f"cannot read {error.filename}: {error.strerror}") from error
+            return _parse(header, report)
         except (ValueError, KeyError, TypeError) as error:
-            raise InputError(
-                f"{header} is no golden file of format {FORMAT}: {error}",
-                help="make it again with --blis-update=always",
-            ) from error
+            raise _damaged(self.file(HEADER, pending=pending), error) from error
+
+    def _json(self, kind: str, *, pending: bool) -> tuple[Mapping[str, object], str]:
+        """A file's value, which is a map, and its text."""
+        path = self.file(kind, pending=pending)
+        try:
+            text = read_input(path, limit=_MAX_BYTES).decode()
+            value = parse_json(text)
+        except ValueError as error:
+            raise _damaged(path, error) from error
+        if not isinstance(value, dict):
+            raise _damaged(path, "it holds no map")
+        return value, text
 
     def write(self, golden: Golden, *, pending: bool = False) -> None:
         """Write both files; a result that waits is obsolete once the golden itself is written."""
@@ -155,11 +165,23 @@ class Place:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as stored:
-        yield from stored
+    try:
+        with (
+            open_input(path, limit=_MAX_RECORDS_BYTES) as raw,
+            gzip.open(raw, "rt", encoding="utf-8", newline="\n") as stored,
+        ):
+            yield from stored
+    except (EOFError, UnicodeDecodeError, zlib.error) as error:
+        raise _damaged(path, error) from error
 
 
-def _parse(header: dict[str, object], report: str) -> Golden:
+def _damaged(path: Path, why: object) -> InputError:
+    return InputError(
+        f"{path} is no golden file of format {FORMAT}: {why}", help="make it again with --blis-update=always"
+    )
+
+
+def _parse(header: Mapping[str, object], report: str) -> Golden:
     if header["format"] != FORMAT:
         raise ValueError(f"it has format {header['format']!r}")
     records = header["records"]
@@ -197,6 +219,6 @@ def place_of(spec: Path, case: str, *, folder: Path, root: Path) -> Place:
     Raises:
         ValueError: the spec does not lie below ``root``.
     """
-    relative = spec.resolve().relative_to(root.resolve())
+    relative = real_path(spec).relative_to(real_path(root))
     stem = relative.name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".blis")
     return Place(folder / relative.parent, stem if case == "default" else f"{stem}@{case}")

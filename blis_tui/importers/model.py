@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.importers.draft import Draft, as_name
 from blis_tui.importers.notes import Fate
 from blis_tui.importers.section import Input
+from blis_tui.inputs import real_path
 from blis_tui.spec.hf import build_model, canonical_config, missing_fields
 from blis_tui.spec.schema import complete, properties_of
 
@@ -74,7 +75,7 @@ def _name(path: Path, data: dict[str, Json]) -> str:
     own = data.get("_name_or_path")
     if isinstance(own, str) and own.strip("./"):
         return as_name(own.rstrip("/").rpartition("/")[2])
-    return as_name(path.stem if path.stem != "config" else path.resolve().parent.name)
+    return as_name(path.stem if path.stem != "config" else real_path(path).parent.name)
 
 
 def _origins(data: dict[str, Json], config: dict[str, Json]) -> dict[DataPath, DataPath]:

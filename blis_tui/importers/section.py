@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.errors import SpecError
 from blis_tui.importers.notes import Fate, Note
 from blis_tui.spec.diagnostics import Diagnostic, about, in_order, suggestion
-from blis_tui.spec.loader import parse, read_document
+from blis_tui.spec.loader import parse, read_source
 from blis_tui.spec.messages import show
 from blis_tui.spec.source import Source
 
@@ -44,10 +44,11 @@ class Input:
             InputError: the file cannot be read.
             SpecError: it is not one strict YAML document.
         """
+        source = read_source(path)
         try:
-            return cls(read_document(path))
+            return cls(parse(source))
         except SpecError as error:
-            text = _with_quoted_keys(path, error.diagnostics)
+            text = _with_quoted_keys(source.text, error.diagnostics)
             if text is None:
                 raise
             return cls(parse(Source(str(path), text, path.parent)))
@@ -80,9 +81,9 @@ class Input:
         return Section(self, ())
 
 
-def _with_quoted_keys(path: Path, diagnostics: Collection[Diagnostic]) -> str | None:
+def _with_quoted_keys(text: str, diagnostics: Collection[Diagnostic]) -> str | None:
     """The text with every numeric key in quotes; None when something else is wrong with it, too."""
-    lines = path.read_text(encoding="utf-8-sig").split("\n")
+    lines = text.split("\n")
     for one in sorted(diagnostics, key=lambda one: (one.line, -one.column)):
         match = _NUMBER_KEY.match(one.message)
         at = one.column - 1

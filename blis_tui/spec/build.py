@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blis_tui.canonical import to_sorted_json
 from blis_tui.engine.kv.capacity import kv_capacity
 from blis_tui.errors import InputError
+from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, real_path
 from blis_tui.spec import model as spec
 from blis_tui.spec.hf import build_model
 
@@ -30,19 +30,6 @@ def digest(document: Mapping[str, object]) -> str:
             "trace": {key: value for key, value in trace.items() if key != "file"},
         }
     return hashlib.sha256(to_sorted_json(hashed).encode()).hexdigest()
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file's content in hexadecimal.
-
-    Raises:
-        InputError: the file cannot be read.
-    """
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def build_experiment(document: Mapping[str, object], *, trace_path: str | None = None) -> spec.Experiment:
@@ -164,8 +151,8 @@ def _workload(part: _Part, trace_path: str | None) -> spec.Workload:
 
 
 def _trace(part: _Part, trace_path: str | None) -> spec.Trace:
-    path = Path(part.text("file") if trace_path is None else trace_path).resolve()
-    found = file_digest(path)
+    path = real_path(part.text("file") if trace_path is None else trace_path)
+    found = input_digest(path, limit=MAX_TRACE_BYTES)
     expected = part.text("sha256", found)
     if found != expected:
         raise InputError(f"{path} is not the recorded trace: its SHA-256 is {found}, expected {expected}")

@@ -119,7 +119,11 @@ _TABLE: Final = {
         "A file this document refers to cannot be read.",
         "Check the path; it starts at the file that says it.",
     ),
-    "BLIS2003": CodeInfo("circular inheritance", "An experiment extends itself.", "Break the circle."),
+    "BLIS2003": CodeInfo(
+        "circular inheritance",
+        "An experiment extends itself, or so many others in a chain (more than 32) that this must be a mistake.",
+        "Break the circle, or extend an experiment nearer to the beginning of the chain.",
+    ),
     "BLIS2004": CodeInfo(
         "heads do not divide",
         "Tensor parallelism splits attention heads evenly over accelerators.",

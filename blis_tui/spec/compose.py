@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.errors import InputError, SpecError
+from blis_tui.inputs import real_path
 from blis_tui.spec.diagnostics import Diagnostic, about, suggestion
 from blis_tui.spec.library import find, names
 from blis_tui.spec.loader import read_document
@@ -21,6 +22,10 @@ _HEADER = ("apiVersion", "kind", "metadata")
 
 TEST_KEYS: Final = ("cases", "matrix", "tags", "skip", "xfail", "golden")
 """Keys of an experiment that say how it is tested: not inherited, and no part of what is simulated."""
+
+
+MAX_PARENTS: Final = 32
+"""Experiments that one may inherit from, in a chain."""
 
 
 @dataclass(slots=True)
@@ -97,8 +102,8 @@ def open_reference(document: Document, path: DataPath, kind: str, problems: Prob
 def shown(path: Path) -> str:
     """A path as messages show it: relative to the working directory where that is shorter."""
     try:
-        return str(path.resolve().relative_to(Path.cwd()))
-    except (ValueError, OSError, RuntimeError):  # outside of it, gone, or a loop of links
+        return str(real_path(path).relative_to(Path.cwd()))
+    except (ValueError, OSError):  # outside of it, or gone
         return str(path)
 
 
@@ -113,10 +118,16 @@ def inherit(document: Document, problems: Problems, chain: tuple[Path, ...] = ()
     parent = open_reference(document, ("extends",), "Experiment", problems)
     if parent is None:  # `extends` stays, and with it the schema does not miss what the parent would have said
         return document
-    where = Path(parent.source.name).resolve()
+    where = real_path(parent.source.name)
     if where in chain:
         circle = " -> ".join(path.name for path in (*chain[chain.index(where) :], where))
         problems.add(about(document, ("extends",), "BLIS2003", f"an experiment extends itself: {circle}"))
+        return document
+    if len(chain) > MAX_PARENTS:
+        message = f"more than {MAX_PARENTS} experiments extend one another, from {chain[0].name} to {where.name}"
+        problems.add(
+            about(document, ("extends",), "BLIS2003", message, hint="extend an experiment nearer to the first")
+        )
         return document
     del data["extends"]
     parent = inherit(parent, problems, (*chain, where))

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.inputs import real_path
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -68,7 +70,7 @@ def own_specs(directory: Path) -> Path | None:
 def search_path(directory: Path | None) -> tuple[Path, ...]:
     """The ``specs/`` folders in which a file in ``directory`` looks for names, the shipped ones last."""
     shipped = shipped_specs()
-    own = None if directory is None else own_specs(directory.resolve())
+    own = None if directory is None else own_specs(real_path(directory))
     return (shipped,) if own is None or own == shipped else (own, shipped)
 
 

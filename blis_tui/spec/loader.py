@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 import yaml
 from yaml import events
 
-from blis_tui.errors import InputError, SpecError
+from blis_tui.errors import SpecError
+from blis_tui.inputs import MAX_DEPTH, TooLargeError, read_input
 from blis_tui.spec.diagnostics import Diagnostic, in_order, located
 from blis_tui.spec.scalars import ScalarError, is_text, plain_scalar
 from blis_tui.spec.source import DataPath, Document, Json, Place, Source, Span
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 MAX_BYTES: Final = 8 * 1024 * 1024
 MAX_VALUES: Final = 200_000
 """Values of one document, counted after aliases are expanded."""
-MAX_DEPTH: Final = 100
 
 _PARSER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml where PyYAML was built with it; the pure Python parser otherwise."""
@@ -43,20 +43,25 @@ def read_document(path: Path, name: str | None = None) -> Document:
         InputError: the file cannot be read.
         SpecError: it is not one strict YAML document.
     """
+    return parse(read_source(path, name))
+
+
+def read_source(path: Path, name: str | None = None) -> Source:
+    """Read a file's text; ``name`` is what messages call it (default: the path).
+
+    Raises:
+        InputError: the file cannot be read.
+        SpecError: it is too large, or no UTF-8 text.
+    """
     shown = str(path) if name is None else name
     try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"cannot read {shown}: {error.strerror or error}") from error
-    except ValueError as error:  # a path with a NUL byte
-        raise InputError(f"cannot read {shown!r}: {error}") from error
-    if len(raw) > MAX_BYTES:
+        raw = read_input(path, shown, limit=MAX_BYTES)
+    except TooLargeError as error:
         message = f"file is larger than {MAX_BYTES // 1024 // 1024} MiB"
         raise SpecError(
             [Diagnostic(code="BLIS0011", message=message, file=shown, help="move bulk data into a trace file")]
-        )
-    return parse(decode(raw, shown, path.parent))
+        ) from error
+    return decode(raw, shown, path.parent)
 
 
 def decode(raw: bytes, name: str, directory: Path | None) -> Source:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.errors import InputError, SpecError
-from blis_tui.spec.build import file_digest
+from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, real_path
 from blis_tui.spec.compose import (
     TEST_KEYS,
     Problems,
@@ -23,9 +22,12 @@ from blis_tui.spec.compose import (
 from blis_tui.spec.diagnostics import about, in_order
 from blis_tui.spec.hf import canonical_config
 from blis_tui.spec.library import find
+from blis_tui.spec.overrides import apply_override
 from blis_tui.spec.schema import complete, default, properties_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from blis_tui.spec.overrides import Override
     from blis_tui.spec.source import Document, Json
 
@@ -50,7 +52,8 @@ def resolve(document: Document, overrides: tuple[Override, ...] = ()) -> Resolve
         SpecError: with the problems of all files involved.
     """
     problems = Problems()
-    chain = (Path(document.source.name).resolve(),)
+    chain = (real_path(document.source.name),)
+    overrides = _set_parent(document, overrides, problems)
     document = inherit(document, problems, chain)
     _set_slot_defaults(document)
     own = tuple(one for one in overrides if not _is_deferred(document, one, overrides))
@@ -73,6 +76,15 @@ def resolve(document: Document, overrides: tuple[Override, ...] = ()) -> Resolve
 def _stop_at(problems: Problems) -> None:
     if problems.found:
         raise SpecError(in_order(problems.found))
+
+
+def _set_parent(document: Document, overrides: tuple[Override, ...], problems: Problems) -> tuple[Override, ...]:
+    """Apply the overrides of ``extends``, which decide what there is to inherit; returns the others."""
+    others = tuple(one for one in overrides if one.steps[0] != "extends")
+    for override in overrides:
+        if override not in others and (problem := apply_override(document, override, "Experiment")) is not None:
+            problems.add(problem)
+    return others
 
 
 def _set_slot_defaults(document: Document) -> None:
@@ -155,7 +167,7 @@ def pin_trace(document: Document, problems: Problems) -> Path | None:
     at = ("workload", "trace", "file")
     path = directory_of(document, at) / str(trace["file"])
     try:
-        found = file_digest(path)
+        found = input_digest(path, limit=MAX_TRACE_BYTES)
     except InputError as error:
         message = error.message.replace(str(path), str(trace["file"]))
         problems.add(no_file(document, at, message))
@@ -165,7 +177,7 @@ def pin_trace(document: Document, problems: Problems) -> Path | None:
         problems.add(about(document, at, "BLIS2015", message, hint=f"its SHA-256 is {found}"))
     trace["sha256"] = found
     trace["file"] = path.name
-    return path.resolve()
+    return real_path(path)
 
 
 def _strip(document: Document) -> None:

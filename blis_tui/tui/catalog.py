@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.inputs import real_path
 from blis_tui.spec.library import entries, find, suffix
 
 if TYPE_CHECKING:
@@ -101,9 +102,9 @@ def find_experiments(folder: Path) -> Catalog:
         Found(path, names[path], _source(path, folder), _printable(_relative(path, folder)), shipped=False)
         for path in paths
     ]
-    seen = {path.resolve() for path in paths}
+    seen = {real_path(path) for path in paths}
     for entry in entries(None):
-        if entry.kind == "Experiment" and entry.path.resolve() not in seen:
+        if entry.kind == "Experiment" and real_path(entry.path) not in seen:
             source = entry.name if find("Experiment", entry.name, folder) == entry.path else str(entry.path)
             found.append(Found(entry.path, entry.name, source, "shipped with blis-tui", shipped=True))
     return Catalog(tuple(found), complete)
@@ -227,7 +228,7 @@ def _goldens(folder: Path) -> Iterator[tuple[Path, GoldenState]]:
     for place in find_goldens(goldens):
         pending = place.exists(pending=True)
         try:
-            spec = (folder / place.read(pending=not place.exists()).spec).resolve()
+            spec = real_path(folder / place.read(pending=not place.exists()).spec)
         except BlisError:
             continue
         try:
@@ -239,4 +240,4 @@ def _goldens(folder: Path) -> Iterator[tuple[Path, GoldenState]]:
 
 def known_golden(states: Mapping[Path, GoldenState], found: Found) -> GoldenState:
     """The state of an experiment's goldens."""
-    return states.get(found.path.resolve(), GoldenState())
+    return states.get(real_path(found.path), GoldenState())

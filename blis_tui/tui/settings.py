@@ -11,10 +11,12 @@ from platformdirs import user_config_path
 
 from blis_tui.debugger.sessions import state_folder
 from blis_tui.errors import InputError
+from blis_tui.inputs import parse_json, read_input
 from blis_tui.records.files import write_text
 
 _APP: Final = "blis-tui"
 _REMEMBERED: Final = "settings.json"
+_MAX_BYTES: Final = 1024 * 1024
 
 
 def config_folder() -> Path:
@@ -26,8 +28,8 @@ def config_folder() -> Path:
 def remembered_theme() -> str:
     """The theme the user chose last; empty when none was, or nobody knows."""
     try:
-        data = json.loads((state_folder() / _REMEMBERED).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        data = parse_json(read_input(state_folder() / _REMEMBERED, limit=_MAX_BYTES))
+    except (InputError, ValueError):
         return ""
     theme = data.get("theme") if isinstance(data, dict) else None
     return theme if isinstance(theme, str) else ""

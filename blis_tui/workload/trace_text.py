@@ -11,10 +11,10 @@ import re
 from difflib import get_close_matches
 from hashlib import sha256
 from io import StringIO
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.errors import InputError, TraceError, TraceProblem
+from blis_tui.inputs import MAX_TRACE_BYTES, read_input
 
 if TYPE_CHECKING:
     from _csv import Reader
@@ -72,10 +72,7 @@ def read_text(path: str, problems: Problems, digest: str = "") -> str:
         InputError: the file cannot be read, or is not the one that was meant.
         TraceError: it is not UTF-8 text, or empty.
     """
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read the trace {path}: {error.strerror or error}") from error
+    data = read_input(path, f"the trace {path}", limit=MAX_TRACE_BYTES)
     if digest and sha256(data).hexdigest() != digest:
         raise InputError(f"the trace {path} has changed since the experiment was loaded", help="load it again")
     try:

@@ -82,7 +82,7 @@ def test_any_text_can_be_a_source(source: str) -> None:
         (b"[" * 100_000, "is damaged"),
         (b"{}", "another version"),
         (json.dumps({"format": FORMAT + 1}).encode(), "another version"),
-        (b" " * 1_000_001, "larger than 1 MB"),
+        (b" " * (1024 * 1024 + 1), "larger than 1 MiB"),
     ],
 )
 def test_a_file_that_cannot_be_used_costs_its_content_and_says_why(content: bytes, reason: str) -> None:

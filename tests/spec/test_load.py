@@ -13,6 +13,7 @@ import pytest
 
 from blis_tui.errors import InputError, SpecError
 from blis_tui.spec.build import build_experiment, digest
+from blis_tui.spec.compose import MAX_PARENTS
 from blis_tui.spec.library import shipped_specs
 from blis_tui.spec.load import load
 
@@ -139,6 +140,34 @@ def test_extends_merges_maps_and_replaces_lists(tmp_path: Path) -> None:
     assert (experiment.engine.max_num_seqs, experiment.engine.kv_blocks, experiment.seed) == (6, 900, 9)
     assert [entry.max for entry in experiment.expect] == [2.0]
     assert "extends" not in experiment.document
+
+
+def test_the_experiment_to_extend_can_be_overridden(tmp_path: Path) -> None:
+    (tmp_path / "five.yaml").write_text(BASE + "engine: {max_num_seqs: 5}\n")
+    (tmp_path / "six.yaml").write_text(BASE + "engine: {max_num_seqs: 6}\n")
+    top, written = tmp_path / "top.yaml", tmp_path / "written.yaml"
+    top.write_text(HEAD + "extends: ./five.yaml\nseed: 9\n")
+    written.write_text(HEAD + "extends: ./six.yaml\nseed: 9\n")
+    assert load(top).engine.max_num_seqs == 5
+    six = load(top, overrides=[f"extends={tmp_path}/six.yaml"])
+    assert six == load(written)
+    assert load(top, overrides=[f"extends={tmp_path}/six.yaml", "engine.max_num_seqs=7"]).engine.max_num_seqs == 7
+    assert codes(top, overrides=["extends=no-such-experiment"]) == ["BLIS2001"]
+    assert codes(top, overrides=[f"extends={top}"]) == ["BLIS2003"]
+    assert codes(top, overrides=["extends.seed=3"]) == ["BLIS1009"]
+
+
+def test_a_chain_of_parents_has_an_end(tmp_path: Path) -> None:
+    (tmp_path / "e0.yaml").write_text(BASE)
+    for number in range(1, 1200):
+        (tmp_path / f"e{number}.yaml").write_text(HEAD + f"extends: ./e{number - 1}.yaml\n")
+    assert load(tmp_path / f"e{MAX_PARENTS}.yaml").name == "mine"
+    for number in (MAX_PARENTS + 1, 1199):
+        with pytest.raises(SpecError) as caught:
+            load(tmp_path / f"e{number}.yaml")
+        (found,) = caught.value.diagnostics
+        assert (found.code, found.path) == ("BLIS2003", "extends")
+        assert found.message.startswith("more than 32 experiments extend one another, from e")
 
 
 def test_paths_start_at_the_file_that_says_them(tmp_path: Path) -> None:

@@ -1,0 +1,121 @@
+"""Reading what users name as input: regular files only, never more of them than a stated limit.
+
+A named pipe would wait for ever, a device may have no end, and a file of gigabytes where a document belongs is a
+mistake: each is one error before anything is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from blis_tui.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+MAX_DEPTH: Final = 100
+"""Levels of maps and lists in a document."""
+MAX_TRACE_BYTES: Final = 1024 * 1024 * 1024
+"""Recorded workloads: some 30 million requests."""
+
+# Opening a pipe for reading waits for a writer; without blocking it is opened, recognised, and closed again.
+_FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+_CHUNK: Final = 1 << 20
+_KINDS: Final = (
+    (stat.S_ISFIFO, "it is a pipe, not a file"),
+    (stat.S_ISCHR, "it is a device, not a file"),
+    (stat.S_ISBLK, "it is a device, not a file"),
+)
+
+
+class TooLargeError(InputError):
+    """A file is larger than what is read of its kind."""
+
+
+def real_path(path: str | Path) -> Path:
+    """The absolute path without links; a loop of links stays as it is (``Path.resolve`` raises before Python 3.13)."""
+    return Path(os.path.realpath(path))
+
+
+@contextmanager
+def open_input(path: str | Path, shown: str | None = None, *, limit: int) -> Iterator[BinaryIO]:
+    """A regular file opened for reading bytes.
+
+    Args:
+        path: the file.
+        shown: what messages call it (default: the path).
+        limit: the most bytes it may have.
+
+    Raises:
+        InputError: it cannot be opened or read, or is no regular file.
+        TooLargeError: it has more bytes.
+    """
+    name = str(path) if shown is None else shown
+    try:
+        with open(path, "rb", opener=lambda file, _: os.open(file, _FLAGS)) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                what = next((text for is_one, text in _KINDS if is_one(status.st_mode)), "it is no file")
+                raise InputError(f"cannot read {name}: {what}")
+            if status.st_size > limit:
+                raise _too_large(name, limit)
+            yield file
+    except OSError as error:
+        raise InputError(f"cannot read {name}: {error.strerror or error}") from error
+    except ValueError as error:  # a path with a NUL character
+        raise InputError(f"cannot read {name!r}: {error}") from error
+
+
+def read_input(path: str | Path, shown: str | None = None, *, limit: int) -> bytes:
+    """The content of a regular file. Raises as :func:`open_input`."""
+    with open_input(path, shown, limit=limit) as file:
+        raw = file.read(limit + 1) or b""
+    if len(raw) > limit:  # it grew, or belongs to a file system that does not know its sizes
+        raise _too_large(str(path) if shown is None else shown, limit)
+    return raw
+
+
+def input_digest(path: str | Path, *, limit: int) -> str:
+    """SHA-256 of a regular file's content in hexadecimal. Raises as :func:`open_input`."""
+    digest = hashlib.sha256()
+    with open_input(path, limit=limit) as file:
+        while limit >= 0 and (chunk := file.read(_CHUNK)):
+            digest.update(chunk)
+            limit -= len(chunk)
+    if limit < 0:
+        raise InputError(f"cannot read {path}: it grows while it is read")
+    return digest.hexdigest()
+
+
+def parse_json(text: str | bytes) -> object:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: it is not JSON, or nested too deeply.
+    """
+    try:
+        value: object = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(f"nested deeper than {MAX_DEPTH} levels") from error
+    level = _containers([value])
+    for _ in range(MAX_DEPTH):
+        if not level:
+            return value
+        level = [inner for one in level for inner in _containers(one.values() if isinstance(one, dict) else one)]
+    if level:
+        raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
+    return value
+
+
+def _containers(values: Iterable[object]) -> list[dict[str, object] | list[object]]:
+    return [one for one in values if isinstance(one, dict | list)]
+
+
+def _too_large(name: str, limit: int) -> TooLargeError:
+    return TooLargeError(f"{name} is larger than {limit // 1024 // 1024} MiB")

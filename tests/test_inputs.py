@@ -1,0 +1,137 @@
+"""Whatever is named as an input: files are read, everything else is one error, at once and without a traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from blis_tui.errors import InputError
+from blis_tui.golden.store import HEADER, RECORDS, REPORT, Place
+from blis_tui.inputs import MAX_DEPTH, TooLargeError, input_digest, parse_json, read_input, real_path
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+
+SPEC = """\
+apiVersion: blis/v1
+kind: Experiment
+metadata: {name: mine}
+model: llama-3.1-8b-instruct
+hardware: h100
+workload: chatbot
+"""
+REASONS = {
+    "pipe.yaml": "it is a pipe, not a file",
+    "folder.yaml": "Is a directory",
+    "loop.yaml": "Too many levels of symbolic links",
+    "/dev/zero": "it is a device, not a file",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "folder.yaml").mkdir()
+    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
+    (tmp_path / "mine.blis.yaml").write_text(SPEC, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize(("name", "reason"), REASONS.items())
+def test_only_regular_files_are_read(folder: Path, name: str, reason: str) -> None:
+    path = folder / name  # an absolute name stays as it is
+    with pytest.raises(InputError) as caught:
+        read_input(path, "that", limit=100)
+    assert caught.value.message == f"cannot read that: {reason}"
+    with pytest.raises(InputError, match=reason):
+        input_digest(path, limit=100)
+
+
+def test_files_are_read_up_to_a_limit(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    assert read_input(path, limit=5) == b"12345"
+    assert input_digest(path, limit=5) == "5994471abb01112afcc18159f6cc74b4f511b99806da59b3caf5a9c173cacfc5"
+    for read in (read_input, input_digest):
+        with pytest.raises(TooLargeError):
+            read(path, limit=4)
+
+
+def test_a_file_of_gigabytes_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    path.touch()
+    os.truncate(path, 10 * 2**30)  # a hole: it takes no room
+    with pytest.raises(TooLargeError, match="is larger than 8 MiB"):
+        read_input(path, limit=8 * 2**20)
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs a file that does not know its size")
+def test_the_limit_holds_for_files_that_do_not_know_their_size() -> None:
+    assert read_input("/proc/self/maps", limit=10**8)
+    for read in (read_input, input_digest):
+        with pytest.raises(InputError):
+            read("/proc/self/maps", limit=10)
+
+
+def test_a_loop_of_links_has_a_real_path(folder: Path) -> None:
+    assert real_path(folder / "loop.yaml") == real_path(folder) / "loop.yaml"
+
+
+def test_json_is_parsed_up_to_a_depth() -> None:
+    deepest = "[" * MAX_DEPTH + "]" * MAX_DEPTH
+    assert parse_json(deepest)
+    for text in (f"[{deepest}]", "[" * 100_000, '{"a":' * 100_000):
+        with pytest.raises(ValueError, match="nested deeper than 100 levels"):
+            parse_json(text)
+
+
+@pytest.mark.parametrize("kind", [HEADER, REPORT])
+@pytest.mark.parametrize("text", ["[" * 100_000, "[]", "{", "\x00"])
+def test_a_damaged_golden_is_an_error_with_its_file(tmp_path: Path, kind: str, text: str) -> None:
+    place = Place(tmp_path, "demo")
+    place.file(HEADER).write_text("{}", encoding="utf-8")
+    place.file(REPORT).write_text("{}", encoding="utf-8")
+    place.file(kind).write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=f"demo{kind} is no golden file of format 1"):
+        place.read()
+
+
+def test_a_damaged_record_stream_is_an_error_with_its_file(tmp_path: Path) -> None:
+    place = Place(tmp_path, "demo")
+    place.write_records(iter(["{}\n"] * 100))
+    whole = place.file(RECORDS).read_bytes()
+    for damaged in (b"plain text", whole[:-9], whole[:12] + b"\xff" * 9 + whole[21:]):
+        place.file(RECORDS).write_bytes(damaged)
+        lines = place.read_records()
+        assert lines is not None
+        with pytest.raises(InputError, match=r"demo\.records\.jsonl\.gz"):
+            list(lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("run", "./{}"), 3),
+        (("validate", "./{}"), 3),
+        (("diff", "./{}", "quickstart"), 3),
+        (("spec", "show", "./{}"), 3),
+        (("spec", "resolve", "./{}"), 3),
+        (("import", "model", "{}"), 3),
+        (("import", "workload", "{}"), 3),
+        (("run", "mine.blis.yaml", "--set", "workload=./{}"), 2),
+        (("run", "mine.blis.yaml", "--set", "workload={{trace: {{file: ./{}}}}}"), 2),
+        (("run", "mine.blis.yaml", "--set", "model={{config_file: ./{}}}"), 2),
+        (("run", "mine.blis.yaml", "--set", "extends=./{}"), 2),
+        (("spec", "fmt", "--check", "{}"), 3),
+    ],
+)
+def test_no_command_waits_for_a_pipe_or_follows_a_loop(folder: Path, arguments: tuple[str, ...], code: int) -> None:
+    for name in ("pipe.yaml", "loop.yaml"):
+        command = [sys.executable, "-m", "blis_tui", *(one.format(name) for one in arguments)]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stdout) == (code, "1 document, 1 with errors\n" if "validate" in command else "")
+        assert f"{name}: {REASONS[name]}" in done.stderr
+        assert "Traceback" not in done.stderr
