@@ -17,6 +17,9 @@ from blis_tui.spec.library import FOLDERS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+DEMO: Final = "specs/demo.blis.yaml"
+"""The experiment of a new project."""
+
 _DEMO: Final = """\
 # yaml-language-server: $schema=../schemas/experiment.schema.json
 # One H100 serves support chats. Change a key, run it again, and compare.
@@ -90,8 +93,8 @@ pip install -r requirements.txt
 blis-tui validate specs
 blis-tui run specs/demo.blis.yaml --format table
 blis-tui run specs/demo.blis.yaml --set cluster.instances=2 --format table
-pytest                       # compares every experiment with its golden result
-blis-tui golden review       # new results wait for a decision; commit golden/
+pytest                       # compares every experiment with its golden result in golden/
+blis-tui golden review       # after a change: new results wait for a decision
 ```
 
 - `specs/*.blis.yaml`: experiments. `specs/workloads/`, `specs/policies/`, `specs/hardware/`, `specs/models/`: what they
@@ -122,7 +125,7 @@ def project_files() -> dict[str, str]:
         ".vscode/settings.json": _settings(),
         ".vscode/extensions.json": json.dumps({"recommendations": ["redhat.vscode-yaml"]}, indent=2) + "\n",
         ".github/workflows/blis.yml": _WORKFLOW,
-        "specs/demo.blis.yaml": _DEMO,
+        DEMO: _DEMO,
         "specs/workloads/support-chats.yaml": _WORKLOAD,
         "specs/policies/house.yaml": _POLICY,
         **{f"schemas/{name}": text for name, text in schema_files().items()},

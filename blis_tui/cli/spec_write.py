@@ -17,7 +17,7 @@ from blis_tui.cli.spec_read import KINDS
 from blis_tui.cli.streams import read_standard_input
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from blis_tui.spec.source import Source
 
@@ -72,18 +72,37 @@ def _check_name(name: str) -> None:
 @click.option("--force", is_flag=True, help="Write into a folder that is not empty, replacing files of the same name.")
 @reported
 def init(folder: Path, *, force: bool) -> None:
-    """Make a small project in DIR: an experiment, its parts, a test, CI.
+    """Make a small project in DIR: an experiment, its parts, its golden result, CI.
 
-    The experiment has a workload and a policy of its own. Also there: the schemas with settings for editors, a
-    workflow for GitHub, and a test that checks what the experiments expect. Nothing is written when DIR is not empty.
+    The experiment has a workload and a policy of its own. Also there: its result, with which `pytest` compares, the
+    schemas with settings for editors, and a workflow for GitHub. Nothing is written when DIR is not empty.
     """
-    from blis_tui.authoring.project import project_files, write_tree  # noqa: PLC0415
+    from blis_tui.authoring.project import DEMO, project_files, write_tree  # noqa: PLC0415
 
     files = project_files()
+    files |= _goldens(files, DEMO)
     write_tree(folder, files, replace=force)
     click.echo(
-        f"wrote {len(files)} files below {folder}; next: blis-tui run {folder / 'specs' / 'demo.blis.yaml'}", err=True
+        f"wrote {len(files)} files below {folder}; next: blis-tui run {folder / DEMO}, and pytest there", err=True
     )
+
+
+def _goldens(files: Mapping[str, str], spec: str) -> dict[str, str]:
+    """The golden files of an experiment of a project, so that its first `pytest` has something to compare with."""
+    from tempfile import TemporaryDirectory  # noqa: PLC0415
+
+    from blis_tui.authoring.project import write_tree  # noqa: PLC0415
+    from blis_tui.golden.case import cases_of  # noqa: PLC0415
+    from blis_tui.golden.session import Settings, judge  # noqa: PLC0415
+    from blis_tui.golden.store import place_of  # noqa: PLC0415
+
+    with TemporaryDirectory() as name:
+        folder, goldens = Path(name), Path(name, "golden")
+        write_tree(folder, files, replace=True)
+        for case in cases_of(folder / spec):
+            place = place_of(case.spec, case.name, folder=goldens, root=folder / "specs")
+            judge(case, place, spec, Settings(mode="always", checks=()))
+        return {f"golden/{path.name}": path.read_text(encoding="utf-8") for path in sorted(goldens.iterdir())}
 
 
 @click.command("fmt")
