@@ -34,6 +34,7 @@ MODEL = Model(
     intermediate_size=4096,
     vocab_size=32000,
     activation_bytes=2.0,
+    kv_cache_bytes=2.0,
     weight_bytes=2.0,
     max_position_embeddings=4096,
 )
@@ -62,6 +63,7 @@ def experiment(
     max_model_len: int | None = None,
     block_size: int = 4,
     blocks: int = 100,
+    caching: bool = True,
     batching: str = "blis",
     settings: dict[str, Setting] | None = None,
     scheduling: str = "fcfs",
@@ -108,6 +110,7 @@ def experiment(
             max_model_len=max_model_len,
             block_size_tokens=block_size,
             kv_blocks=blocks,
+            enable_prefix_caching=caching,
         ),
         horizon_us=horizon_us,
         expect=(),

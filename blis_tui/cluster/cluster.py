@@ -94,7 +94,12 @@ class Cluster:
                 waiting=create_queue(experiment.policy.scheduling),
                 priority=create_priority(experiment.policy.priority),
                 victim=experiment.policy.preemption_victim,
-                pool=BlockPool(experiment.engine.kv_blocks, experiment.engine.block_size_tokens, prompts),
+                pool=BlockPool(
+                    experiment.engine.kv_blocks,
+                    experiment.engine.block_size_tokens,
+                    prompts,
+                    caching=experiment.engine.enable_prefix_caching,
+                ),
                 events=self.queue,
                 ledger=ledger,
                 observers=observers,

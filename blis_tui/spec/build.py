@@ -71,6 +71,7 @@ def build_experiment(document: Mapping[str, object], *, trace_path: str | None =
             max_model_len=engine.limit("max_model_len"),
             block_size_tokens=engine.integer("block_size_tokens"),
             kv_blocks=engine.integer("kv_blocks"),
+            enable_prefix_caching=engine.flag("enable_prefix_caching", otherwise=True),
         ),
         horizon_us=top.limit("horizon_us"),
         expect=tuple(_expectation(entry) for entry in top.parts("expect")),
@@ -80,8 +81,9 @@ def build_experiment(document: Mapping[str, object], *, trace_path: str | None =
 
 
 def build_model_part(document: Mapping[str, object]) -> spec.Model:
-    """The model of a resolved document."""
+    """The model of a resolved document, with its KV cache in the type that the engine is set to."""
     part = _Part(document, "").part("model")
+    engine = _Part(document, "").part("engine")
     config = part.part("config")
     for key in (
         "hidden_size",
@@ -93,7 +95,7 @@ def build_model_part(document: Mapping[str, object]) -> spec.Model:
         config.integer(key)
     config.text("torch_dtype")
     config.text("hidden_act")
-    return build_model(part.name(), config.data)
+    return build_model(part.name(), config.data, engine.text("kv_cache_dtype", "auto"))
 
 
 def build_hardware_part(document: Mapping[str, object]) -> spec.Hardware:
@@ -251,6 +253,12 @@ class _Part:
         value = self.data.get(key)
         if not isinstance(value, int) or isinstance(value, bool):
             raise self._wrong(key, "a whole number")
+        return value
+
+    def flag(self, key: str, *, otherwise: bool) -> bool:
+        value = self.data.get(key, otherwise)
+        if not isinstance(value, bool):
+            raise self._wrong(key, "true or false")
         return value
 
     def limit(self, key: str) -> int | None:

@@ -29,6 +29,8 @@ DTYPE_BYTES: Final[Mapping[str, float]] = MappingProxyType(
         "int8": 1.0,
         "uint8": 1.0,
         "fp8": 1.0,
+        "fp8_e4m3": 1.0,
+        "fp8_e5m2": 1.0,
         "float8_e4m3fn": 1.0,
         "int4": 1.0,
         "nf4": 1.0,
@@ -81,8 +83,11 @@ def contradictions(config: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def build_model(name: str, config: Mapping[str, object]) -> Model:
-    """The shape of a model from its canonical configuration (see :func:`canonical_config`)."""
+def build_model(name: str, config: Mapping[str, object], kv_cache_dtype: str = "auto") -> Model:
+    """The shape of a model from its canonical configuration (see :func:`canonical_config`).
+
+    ``kv_cache_dtype`` is the engine's; ``auto`` keeps the KV cache in the type of the activations.
+    """
     hidden, heads = _int(config, "hidden_size"), _int(config, "num_attention_heads")
     intermediate = _int(config, "intermediate_size", 4 * hidden)
     experts = _int(config, "num_local_experts")
@@ -101,6 +106,7 @@ def build_model(name: str, config: Mapping[str, object]) -> Model:
         intermediate_size=intermediate,
         vocab_size=_int(config, "vocab_size"),
         activation_bytes=activation_bytes,
+        kv_cache_bytes=DTYPE_BYTES.get(kv_cache_dtype, activation_bytes),
         weight_bytes=_weight_bytes(name, config, activation_bytes),
         max_position_embeddings=_context(config),
         tie_word_embeddings=config.get("tie_word_embeddings") is True,

@@ -32,7 +32,9 @@ class Model:
     intermediate_size: int
     vocab_size: int
     activation_bytes: float
-    """Bytes of one activation or KV-cache element (from ``torch_dtype``)."""
+    """Bytes of one activation (from ``torch_dtype``)."""
+    kv_cache_bytes: float
+    """Bytes of one KV-cache element (from ``engine.kv_cache_dtype``, else the activation's)."""
     weight_bytes: float
     """Bytes of one weight (from ``quantization_config``, else the activation's)."""
     max_position_embeddings: int
@@ -211,6 +213,7 @@ class Engine:
     max_model_len: int | None
     block_size_tokens: int
     kv_blocks: int
+    enable_prefix_caching: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

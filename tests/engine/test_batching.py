@@ -168,3 +168,22 @@ def test_length_capped_requests_end_at_the_context_limit() -> None:
     row = outcome.rows["0"]
     assert (row.state, row.output_tokens) == ("completed", 4)
     assert outcome.cluster.instances[0].running == {}
+
+
+@pytest.mark.parametrize("batching", ["blis", "vllm-v1"])
+def test_without_prefix_caching_every_request_computes_its_whole_prompt(batching: str) -> None:
+    prefix = (("system", 8),)
+    asked = [request(0, 0, 12, 9, segments=prefix), request(1, 1000, 12, 9, segments=prefix)]
+    shared, alone = (
+        Outcome(experiment(batching=batching, caching=caching), [*asked]).cluster.instances[0].pool.hits
+        for caching in (True, False)
+    )
+    assert (shared, alone) == (2, 0)
+
+
+@pytest.mark.parametrize("batching", ["blis", "vllm-v1"])
+def test_without_prefix_caching_a_victim_starts_again_from_nothing(batching: str) -> None:
+    asked = [request(0, 0, 12, 10), request(1, 0, 12, 10)]
+    outcome = Outcome(experiment(batching=batching, blocks=8, caching=False), asked)
+    assert ("1", "0") in preempted(outcome)
+    assert {cached for _, cached, _ in scheduled(outcome)} == {0}

@@ -23,6 +23,7 @@ def shape(name: str, hidden: int, layers: int, heads: tuple[int, int], widths: t
         intermediate_size=widths[0],
         vocab_size=widths[1],
         activation_bytes=2.0,
+        kv_cache_bytes=2.0,
         weight_bytes=2.0,
         max_position_embeddings=131072,
     )
@@ -159,3 +160,10 @@ def test_ungated_activations_are_refused() -> None:
 def test_impossible_arguments_are_refused(tensor_parallel: int, block: int, utilization: float) -> None:
     with pytest.raises(PolicyError, match="no KV capacity for"):
         capacity(QWEN3_14B, tensor_parallel, block, utilization)
+
+
+@pytest.mark.parametrize("model", [QWEN3_14B, DEEPSEEK_LITE], ids=lambda model: model.name)
+def test_a_kv_cache_of_one_byte_elements_has_twice_the_blocks(model: Model) -> None:
+    usual, narrow = capacity(model), capacity(replace(model, kv_cache_bytes=1.0))
+    assert narrow.bytes_per_block * 2 == usual.bytes_per_block
+    assert narrow.blocks in (2 * usual.blocks, 2 * usual.blocks + 1)

@@ -164,3 +164,14 @@ def test_keys_depend_on_the_chain_of_segments_before() -> None:
     assert keys.shareable((("a", 7), ("b", 5)))[1:] != same[1:]
     assert keys.shareable((("a", 7), ("b", 5)))[0] == same[0]
     assert len({*same, *keys.shareable((("b", 12),))}) == 6
+
+
+def test_without_prefix_caching_nothing_is_found_again() -> None:
+    pool = BlockPool(10, 4, PromptKeys(4), caching=False)
+    first, second = prompt(0, 12, shared=8), prompt(1, 12, shared=8)
+    compute(pool, first, 12)
+    assert pool.cached_prefix(second, 3) == 0
+    first.preemptions = 1
+    pool.release(first, findable=True)
+    assert (pool.cached_prefix(first, 3), pool.cached_prefix(second, 3)) == (0, 0)
+    assert (pool.free, pool.cached_free(), pool.audit([])) == (10, 0, "")

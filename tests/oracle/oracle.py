@@ -54,8 +54,9 @@ class Block:
 class Pool:
     """All KV blocks of one instance; the free list is a list."""
 
-    def __init__(self, blocks: int, block_size: int) -> None:
+    def __init__(self, blocks: int, block_size: int, *, caching: bool) -> None:
         self.size = block_size
+        self.caching = caching
         self.blocks = [Block() for _ in range(blocks)]
         self.free = list(self.blocks)
         self.hits = 0
@@ -68,7 +69,7 @@ class Pool:
     def cached(self, tokens: Sequence[Token], limit: int) -> list[Block]:
         """The longest run of leading full blocks that is here, at most ``limit`` of them."""
         found: list[Block] = []
-        while len(found) < limit:
+        while self.caching and len(found) < limit:
             content = tuple(tokens[: (len(found) + 1) * self.size])
             candidates = [block for block in self.blocks if block.content == content]
             if not candidates:
@@ -206,7 +207,11 @@ class Instance:
         self.policy = experiment.policy
         self.rule = experiment.policy.batching.kind
         self.latency = latency
-        self.pool = Pool(experiment.engine.kv_blocks, experiment.engine.block_size_tokens)
+        self.pool = Pool(
+            experiment.engine.kv_blocks,
+            experiment.engine.block_size_tokens,
+            caching=experiment.engine.enable_prefix_caching,
+        )
         self.waiting: list[Job] = []
         self.running: list[Job] = []
         self.step_pending = False

@@ -39,6 +39,7 @@ _MODEL: Final = Model(
     intermediate_size=512,
     vocab_size=1000,
     activation_bytes=2,
+    kv_cache_bytes=2,
     weight_bytes=2,
     max_position_embeddings=4096,
 )
@@ -51,6 +52,7 @@ _HARDWARE: Final = Hardware(
     mfu_prefill=0.5,
     mfu_decode=0.3,
 )
+_CACHING: Final = st.sampled_from((True, True, True, False))
 _ANY: Final = "any"
 _SHORT_OF_BLOCKS: Final = "short of blocks"
 _SHORT_OF_TOKENS: Final = "short of tokens"
@@ -169,6 +171,7 @@ def _any_engine(draw: DrawFn) -> Engine:
         max_model_len=draw(st.one_of(st.none(), st.none(), st.none(), st.integers(2, 40), st.integers(25, 200))),
         block_size_tokens=draw(st.sampled_from((1, 2, 4, 16))),
         kv_blocks=draw(st.one_of(st.integers(1, 10), st.integers(1, 40), st.just(200))),
+        enable_prefix_caching=draw(_CACHING),
     )
 
 
@@ -181,6 +184,7 @@ def _engine_short_of_blocks(draw: DrawFn) -> Engine:
         max_model_len=draw(st.sampled_from((None, None, None, 20, 50))),
         block_size_tokens=draw(st.sampled_from((1, 1, 2, 4))),
         kv_blocks=draw(st.integers(2, 12)),
+        enable_prefix_caching=draw(_CACHING),
     )
 
 
@@ -194,6 +198,7 @@ def _engine_short_of_tokens(draw: DrawFn) -> Engine:
         max_model_len=None,
         block_size_tokens=draw(st.sampled_from((1, 2, 4))),
         kv_blocks=draw(st.sampled_from((12, 30, 200))),
+        enable_prefix_caching=draw(_CACHING),
     )
 
 

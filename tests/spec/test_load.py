@@ -41,6 +41,15 @@ def test_quickstart() -> None:
     assert experiment.workload.clients[0].timeout_us is None
 
 
+def test_the_kv_cache_is_of_the_activations_type_or_of_the_one_given() -> None:
+    usual = load("quickstart")
+    assert (usual.model.kv_cache_bytes, usual.engine.enable_prefix_caching) == (2.0, True)
+    assert load("quickstart", overrides=["engine.kv_cache_dtype=bfloat16"]).engine.kv_blocks == usual.engine.kv_blocks
+    narrow = load("quickstart", overrides=["engine.kv_cache_dtype=fp8"])
+    assert (narrow.model.kv_cache_bytes, narrow.engine.kv_blocks) == (1.0, 2 * 15909 + 1)
+    assert not load("quickstart", overrides=["engine.enable_prefix_caching=false"]).engine.enable_prefix_caching
+
+
 def test_standard_input_and_paths_mean_the_same() -> None:
     path = shipped_specs() / "experiments" / "quickstart.blis.yaml"
     by_text = load("-", stdin_text=path.read_text(encoding="utf-8"))

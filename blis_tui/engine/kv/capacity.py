@@ -133,7 +133,7 @@ def _bytes_per_block(model: Model, tensor_parallel: int, block_size_tokens: int)
         per_layer = tensor_parallel * (model.kv_lora_rank + model.qk_rope_head_dim)
     else:
         per_layer = 2 * model.head_dim * max(model.num_key_value_heads, tensor_parallel)
-    return max(1, int(model.num_hidden_layers * per_layer * model.activation_bytes * block_size_tokens))
+    return max(1, int(model.num_hidden_layers * per_layer * model.kv_cache_bytes * block_size_tokens))
 
 
 def _parameters(model: Model) -> int:

@@ -126,6 +126,7 @@ class BlockPool:
     Attributes:
         total: blocks in the pool.
         free: blocks that nobody references (their content may still be findable).
+        caching: whether computed blocks can be found again (``enable_prefix_caching``).
         blank: how many anonymous free blocks will be taken before anything else.
         hits: blocks found in the cache at admission, ever.
         misses: blocks taken from the free list, ever.
@@ -143,6 +144,7 @@ class BlockPool:
         "_spans",
         "blank",
         "block_size_tokens",
+        "caching",
         "epoch",
         "free",
         "hits",
@@ -152,7 +154,8 @@ class BlockPool:
         "total",
     )
 
-    def __init__(self, total: int, block_size_tokens: int, prompts: PromptKeys) -> None:
+    def __init__(self, total: int, block_size_tokens: int, prompts: PromptKeys, *, caching: bool = True) -> None:
+        self.caching = caching
         self.total = total
         self.block_size_tokens = block_size_tokens
         self.prompts = prompts
@@ -226,7 +229,7 @@ class BlockPool:
             self.take(need)
             request.held_blocks += need
         shared = request.shared_blocks
-        if request.segments:
+        if request.segments and self.caching:
             keys = self.prompts.shareable(request.segments)
             for i in range(len(shared), min(computed_tokens // size, len(keys))):
                 block = Block(keys[i], 1, -1)
@@ -270,7 +273,7 @@ class BlockPool:
             self._forget(shared.pop())
         private_from = len(shared)
         tail = request.held_blocks - private_from
-        if findable and computed > private_from:
+        if findable and self.caching and computed > private_from:
             self._park(request.held_blocks - computed)
             for i in range(computed - 1, private_from - 1, -1):
                 block = Block(self.prompts.own(request, i), 0, self._next_place)

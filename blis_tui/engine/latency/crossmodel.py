@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blis_tui.engine.latency.model import Overheads
+from blis_tui.engine.latency.shape import kv_cache_share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +37,7 @@ class CrossModel(Overheads):
         kv_elements = model.num_hidden_layers * model.num_key_value_heads * model.head_dim
         self._layers_us = beta[0] * model.num_hidden_layers
         self._decode_us = beta[1]
-        self._kv_scale = kv_elements / tensor_parallel * 1e-6
+        self._kv_scale = kv_elements / tensor_parallel * 1e-6 * kv_cache_share(model)
         self._token_us = beta[2] if model.num_experts > 0 else 0.0
         self._barrier_us = beta[3] if tensor_parallel > 1 else 0.0
 

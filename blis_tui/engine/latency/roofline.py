@@ -102,7 +102,7 @@ class RooflineModel(Overheads):
         self._idle_share = (
             (model.num_experts - model.num_experts_per_tok) / model.num_experts if self._experts > 0.0 else 0.0
         )
-        kv = 2.0 * shape.layers * shape.key_value * model.activation_bytes / tensor_parallel
+        kv = 2.0 * shape.layers * shape.key_value * model.kv_cache_bytes / tensor_parallel
         activations = shape.layers * shape.hidden * model.activation_bytes / tensor_parallel
         self._bytes_per_token = kv + activations
         self._bytes_per_context = kv

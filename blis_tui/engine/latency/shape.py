@@ -59,6 +59,15 @@ def shape_of(model: Model) -> Shape:
     )
 
 
+def kv_cache_share(model: Model) -> float:
+    """Bytes of a KV-cache element in units of what they are with ``kv_cache_dtype: auto``.
+
+    The trained formulas count every element as the same few bytes, whatever the model's type; so the fit is kept, and
+    a narrower KV cache scales its traffic.
+    """
+    return model.kv_cache_bytes / model.activation_bytes
+
+
 def peak_tflops(model: Model, hardware: Hardware) -> float:
     """Peak rate of the model's matrix products in TFLOP/s.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.latency.affine import Phase, TwoPhaseModel
-from blis_tui.engine.latency.shape import peak_tflops, shape_of
+from blis_tui.engine.latency.shape import kv_cache_share, peak_tflops, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +69,8 @@ def _phases(shape: Shape, model: Model, hardware: Hardware, tensor_parallel: int
     dense = shape.dense_layers * 6.0 * shape.hidden * shape.dense_ffn
     token_us = (projection + routed + shared + dense) / tensor_parallel / flops_per_us
     attended_us = shape.layers * 4.0 * (shape.heads / tensor_parallel) * shape.head_dim / flops_per_us
-    kv_us = shape.layers * 2.0 * (shape.key_value / tensor_parallel) * _KV_BYTES / bytes_per_us
+    kv_bytes = _KV_BYTES * kv_cache_share(model)
+    kv_us = shape.layers * 2.0 * (shape.key_value / tensor_parallel) * kv_bytes / bytes_per_us
     prefill = Phase(
         compute_per_token_us=token_us,
         compute_per_attended_us=attended_us,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.latency.affine import ExpertTraffic, Phase, TwoPhaseModel
-from blis_tui.engine.latency.shape import shape_of
+from blis_tui.engine.latency.shape import kv_cache_share, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,8 @@ def trained_roofline(
     mlp = experts_per_token * 6.0 * shape.hidden * shape.ffn
     token_us = shape.layers * (2.0 * projection + mlp) / tensor_parallel / flops_per_us
     attended_us = shape.layers * 4.0 * (shape.heads / tensor_parallel) * shape.head_dim / flops_per_us
-    kv_us = shape.layers * 2.0 * (shape.key_value / tensor_parallel) * _BYTES / bytes_per_us
+    kv_bytes = _BYTES * kv_cache_share(model)
+    kv_us = shape.layers * 2.0 * (shape.key_value / tensor_parallel) * kv_bytes / bytes_per_us
     attention_weights_us = shape.layers * projection * _BYTES / tensor_parallel / bytes_per_us
     mlp_weights_us = shape.layers * 3.0 * shape.hidden * shape.ffn * _BYTES / tensor_parallel / bytes_per_us
     prefill = Phase(

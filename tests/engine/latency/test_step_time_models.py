@@ -24,6 +24,7 @@ QWEN3_14B = Model(
     intermediate_size=17408,
     vocab_size=151936,
     activation_bytes=2.0,
+    kv_cache_bytes=2.0,
     weight_bytes=2.0,
     max_position_embeddings=40960,
 )
@@ -37,6 +38,7 @@ MIXTRAL = Model(
     intermediate_size=14336,
     vocab_size=32000,
     activation_bytes=2.0,
+    kv_cache_bytes=2.0,
     weight_bytes=2.0,
     max_position_embeddings=32768,
     num_experts=8,
@@ -303,3 +305,18 @@ def test_shapes_that_do_not_split_are_refused() -> None:
         build(ROOFLINE, replace(MIXTRAL, num_experts_per_tok=0))
     with pytest.raises(PolicyError, match="tensor_parallel is 0"):
         build(ROOFLINE, QWEN3_14B, 0)
+
+
+@pytest.mark.parametrize("latency", ALL, ids=[latency.kind for latency in ALL])
+def test_a_narrow_kv_cache_halves_what_a_step_reads_of_it_and_nothing_else(latency: Latency) -> None:
+    usual, narrow = build(latency), build(latency, replace(QWEN3_14B, kv_cache_bytes=1.0))
+    none, some, twice = (StepLoad([], 64, context) for context in (0, 200_000, 400_000))
+    if latency is BLACKBOX:
+        assert narrow.step_time_us(some) == usual.step_time_us(some)  # measured, not derived
+    elif latency is CROSSMODEL:  # it counts a decode token's own KV, whatever the context
+        assert narrow.step_time_us(StepLoad([], 64)) == pytest.approx(usual.step_time_us(StepLoad([], 32)), abs=1)
+    else:
+        for load in (none, some):
+            assert narrow.step_time_us(load) <= usual.step_time_us(load)
+        read = usual.step_time_us(some) - usual.step_time_us(none)
+        assert narrow.step_time_us(twice) - narrow.step_time_us(none) == pytest.approx(read, abs=2)
