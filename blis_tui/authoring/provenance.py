@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.authoring.scalars import flow
 from blis_tui.inputs import real_path
-from blis_tui.spec.compose import naming_directory, shown
+from blis_tui.spec.compose import SLOTS, naming_directory, shown
 from blis_tui.spec.library import find
 from blis_tui.spec.load import build, resolve_source
-from blis_tui.spec.resolve import SLOTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.errors import InputError, SpecError
@@ -13,12 +14,15 @@ from blis_tui.spec.library import find, names
 from blis_tui.spec.loader import read_document
 from blis_tui.spec.messages import check_schema
 from blis_tui.spec.overrides import Override, apply_override
-from blis_tui.spec.schema import KINDS
+from blis_tui.spec.schema import KINDS, default
 
 if TYPE_CHECKING:
     from blis_tui.spec.source import DataPath, Document, Json
 
 _HEADER = ("apiVersion", "kind", "metadata")
+
+SLOTS: Final = MappingProxyType({"model": "Model", "hardware": "Hardware", "workload": "Workload", "policy": "Policy"})
+"""Keys of an experiment that take another document -> that document's kind."""
 
 TEST_KEYS: Final = ("cases", "matrix", "tags", "skip", "xfail", "golden")
 """Keys of an experiment that say how it is tested: not inherited, and no part of what is simulated."""
@@ -108,7 +112,10 @@ def shown(path: Path) -> str:
 
 
 def inherit(document: Document, problems: Problems, chain: tuple[Path, ...] = ()) -> Document:
-    """The document with everything its ``extends`` chain says: maps merge, lists and scalars replace."""
+    """The document with everything its ``extends`` chain says: maps merge, lists and scalars replace.
+
+    A map over the name of a document merges with that document, as an override that reaches into it does.
+    """
     data = document.data
     if not isinstance(data, dict) or not isinstance(data.get("extends"), str):
         return document
@@ -134,10 +141,26 @@ def inherit(document: Document, problems: Problems, chain: tuple[Path, ...] = ()
     if isinstance(parent.data, dict):
         for key in TEST_KEYS:
             parent.data.pop(key, None)
+        _follow_names(parent, document, problems)
         merge(parent, document, ())
         parent.source = document.source
         return parent
     return document
+
+
+def _follow_names(base: Document, top: Document, problems: Problems) -> None:
+    """Where ``top`` changes keys of a document that ``base`` only names, put the document itself there.
+
+    A map with a ``kind`` of its own is a whole document and no change of another one: it replaces the name.
+    """
+    for slot, kind in SLOTS.items():
+        change = top.get(slot)
+        if not isinstance(change, dict) or "kind" in change or not isinstance(base.data, dict):
+            continue
+        if slot not in base.data and (name := default("Experiment", slot)) is not None:
+            base.data[slot] = name
+        if isinstance(base.get(slot), str):
+            fill_slot(base, slot, kind, (), problems)
 
 
 def merge(base: Document, top: Document, path: DataPath) -> None:
@@ -179,3 +202,46 @@ def check_document(document: Document, kind: str) -> list[Diagnostic]:
             message = f"expected kind `{kind}`, found kind `{found}`"
             return [about(document, ("kind",), "BLIS1008", message)]
     return check_schema(document, kind)
+
+
+def fill_slot(document: Document, slot: str, kind: str, overrides: tuple[Override, ...], problems: Problems) -> None:
+    """Replace the reference at ``slot`` by the document it names."""
+    if not isinstance(document.get(slot), str):
+        if kind == "Model":
+            inline_config_file(document, (slot,), problems)
+        return
+    referenced = open_reference(document, (slot,), kind, problems)
+    if referenced is None:
+        return
+    if kind == "Model":
+        inline_config_file(referenced, (), problems)
+    checked(referenced, kind, overrides, problems)
+    place = document.keys.get((slot,))
+    document.graft((slot,), referenced)
+    if place is not None:
+        document.keys[(slot,)] = place
+
+
+def inline_config_file(document: Document, at: tuple[str, ...], problems: Problems) -> None:
+    """Put the content of ``config_file`` where ``config`` would be."""
+    part = document.get(*at)
+    if not isinstance(part, dict) or not isinstance(name := part.get("config_file"), str):
+        return
+    path = (*at, "config_file")
+    if "config" in part:
+        problems.add(about(document, path, "BLIS2018", "give `config` or `config_file`, not both", key=True))
+        return
+    target = directory_of(document, path) / name
+    try:
+        config = problems.read(target)
+    except InputError as error:
+        problems.add(no_file(document, path, error.message))
+        return
+    except SpecError as error:
+        problems.take(error)
+        return
+    del part["config_file"]
+    part["config"] = None
+    document.graft((*at, "config"), config)
+    if at:  # an inline body was checked before its file was read
+        problems.found.extend(check_document(document, "Experiment"))

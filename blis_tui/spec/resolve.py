@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from blis_tui.errors import InputError, SpecError
 from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, real_path
 from blis_tui.spec.compose import (
+    SLOTS,
     TEST_KEYS,
     Problems,
-    check_document,
     checked,
     directory_of,
+    fill_slot,
     inherit,
     naming_directory,
     no_file,
-    open_reference,
 )
 from blis_tui.spec.diagnostics import about, in_order
 from blis_tui.spec.hf import canonical_config
@@ -30,9 +29,6 @@ if TYPE_CHECKING:
 
     from blis_tui.spec.overrides import Override
     from blis_tui.spec.source import Document, Json
-
-SLOTS: Final = MappingProxyType({"model": "Model", "hardware": "Hardware", "workload": "Workload", "policy": "Policy"})
-"""Keys of an experiment that take another document -> that document's kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +56,7 @@ def resolve(document: Document, overrides: tuple[Override, ...] = ()) -> Resolve
     checked(document, "Experiment", own, problems)
     for slot, kind in SLOTS.items():
         deferred = tuple(one.below(1) for one in overrides if one.steps[0] == slot and one not in own)
-        _fill_slot(document, slot, kind, deferred, problems)
+        fill_slot(document, slot, kind, deferred, problems)
     _stop_at(problems)
     expand_model(document, problems)
     trace_path = pin_trace(document, problems)
@@ -102,49 +98,6 @@ def _is_deferred(document: Document, override: Override, overrides: tuple[Overri
         return False
     whole = [one.value.data for one in overrides if one.steps == (slot,)]
     return isinstance(whole[-1] if whole else document.get(slot), str)
-
-
-def _fill_slot(document: Document, slot: str, kind: str, overrides: tuple[Override, ...], problems: Problems) -> None:
-    """Replace the reference at ``slot`` by the document it names."""
-    if not isinstance(document.get(slot), str):
-        if kind == "Model":
-            inline_config_file(document, (slot,), problems)
-        return
-    referenced = open_reference(document, (slot,), kind, problems)
-    if referenced is None:
-        return
-    if kind == "Model":
-        inline_config_file(referenced, (), problems)
-    checked(referenced, kind, overrides, problems)
-    place = document.keys.get((slot,))
-    document.graft((slot,), referenced)
-    if place is not None:
-        document.keys[(slot,)] = place
-
-
-def inline_config_file(document: Document, at: tuple[str, ...], problems: Problems) -> None:
-    """Put the content of ``config_file`` where ``config`` would be."""
-    part = document.get(*at)
-    if not isinstance(part, dict) or not isinstance(name := part.get("config_file"), str):
-        return
-    path = (*at, "config_file")
-    if "config" in part:
-        problems.add(about(document, path, "BLIS2018", "give `config` or `config_file`, not both", key=True))
-        return
-    target = directory_of(document, path) / name
-    try:
-        config = problems.read(target)
-    except InputError as error:
-        problems.add(no_file(document, path, error.message))
-        return
-    except SpecError as error:
-        problems.take(error)
-        return
-    del part["config_file"]
-    part["config"] = None
-    document.graft((*at, "config"), config)
-    if at:  # an inline body was checked before its file was read
-        problems.found.extend(check_document(document, "Experiment"))
 
 
 def expand_model(document: Document, problems: Problems) -> None:

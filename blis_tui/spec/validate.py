@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from blis_tui.errors import SpecError
 from blis_tui.spec.checks import check_model, check_workload
-from blis_tui.spec.compose import Problems, checked
+from blis_tui.spec.compose import Problems, checked, inline_config_file
 from blis_tui.spec.diagnostics import about, in_order, suggestion
 from blis_tui.spec.load import open_source, resolve_source
-from blis_tui.spec.resolve import expand_model, inline_config_file, pin_trace
+from blis_tui.spec.resolve import expand_model, pin_trace
 from blis_tui.spec.schema import KINDS, complete
 from blis_tui.spec.source import Document
 

@@ -77,6 +77,15 @@ def test_origins(child: Path) -> None:
     assert all("  # " in line for line in told)
 
 
+def test_origins_of_what_extends_merges_into_a_named_document(child: Path) -> None:
+    child.write_text(CHILD + "workload: {rate_per_s: 5}\n")
+    composed = compose(str(child))
+    assert composed.origins["workload", "rate_per_s"] == "child.blis.yaml:7"
+    assert composed.origins["workload", "requests"] == "load.yaml:8"
+    assert composed.origins["workload", "metadata", "name"] == "load.yaml:6"
+    assert load("-", stdin_text=composed.to_yaml()).sha256 == composed.spec_sha256
+
+
 def test_origins_point_at_the_line_that_says_the_value() -> None:
     for path, origin in compose("service-classes").origins.items():
         file, _, line = origin.partition(":")

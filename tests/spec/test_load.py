@@ -179,6 +179,46 @@ def test_a_chain_of_parents_has_an_end(tmp_path: Path) -> None:
         assert found.message.startswith("more than 32 experiments extend one another, from e")
 
 
+def test_extends_merges_through_names_as_an_override_does(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(BASE)
+    (tmp_path / "middle.yaml").write_text(HEAD + "extends: base.yaml\nworkload: {rate_per_s: 5}\n")
+    (tmp_path / "top.yaml").write_text(
+        HEAD
+        + "extends: middle.yaml\nworkload: {requests: 60}\nhardware: {memory_gib: 40}\n"
+        + "policy: {scheduling: {kind: sjf}}\nmodel: {config: {max_position_embeddings: 2048}}\n"
+    )
+    changes = {
+        "workload.rate_per_s": 5,
+        "workload.requests": 60,
+        "hardware.memory_gib": 40,
+        "policy.scheduling.kind": "sjf",
+        "model.config.max_position_embeddings": 2048,
+    }
+    assert load(tmp_path / "top.yaml").sha256 == load(tmp_path / "base.yaml", overrides=changes).sha256
+
+
+def test_a_whole_document_replaces_the_name_that_is_inherited(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(BASE)
+    (tmp_path / "trace.csv").write_text("arrival_time_us,input_tokens,output_tokens\n0,1,1\n")
+    own = "{apiVersion: blis/v1, kind: Workload, metadata: {name: own}, trace: {file: trace.csv}}"
+    (tmp_path / "top.yaml").write_text(HEAD + f"extends: base.yaml\nworkload: {own}\n")
+    assert load(tmp_path / "top.yaml").workload.name == "own"
+
+
+def test_errors_in_what_extends_merges_are_shown_where_they_are(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(BASE.replace("chatbot", "chatbt"))
+    (tmp_path / "top.yaml").write_text(HEAD + "extends: base.yaml\nworkload:\n  rate_per_s: 5\n  reqests: 5\n")
+    with pytest.raises(SpecError) as caught:
+        load(tmp_path / "top.yaml")
+    found = [(one.code, Path(one.file).name, one.line) for one in caught.value.diagnostics]
+    assert found == [("BLIS2001", "base.yaml", 6), ("BLIS1001", "top.yaml", 7)]
+    (tmp_path / "base.yaml").write_text(BASE)
+    with pytest.raises(SpecError) as caught:
+        load(tmp_path / "top.yaml")
+    found = [(one.code, Path(one.file).name, one.line) for one in caught.value.diagnostics]
+    assert found == [("BLIS1001", "top.yaml", 7)]
+
+
 def test_paths_start_at_the_file_that_says_them(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared" / "trace.csv").write_text("arrival_time_us,input_tokens,output_tokens\n0,1,1\n")
