@@ -9,8 +9,9 @@ from blis_tui.engine.kv.capacity import kv_capacity, minimum_tensor_parallel
 from blis_tui.engine.kv.pool import MAX_SHARED_BLOCKS
 from blis_tui.errors import PolicyError
 from blis_tui.spec.build import build_hardware_part, build_model_part
-from blis_tui.spec.diagnostics import Diagnostic, about, suggestion
+from blis_tui.spec.diagnostics import Diagnostic, about
 from blis_tui.spec.hf import contradictions, missing_fields
+from blis_tui.spec.hints import metric_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -260,7 +261,7 @@ def _check_expectations(document: Document) -> Iterator[Diagnostic]:
         path = ("expect", at)
         metric = str(entry.get("metric"))
         if metric not in METRICS and not _OPEN_ENDED.match(metric):
-            near = suggestion(metric, METRICS, otherwise="metrics are, for example,")
+            near = metric_hint(metric, METRICS)
             yield about(document, (*path, "metric"), "BLIS2013", f"no metric is named `{metric}`", hint=near)
         if not entry.keys() & {"min", "max", "equals"}:
             message = f"the expectation on `{metric}` has no bound"

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.errors import InputError, SpecError
 from blis_tui.inputs import real_path
-from blis_tui.spec.diagnostics import Diagnostic, about, suggestion
+from blis_tui.spec.diagnostics import Diagnostic, about
+from blis_tui.spec.hf_ids import find_by_id, how_to_add, is_id
+from blis_tui.spec.hints import document_hint
 from blis_tui.spec.library import find, names
 from blis_tui.spec.loader import read_document
 from blis_tui.spec.messages import check_schema
@@ -84,15 +86,9 @@ def open_reference(document: Document, path: DataPath, kind: str, problems: Prob
     reference = document.get(*path)
     if not isinstance(reference, str):
         return None
-    directory = naming_directory(document, path)
-    if is_path(reference):
-        target: Path | None = directory_of(document, path) / reference
-    else:
-        target = find(kind, reference, directory)
-    if target is None:
-        message = f"no {kind.lower()} is named `{reference}`"
-        known = suggestion(reference, names(kind, directory), otherwise="known names are")
-        problems.add(about(document, path, "BLIS2001", message, hint=known))
+    target = _locate(document, path, kind, reference)
+    if isinstance(target, Diagnostic):
+        problems.add(target)
         return None
     try:
         return problems.read(target)
@@ -101,6 +97,26 @@ def open_reference(document: Document, path: DataPath, kind: str, problems: Prob
     except SpecError as error:
         problems.take(error)
     return None
+
+
+def _locate(document: Document, path: DataPath, kind: str, reference: str) -> Path | Diagnostic:
+    """The file that a reference written at ``path`` means: a path, a name, or a model's Hugging Face id.
+
+    ``organisation/name`` is a path where there is such a file, and an id otherwise.
+    """
+    directory = naming_directory(document, path)
+    if not is_path(reference):
+        found = find(kind, reference, directory)
+        message = f"no {kind.lower()} is named `{reference}`"
+        hint = document_hint(kind, reference, names(kind, directory))
+    else:
+        found = directory_of(document, path) / reference
+        if kind != "Model" or not is_id(reference) or found.is_file():
+            return found
+        found = find_by_id(reference, directory)
+        message = f"no model has the Hugging Face id `{reference}`, and no file has this path"
+        hint = how_to_add(reference, directory)
+    return about(document, path, "BLIS2001", message, hint=hint) if found is None else found
 
 
 def shown(path: Path) -> str:

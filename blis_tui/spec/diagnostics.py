@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import unicodedata
 from dataclasses import asdict, dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.spec.nearness import begin_alike, nearest
 from blis_tui.spec.source import DataPath, Document, Place, dotted
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 MAX_SHOWN: Final = 20
 """How many diagnostics a text rendering shows before it only counts."""
+
+_MOST_NEAR: Final = 3
 
 _MAX_LINE: Final = 160
 """Longer source lines are clipped around the marked columns."""
@@ -86,14 +88,22 @@ def from_trace_error(error: TraceError) -> tuple[Diagnostic, ...]:
     )
 
 
-def suggestion(wrong: str, known: Iterable[str], *, otherwise: str = "one of") -> str:
-    """Help for a misspelt name: the nearest known one, else all of them (the first dozen of many)."""
+def suggestion(wrong: str, known: Iterable[str], *, otherwise: str = "one of", meant: Iterable[str] = ()) -> str:
+    """Help for a name that is not known: what it means, else what it is near to, else all (the first dozen of many).
+
+    Args:
+        wrong: what was written.
+        known: what could have been.
+        otherwise: words before the list of all.
+        meant: what ``wrong`` means where others use it; what is not known of it does not count.
+    """
     names = sorted(known)
-    near = get_close_matches(wrong, names, n=1, cutoff=0.6)
-    if near:
-        return f"did you mean `{near[0]}`?"
     if not names:
         return "there are none"
+    near = next((one for one in meant if one in names), None) or nearest(wrong, names)
+    near_ones = [near] if near else begin_alike(wrong, names)
+    if 0 < len(near_ones) <= _MOST_NEAR:
+        return "did you mean " + " or ".join(f"`{one}`" for one in near_ones) + "?"
     shown = ", ".join(f"`{name}`" for name in names[:12])
     return f"{otherwise} {shown}" + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.spec.diagnostics import Diagnostic, about, in_order, suggestion
+from blis_tui.spec.diagnostics import Diagnostic, about, in_order
+from blis_tui.spec.hints import key_hint, renamed, word_hint
 from blis_tui.spec.schema import Violation, property_of, violations
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def _unknown_key(document: Document, violation: Violation) -> Iterator[Diagnosti
         return
     for key in instance:
         if key not in known:
-            near = suggestion(key, set(known), otherwise="known keys are")
+            near = key_hint(violation.kind, path, key, instance[key], known.keys())
             yield about(document, (*path, key), "BLIS1001", f"unknown key `{key}`", key=True, hint=near)
 
 
@@ -77,7 +78,7 @@ def _missing_key(document: Document, violation: Violation) -> Iterator[Diagnosti
             where = (
                 f"`{path[-1]}`" if path and isinstance(path[-1], str) else "the document" if not path else "this entry"
             )
-            help_ = _glued(instance, key) or _required_help(violation, key)
+            help_ = _glued(instance, key) or _renamed(instance, key) or _required_help(violation, key)
             yield about(document, path, "BLIS1002", f"{where} lacks the key `{key}`", key=True, hint=help_)
 
 
@@ -85,6 +86,12 @@ def _glued(instance: dict[str, Json], key: str) -> str | None:
     """Help for ``{kind:gamma}``, which YAML reads as one long key."""
     found = next((one for one in instance if one.startswith(f"{key}:")), None)
     return None if found is None else f"`{found[:40]}` is one word: write a blank after the colon"
+
+
+def _renamed(instance: dict[str, Json], key: str) -> str | None:
+    """Help for ``{type: gamma}``, where ``type`` is what others call ``kind``."""
+    found = renamed(instance, key)
+    return None if found is None else f"`{found[:40]}` is called `{key}` here"
 
 
 def _required_help(violation: Violation, key: str) -> str | None:
@@ -148,7 +155,7 @@ def _choice(document: Document, violation: Violation) -> Iterator[Diagnostic]:
     if isinstance(value, str):
         number = _number_allowed(violation)
         words = ("use a number, or" if number else "use") + (" one of" if len(options) > 1 else "")
-        near = suggestion(value, options, otherwise=words)
+        near = word_hint(value, options, otherwise=words)
         yield about(document, path, "BLIS1004", f"unknown value {show(value)}", hint=near)
     else:
         listed = ", ".join(f"`{option}`" for option in options[:12])

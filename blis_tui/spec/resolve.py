@@ -143,6 +143,7 @@ def _strip(document: Document) -> None:
         if isinstance(part, dict):
             part.pop("apiVersion", None)
             part.pop("kind", None)
+            part.pop("huggingface_ids", None)
             if "metadata" not in part:
                 metadata: Json = {"name": "inline", "description": ""}
                 rest = dict(part)

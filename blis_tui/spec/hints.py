@@ -1,0 +1,96 @@
+"""What somebody meant who wrote a name that others use: hints by meaning, before any by spelling."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.spec.diagnostics import suggestion
+from blis_tui.spec.nearness import words_of
+from blis_tui.spec.synonyms import DOCUMENTS, KEYS, LATENCIES, METRICS, NOTES, OWN_PATHS, STATISTICS, WORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from blis_tui.spec.source import DataPath, Json
+
+_NO_MEANING: Final = frozenset({"ms", "s", "us", "seconds", "latency", "percentile"})
+"""Words that say nothing about which latency a metric is."""
+_LONGEST: Final = 40
+"""Longer values are not repeated."""
+
+
+def plain(name: str) -> str:
+    """A name as the tables of synonyms have it: ``--max-num-seqs`` is ``max_num_seqs``."""
+    return "_".join(words_of(name))
+
+
+def key_hint(kind: str, path: DataPath, key: str, value: Json, known: Collection[str]) -> str:
+    """Help for an unknown key at ``path`` of a document of that kind, which has the ``known`` keys there."""
+    name = plain(key)
+    same = next((one for one in known if plain(one) == name), None)
+    if same is not None:
+        return f"write `{same}`"
+    meant = KEYS.get(name, ())
+    if here := [last for one in meant if (last := _last(one)) in known]:
+        return f"did you mean `{here[0]}`?"
+    if name in NOTES:
+        return NOTES[name]
+    place = [str(step) for step in path if isinstance(step, str)]
+    place = place if kind == "Experiment" else [kind.lower(), *place]
+    meant = (*(one for one in OWN_PATHS if _last(one) == name), *meant)
+    elsewhere = [one for one in meant if _may_mean(place, one) and one.split(".")[:-1] != place]
+    if elsewhere:
+        owner = (
+            " of the experiment" if kind != "Experiment" else " here" if "." in elsewhere[0] else " at the top level"
+        )
+        return f"it is `{elsewhere[0]}`{owner}{_line(elsewhere[0], value)}"
+    return suggestion(key, known, otherwise="known keys are")
+
+
+def renamed(given: Collection[str], missing: str) -> str | None:
+    """The given key that means the missing one, if there is one."""
+    return next((key for key in given if any(_last(one) == missing for one in KEYS.get(plain(key), ()))), None)
+
+
+def _last(path: str) -> str:
+    return path.rpartition(".")[2]
+
+
+def _may_mean(place: Sequence[str], path: str) -> bool:
+    """Whether a key at ``place`` can be meant for ``path``: general words of clients only near to clients."""
+    return not path.startswith(("workload.clients.", "workload.trace.")) or place[:1] in ([], ["workload"])
+
+
+def _line(path: str, value: Json) -> str:
+    """The line that says the value, where one key of one map does."""
+    top, _, key = path.partition(".")
+    if top not in ("cluster", "engine") or isinstance(value, dict | list) or value is None:
+        return ""
+    shown = str(value).lower() if isinstance(value, bool) else str(value)
+    return f": write `{top}: {{{key}: {shown}}}`" if len(shown) <= _LONGEST else ""
+
+
+def word_hint(value: str, options: Collection[str], *, otherwise: str = "one of") -> str:
+    """Help for an unknown word where one of ``options`` is wanted."""
+    return suggestion(value, options, otherwise=otherwise, meant=WORDS.get(plain(value), ()))
+
+
+def document_hint(kind: str, name: str, known: Collection[str]) -> str:
+    """Help for a name that no document of that kind has."""
+    meant = DOCUMENTS.get(kind, {}).get(plain(name), ())
+    return suggestion(name, known, otherwise="known names are", meant=meant)
+
+
+def metric_hint(metric: str, known: Collection[str]) -> str:
+    """Help for a metric that no report has, such as ``ttft_p99`` or ``mean_tpot_ms``."""
+    return suggestion(metric, known, otherwise="metrics are, for example,", meant=_metrics(metric))
+
+
+def _metrics(metric: str) -> tuple[str, ...]:
+    words = words_of(metric)
+    statistics = [one for word in words for one in STATISTICS.get(word, ())]
+    rest = [word for word in words if word not in STATISTICS]
+    said = [word for word in rest if word not in _NO_MEANING]
+    families = LATENCIES.get("_".join(said or rest), ())
+    latencies = [f"latency.{family}.{statistics[0] if statistics else 'p99'}" for family in families]
+    return (*METRICS.get("_".join(words), ()), *latencies)

@@ -1,0 +1,78 @@
+"""Which known name a misspelt one is near to, if any."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_LETTERS_A_WORD_SLIP: Final = 3
+"""A word may differ in one letter of this many."""
+_LETTERS_A_NAME_SLIP: Final = 5
+"""A whole name may differ in one letter of this many (its words run together, say)."""
+_LONGEST: Final = 100
+
+
+def words_of(name: str) -> tuple[str, ...]:
+    """The words of a name, in lower case: ``max-num-seqs`` and ``max_num_seqs`` have the same."""
+    return tuple(word for word in re.split(r"[^a-z0-9]+", name.lower()) if word)
+
+
+def nearest(wrong: str, known: Iterable[str]) -> str | None:
+    """The known name that ``wrong`` most probably means; ``None`` when none is near enough to be meant.
+
+    Names of equally many words are compared word by word: ``prompt_tokens`` is not near to ``output_tokens``, however
+    many letters they share.
+    """
+    if len(wrong) > _LONGEST:
+        return None
+    scored = [(score, name) for name in known if (score := _score(words_of(wrong), words_of(name))) is not None]
+    best = min((score for score, _ in scored), default=0)
+    return max((name for score, name in scored if score == best), default=None)
+
+
+def begin_alike(wrong: str, known: Iterable[str]) -> list[str]:
+    """The known names that ``wrong`` is the beginning of, or that are the beginning of it."""
+    ours = "-".join(words_of(wrong))
+    pairs = [("-".join(words_of(name)), name) for name in known]
+    return [
+        name
+        for theirs, name in pairs
+        if min(len(ours), len(theirs)) >= _LETTERS_A_WORD_SLIP and (theirs.startswith(ours) or ours.startswith(theirs))
+    ]
+
+
+def _score(wrong: tuple[str, ...], name: tuple[str, ...]) -> int | None:
+    """How far two names are apart; ``None`` = too far to mean the same."""
+    slips = [_slips(ours, theirs) for ours, theirs in zip(wrong, name, strict=False)]
+    if len(wrong) == len(name) and all(
+        count <= max(len(ours), len(theirs)) // _LETTERS_A_WORD_SLIP
+        and (len(ours) > _LETTERS_A_NAME_SLIP or ours[0] == theirs[0])  # `v100` is no misspelt `h100`
+        for count, ours, theirs in zip(slips, wrong, name, strict=True)
+    ):
+        return sum(slips)
+    ours, theirs = "_".join(wrong), "_".join(name)
+    count = _slips(ours, theirs)
+    if count <= max(len(ours), len(theirs)) // _LETTERS_A_NAME_SLIP:
+        return count
+    # Words left out, or in another order: more than half of them must be there.
+    common = set(wrong) & set(name)
+    few, many = sorted((len(set(wrong)), len(set(name))))
+    return _LONGEST + many - few if len(common) == few and 2 * few > many else None
+
+
+def _slips(wrong: str, name: str) -> int:
+    """Letters to insert, delete, replace, or swap with the next one (optimal string alignment)."""
+    before: list[int] = []
+    above = list(range(len(name) + 1))
+    for i, ours in enumerate(wrong, 1):
+        row = [i]
+        for j, theirs in enumerate(name, 1):
+            best = min(row[j - 1] + 1, above[j] + 1, above[j - 1] + (ours != theirs))
+            if i > 1 and j > 1 and ours == name[j - 2] and wrong[i - 2] == theirs:
+                best = min(best, before[j - 2] + 1)
+            row.append(best)
+        before, above = above, row
+    return above[-1]

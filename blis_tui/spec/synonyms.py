@@ -1,0 +1,259 @@
+"""What the field calls things, and what they are called here: keys, words, documents and metrics.
+
+Names are those of vLLM (engine arguments, ``vllm bench serve``), BLIS, Vidur, SGLang, GuideLLM, inference-perf and
+genai-perf, written with ``_`` and in lower case. Hints look here before they look for misspellings.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NAMES_OF_KEYS: Final = {
+    "model": "model_name model_id model_path model_tag served_model_name pretrained_model_name_or_path llm",
+    "hardware": "gpu gpus gpu_type gpu_name gpu_model device device_type accelerator accelerator_type sku "
+    "replica_config_device",
+    "seed": "random_seed rng_seed",
+    "policy": "policies policy_config replica_scheduler",
+    "latency": "latency_model latency_backend backend execution_time_predictor",
+    "horizon_us": "horizon simulation_horizon duration duration_s max_seconds max_duration time_limit stage_duration",
+    "expect": "slo slos goodput assertions",
+    "engine.max_num_seqs": "max_batch_size batch_size batch_size_cap max_num_running_reqs max_running_requests "
+    "max_concurrent_requests max_num_requests max_seqs batch_cap vllm_scheduler_config_batch_size_cap",
+    "engine.max_num_batched_tokens": "max_num_scheduled_tokens max_tokens_in_batch max_batch_tokens token_budget "
+    "max_scheduled_tokens chunk_size chunked_prefill_size max_prefill_tokens max_num_tokens max_batched_tokens",
+    "engine.long_prefill_token_threshold": "prefill_token_threshold long_prefill_threshold prefill_chunk_size",
+    "engine.max_model_len": "max_model_length max_seq_len max_sequence_length max_seq_length context_length "
+    "max_context_len max_context_length context_len context_window max_total_tokens_per_request",
+    "engine.block_size_tokens": "block_size block_size_in_tokens kv_block_size page_size tokens_per_block",
+    "engine.kv_blocks": "num_gpu_blocks num_gpu_blocks_override total_kv_blocks num_kv_blocks num_blocks gpu_blocks "
+    "kv_cache_blocks total_gpu_blocks",
+    "engine.gpu_memory_utilization": "mem_fraction_static gpu_mem_util gpu_memory_util free_gpu_memory_fraction "
+    "memory_utilization kv_cache_free_gpu_mem_fraction gpu_memory_fraction",
+    "engine.kv_cache_dtype": "cache_dtype kv_dtype kv_cache_type kv_cache_data_type",
+    "engine.enable_prefix_caching": "prefix_caching prefix_cache enable_prefix_cache enable_automatic_prefix_caching "
+    "automatic_prefix_caching apc enable_radix_cache kv_cache_reuse enable_block_reuse",
+    "cluster.instances": "num_instances instance_count replicas num_replicas replica_count data_parallel_size "
+    "data_parallel dp dp_size cluster_config_num_replicas num_servers num_engines api_server_count",
+    "cluster.tensor_parallel": "tensor_parallel_size tensor_parallelism tensor_parallel_degree tp tp_size "
+    "num_gpus gpus_per_instance num_tensor_parallel_workers",
+    "cluster.admission_latency_us": "admission_latency",
+    "cluster.routing_latency_us": "routing_latency",
+    "policy.batching.kind": "scheduler scheduler_type scheduler_cls replica_scheduler_type batching_policy",
+    "policy.batching.enable_chunked_prefill": "enable_chunked_prefill chunked_prefill chunked_prefill_enabled",
+    "policy.batching.max_num_partial_prefills": "max_num_partial_prefills num_partial_prefills",
+    "policy.batching.watermark": "watermark watermark_blocks_fraction",
+    "policy.batching.reserve_full_input": "scheduler_reserve_full_isl reserve_full_isl",
+    "policy.scheduling.kind": "scheduling_policy schedule_policy queue_policy request_scheduler",
+    "policy.priority.kind": "priority_policy",
+    "policy.routing.kind": "routing_policy router global_scheduler global_scheduler_type load_balancer "
+    "load_balancing lb_policy",
+    "policy.admission.kind": "admission_policy",
+    "policy.admission.capacity_tokens": "token_bucket_capacity bucket_capacity",
+    "policy.admission.refill_tokens_per_s": "token_bucket_refill_rate refill_rate",
+    "policy.preemption.restore": "preemption_mode",
+    "policy.preemption.victim": "preemption_policy preemption_victim",
+    "workload.rate_per_s": "rate request_rate requests_per_second requests_per_s req_per_s qps rps arrival_rate "
+    "aggregate_rate poisson_rate rate_qps rate_rps",
+    "workload.requests": "num_requests n_requests request_count num_prompts max_requests number_of_requests "
+    "total_requests count num_reqs",
+    "workload.clients": "client cohorts streams users",
+    "workload.trace": "trace_file dataset dataset_path trace_path input_file custom_dataset",
+    "workload.trace.file": "path filename file_path trace_file dataset_path",
+    "workload.trace.format": "type dataset_name dataset_format custom_dataset_type",
+    "workload.clients.id": "name client_id",
+    "workload.clients.share": "rate_fraction weight fraction proportion",
+    "workload.clients.arrivals": "arrival arrival_process arrival_distribution interarrival interval_generator "
+    "request_interval_generator load_type rate_type",
+    "workload.clients.arrivals.cv": "coefficient_of_variation interval_cv request_rate_cv",
+    "workload.clients.input_tokens": "prompt_tokens prompt_len prompt_length prompt_size num_prompt_tokens isl "
+    "input_len input_length input_sequence_length prefill_tokens num_prefill_tokens prefill_length input "
+    "random_input_len synthetic_input_tokens_mean input_distribution prompt_tokens_mean mean_input_len",
+    "workload.clients.output_tokens": "completion_tokens completion_len completion_length num_completion_tokens osl "
+    "output_len output_length output_sequence_length decode_tokens num_decode_tokens decode_length output "
+    "generated_tokens generation_len max_tokens max_new_tokens random_output_len output_tokens_mean "
+    "output_distribution mean_output_len",
+    "workload.clients.prefix": "shared_prefix system_prompt",
+    "workload.clients.prefix.tokens": "prefix_tokens prefix_len prefix_length shared_prefix_len "
+    "random_prefix_len system_prompt_len shared_system_prompt_length length",
+    "workload.clients.prefix.group": "prefix_group prefix_id prefix_name",
+    "workload.clients.slo_class": "slo priority_class service_class priority",
+    "workload.clients.tenant": "tenant_id user user_id",
+    "workload.clients.timeout_us": "timeout deadline deadline_us timeout_s request_timeout",
+    "workload.clients.input_tokens.kind": "distribution type",
+    "workload.clients.arrivals.kind": "process type distribution",
+    "workload.clients.input_tokens.value": "tokens length fixed",
+    "workload.clients.input_tokens.mean": "average avg mu_tokens",
+    "workload.clients.input_tokens.std_dev": "std stdev stddev sd sigma_tokens standard_deviation",
+    "workload.clients.input_tokens.min": "minimum min_tokens lower low",
+    "workload.clients.input_tokens.max": "maximum max_tokens upper high",
+    "workload.clients.input_tokens.weights": "histogram pdf probabilities buckets",
+    "hardware.memory_gib": "memory memory_gb vram hbm total_memory_gb memory_size",
+    "hardware.peak_tflops": "tflops fp16_tflops peak_flops tflops_peak",
+    "hardware.memory_bandwidth_tb_per_s": "bandwidth memory_bandwidth bw_peak_tbs bwpeaktbs hbm_bandwidth",
+}
+"""Path of a key (as ``spec explain`` takes it) -> its names elsewhere."""
+
+
+def _by_name(table: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for ours, theirs in table.items():
+        for name in theirs.split():
+            found[name] = (*found.get(name, ()), ours)
+    return MappingProxyType(found)
+
+
+KEYS: Final = _by_name(_NAMES_OF_KEYS)
+"""A key's name elsewhere -> the paths it may mean here, the likeliest first."""
+
+OWN_PATHS: Final = tuple(_NAMES_OF_KEYS)
+"""Paths of keys that people put in the wrong place."""
+
+_TYPES = "say it in the model's `model.config`: `torch_dtype`, `quantization_config`"
+_ONE_STAGE = "one instance has one pipeline stage; `cluster.tensor_parallel` and `cluster.instances` scale it"
+_NO_TIERS = "blocks are not moved to other memory; a victim computes again (`policy.preemption.restore`)"
+_NO_SPECULATION = "speculative decoding is not simulated"
+_OPEN_LOOP = "requests arrive at a rate, whatever is finished: `workload.rate_per_s`, `engine.max_num_seqs` limits"
+
+_CHUNKED = "it is `policy.batching.enable_chunked_prefill` here, of the batching kind `vllm-v1`"
+_PARTIAL = "it is `policy.batching.max_num_partial_prefills` here, of the batching kind `vllm-v1`"
+_RESERVE = "it is `policy.batching.reserve_full_input` here, of the batching kind `vllm-v1`"
+
+NOTES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "dtype": _TYPES,
+        "torch_dtype": _TYPES,
+        "quantization": _TYPES,
+        "load_format": "no weights are loaded",
+        "pipeline_parallel_size": _ONE_STAGE,
+        "pipeline_parallel": _ONE_STAGE,
+        "num_pipeline_stages": _ONE_STAGE,
+        "pp": _ONE_STAGE,
+        "pp_size": _ONE_STAGE,
+        "enable_expert_parallel": "experts are split as all layers are, by `cluster.tensor_parallel`",
+        "expert_parallel_size": "experts are split as all layers are, by `cluster.tensor_parallel`",
+        "swap_space": _NO_TIERS,
+        "cpu_offload_gb": _NO_TIERS,
+        "kv_transfer_config": _NO_TIERS,
+        "kv_cache_memory_bytes": "give the blocks, `engine.kv_blocks`, or `engine.gpu_memory_utilization`",
+        "speculative_config": _NO_SPECULATION,
+        "speculative_model": _NO_SPECULATION,
+        "num_speculative_tokens": _NO_SPECULATION,
+        "disable_radix_cache": "write `enable_prefix_caching: false` under `engine`",
+        "no_enable_prefix_caching": "write `enable_prefix_caching: false` under `engine`",
+        "enable_chunked_prefill": _CHUNKED,
+        "no_enable_chunked_prefill": _CHUNKED,
+        "max_num_partial_prefills": _PARTIAL,
+        "scheduler_reserve_full_isl": _RESERVE,
+        "async_scheduling": "a step is planned when the one before it has ended",
+        "enforce_eager": "step times come from `latency`, which knows no execution modes",
+        "enable_lora": "adapters are not simulated",
+        "trust_remote_code": "no code is loaded",
+        "burstiness": "write `arrivals: {kind: gamma, cv: X}` with X = 1 / sqrt(burstiness)",
+        "concurrency": _OPEN_LOOP,
+        "max_concurrency": _OPEN_LOOP,
+        "num_users": _OPEN_LOOP,
+        "warmup": "expectations look at the whole run; leave requests out with a shorter `workload.requests`",
+        "range_ratio": "write `input_tokens: {kind: gaussian, mean: M, std_dev: S, min: A, max: B}`",
+        "random_range_ratio": "write `input_tokens: {kind: gaussian, mean: M, std_dev: S, min: A, max: B}`",
+    }
+)
+"""Keys elsewhere that have no key of their own here -> what to do instead."""
+
+_NAMES_OF_WORDS: Final = {
+    "constant": "fixed deterministic static fixed_length",
+    "gaussian": "normal norm gauss truncated_normal",
+    "lognormal": "log_normal",
+    "poisson": "exponential memoryless random",
+    "empirical": "histogram discrete table",
+    "fcfs": "fifo first_come_first_served first_come_first_serve",
+    "sjf": "shortest_job_first shortest_first spf",
+    "priority-fcfs": "priority priority_queue",
+    "vllm-v1": "vllm v1 sarathi vllm_v1_scheduler",
+    "round-robin": "rr",
+    "always-admit": "always none all accept_all",
+    "reject-all": "never reject",
+    "trained-physics": "evolved physics trained",
+    "blackbox": "linear regression linear_regression",
+    "bfloat16": "bf16",
+    "float16": "fp16 half",
+    "fp8": "float8 fp8_e4m3fn e4m3",
+    "priority": "least_urgent lowest_priority",
+    "tail": "youngest last lifo",
+}
+
+WORDS: Final = _by_name(_NAMES_OF_WORDS)
+"""A word elsewhere -> the words it may mean here."""
+
+_NAMES_OF_DOCUMENTS: Final = {
+    "Hardware": {
+        "a100-80": "a100 a100_80gb a100_80g nvidia_a100 nvidia_a100_80gb a100_pcie nvidia_a100_80gb_pcie",
+        "a100-sxm": "a100_sxm4 nvidia_a100_sxm4_80gb a100_sxm4_80gb a100_sxm_80gb",
+        "a10g": "nvidia_a10g",
+        "b200": "nvidia_b200 b200_sxm",
+        "h100": "nvidia_h100 h100_80gb h100_sxm h100_sxm5 nvidia_h100_80gb_hbm3 h100_80 h100_sxm5_80gb",
+        "h200": "nvidia_h200 h200_sxm h200_141gb h200_sxm5",
+        "l40s": "nvidia_l40s",
+        "rtx-4090": "4090 geforce_rtx_4090 nvidia_geforce_rtx_4090",
+    },
+    "Model": {
+        "llama-3.1-8b-instruct": "llama_8b llama3_8b llama_3_8b llama3_1_8b llama_3_1_8b",
+        "llama-3.1-70b-instruct": "llama_70b llama3_70b llama_3_70b llama3_1_70b llama_3_1_70b",
+        "llama-2-7b-hf": "llama_2_7b llama2_7b",
+        "codellama-34b-instruct-hf": "codellama codellama_34b",
+        "mixtral-8x7b-v0.1": "mixtral mixtral_8x7b mixtral_8x7b_instruct_v0_1",
+        "qwen2.5-7b-instruct": "qwen2_5_7b qwen_2_5_7b qwen_7b",
+        "mistral-nemo-instruct-2407": "mistral_nemo mistral_nemo_12b",
+    },
+    "Policy": {"vllm-v1": "vllm v1", "default": "fcfs blis fifo", "sjf": "shortest_job_first"},
+    "Workload": {"chatbot": "chat conversation sharegpt", "summarization": "summarize summary"},
+}
+
+DOCUMENTS: Final = MappingProxyType({kind: _by_name(table) for kind, table in _NAMES_OF_DOCUMENTS.items()})
+"""Kind of document -> its usual names -> the names of the shipped documents."""
+
+_NAMES_OF_LATENCIES: Final = {
+    "ttft_ms": "time_to_first_token",
+    "itl_ms": "inter_token_latency tbt time_between_tokens token_latency",
+    "tpot_ms": "time_per_output_token",
+    "e2e_ms": "e2el e2e_latency end_to_end end_to_end_latency request_latency request_e2e_time latency",
+    "scheduling_delay_ms": "queue queue_time queueing_delay waiting_time request_scheduling_delay request_queue_time",
+}
+_NAMES_OF_STATISTICS: Final = {
+    "mean": "avg average",
+    "p50": "median p50th 50th",
+    "p90": "p90th 90th",
+    "p95": "p95th 95th",
+    "p99": "p99th 99th",
+    "min": "minimum",
+    "max": "maximum",
+}
+_NAMES_OF_METRICS: Final = {
+    "throughput.requests_per_s": "request_throughput throughput requests_per_second requests_per_sec rps qps "
+    "completed_per_s request_throughput_rps",
+    "throughput.output_tokens_per_s": "output_throughput output_token_throughput token_throughput tokens_per_second "
+    "tokens_per_s tps output_tokens_per_second tokens_per_sec output_token_throughput_tps",
+    "requests.completed": "completed completed_requests successful_requests num_completed success successes",
+    "requests.total": "num_requests request_count total_requests num_prompts",
+    "requests.timed_out": "timeouts timed_out timeout_requests",
+    "requests.rejected": "rejected rejected_requests failed_requests",
+    "requests.dropped_unservable": "dropped dropped_requests",
+    "tokens.input": "input_tokens prompt_tokens total_input_tokens total_input prompt_tokens_total",
+    "tokens.output": "output_tokens completion_tokens generated_tokens total_output_tokens generation_tokens_total",
+    "tokens.cached": "cached_tokens prefix_cache_hits",
+    "kv.hit_rate": "hit_rate cache_hit_rate prefix_cache_hit_rate prefix_hit_rate",
+    "kv.preemptions": "preemptions num_preemptions preemption_count",
+    "kv.peak_used": "peak_kv_blocks peak_kv_blocks_used peak_blocks",
+    "kv.blocks": "kv_blocks num_gpu_blocks",
+    "duration_us": "duration makespan benchmark_duration simulated_time",
+}
+
+LATENCIES: Final = _by_name(
+    {ours: f"{ours.removesuffix('_ms')} {named}" for ours, named in _NAMES_OF_LATENCIES.items()}
+)
+STATISTICS: Final = _by_name({ours: f"{ours} {named}" for ours, named in _NAMES_OF_STATISTICS.items()})
+METRICS: Final = _by_name(_NAMES_OF_METRICS)
+"""Names of latencies, of statistics and of other metrics elsewhere -> their names in a report."""

@@ -1,0 +1,190 @@
+"""Hints by meaning: the table of synonyms as a whole, and what people see who paste names from elsewhere."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from blis_tui.authoring.tree import root
+from blis_tui.errors import SpecError
+from blis_tui.spec import synonyms
+from blis_tui.spec.checks import METRICS
+from blis_tui.spec.hints import metric_hint, plain
+from blis_tui.spec.library import names, shipped_specs
+from blis_tui.spec.load import load
+from blis_tui.spec.nearness import nearest
+from blis_tui.spec.schema import KINDS
+
+HEAD = "apiVersion: blis/v1\nkind: Experiment\nmetadata: {name: mine}\n"
+BASE = HEAD + "model: qwen3-14b\nhardware: h100\nworkload: chatbot\n"
+CLIENT = HEAD + "model: qwen3-14b\nhardware: h100\nworkload: {requests: 9, rate_per_s: 1, clients: [{id: a, %s}]}\n"
+LENGTHS = "input_tokens: {kind: constant, value: 9}, output_tokens: {kind: constant, value: 9}"
+PATHS = {key.dotted for key in root("Experiment").walk()}
+WORDS = {choice.value for kind in KINDS for key in root(kind).walk() for choice in key.choices}
+
+
+def hints(text: str) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        load("-", stdin_text=text)
+    return [one.help or "" for one in caught.value.diagnostics]
+
+
+# ---- the table ----
+
+
+def test_every_key_that_a_synonym_leads_to_exists() -> None:
+    assert {path for paths in synonyms.KEYS.values() for path in paths} - PATHS == set()
+
+
+def test_every_path_that_a_note_names_exists() -> None:
+    named = {name for note in synonyms.NOTES.values() for name in re.findall(r"`([a-z_]+\.[a-z_.]+)`", note)}
+    assert named
+    assert named - PATHS == set()
+
+
+def test_every_word_that_a_synonym_leads_to_exists() -> None:
+    assert {word for words in synonyms.WORDS.values() for word in words} - WORDS == set()
+
+
+@pytest.mark.parametrize("kind", synonyms.DOCUMENTS)
+def test_every_document_that_a_synonym_leads_to_is_shipped(kind: str) -> None:
+    meant = {name for found in synonyms.DOCUMENTS[kind].values() for name in found}
+    assert meant - set(names(kind, shipped_specs())) == set()
+
+
+def test_every_metric_that_a_synonym_leads_to_is_in_reports() -> None:
+    single = {metric for metrics in synonyms.METRICS.values() for metric in metrics}
+    families = {family for found in synonyms.LATENCIES.values() for family in found}
+    statistics = {one for found in synonyms.STATISTICS.values() for one in found}
+    assert single | {f"latency.{family}.{one}" for family in families for one in statistics} <= METRICS
+
+
+def test_synonyms_are_written_as_they_are_looked_up() -> None:
+    tables = (synonyms.KEYS, synonyms.NOTES, synonyms.WORDS, synonyms.METRICS, *synonyms.DOCUMENTS.values())
+    for table in tables:
+        assert [name for name in table if plain(name) != name] == []
+
+
+# ---- keys ----
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("max-num-seqs", "write `max_num_seqs`"),
+        ("--max-num-seqs", "write `max_num_seqs`"),
+        ("maxNumSeqs", "did you mean `max_num_seqs`?"),
+        ("max_batch_size", "did you mean `max_num_seqs`?"),
+        ("block_size", "did you mean `block_size_tokens`?"),
+        ("num_gpu_blocks_override", "did you mean `kv_blocks`?"),
+        ("tensor_parallel_size", "it is `cluster.tensor_parallel` here: write `cluster: {tensor_parallel: 2}`"),
+        ("data_parallel_size", "it is `cluster.instances` here: write `cluster: {instances: 2}`"),
+        ("tp", "it is `cluster.tensor_parallel` here: write `cluster: {tensor_parallel: 2}`"),
+        ("scheduling_policy", "it is `policy.scheduling.kind` here"),
+        ("gpu", "it is `hardware` at the top level"),
+        ("request_rate", "it is `workload.rate_per_s` here"),
+    ],
+)
+def test_engine_arguments_of_vllm_lead_to_keys(key: str, hint: str) -> None:
+    assert hints(BASE + f"engine: {{{key}: 2}}\n") == [hint]
+
+
+@pytest.mark.parametrize(
+    "key", ["swap_space", "dtype", "quantization", "pipeline_parallel_size", "speculative_config", "load-format"]
+)
+def test_engine_arguments_without_a_counterpart_say_what_to_do(key: str) -> None:
+    assert hints(BASE + f"engine: {{{key}: 2}}\n") == [synonyms.NOTES[plain(key)]]
+
+
+def test_engine_arguments_that_exist_are_taken() -> None:
+    engine = "enable_prefix_caching: false, kv_cache_dtype: fp8, gpu_memory_utilization: 0.8, max_model_len: 4096"
+    experiment = load("-", stdin_text=BASE + f"engine: {{{engine}, max_num_batched_tokens: 512}}\n")
+    assert (experiment.engine.enable_prefix_caching, experiment.model.kv_cache_bytes) == (False, 1.0)
+
+
+@pytest.mark.parametrize("key", ["request_rate", "qps", "rps", "rate", "requests_per_second"])
+def test_rates(key: str) -> None:
+    text = (
+        HEAD + f"model: qwen3-14b\nhardware: h100\nworkload: {{requests: 3, {key}: 2, clients: [{{id: a, {LENGTHS}}}]}}"
+    )
+    assert hints(text) == ["did you mean `rate_per_s`?"]
+
+
+def test_prompt_and_completion_are_input_and_output() -> None:
+    found = hints(CLIENT % LENGTHS.replace("input", "prompt").replace("output", "completion"))
+    assert found == [
+        "`prompt_tokens` is called `input_tokens` here",
+        "`completion_tokens` is called `output_tokens` here",
+        "did you mean `input_tokens`?",
+        "did you mean `output_tokens`?",
+    ]
+
+
+def test_a_key_of_another_kind_does_not_lead_to_itself() -> None:
+    assert hints(CLIENT % f"{LENGTHS}, arrivals: {{kind: poisson, cv: 2}}") == ["known keys are `kind`"]
+
+
+# ---- words, documents, metrics ----
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("normal", "gaussian"), ("fixed", "constant"), ("log-normal", "lognormal")]
+)
+def test_words(word: str, meant: str) -> None:
+    assert hints(CLIENT % LENGTHS.replace("constant", word, 1)) == [f"did you mean `{meant}`?"]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("a100", "did you mean `a100-80`?"),
+        ("NVIDIA-H100-80GB-HBM3", "did you mean `h100`?"),
+        ("H200", "did you mean `h200`?"),
+        ("v100", "known names are `a100-80`, `a100-sxm`, `a10g`, `b200`, `h100`, `h200`, `l40s`, `rtx-4090`"),
+    ],
+)
+def test_accelerators(name: str, hint: str) -> None:
+    assert hints(BASE.replace("h100", name)) == [hint]
+
+
+@pytest.mark.parametrize(
+    ("metric", "meant"),
+    [
+        ("ttft_p99", "latency.ttft_ms.p99"),
+        ("p95_ttft_ms", "latency.ttft_ms.p95"),
+        ("mean_tpot_ms", "latency.tpot_ms.mean"),
+        ("median_itl_ms", "latency.itl_ms.p50"),
+        ("latency.ttft.p90", "latency.ttft_ms.p90"),
+        ("e2e_latency_avg", "latency.e2e_ms.mean"),
+        ("latency.p99", "latency.e2e_ms.p99"),
+        ("output_throughput", "throughput.output_tokens_per_s"),
+        ("prefix_cache_hit_rate", "kv.hit_rate"),
+        ("requests.complete", "requests.completed"),
+    ],
+)
+def test_metrics(metric: str, meant: str) -> None:
+    assert metric_hint(metric, METRICS) == f"did you mean `{meant}`?"
+
+
+# ---- spelling ----
+
+
+@pytest.mark.parametrize(
+    ("wrong", "known", "meant"),
+    [
+        ("max_num_seq", ("max_num_seqs", "max_model_len"), "max_num_seqs"),
+        ("max_batched_tokens", ("max_num_seqs", "max_num_batched_tokens"), "max_num_batched_tokens"),
+        ("sfj", ("fcfs", "sjf"), "sjf"),
+        ("poison", ("constant", "poisson"), "poisson"),
+        ("rate_per_sec", ("rate_per_s", "requests"), "rate_per_s"),
+        ("prompt_tokens", ("output_tokens",), None),
+        ("completion_tokens", ("input_tokens",), None),
+        ("input_tokens", ("output_tokens",), None),
+        ("v100", ("h100",), None),
+        ("zzz", ("kv_blocks",), None),
+        ("x" * 5000, ("kv_blocks",), None),
+    ],
+)
+def test_only_a_misspelling_is_near(wrong: str, known: tuple[str, ...], meant: str | None) -> None:
+    assert nearest(wrong, known) == meant
