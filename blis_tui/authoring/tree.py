@@ -173,7 +173,7 @@ class _Builder:
             default=node.get("default"),
             has_default="default" in node,
             range=range_of(node) or range_of(entry),
-            choices=_choices(node),
+            choices=() if "properties" in node else _choices(node),
             examples=tuple(_list(node.get("examples"))),
             document=document,
             is_list="items" in node,
@@ -261,6 +261,8 @@ def _type(node: _Part, entry: _Part) -> str:
     types = node.get("type")
     names = [str(one) for one in types] if isinstance(types, list) else [str(types)] if types else []
     words = _list(_map(node.get("then")).get("enum"))
+    if words and "properties" in node:
+        return "map, or its kind alone"
     if words and "string" in names:
         names.remove("string")
     if not names and ("enum" in node or "const" in node):

@@ -17,6 +17,7 @@ from blis_tui.spec.loader import read_document
 from blis_tui.spec.messages import check_schema
 from blis_tui.spec.overrides import Override, apply_override
 from blis_tui.spec.schema import KINDS, default
+from blis_tui.spec.shorthand import expand
 
 if TYPE_CHECKING:
     from blis_tui.spec.source import DataPath, Document, Json
@@ -157,6 +158,7 @@ def inherit(document: Document, problems: Problems, chain: tuple[Path, ...] = ()
     if isinstance(parent.data, dict):
         for key in TEST_KEYS:
             parent.data.pop(key, None)
+        expand(parent, "Experiment")  # so that a map merges with what a short form stands for
         _follow_names(parent, document, problems)
         merge(parent, document, ())
         parent.source = document.source
@@ -201,8 +203,10 @@ def merge(base: Document, top: Document, path: DataPath) -> None:
 def checked(document: Document, kind: str, overrides: tuple[Override, ...], problems: Problems) -> bool:
     """Apply overrides and check the schema; ``False`` when anything is wrong."""
     before = len(problems.found)
+    expand(document, kind)
     for override in overrides:
         problem = apply_override(document, override, kind)
+        expand(document, kind)
         if problem is not None:
             problems.add(problem)
     problems.found.extend(check_document(document, kind))

@@ -6,8 +6,9 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.spec.diagnostics import Diagnostic, about, in_order
-from blis_tui.spec.hints import key_hint, renamed, word_hint
+from blis_tui.spec.hints import key_hint, plain, renamed, word_hint
 from blis_tui.spec.schema import Violation, property_of, violations
+from blis_tui.spec.synonyms import WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -116,8 +117,30 @@ def _type(document: Document, violation: Violation) -> Iterator[Diagnostic]:
         violation.path,
         "BLIS1003",
         f"expected {wanted}, found {_noun(value)}",
-        hint=_type_help(value, wanted),
+        hint=_type_help(value, wanted) or _example(value, part),
     )
+
+
+def _example(value: Json, part: dict[str, Json]) -> str | None:
+    """An example of a map with a ``kind``: of the kind that ``value`` says, else the first."""
+    listed = part.get("examples")
+    examples = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    if not examples or "kind" not in examples[0]:
+        return None
+    words = (value, *WORDS.get(plain(value), ())) if isinstance(value, str) else ()
+    chosen = next((one for one in examples if one["kind"] in words), examples[0])
+    return f"write it like `{_flow(chosen)}`"
+
+
+def _flow(value: Json) -> str:
+    """A value in YAML's flow style."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_flow_key(key)}: {_flow(item)}" for key, item in value.items()) + "}"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _flow_key(key: str) -> str:
+    return f'"{key}"' if key.isdecimal() else key
 
 
 def _wanted(part: dict[str, Json]) -> str:
@@ -153,8 +176,8 @@ def _choice(document: Document, violation: Violation) -> Iterator[Diagnostic]:
     options = [str(option) for option in allowed] if isinstance(allowed, list) else [str(allowed)]
     path = violation.path
     if isinstance(value, str):
-        number = _number_allowed(violation)
-        words = ("use a number, or" if number else "use") + (" one of" if len(options) > 1 else "")
+        others = "a number, or " if _is_number_word(options) else "a map, or " if _is_short_form(violation) else ""
+        words = f"use {others}one of" if len(options) > 1 else f"use {others}".rstrip()
         near = word_hint(value, options, otherwise=words)
         yield about(document, path, "BLIS1004", f"unknown value {show(value)}", hint=near)
     else:
@@ -162,8 +185,13 @@ def _choice(document: Document, violation: Violation) -> Iterator[Diagnostic]:
         yield about(document, path, "BLIS1003", f"expected one of {listed}, found {_noun(value)}")
 
 
-def _number_allowed(violation: Violation) -> bool:
-    """Whether the words are the alternative to a number (``then`` of an ``if`` the value is text)."""
+def _is_number_word(options: list[str]) -> bool:
+    """Whether the words are the alternative to a number."""
+    return set(options) <= {"auto", "none"}
+
+
+def _is_short_form(violation: Violation) -> bool:
+    """Whether the words are the alternative to a map (``then`` of an ``if`` the value is text)."""
     return "then" in violation.schema_path[-2:]
 
 

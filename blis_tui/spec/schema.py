@@ -96,6 +96,45 @@ def complete(data: Json, kind: str) -> Json:
     return _walk(copy.deepcopy(data), schema(name), name)
 
 
+def short_forms(data: Json, kind: str) -> Iterator[tuple[DataPath, dict[str, Json]]]:
+    """Where a document of that kind has a word or a number for a map with a ``kind``, and the map that is meant."""
+    name = kind.lower()
+    yield from _short_forms(data, schema(name), name, ())
+
+
+def _short_forms(data: Json, node: Json, name: str, path: DataPath) -> Iterator[tuple[DataPath, dict[str, Json]]]:
+    if not isinstance(node, dict) or not isinstance(data, dict | list | str | int | float):
+        return
+    if "$ref" in node:
+        yield from _short_forms(data, *_follow({"$ref": node["$ref"]}, name), path)
+    long_form = _long_form(data, node)
+    if long_form is not None:
+        yield path, long_form
+    elif isinstance(data, dict):
+        for key, part in _part(node, "properties").items():
+            if key in data:
+                yield from _short_forms(data[key], part, name, (*path, key))
+    elif isinstance(data, list):
+        for at, item in enumerate(data):
+            yield from _short_forms(item, node.get("items"), name, (*path, at))
+    if "if" in node:
+        yield from _short_forms(data, node.get("then" if matches(data, node["if"]) else "else"), name, path)
+
+
+def _long_form(data: Json, node: Schema) -> dict[str, Json] | None:
+    """What ``data`` stands for where the schema takes a map with a ``kind``, or its short form."""
+    if "kind" not in _part(node, "properties"):
+        return None
+    types = _list(node.get("type"))
+    if isinstance(data, str) and "string" in types and data in _list(_part(node, "then").get("enum")):
+        return {"kind": data}
+    if isinstance(data, bool) or not isinstance(data, int | float) or "integer" not in types:
+        return None
+    low, high = node.get("minimum"), node.get("maximum")
+    fits = isinstance(low, int) and isinstance(high, int) and low <= data <= high and data == int(data)
+    return {"kind": "constant", "value": int(data)} if fits else None
+
+
 def default(kind: str, *path: str) -> Json:
     """The default of a property of a document of that kind, such as ``default("Experiment", "policy")``."""
     found: Json = _document(kind)
