@@ -66,10 +66,12 @@ def resolve(source: str, overrides: tuple[str, ...], seed: int | None, output_fo
 def explain(path: str | None, kind: str | None, output_format: str) -> None:
     """Explain the key at PATH: type, unit, default, range, values, examples.
 
-    PATH is dotted: `engine.max_num_seqs`, `workload.clients.arrivals.kind`, `Hardware.mfu`. Without PATH, all keys of a
-    kind of document are shown as a tree. Codes of errors are explained by `blis-tui explain`.
+    PATH is dotted: `engine.max_num_seqs`, `workload.clients.arrivals.kind`, `Hardware.mfu`. A word finds the keys with
+    this word in their name or description, or that other tools call so: `rate`, `tp`. Without PATH, all keys of a kind
+    of document are shown as a tree. Codes of errors are explained by `blis-tui explain`.
     """
-    from blis_tui.authoring.explain import as_data, as_text, look_up, overview  # noqa: PLC0415
+    from blis_tui.authoring.explain import UnknownKeyError, as_data, as_text, look_up, overview  # noqa: PLC0415
+    from blis_tui.authoring.search import as_list, as_rows, search  # noqa: PLC0415
     from blis_tui.authoring.tree import root  # noqa: PLC0415
 
     if path is None:
@@ -78,6 +80,16 @@ def explain(path: str | None, kind: str | None, output_format: str) -> None:
         text = overview(chosen) if output_format == "text" else ""
     else:
         dotted = path if kind is None else f"{kind.capitalize()}.{path}"
-        chosen, found = look_up(dotted)
+        try:
+            chosen, found = look_up(dotted)
+        except UnknownKeyError:
+            matches = [] if kind or "." in path else search(path)
+            if not matches:
+                raise
+            if len(matches) > 1:
+                told = json.dumps(as_rows(matches), indent=2, ensure_ascii=False) + "\n"
+                click.echo(as_list(path, matches) if output_format == "text" else told, nl=False)
+                return
+            chosen, found = matches[0][0], [matches[0][1]]
         text = as_text(chosen, found) if output_format == "text" else ""
     click.echo(text or json.dumps(as_data(chosen, found), indent=2, ensure_ascii=False) + "\n", nl=False)

@@ -10,6 +10,7 @@ from blis_tui.importers.notes import Fate
 from blis_tui.importers.section import Input
 from blis_tui.inputs import real_path
 from blis_tui.spec.hf import build_model, canonical_config, missing_fields
+from blis_tui.spec.hf_ids import is_id
 from blis_tui.spec.schema import complete, properties_of
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def import_model(path: Path, *, name: str | None = None) -> Imported:
         kind="Model",
         name=called,
         description=f"Imported from {path.name}.",
-        body={"config": config},
+        body={**_ids(data), "config": config},
         origins=origins,
     ).finish()
 
@@ -76,6 +77,12 @@ def _name(path: Path, data: dict[str, Json]) -> str:
     if isinstance(own, str) and own.strip("./"):
         return as_name(own.rstrip("/").rpartition("/")[2])
     return as_name(path.stem if path.stem != "config" else real_path(path).parent.name)
+
+
+def _ids(data: dict[str, Json]) -> dict[str, Json]:
+    """The Hugging Face id that a configuration gives itself, if it does."""
+    own = data.get("_name_or_path")
+    return {"huggingface_ids": [own]} if isinstance(own, str) and is_id(own) else {}
 
 
 def _origins(data: dict[str, Json], config: dict[str, Json]) -> dict[DataPath, DataPath]:

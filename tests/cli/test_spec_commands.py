@@ -171,6 +171,11 @@ def test_explain_a_key() -> None:
     data = json.loads(blis("spec", "explain", "engine.max_num_seqs", "--format", "json").stdout)
     assert (data["default"], data["type"]) == (256, "whole number")
     assert json.loads(blis("spec", "explain", "mfu", "--kind", "hardware", "--format", "json").stdout)["required"]
+    found = blis("spec", "explain", "rate").stdout.splitlines()
+    assert found[2].split()[0] == "workload.rate_per_s"
+    assert json.loads(blis("spec", "explain", "rate", "--format", "json").stdout)[0]["path"] == "workload.rate_per_s"
+    assert blis("spec", "explain", "qps").stdout.startswith("workload.rate_per_s\n")
+    assert blis("spec", "explain", "zzz").exit_code == ExitCode.USAGE
     unknown = blis("spec", "explain", "engine.max_num_seq")
     assert (unknown.exit_code, "did you mean `engine.max_num_seqs`?" in unknown.stderr) == (ExitCode.USAGE, True)
 
