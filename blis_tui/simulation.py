@@ -18,7 +18,7 @@ from blis_tui.cluster.snapshot import digest, find_request, peek, take_snapshot
 from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.records import RECORD_KINDS, Observers, Record
 from blis_tui.errors import InputError, InvariantError, SimulationError
-from blis_tui.metrics.report import build_report
+from blis_tui.metrics.report import build_report, check_up
 from blis_tui.metrics.request_log import RequestLog
 from blis_tui.spec.model import Experiment
 from blis_tui.workload.factory import create_source
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot, Snapshot
+    from blis_tui.metrics.lints.lints import Checkup
     from blis_tui.metrics.report import Report
     from blis_tui.metrics.request_log import LogMark
 
@@ -285,20 +286,32 @@ class Simulation:
             SimulationError: an exception interrupted the simulation in the middle of an event.
         """
         self._require_sound()
-        done = self.done
         verify = verify and self._check != "off"
-        horizon = self._cluster.horizon_us
-        cut = done and horizon is not None and bool(self._cluster.queue.heap)
         return build_report(
             self.experiment,
             self._cluster,
             self._log,
-            complete=done if complete is None else complete,
-            duration_us=horizon if cut and horizon is not None else self.now_us,
+            complete=self.done if complete is None else complete,
+            duration_us=self._duration_us(),
             invariants={
                 item.identifier: item.check(self._cluster) or "ok" if verify else "not checked" for item in INVARIANTS
             },
         )
+
+    def checkup(self) -> Checkup:
+        """The checks behind the report's warnings, as of now; it takes time in proportion to the requests so far.
+
+        Raises:
+            SimulationError: an exception interrupted the simulation in the middle of an event.
+        """
+        self._require_sound()
+        return check_up(self.experiment, self._cluster, self._log, duration_us=self._duration_us())
+
+    def _duration_us(self) -> int:
+        """The time of the latest event; the horizon, where that is the end."""
+        horizon = self._cluster.horizon_us
+        cut = horizon is not None and self.done and bool(self._cluster.queue.heap)
+        return horizon if cut and horizon is not None else self.now_us
 
     # ---- listening ----
 

@@ -27,6 +27,14 @@ if TYPE_CHECKING:
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 FOLDER: Final = _PACKAGE.parent / "docs" / "reference"
 _NOTE: Final = "<!-- Made by `make docs` from the schemas and docstrings. Do not edit. -->\n"
+_REPORT_PARTS: Final = (
+    ("metrics/load.py", "Offered"),
+    ("metrics/load.py", "Steady"),
+    ("metrics/stats.py", "Distribution"),
+    ("metrics/expectations.py", "Verdict"),
+    ("metrics/lints/finding.py", "Finding"),
+)
+"""What a report consists of besides the records of its own module."""
 _LAYERS: Final = {"BLIS0": "YAML syntax", "BLIS1": "Schema", "BLIS2": "Meaning"}
 
 
@@ -126,12 +134,26 @@ def _report_page() -> str:
     lines = [_NOTE, "# Report", ""]
     lines += ["`blis-tui run` prints it as JSON in this order. Units are in the names.", ""]
     parts = [found for found in _classes("metrics/report.py") if _is_dataclass(found)]
-    parts += [found for found in _classes("metrics/stats.py") if found.name == "Distribution"]
+    parts += [found for file, name in _REPORT_PARTS for found in _classes(file) if found.name == name]
     for found in sorted(parts, key=lambda part: part.name != "Report"):  # what encloses the others comes first
         lines += _class_section(found, found.name)
-    lines += ["## Metrics", "", "What `expect` can name, beside the groups of `slo_classes` and `tenants`:", ""]
+    lines += ["## Warnings", "", "What each check of `warnings` looks for, by its `id`:", ""]
+    lines += _checks()
+    lines += ["", "## Metrics", "", "What `expect` can name, beside the groups of `slo_classes` and `tenants`:", ""]
     lines += [f"- `{metric}`" for metric in sorted(METRICS)]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _checks() -> Iterator[str]:
+    """The checks behind the warnings: each ``Lint("id", ...)`` of the table, and the docstring of its function."""
+    tree = ast.parse((_PACKAGE / "metrics/lints/checks.py").read_text(encoding="utf-8"))
+    told = {node.name: ast.get_docstring(node) or "" for node in tree.body if isinstance(node, ast.FunctionDef)}
+    table = ast.parse((_PACKAGE / "metrics/lints/lints.py").read_text(encoding="utf-8"))
+    for node in ast.walk(table):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Lint":
+            name, _, check = node.args
+            about = re.sub(r"``([^`]*)``", r"`\1`", " ".join(told[ast.unparse(check).rpartition(".")[2]].split()))
+            yield f"- `{ast.literal_eval(name)}`: {about}"
 
 
 def _records_page() -> str:

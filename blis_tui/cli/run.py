@@ -72,7 +72,9 @@ def run(
     """Simulate an experiment and print its report.
 
     SPEC is the name of an experiment (see `blis-tui spec list`), the path of a .blis.yaml file, or - for standard
-    input. Ctrl-C stops the run and reports what has happened so far, marked as incomplete; once more ends it at once.
+    input. What looks wrong with the run (overload, a KV cache that is too small, too few requests ...) stands in the
+    report's `warnings`, and on standard error. Ctrl-C stops the run and reports what has happened so far, marked as
+    incomplete; once more ends it at once.
     """
     from blis_tui.records.files import write_standard_output  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.records.summary import summary_text  # noqa: PLC0415
@@ -92,6 +94,8 @@ def run(
             _fill(files, text, report)
         if "-o" not in files:
             write_standard_output(text)  # last, so that nobody reads it where another result could not be written
+    if output_format == "json":
+        _warn(report)
     if not complete:
         sys.exit(ExitCode.INTERRUPTED)
     _judge(report)
@@ -193,6 +197,13 @@ def _fill(files: Mapping[str, TextIO], text: str, report: Report) -> None:
         out.write(text)
     for file in files.values():
         file.flush()
+
+
+def _warn(report: Report) -> None:
+    """Tell on standard error what looks wrong with the run: few read that in the JSON."""
+    from blis_tui.records.summary import warnings_text  # noqa: PLC0415
+
+    tell(warnings_text(report), nl=False)
 
 
 def _judge(report: Report) -> None:

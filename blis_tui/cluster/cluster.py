@@ -46,6 +46,8 @@ class Cluster:
         arrived: requests that have arrived.
         rejected: those of them that admission control turned away.
         input_tokens: prompt tokens of all requests that entered a waiting queue.
+        offered_output_tokens: answers that all requests that have arrived ask for, generated or not.
+        present: requests in queues and batches.
         queue: pending events.
         instances: the instances, by index.
         guarded: whether policies see requests through a window that notes forbidden looks. Policies from outside this
@@ -61,6 +63,10 @@ class Cluster:
         self.arrived = 0
         self.rejected = 0
         self.input_tokens = 0
+        self.offered_output_tokens = 0
+        self.present = 0
+        self._present_us = 0
+        self._present_since_us = 0
         self.guarded = False
         self.boundary_breaches: list[str] = []
         self.clock_went_back = 0
@@ -183,6 +189,10 @@ class Cluster:
         pending.sort(key=_event_key)
         return [target for *_, target in pending if isinstance(target, Request)]
 
+    def present_us(self) -> int:
+        """Requests in queues and batches, counted as they come and go, added up over time until now."""
+        return self._present_us + self.present * (self.now - self._present_since_us)
+
     def closed(self) -> int:
         """Requests in a terminal state, rejected ones included."""
         return len(self.ledger)
@@ -213,10 +223,19 @@ class Cluster:
             self.instances[request.instance].enqueue(request, now)
             if request.state is not RequestState.DROPPED_UNSERVABLE:
                 self.input_tokens += request.input_tokens
+            if request.state is RequestState.WAITING:
+                self._count(1, now)
         elif kind == REQUEST_LEFT:
             self._leave(request, now)
         else:
+            self._count(-1, now)
             self.instances[request.instance].timeout(request, now)
+
+    def _count(self, change: int, now: int) -> None:
+        """Requests come into queues and batches, or leave them."""
+        self._present_us += self.present * (now - self._present_since_us)
+        self._present_since_us = now
+        self.present += change
 
     def _shown(self, request: Request) -> Request:
         """``request`` as a policy gets to see it."""
@@ -230,6 +249,8 @@ class Cluster:
 
     def _arrive(self, request: Request, now: int) -> None:
         self.arrived += 1
+        budget = request.max_output_tokens
+        self.offered_output_tokens += min(request.output_tokens, budget) if budget else request.output_tokens
         self._pull()
         self.queue.push(now + self._admission_latency_us, ADMISSION, ADMISSION, request)
         observers = self.observers
@@ -271,6 +292,7 @@ class Cluster:
             observers.emit(Routed(observers.event, now, request.request_id, instance.index, self._routing_name, reason))
 
     def _leave(self, request: Request, now: int) -> None:
+        self._count(-1, now)
         observers = self.observers
         if Completed in observers.kinds:
             latency = self.instances[request.instance].latency

@@ -220,6 +220,7 @@ def _state(cluster: Cluster) -> list[object]:
     queue = cluster.queue
     state: list[object] = [
         (cluster.now, cluster.events, cluster.arrived, cluster.rejected, cluster.input_tokens, queue.seq),
+        (cluster.offered_output_tokens, cluster.present, cluster.present_us()),
         sorted((time, order, seq, kind, _name(cluster, target)) for time, order, seq, kind, target in queue.heap),
         cluster.policy_state(),
     ]
@@ -228,6 +229,7 @@ def _state(cluster: Cluster) -> list[object]:
         state += [
             (instance.steps, instance.preemptions, instance.preempted_requests, instance.routed),
             (instance.busy_us, instance.peak_running, instance.step_pending, sorted(instance.itl_us.items())),
+            (instance.prefill_us, instance.full_budget_us, instance.kv_wait_us, instance.seqs_wait_us),
             (cohort.clock, cohort.last_advance_us, cohort.uneven),
             (cohort.load.decode_requests, cohort.load.decode_context_tokens),
             [_request_state(request) for request in instance.waiting.ordered()],

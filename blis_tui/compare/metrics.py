@@ -19,6 +19,7 @@ _DIRECTIONS: Final = (
     (r"(.*\.)?kv\.(preemptions|preempted_requests)", LOWER),
     (r"(requests|slo_classes\..*|tenants\..*)\.completed", HIGHER),
     (r"throughput\..*", HIGHER),
+    (r"steady\.(requests|output_tokens)_per_s", HIGHER),
     (r"(.*\.)?kv\.hit_rate", HIGHER),
 )
 """Pattern of a metric's whole name -> which way is better. What is not listed has no obvious direction."""
@@ -26,13 +27,13 @@ _DIRECTIONS: Final = (
 _PATTERNS: Final = tuple((re.compile(pattern), direction) for pattern, direction in _DIRECTIONS)
 
 _MAIN: Final = re.compile(
-    r"(requests|tokens|throughput|kv)\..*|duration_us|(latency|slo_classes|tenants)\..*\.(mean|p50|p99)"
+    r"(requests|tokens|throughput|kv)\..*|(offered|steady)\..*_per_s|duration_us|(latency|slo_classes|tenants)\..*\.(mean|p50|p99)"
     r"|(slo_classes|tenants)\..*\.(completed|rejected|timed_out)"
 )
 """The figures one looks at first; the others are shown when everything is asked for."""
 
-_NO_RESULTS: Final = frozenset({"meta", "expectations"})
-"""Parts of a report that say what was simulated or wished, not what happened."""
+_NO_RESULTS: Final = frozenset({"meta", "expectations", "warnings"})
+"""Parts of a report that say what was simulated or wished, or judge what happened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

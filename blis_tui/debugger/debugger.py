@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.conditions.breakpoints import Hit, Watch
     from blis_tui.debugger.tape import EventRow
     from blis_tui.engine.records import Record
+    from blis_tui.metrics.lints.lints import Checkup
     from blis_tui.metrics.report import Report
     from blis_tui.spec.model import Experiment
 
@@ -159,6 +160,10 @@ class Debugger:
     def report(self) -> Report:
         """The report as of the present event, all of it."""
         return self._simulation.report()
+
+    def checkup(self) -> Checkup:
+        """The checks behind the report's warnings, as of the present position."""
+        return self._simulation.checkup()
 
     def upcoming(self) -> PendingEvent | None:
         """The event that follows."""

@@ -55,6 +55,11 @@ class Instance:
         routed: requests the router sent here.
         itl_us: tokens by the time since the request's previous token, overheads not included.
         busy_us: sum of the durations of all steps.
+        prefill_us: those of steps that computed prompt tokens.
+        full_budget_us: those of steps that used up ``max_num_batched_tokens``.
+        kv_wait_us: those of steps that left somebody waiting for want of KV blocks (preempted requests wait, too).
+        seqs_wait_us: those of steps that left somebody waiting because ``max_num_seqs`` ran, though not all of the
+            token budget was used up.
         peak_running: the largest batch so far.
     """
 
@@ -73,8 +78,10 @@ class Instance:
         "advance",
         "busy_us",
         "cohort",
+        "full_budget_us",
         "index",
         "itl_us",
+        "kv_wait_us",
         "load",
         "long_prefill_token_threshold",
         "max_model_len",
@@ -87,10 +94,12 @@ class Instance:
         "pool",
         "preempted_requests",
         "preemptions",
+        "prefill_us",
         "prefills",
         "refused",
         "routed",
         "running",
+        "seqs_wait_us",
         "stalled",
         "step_pending",
         "steps",
@@ -137,6 +146,10 @@ class Instance:
         self.routed = 0
         self.itl_us: dict[int, int] = {}
         self.busy_us = 0
+        self.prefill_us = 0
+        self.full_budget_us = 0
+        self.kv_wait_us = 0
+        self.seqs_wait_us = 0
         self.peak_running = 0
         self._latency = latency
         self._batching = batching
@@ -240,12 +253,13 @@ class Instance:
         """Run one step from ``now``; returns when the next one starts, IDLE or HOLLOW."""
         load = self.load
         decodes = load.decode_requests
+        waiting = self.waiting.items
         if (
             not decodes
             or self.prefills
             or self.stalled
             or decodes > self.max_num_batched_tokens
-            or (self.waiting.items and len(self.running) < self.max_num_seqs)
+            or (waiting and len(self.running) < self.max_num_seqs)
         ):
             return self._planned_step(now)
         # A plain decode: nothing to decide, every running request gets its token.
@@ -263,7 +277,9 @@ class Instance:
             self._complete_decodes(finishing, now + duration)
         self.steps += 1
         self.busy_us += duration
-        upcoming = now + duration if self.running or self.waiting.items else IDLE
+        if waiting:  # the batch is full, or this were no plain decode
+            self.seqs_wait_us += duration
+        upcoming = now + duration if waiting or self.running else IDLE
         if self._observers.kinds:
             tell_step(self._observers, self, now, duration, (decodes, context), finishing or [], upcoming)
         return upcoming
@@ -287,6 +303,7 @@ class Instance:
         context = load.decode_context_tokens if self.advance else 0
         if not decodes and not load.chunks and not self.notes.instant and not self.notes.preempted:
             raise self._stall(now)
+        epoch = self.pool.epoch
         # Execute.
         duration = self._latency.step_time_us(load if self.advance else StepLoad(load.chunks))
         end = now + duration
@@ -295,8 +312,10 @@ class Instance:
         for request in finishing:
             cohort.retire(request)
         prefilled = self.notes.instant
+        tokens = decodes
         for chunk in load.chunks:
             request = chunk.request
+            tokens += chunk.new
             request.computed_tokens = chunk.computed + chunk.new
             if request.computed_tokens == request.target_tokens:
                 prefilled.append(request)
@@ -311,7 +330,22 @@ class Instance:
         # Next.
         self.steps += 1
         self.busy_us += duration
-        upcoming = end if self.running or self.waiting.items else IDLE
+        full_budget = tokens >= self.max_num_batched_tokens
+        if full_budget:
+            self.full_budget_us += duration
+        if load.chunks:
+            self.prefill_us += duration
+        waiting = self.waiting.items
+        if waiting:
+            if self.notes.preempted:
+                self.kv_wait_us += duration
+            elif full_budget:
+                pass
+            elif len(self.running) + len(finishing) >= self.max_num_seqs:
+                self.seqs_wait_us += duration
+            elif self.refused is not None and self.refused[1] == epoch:
+                self.kv_wait_us += duration
+        upcoming = end if waiting or self.running else IDLE
         if self._observers.kinds:
             tell_step(self._observers, self, now, duration, (decodes, context), finishing, upcoming)
         load.chunks.clear()

@@ -10,6 +10,9 @@ from blis_tui._version import ENGINE
 from blis_tui.canonical import to_json
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.expectations import Verdict, judge
+from blis_tui.metrics.lints.finding import Seen
+from blis_tui.metrics.lints.lints import check_all
+from blis_tui.metrics.load import Flow
 from blis_tui.metrics.stats import Distribution, of_histogram, of_ratios, of_samples
 
 if TYPE_CHECKING:
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.engine.instance import Instance
+    from blis_tui.metrics.lints.finding import Finding
+    from blis_tui.metrics.lints.lints import Checkup
+    from blis_tui.metrics.load import Offered, Steady
     from blis_tui.metrics.request_log import RequestLog, RequestRow, RequestTable, Row
     from blis_tui.spec.model import Experiment
 
@@ -61,7 +67,7 @@ class TokenCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
-    """Completed requests and generated tokens per simulated second."""
+    """Completed requests and generated tokens per simulated second of the whole run, start and drain included."""
 
     requests_per_s: float
     output_tokens_per_s: float
@@ -138,6 +144,8 @@ class Report:
     duration_us: int
     """Simulated time of the last event, or the horizon where that cut the run."""
     throughput: Throughput
+    offered: Offered
+    steady: Steady
     latency: Latencies
     kv: KvCounts
     instances: tuple[InstanceReport, ...]
@@ -146,6 +154,8 @@ class Report:
     invariants: Mapping[str, str]
     """Identifier -> ``ok``, ``not checked``, or what is wrong."""
     expectations: tuple[Verdict, ...]
+    warnings: tuple[Finding, ...]
+    """What looks wrong with the run, defects of the simulator first; empty when nothing does."""
     rows: Sequence[RequestRow] = field(repr=False, compare=False)
     """One row a request, in order of arrival; not part of the JSON document."""
 
@@ -229,11 +239,13 @@ class _Tallies:
     """The tallies of a report, filled in one pass over the requests."""
 
     def __init__(self, table: RequestTable, instances: int) -> None:
+        self.flow = Flow()
         self.everybody = _Tally()
         self.instances = [(_Tally()) for _ in range(instances)]
         self.slo_classes: dict[str, _Tally] = {}
         self.tenants: dict[str, _Tally] = {}
         for row in table.plain():
+            self.flow.add(row)
             self.everybody.add(row)
             if row.instance >= 0:
                 self.instances[row.instance].add(row)
@@ -279,6 +291,8 @@ def build_report(
             requests_per_s=counts.completed / seconds if seconds else 0.0,
             output_tokens_per_s=everybody.output_tokens / seconds if seconds else 0.0,
         ),
+        offered=tallies.flow.offered(cluster.offered_output_tokens),
+        steady=tallies.flow.steady(),
         latency=Latencies(
             ttft_ms=of_samples(everybody.ttft_us),
             e2e_ms=of_samples(everybody.e2e_us),
@@ -292,10 +306,33 @@ def build_report(
         tenants={name: tallies.tenants[name].group() for name in sorted(tallies.tenants)},
         invariants=invariants,
         expectations=(),
+        warnings=_check(experiment, cluster, tallies.flow, table, duration_us).findings,
         rows=table,
     )
     verdicts = tuple(judge(expectation, report.to_dict()) for expectation in experiment.expect)
     return replace(report, expectations=verdicts)
+
+
+def check_up(experiment: Experiment, cluster: Cluster, log: RequestLog, *, duration_us: int) -> Checkup:
+    """All checks behind the warnings, on a simulation as it stands now; cheaper than a whole report."""
+    table = log.table(cluster)
+    flow = Flow()
+    for row in table.plain():
+        flow.add(row)
+    return _check(experiment, cluster, flow, table, duration_us)
+
+
+def _check(experiment: Experiment, cluster: Cluster, flow: Flow, table: RequestTable, duration_us: int) -> Checkup:
+    return check_all(
+        Seen(
+            experiment=experiment,
+            cluster=cluster,
+            flow=flow,
+            table=table,
+            duration_us=duration_us,
+            done=cluster.next_event_us() is None,
+        )
+    )
 
 
 def _kv(instances: Sequence[Instance]) -> KvCounts:

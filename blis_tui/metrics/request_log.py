@@ -268,6 +268,10 @@ class RequestTable(Sequence["RequestRow"]):
         """The SLO class and the tenant of a row."""
         return self._page.groups[row.group]
 
+    def name(self, number: int) -> str:
+        """The name of the request of that number."""
+        return self._book.names.get(number) or self._page.names.get(number) or f"request_{number}"
+
     def _row(self, place: int) -> RequestRow:
         log = self._log
         if place < self._closed:
@@ -278,7 +282,7 @@ class RequestTable(Sequence["RequestRow"]):
         slo_class, tenant = self._page.groups[row.group]
         session_id, round_index = self._book.sessions.get(number) or self._page.sessions.get(number) or ("", None)
         return RequestRow(
-            self._book.names.get(number) or self._page.names.get(number) or f"request_{number}",
+            self.name(number),
             STATE_NAMES[RequestState(row.state)],
             _happened(row.instance),
             row.arrival_us,

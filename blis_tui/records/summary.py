@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from textwrap import wrap
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from blis_tui.metrics.load import Offered, Steady
     from blis_tui.metrics.report import GroupReport, Report
     from blis_tui.metrics.stats import Distribution
 
+_WIDTH: Final = 116
 _COLUMNS = ("mean", "p50", "p90", "p95", "p99", "max")
 
 
@@ -35,8 +38,10 @@ def summary_text(report: Report) -> str:
                     if count or word == "completed"
                 ),
                 "tokens": f"{report.tokens.input:,} in, {report.tokens.output:,} out, {report.tokens.cached:,} cached",
+                "offered": _offered(report.offered),
                 "throughput": f"{report.throughput.requests_per_s:,.2f} requests/s, "
                 f"{report.throughput.output_tokens_per_s:,.1f} output tokens/s",
+                "steady": _steady(report.steady),
                 "KV cache": f"{_fullest(report)}, {100 * kv.hit_rate:.1f} % hits, {kv.preemptions:,} preemptions",
             }
         ),
@@ -57,10 +62,46 @@ def summary_text(report: Report) -> str:
     wrong = {name: text for name, text in report.invariants.items() if text not in ("ok", "not checked")}
     if wrong:
         blocks.append("\n".join(["invariants", *(f"  FAIL  {name}: {text}" for name, text in wrong.items())]))
+    if report.warnings:
+        blocks.append(warnings_text(report).rstrip())
     if report.expectations:
         verdicts = [f"  {'ok  ' if one.ok else 'FAIL'}  {one.sentence()}" for one in report.expectations]
         blocks.append("\n".join(["expectations", *verdicts]))
     return "\n\n".join(blocks) + "\n"
+
+
+def warnings_text(report: Report) -> str:
+    """The warnings with what to do about each, wrapped like the diagnostics of documents; empty when there are none."""
+    lines: list[str] = []
+    for found in report.warnings:
+        lines += _wrapped(f"{found.severity}[{found.id}]: ", found.message, "  ")
+        lines += _wrapped("  = help: ", found.advice, " " * 10)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _wrapped(head: str, text: str, indent: str) -> list[str]:
+    return wrap(head + text, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _offered(offered: Offered) -> str:
+    """The load that arrived."""
+    if offered.requests_per_s is None:
+        return "all at once"
+    return (
+        f"{offered.requests_per_s:,.2f} requests/s, {offered.input_tokens_per_s:,.1f} input tokens/s,"
+        f" {offered.output_tokens_per_s:,.1f} output tokens/s"
+    )
+
+
+def _steady(steady: Steady) -> str:
+    """What was served of it without start and drain."""
+    if steady.start_us is None or steady.end_us is None:
+        return "no time between the first arrival and the last"
+    return (
+        f"{steady.offered_requests_per_s:,.2f} requests/s offered, {steady.requests_per_s:,.2f} served,"
+        f" {steady.output_tokens_per_s:,.1f} output tokens/s"
+        f" ({steady.start_us / 1e6:,.1f} s to {steady.end_us / 1e6:,.1f} s)"
+    )
 
 
 def _fullest(report: Report) -> str:

@@ -28,6 +28,11 @@ _PLAIN: Final = {
     ),
     "tokens": ("input", "output", "cached"),
     "throughput": ("requests_per_s", "output_tokens_per_s"),
+    "offered": (
+        *("requests_per_s", "input_tokens_per_s", "output_tokens_per_s"),
+        *("first_arrival_us", "last_arrival_us"),
+    ),
+    "steady": ("start_us", "end_us", "offered_requests_per_s", "requests_per_s", "output_tokens_per_s"),
     "kv": ("blocks", "peak_used", "hit_rate", "preemptions", "preempted_requests"),
 }
 METRICS: Final = frozenset(

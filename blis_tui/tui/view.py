@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from blis_tui.debugger.conditions.breakpoints import Breakpoint
     from blis_tui.debugger.moment import Moment
     from blis_tui.debugger.tape import Tape
+    from blis_tui.metrics.lints.lints import Checkup
     from blis_tui.spec.model import Experiment
 
 
@@ -46,6 +47,8 @@ class View:
     checkpoints: Sequence[int]
     """Events with a checkpoint."""
     breakpoints: tuple[Breakpoint, ...]
+    checkup: Callable[[], Checkup]
+    """Makes the checks behind the warnings, as of the present position; it may take a while in a long run."""
 
     def same_place(self, other: View | None) -> bool:
         """Whether another view differs at most in what the reader points at."""

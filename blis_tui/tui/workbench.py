@@ -72,6 +72,7 @@ class Workbench:
             playing=self.driver.busy,
             checkpoints=debugger.history.events,
             breakpoints=self.breakpoints,
+            checkup=debugger.checkup,
         )
 
     def select(self, *, event: int | None = None, request: str | None = None, instance: int | None = None) -> None:

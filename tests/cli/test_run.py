@@ -37,6 +37,13 @@ def blis(*args: str, text: str | None = None, cwd: Path | None = None) -> subpro
     return subprocess.run([*COMMAND, *args], capture_output=True, text=True, input=text, cwd=cwd, check=False)
 
 
+FEW = (
+    "warning[few-requests]: Only 20 requests completed: p99 is practically the slowest of them.\n"
+    "  = help: Simulate at least 100 requests before reading p99, better 1,000 (workload.requests).\n"
+)
+"""What a run of the small experiment is warned about."""
+
+
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     path = tmp_path / "small.blis.yaml"
@@ -44,9 +51,23 @@ def small(tmp_path: Path) -> Path:
     return path
 
 
+def test_warnings_stand_on_standard_error_and_in_the_table(small: Path) -> None:
+    """80 requests a second on one GPU do not end in silence."""
+    crowded = ["run", "quickstart", "--set", "cluster.instances=1", "--set", "workload.rate_per_s=80"]
+    run = blis(*crowded)
+    assert [one["id"] for one in json.loads(run.stdout)["warnings"]] == ["overload", "max-num-seqs"]
+    assert run.stderr.startswith("warning[overload]: The load is above the capacity: 72.5 requests/s arrived, at most")
+    assert "  = help: " in run.stderr
+    table = blis(*crowded, "--format", "table")
+    assert "\nwarning[overload]: The load is above the capacity" in table.stdout
+    assert "warning" not in table.stderr
+    calm = blis("run", str(small), "--set", "workload.requests=400")
+    assert (json.loads(calm.stdout)["warnings"], calm.stderr) == ([], "")
+
+
 def test_standard_output_and_the_output_file_are_the_same_bytes(small: Path, tmp_path: Path) -> None:
     printed = blis("run", str(small))
-    assert (printed.returncode, printed.stderr) == (ExitCode.OK, "")
+    assert (printed.returncode, printed.stderr) == (ExitCode.OK, FEW)
     quiet = blis("run", str(small), "-o", str(tmp_path / "report.json"))
     assert (quiet.returncode, quiet.stdout) == (ExitCode.OK, "")
     assert (tmp_path / "report.json").read_text() == printed.stdout
@@ -80,7 +101,7 @@ def test_the_seed_changes_generated_workloads_and_is_told(small: Path) -> None:
 def test_a_failed_expectation_is_told_and_exits_with_1(small: Path) -> None:
     run = blis("run", str(small), "--set", "expect=[{metric: latency.ttft_ms.p99, max: 0.5}]")
     assert run.returncode == ExitCode.CHECK_FAILED
-    assert run.stderr.startswith("FAIL  latency.ttft_ms.p99 is ")
+    assert run.stderr.startswith(FEW + "FAIL  latency.ttft_ms.p99 is ")
     assert json.loads(run.stdout)["expectations"][0]["ok"] is False
 
 
@@ -136,7 +157,7 @@ def test_wrong_trace_rows_are_told_with_their_places(tmp_path: Path) -> None:
 
 
 def test_progress_is_shown_only_when_asked_for_or_on_a_terminal(small: Path) -> None:
-    assert blis("run", str(small)).stderr == ""
+    assert blis("run", str(small)).stderr == FEW
     shown = blis("run", str(small), "--set", "workload.requests=3000", "--progress")
     assert "requests done" in shown.stderr
     assert json.loads(shown.stdout)["requests"]["completed"] == 3000

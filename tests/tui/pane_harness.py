@@ -47,6 +47,7 @@ def view_at(
         playing=playing,
         checkpoints=(),
         breakpoints=(),
+        checkup=made.checkup,
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from asyncio import timeout
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.debugger.lints.lints import LINTS, Checkup, check_all
-from blis_tui.debugger.lints.tally import Tally
+from blis_tui.metrics.lints.lints import LINTS
 from blis_tui.tui.presenters.warnings import warnings_page
 from blis_tui.tui.widgets.warnings import WarningsPane
 from tests.tui.debugging import NARROW, NORMAL, debugging
@@ -32,21 +33,15 @@ def calm() -> Debugger:
     return debugger("quickstart", 400)
 
 
-def checked(made: Debugger) -> Checkup:
-    tally = Tally(made.experiment)
-    tally.follow(made.tape, len(made.tape))
-    return check_all(tally, made.tape, made.experiment)
-
-
 # ---- the text ----
 
 
 @pytest.mark.parametrize("width", [30, 38, 78, 138])
 def test_lines_fit(width: int, pressed: Debugger) -> None:
     for chosen in (None, 1):
-        page = warnings_page(checked(pressed), width, chosen=chosen, complete=True, known=len(pressed.tape))
+        page = warnings_page(pressed.checkup(), width, chosen=chosen)
         assert all(line.cell_length <= width for line in page.lines)
-        assert len(page.places) == 3
+        assert len(page.places) == 2
         for first, end in page.places:
             assert page.lines[first].plain.startswith("! ")
             assert not page.lines[first - 1].plain.strip()
@@ -54,35 +49,29 @@ def test_lines_fit(width: int, pressed: Debugger) -> None:
 
 
 def test_every_check_is_accounted_for(pressed: Debugger) -> None:
-    text = warnings_page(checked(pressed), 200, chosen=None, complete=True, known=len(pressed.tape)).content.plain
+    text = warnings_page(pressed.checkup(), 200, chosen=None).content.plain
     lines = text.splitlines()
     assert sum(line.startswith(("! ", "✗ ", "✓ ", "- ")) for line in lines) == len(LINTS)
-    assert lines[0] == "3 warnings, 9 checks passed in the whole run (6,183 events)"
+    assert lines[0] == "2 warnings, 10 checks passed in the whole run (6,183 events)"
 
 
-def test_what_is_known_is_said(calm: Debugger) -> None:
-    found = checked(calm)
-    known = len(calm.tape)
-    text = warnings_page(found, 200, chosen=None, complete=False, known=known).content.plain
+def test_how_far_it_looks_is_said(calm: Debugger) -> None:
+    text = warnings_page(calm.checkup(), 200, chosen=None).content.plain
     assert text.startswith("no warnings: ")
-    assert "in the 400 events known so far" in text
-    assert (
-        "after 400 of 900 known events"
-        in warnings_page(found, 200, chosen=None, complete=False, known=900).content.plain
-    )
+    assert "up to event 400" in text
 
 
 def test_a_failure_stands_above_all_warnings(pressed: Debugger) -> None:
     failure = "instance 0 cannot go on at t=5 us\n  |\n  = help: raise kv_blocks"
-    page = warnings_page(checked(pressed), 80, chosen=None, complete=True, known=6183, failure=failure)
+    page = warnings_page(pressed.checkup(), 80, chosen=None, failure=failure)
     lines = [line.plain.rstrip() for line in page.lines]
     assert lines[:4] == ["✗ instance 0 cannot go on at t=5 us", "  help: raise kv_blocks", "", lines[3]]
-    assert lines[3].startswith("3 warnings")
+    assert lines[3].startswith("2 warnings")
     assert all(lines[first].startswith("! ") for first, _ in page.places)
 
 
 def test_before_the_first_event() -> None:
-    text = warnings_page(None, 200, chosen=None, complete=False, known=0).content.plain
+    text = warnings_page(None, 200, chosen=None).content.plain
     assert "Nothing has happened yet" in text
     assert "Press n" in text
 
@@ -110,18 +99,15 @@ async def test_the_cursor_picks(pressed: Debugger) -> None:
     app = OnePane(pane, view_at(pressed))
     async with app.run_test(size=(80, 17)) as pilot:
         await settle(pilot)
-        assert pane.count == 3
+        assert pane.count == 2
         await press(pilot, "enter", "down", "enter")  # no mark, then a warning without a place
         assert app.picked == []
         await press(pilot, "down", "enter")
         assert (app.picked[0].request, app.picked[0].go) == ("request_116", True)
-        await press(pilot, "down", "enter")
-        assert app.picked[1].event is not None
-        assert f"event {app.picked[1].event:,}" in screen_text(app)
-        await press(pilot, "down", "down", "down")  # behind the last one there is only text
+        await press(pilot, "down", "down", "down", "down")  # behind the last one there is only text
         assert "✓" in screen_text(app)
-        await press(pilot, "up", "enter")
-        assert app.picked[2].request == "request_116"
+        await press(pilot, "up", "down", "enter")
+        assert app.picked[1].request == "request_116"
 
 
 async def test_the_mouse_picks(pressed: Debugger) -> None:
@@ -138,21 +124,36 @@ async def test_the_mouse_picks(pressed: Debugger) -> None:
         assert app.picked[-1].go
 
 
-async def test_counting_goes_on_in_slices_and_stops_where_the_tape_ends(pressed: Debugger) -> None:
+async def test_while_playing_it_looks_now_and_then(pressed: Debugger) -> None:
     pane = WarningsPane()
-    app = OnePane(pane, view_at(pressed, playing=True))
+    app = OnePane(pane, view_at(pressed, 100, playing=True))
     async with app.run_test(size=NORMAL) as pilot:
         await settle(pilot)
-        first = pane.checkup
-        assert first is not None
-        assert 0 < first.events < len(pressed.tape)  # while playing, only a little is done each time
-        assert "of 6,183 known events" in screen_text(app)
+        assert pane.checkup is not None
+        pane._checked_s = perf_counter() + 60  # it has just looked
+        pane.view = view_at(pressed, END, playing=True)
+        await settle(pilot)
+        assert pane.checkup.event == 100
+        assert "up to event 100" in screen_text(app)
         pane.view = view_at(pressed)
         await settle(pilot)
-        last = pane.checkup
-        assert last is not None
-        assert last.events == len(pressed.tape)
-        assert last == checked(pressed)
+        assert pane.checkup == pressed.checkup()
+
+
+async def test_checks_that_take_long_wait_for_a_pause(pressed: Debugger) -> None:
+    pane = WarningsPane()
+    app = OnePane(pane, view_at(pressed, 100))
+    async with app.run_test(size=NORMAL) as pilot:
+        await settle(pilot)
+        pane._took_s = 1.0
+        pane.view = view_at(pressed, END)
+        assert pane.checkup is not None
+        assert pane.checkup.event == 100
+        wanted = pressed.checkup()
+        async with timeout(20):
+            while pane.checkup != wanted:
+                await pilot.pause(0.02)
+        assert "in the whole run" in screen_text(app)
 
 
 async def test_another_run_begins_anew(pressed: Debugger, calm: Debugger) -> None:
@@ -167,7 +168,7 @@ async def test_another_run_begins_anew(pressed: Debugger, calm: Debugger) -> Non
         assert "no warnings" in screen_text(app)
 
 
-async def test_the_position_does_not_matter() -> None:
+async def test_what_is_shown_is_past() -> None:
     made = debugger("kv-pressure", END)
     pane = WarningsPane()
     app = OnePane(pane, view_at(made))
@@ -175,6 +176,10 @@ async def test_the_position_does_not_matter() -> None:
         await settle(pilot)
         before = screen_text(app)
         pane.view = view_at(made, 100)
+        await settle(pilot)
+        assert "no warnings" in screen_text(app)
+        assert "up to event 100" in screen_text(app)
+        pane.view = view_at(made, END)
         await settle(pilot)
         assert screen_text(app) == before
 
@@ -184,4 +189,4 @@ async def test_in_the_debugger_the_count_is_shown() -> None:
         await open_.press("end")
         assert open_.event > 6000
         await settle(open_.pilot)
-        assert "! 3" in screen_text(open_.app).splitlines()[0]
+        assert "! 2" in screen_text(open_.app).splitlines()[0]

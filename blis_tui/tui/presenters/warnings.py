@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 from textual.style import Style
 
-from blis_tui.debugger.units import plural
-from blis_tui.debugger.why.explanation import Ref
+from blis_tui.debugger.why.explanation import instance_ref
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
-    from blis_tui.debugger.lints.checks import Finding
-    from blis_tui.debugger.lints.lints import Checkup
+    from blis_tui.metrics.lints.finding import Finding
+    from blis_tui.metrics.lints.lints import Checkup
 
 FINDING: Final = "finding"
 """Name, in the style of a warning's cells, of its number."""
@@ -34,23 +34,19 @@ class WarningsPage:
         return Content("\n").join(self.lines)
 
 
-def warnings_page(
-    checkup: Checkup | None, width: int, *, chosen: int | None, complete: bool, known: int, failure: str = ""
-) -> WarningsPage:
+def warnings_page(checkup: Checkup | None, width: int, *, chosen: int | None, failure: str = "") -> WarningsPage:
     """The page for a width in cells.
 
     Args:
         checkup: the outcome of all checks; None = there is none yet.
         width: columns.
         chosen: number of the warning under the cursor.
-        complete: whether the whole run is known.
-        known: how many events are known.
         failure: why the simulation cannot go on from its end; empty when it did not fail.
     """
-    if checkup is None or not checkup.events:
+    if checkup is None or not checkup.event:
         told = "Nothing has happened yet: the checks begin with the first event. Press n for one, or c to run."
         return WarningsPage(tuple(Content.styled(told, "$text-muted").wrap(width)), ())
-    lines = [*_failure(failure, width), *_summary(checkup, complete=complete, known=known).wrap(width)]
+    lines = [*_failure(failure, width), *_summary(checkup).wrap(width)]
     places: list[tuple[int, int]] = []
     for number, finding in enumerate(checkup.findings):
         lines.append(Content(""))
@@ -78,17 +74,12 @@ def _failure(failure: str, width: int) -> list[Content]:
     return [*lines, Content("")]
 
 
-def _summary(checkup: Checkup, *, complete: bool, known: int) -> Content:
+def _summary(checkup: Checkup) -> Content:
     count = len(checkup.findings)
     passed = f"{plural(len(checkup.passed), 'check')} passed"
-    if checkup.events < known:
-        extent = f"after {checkup.events:,} of {plural(known, 'known event')}"
-    else:
-        extent = (
-            f"in the whole run ({plural(known, 'event')})"
-            if complete
-            else f"in the {plural(known, 'event')} known so far"
-        )
+    extent = (
+        f"in the whole run ({plural(checkup.event, 'event')})" if checkup.done else f"up to event {checkup.event:,}"
+    )
     if not count:
         return Content.assemble(("no warnings", "$success bold"), f": {passed}", (f" {extent}", "$text-muted"))
     return Content.assemble((plural(count, "warning"), "$warning bold"), f", {passed}", (f" {extent}", "$text-muted"))
@@ -96,17 +87,20 @@ def _summary(checkup: Checkup, *, complete: bool, known: int) -> Content:
 
 def _finding(finding: Finding, number: int, width: int, *, chosen: bool) -> list[Content]:
     glyph, colour = _GLYPHS[finding.severity]
-    pieces = [
-        Content.styled(piece.text, "$accent underline") if isinstance(piece, Ref) else Content(piece)
-        for piece in finding.sentence
-    ]
-    lines = _hanging(Content.styled(f"{glyph} ", colour), Content("").join(pieces), width)
+    lines = _hanging(Content.styled(f"{glyph} ", colour), _marked(finding), width)
     advice = Content.styled(finding.advice, "$text-muted")
     lines += [Content(" " * _INDENT) + line for line in advice.wrap(max(width - _INDENT, 10))]
     marked = [line.pad_right(max(width - line.cell_length, 0)) for line in lines]
     look = Style.from_meta({FINDING: number})
     done = [line.stylize(look) for line in marked]
     return [line.stylize("$block-cursor-foreground on $block-cursor-background") for line in done] if chosen else done
+
+
+def _marked(finding: Finding) -> Content:
+    """The message, with what it speaks of marked."""
+    mention = finding.request or ("" if finding.instance is None else instance_ref(finding.instance).text)
+    before, found, after = finding.message.rpartition(mention) if mention else (finding.message, "", "")
+    return Content.assemble(before, (found, "$accent underline"), after)
 
 
 def _hanging(head: Content, text: Content, width: int) -> list[Content]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.binding import Binding
@@ -9,8 +10,6 @@ from textual.containers import VerticalScroll
 from textual.message import Message
 from textual.widgets import Static
 
-from blis_tui.debugger.lints.lints import check_all
-from blis_tui.debugger.lints.tally import Tally
 from blis_tui.tui.presenters.warnings import FINDING, warnings_page
 from blis_tui.tui.view import Picked
 from blis_tui.tui.widgets.pane import Pane
@@ -19,28 +18,29 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
     from textual.events import Click
+    from textual.timer import Timer
 
-    from blis_tui.debugger.lints.lints import Checkup
     from blis_tui.debugger.tape import Tape
+    from blis_tui.metrics.lints.lints import Checkup
     from blis_tui.tui.presenters.warnings import WarningsPage
     from blis_tui.tui.view import View
 
-_SLICE: Final = 5000
-"""Events counted at once: about 10 ms."""
-_SLICE_PLAYING: Final = 500
+_CHEAP_S: Final = 0.03
+"""Checks that took longer are made only when the reader has paused for a moment."""
+_PAUSE_S: Final = 0.2
+_PLAYING_S: Final = 0.25
+"""While running, the checks are made that often, but never longer than a tenth of the time."""
 
 
 class WarningsPane(Pane):
-    """Keeps the sums that the checks need up to date, a slice at a time, also while it is hidden.
-
-    The sums are a function of the tape; the warnings are about all that is known of the run.
-    """
+    """Makes the checks of the report at the present position, also while it is hidden: others show their number."""
 
     TITLE = "Warnings"
     JUMP_KEY = "w"
     FOLLOWS_SELECTION = False
     HELP_TEXT = (
-        "What looks wrong with this run, as far as it is known, whatever the position: each warning says what to do. "
+        "What looks wrong with this run up to the present position, as its report would say: each warning says what to "
+        "do. "
         "Arrow keys mark a warning, enter goes to what it speaks of. Below stands what was checked besides."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -67,11 +67,11 @@ class WarningsPane(Pane):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's name)
         super().__init__(id=id)
         self._tape: Tape | None = None
-        self._tally: Tally | None = None
         self._checkup: Checkup | None = None
         self._chosen: int | None = None
         self._page: WarningsPage | None = None
-        self._catching_up = False
+        self._checked_s = self._took_s = 0.0
+        self._pause: Timer | None = None
 
     @property
     def count(self) -> int:
@@ -80,7 +80,7 @@ class WarningsPane(Pane):
 
     @property
     def checkup(self) -> Checkup | None:
-        """The outcome of the checks, as far as the events have been counted; None before the first."""
+        """The latest outcome of the checks; None before the first."""
         return self._checkup
 
     def compose(self) -> ComposeResult:
@@ -88,36 +88,44 @@ class WarningsPane(Pane):
         with VerticalScroll(can_focus=False):
             yield Static()
 
-    # ---- counting ----
+    # ---- checking ----
 
     def watch_view(self) -> None:
-        """Count what is new, then show."""
-        if self.view is not None:
-            self._count(self.view)
+        """Check what is new, at once or a little later, then show."""
+        view = self.view
+        if view is not None:
+            if view.tape is not self._tape:
+                self._tape, self._checkup, self._chosen, self._took_s = view.tape, None, None, 0.0
+            if self._checkup is None or self._checkup.event != view.moment.event:
+                self._check_in_time(view)
         super().watch_view()
 
-    def _count(self, view: View) -> None:
-        tape = view.tape
-        if self._tally is None or tape is not self._tape or len(tape) < self._tally.event:
-            self._tape, self._tally, self._checkup, self._chosen = tape, Tally(view.experiment), None, None
-        if self._tally.event == len(tape):
-            return
-        done = self._tally.follow(tape, _SLICE_PLAYING if view.playing else _SLICE)
+    def _check_in_time(self, view: View) -> None:
+        if self._pause is not None:
+            self._pause.stop()
+        if view.playing:
+            if perf_counter() - self._checked_s >= max(_PLAYING_S, 9 * self._took_s):
+                self._check(view)
+        elif self._took_s <= _CHEAP_S:
+            self._check(view)
+        else:
+            self._pause = self.set_timer(_PAUSE_S, self._check_late)
+
+    def _check_late(self) -> None:
+        if self.view is not None and not self.view.playing:
+            self._check(self.view)
+            self.refresh_view()
+
+    def _check(self, view: View) -> None:
+        began = perf_counter()
         before = self.count
-        self._checkup = check_all(self._tally, tape, view.experiment)
+        self._checkup = view.checkup()
+        self._checked_s = perf_counter()
+        self._took_s = self._checked_s - began
         if self.count != before:
             if self._chosen is not None and self._chosen >= self.count:
                 self._chosen = None
             self.post_message(self.Counted(self.count))
-        if not done and not view.playing and not self._catching_up:
-            self._catching_up = True
-            self.call_later(self._catch_up)
-
-    def _catch_up(self) -> None:
-        self._catching_up = False
-        if self.view is not None and not self.view.playing:
-            self._count(self.view)
-            self.refresh_view()
 
     # ---- showing ----
 
@@ -129,8 +137,6 @@ class WarningsPane(Pane):
             self._checkup,
             width,
             chosen=self._chosen,
-            complete=view.moment.complete,
-            known=len(view.tape),
             failure=view.moment.failure,
         )
         self.query_one(Static).update(self._page.content)
@@ -170,15 +176,11 @@ class WarningsPane(Pane):
     def _pick(self, *, go: bool) -> None:
         if self._checkup is None or self._chosen is None:
             return
-        ref = self._checkup.findings[self._chosen].ref
-        if ref is None:
-            return
-        if ref.kind == "request":
-            self.post_message(Picked(request=ref.value, go=go))
-        elif ref.kind == "event":
-            self.post_message(Picked(event=int(ref.value), go=go))
-        else:
-            self.post_message(Picked(instance=int(ref.value)))
+        found = self._checkup.findings[self._chosen]
+        if found.request is not None:
+            self.post_message(Picked(request=found.request, go=go))
+        elif found.instance is not None:
+            self.post_message(Picked(instance=found.instance))
 
     def on_click(self, event: Click) -> None:
         """Mark the warning under the pointer; a second click goes where it points."""

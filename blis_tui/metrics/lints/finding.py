@@ -1,0 +1,63 @@
+"""What a check looks at, and what it says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from blis_tui.cluster.cluster import Cluster
+    from blis_tui.metrics.load import Flow
+    from blis_tui.metrics.request_log import RequestTable
+    from blis_tui.spec.model import Experiment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A warning about a run."""
+
+    id: str
+    """Which check it comes from."""
+    severity: str
+    """`error` (a defect of the simulator, or requests that can never be served) or `warning`."""
+    message: str
+    """What is wrong, in one sentence."""
+    figures: Mapping[str, float]
+    """The figures of the message, and those it was judged by; units are in the names."""
+    advice: str
+    """What to do about it."""
+    keys: tuple[str, ...]
+    """The keys of the experiment that help."""
+    request: str | None = None
+    """The request to look at; None where no single one shows it."""
+    instance: int | None = None
+    """The instance to look at; likewise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What the checks look at: a run as it stands at some moment."""
+
+    experiment: Experiment
+    cluster: Cluster
+    flow: Flow
+    table: RequestTable
+    duration_us: int
+    """Simulated time until now."""
+    done: bool
+    """Nothing will happen any more."""
+
+    @property
+    def busy_us(self) -> int:
+        """Durations of all steps."""
+        return self.total("busy_us")
+
+    def total(self, name: str) -> int:
+        """The sum of an attribute over all instances."""
+        total = 0
+        for instance in self.cluster.instances:
+            value: int = getattr(instance, name)
+            total += value
+        return total

@@ -1,0 +1,84 @@
+"""Warnings about a run: a table of checks, each of which knows its sentence, its figures and what to do about it.
+
+They are made from what a run leaves behind anyway, so a check costs nothing while the simulation runs, and the report
+and the debugger (at any position) say the same. A check that cannot be made yet says why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.metrics.lints import checks
+from blis_tui.metrics.lints.checks import REJECTED_SHARE
+from blis_tui.metrics.lints.finding import Finding
+from blis_tui.metrics.load import THRASHING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from blis_tui.metrics.lints.finding import Seen
+
+
+@dataclass(frozen=True, slots=True)
+class Lint:
+    """A check: its name, what it makes sure of, and how: a warning, or why it cannot be made yet, or ``""``."""
+
+    name: str
+    promise: str
+    check: Callable[[Seen], Finding | str]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkup:
+    """The outcome of all checks after ``event`` events."""
+
+    event: int
+    done: bool
+    """The run has ended."""
+    findings: tuple[Finding, ...]
+    passed: tuple[str, ...]
+    """What the checks that found nothing make sure of."""
+    skipped: tuple[tuple[str, str], ...]
+    """What could not be checked, and why."""
+
+
+def check_all(seen: Seen) -> Checkup:
+    """Make every check; defects first."""
+    findings: list[Finding] = []
+    passed: list[str] = []
+    skipped: list[tuple[str, str]] = []
+    for lint in LINTS:
+        found = lint.check(seen)
+        if isinstance(found, Finding):
+            findings.append(found)
+        elif found:
+            skipped.append((lint.promise, found))
+        else:
+            passed.append(lint.promise)
+    findings.sort(key=_severity)
+    return Checkup(seen.cluster.events, seen.done, tuple(findings), tuple(passed), tuple(skipped))
+
+
+def _severity(finding: Finding) -> int:
+    return 0 if finding.severity == "error" else 1
+
+
+LINTS: Final[tuple[Lint, ...]] = (
+    Lint("littles-law", "requests present and their own times agree (Little's law)", checks.littles_law),
+    Lint("dropped", "every request can be served", checks.dropped),
+    Lint("timed-out", "no request timed out", checks.timed_out),
+    Lint("rejected", f"at most {REJECTED_SHARE} % of the requests were rejected", checks.rejected),
+    Lint("unfinished", "hardly any request is cut off by the horizon", checks.unfinished),
+    Lint("overload", "the queue does not keep growing", checks.overload),
+    Lint("kv-cache", "the KV cache is large enough", checks.kv_cache),
+    Lint("thrashing", f"no request was preempted {THRASHING} times", checks.thrashing),
+    Lint("max-num-seqs", "max_num_seqs keeps nobody waiting while tokens are left", checks.max_num_seqs),
+    Lint("token-budget", "steps have tokens to spare", checks.token_budget),
+    Lint("imbalance", "no instance has twice the mean load", checks.imbalance),
+    Lint("unused-capacity", "fewer instances would not do", checks.unused_capacity),
+    Lint("prefix-cache", "shared prefixes are found in the cache", checks.prefix_cache),
+    Lint("few-requests", "enough requests completed to speak of p99", checks.few_requests),
+    Lint("start-and-drain", "the run is longer than its start and its drain", checks.edges),
+)
+"""Every check, in the order in which they are told."""

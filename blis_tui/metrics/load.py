@@ -1,0 +1,221 @@
+"""The load that arrived beside what was served of it, and how many requests were where, on average."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.request import RequestState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from blis_tui.metrics.request_log import Row
+
+THRASHING: Final = 3
+"""Preemptions of one request from which on it is said to thrash."""
+_SERVED: Final = (RequestState.WAITING, RequestState.RUNNING, RequestState.COMPLETED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offered:
+    """The load that arrived, served or not, per second between the first arrival and the last.
+
+    Rates are the mean over the gaps between arrivals; None where all requests arrived at once.
+    """
+
+    requests_per_s: float | None
+    input_tokens_per_s: float | None
+    output_tokens_per_s: float | None
+    """Tokens of the answers that the requests ask for."""
+    first_arrival_us: int | None
+    """None when no request arrived; likewise below."""
+    last_arrival_us: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steady:
+    """What arrived and what was completed in the second half of the arrivals: without the start and the drain.
+
+    Over the whole run, throughput is lower than the offered load even where every request is served at once: batches
+    fill at the start, and after the last arrival they drain. Everything is None where all requests arrived at once.
+    """
+
+    start_us: int | None
+    """Halfway between the first arrival and the last."""
+    end_us: int | None
+    """The last arrival."""
+    offered_requests_per_s: float | None
+    requests_per_s: float | None
+    """Requests completed in this time."""
+    output_tokens_per_s: float | None
+    """Tokens of those requests."""
+
+
+class Presence:
+    """How many requests were somewhere, from when each came and when each left (in any order)."""
+
+    __slots__ = ("_came", "_came_us", "_left", "_left_us")
+
+    def __init__(self, came_us: Iterable[int], left_us: Iterable[int]) -> None:
+        self._came = sorted(came_us)
+        self._came_us = [0, *accumulate(self._came)]
+        self._left = sorted(left_us)
+        self._left_us = [0, *accumulate(self._left)]
+
+    def total_us(self, until_us: int) -> int:
+        """The number present, added up over time until a moment: everybody's stays until then."""
+        came = bisect_right(self._came, until_us)
+        left = bisect_right(self._left, until_us)
+        return (came - left) * until_us - self._came_us[came] + self._left_us[left]
+
+    def mean(self, start_us: int, end_us: int) -> float:
+        """The mean number present in a time that is not empty."""
+        return (self.total_us(end_us) - self.total_us(start_us)) / (end_us - start_us)
+
+
+class Flow:
+    """What the requests' books say about a run, a row at a time.
+
+    Attributes:
+        states: requests by state.
+        first: the first request to end in each state.
+        input_tokens: prompt tokens of all requests.
+        answer_tokens: output tokens of the completed ones.
+        cached_tokens: those of them found in the cache.
+        thrashed: requests preempted ``THRASHING`` times or more.
+        worst: the most preemptions of a request, and its number.
+    """
+
+    __slots__ = (
+        "_answer_tokens",
+        "_arrivals_us",
+        "_completed_us",
+        "_queued_us",
+        "_scheduled_us",
+        "answer_tokens",
+        "cached_tokens",
+        "first",
+        "input_tokens",
+        "states",
+        "thrashed",
+        "worst",
+    )
+
+    def __init__(self) -> None:
+        self.states = dict.fromkeys(map(int, RequestState), 0)
+        self.first: dict[int, int] = {}
+        self.input_tokens = 0
+        self.answer_tokens = 0
+        self.cached_tokens = 0
+        self.thrashed = 0
+        self.worst = (0, -1)
+        self._arrivals_us = array("q")
+        self._queued_us = array("q")
+        self._scheduled_us = array("q")
+        self._completed_us = array("q")
+        self._answer_tokens = array("q")
+
+    def add(self, row: Row) -> None:
+        """Take in a request."""
+        state = row.state
+        if not self.states[state]:
+            self.first[state] = row.number
+        self.states[state] += 1
+        self._arrivals_us.append(row.arrival_us)
+        self.input_tokens += row.input_tokens
+        self.cached_tokens += row.cached_tokens
+        preemptions = row.preemptions
+        if preemptions:
+            self.thrashed += preemptions >= THRASHING
+            if preemptions > self.worst[0]:
+                self.worst = (preemptions, row.number)
+        if state in _SERVED:
+            self._queued_us.append(row.queued_us)
+            if row.scheduled_us >= 0:
+                self._scheduled_us.append(row.scheduled_us)
+            if state == RequestState.COMPLETED:
+                self._completed_us.append(row.completed_us)
+                self._answer_tokens.append(row.output_tokens)
+                self.answer_tokens += row.output_tokens
+
+    # Nobody's books say when a request timed out: the three below are without those.
+
+    def present(self) -> Presence:
+        """Requests in queues and batches."""
+        return Presence(self._queued_us, self._completed_us)
+
+    def waiting(self) -> Presence:
+        """Requests in queues that have never run yet."""
+        return Presence(self._queued_us, self._scheduled_us)
+
+    def running(self) -> Presence:
+        """Requests from the first step that worked on them to their last token."""
+        return Presence(self._scheduled_us, self._completed_us)
+
+    def mean_run_us(self, now_us: int) -> int:
+        """How long a request has run on average, from its first step to its last token or to now, rounded down."""
+        return self.running().total_us(now_us) // max(len(self._scheduled_us), 1)
+
+    # ---- arrivals ----
+
+    @property
+    def total(self) -> int:
+        """Requests that have arrived."""
+        return len(self._arrivals_us)
+
+    def arrivals(self) -> tuple[int, int] | None:
+        """The first arrival and the last; None when no time lies between them."""
+        first, last = min(self._arrivals_us, default=0), max(self._arrivals_us, default=0)
+        return (first, last) if last > first else None
+
+    def offered(self, output_tokens: int) -> Offered:
+        """The load that arrived; ``output_tokens``: those of the answers asked for."""
+        span = self.arrivals()
+        if span is None:
+            only = self._arrivals_us[0] if self._arrivals_us else None
+            return Offered(
+                requests_per_s=None,
+                input_tokens_per_s=None,
+                output_tokens_per_s=None,
+                first_arrival_us=only,
+                last_arrival_us=only,
+            )
+        first, last = span
+        gaps = 1_000_000 * (self.total - 1)
+        requests_us = self.total * (last - first)
+        return Offered(
+            requests_per_s=gaps / (last - first),
+            input_tokens_per_s=gaps * self.input_tokens / requests_us,
+            output_tokens_per_s=gaps * output_tokens / requests_us,
+            first_arrival_us=first,
+            last_arrival_us=last,
+        )
+
+    def steady(self) -> Steady:
+        """What arrived and was completed in the second half of the arrivals."""
+        span = self.arrivals()
+        if span is None:
+            return Steady(
+                start_us=None, end_us=None, offered_requests_per_s=None, requests_per_s=None, output_tokens_per_s=None
+            )
+        first, end = span
+        start = first + (end - first) // 2
+        answers = [
+            tokens
+            for completed, tokens in zip(self._completed_us, self._answer_tokens, strict=True)
+            if start < completed <= end
+        ]
+        arrived = len([arrival for arrival in self._arrivals_us if arrival > start])
+        *_, tokens = accumulate(answers, initial=0)
+        seconds = (end - start) / 1e6
+        return Steady(
+            start_us=start,
+            end_us=end,
+            offered_requests_per_s=arrived / seconds,
+            requests_per_s=len(answers) / seconds,
+            output_tokens_per_s=tokens / seconds,
+        )

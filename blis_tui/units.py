@@ -1,0 +1,66 @@
+"""How numbers are written for people: always with a unit, always the same way."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_MS: Final = 1000
+_S: Final = 1_000_000
+_MIN: Final = 60 * _S
+
+
+def time_text(us: int) -> str:
+    """A point in time, to the microsecond: ``12.345 678 s``."""
+    seconds, rest = divmod(us, _S)
+    return f"{seconds:,}.{rest // _MS:03} {rest % _MS:03} s"
+
+
+def span_text(us: int) -> str:
+    """A duration, with three digits that count: ``850 us``, ``12.3 ms``, ``1.62 s``, ``3 min 20 s``."""
+    if us < 0:
+        return "-" + span_text(-us)
+    if us < _MS:
+        return f"{us} us"
+    for unit, size, next_size in (("ms", _MS, _S), ("s", _S, _MIN)):
+        # What rounds up to the next unit is written in that unit.
+        if us * 1000 < next_size * 1000 - size * 500:
+            return f"{_three_digits(us / size)} {unit}"
+    minutes, rest = divmod((us + _S // 2) // _S, 60)
+    return f"{minutes:,} min {rest} s"
+
+
+def _three_digits(value: float) -> str:
+    for digits, limit in ((2, 9.995), (1, 99.95)):
+        if value < limit:
+            return f"{value:.{digits}f}"
+    return f"{value:.0f}"
+
+
+def count_text(n: int) -> str:
+    """A count: ``12,345``."""
+    return f"{n:,}"
+
+
+def plural(n: int, noun: str) -> str:
+    """A count with its noun: ``1 block``, ``12,345 blocks``."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def percent_text(part: int, whole: int) -> str:
+    """A share: ``71 %``; below one percent and just under all, what is true: ``<1 %``, ``>99 %``."""
+    if whole <= 0 or part <= 0:
+        return "0 %"
+    percent = (200 * part + whole) // (2 * whole)
+    if percent == 0:
+        return "<1 %"
+    return ">99 %" if percent >= 100 and part < whole else f"{percent} %"
+
+
+def bar_text(part: int, whole: int, width: int) -> str:
+    """A bar of ``width`` cells, full up to the share: ``██████░░``; never empty when something is there."""
+    if whole <= 0 or width <= 0:
+        return "░" * max(width, 0)
+    full = min(max(part * width // whole, 0), width)
+    if not full and part > 0 and width > 1:
+        full = 1
+    return "█" * full + "░" * (width - full)

@@ -1,0 +1,366 @@
+"""Warnings: found where they belong, with figures that can be counted another way, and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+
+import blis_tui
+from blis_tui.debugger.debugger import Debugger, arrive
+from blis_tui.engine.request import RequestState
+from blis_tui.metrics.lints.finding import Seen
+from blis_tui.metrics.lints.lints import LINTS, check_all
+from blis_tui.metrics.load import Flow
+from tests.debugger.pressed_runs import RUNS, experiment, finished
+from tests.metrics.tally import Tally, account_of
+
+if TYPE_CHECKING:
+    from blis_tui.metrics.lints.finding import Finding
+    from blis_tui.metrics.lints.lints import Checkup
+    from blis_tui.metrics.report import Report
+
+
+def seen(simulation: blis_tui.Simulation) -> Seen:
+    """What the checks look at, to be changed by a test."""
+    cluster, log = simulation._cluster, simulation._log
+    table, flow = log.table(cluster), Flow()
+    for row in table.plain():
+        flow.add(row)
+    return Seen(
+        experiment=simulation.experiment,
+        cluster=cluster,
+        flow=flow,
+        table=table,
+        duration_us=simulation.now_us,
+        done=simulation.done,
+    )
+
+
+@cache
+def report(name: str, **changed: object) -> Report:
+    return blis_tui.run(blis_tui.load(name, set={key.replace("__", "."): value for key, value in changed.items()}))
+
+
+def chat(rate_per_s: float, **changed: object) -> Report:
+    """The quickstart's chat traffic on one GPU."""
+    return report("quickstart", cluster__instances=1, workload__rate_per_s=rate_per_s, **changed)
+
+
+def ids(found: Report | Checkup) -> list[str]:
+    return [one.id for one in (found.findings if not hasattr(found, "warnings") else found.warnings)]
+
+
+def finding(found: Report | Checkup, name: str) -> Finding:
+    listed = found.warnings if hasattr(found, "warnings") else found.findings
+    return next(one for one in listed if one.id == name)
+
+
+# ---- the sums behind them, from the records ----
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_the_engine_adds_up_is_what_the_steps_tell(name: str) -> None:
+    """Presence and the times of steps by what limited them, counted from the records."""
+    debugger = finished(name)
+    arrive(debugger.run())
+    tally = Tally(debugger.experiment)
+    tally.follow(debugger.tape, len(debugger.tape))
+    cluster = debugger.simulation._cluster
+    found = seen(debugger.simulation)
+    for figure in ("prefill_us", "full_budget_us", "seqs_wait_us"):
+        assert found.total(figure) == getattr(tally, figure), figure
+    # With whole prompts the records do not tell whether blocks or tokens were short.
+    assert tally.kv_wait_us <= found.total("kv_wait_us") <= tally.kv_wait_us + tally.room_us
+    assert cluster.present_us() == tally.present_us() == tally.stays_us() > 0
+    if not tally.counts.get("timed-out"):
+        assert found.flow.present().total_us(cluster.now) == tally.stays_us()
+    assert found.flow.states[RequestState.COMPLETED] == tally.counts.get("completed", 0)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_steps_and_requests_agree_everywhere(name: str) -> None:
+    """Little's law holds exactly after every event, and the tokens that steps and requests computed agree."""
+    debugger = finished(name)
+    tally = Tally(debugger.experiment)
+    while not tally.follow(debugger.tape, 23):
+        assert tally.present_us() == tally.stays_us(), tally.event
+    assert not tally.staying
+    assert tally.unsound < 0
+    assert tally.prefill_tokens == tally.ended_prefill_tokens > 0
+    assert tally.decode_tokens == tally.ended_decode_tokens > 0
+
+
+def test_an_account_notices_a_gap() -> None:
+    """The books of one request: a chunk that does not continue the one before is found."""
+    debugger = finished("prefixes")
+    life = list(debugger.tape.life(debugger.tape.name(3)))
+    place = next(place for place, one in enumerate(life) if one.what == "chunk")
+    assert account_of(life, keeps_output=False).sound
+    gap = [*life[:place], replace(life[place], first=life[place].first + 1), *life[place + 1 :]]
+    assert not account_of(gap, keeps_output=False).sound
+
+
+def test_halfway_they_agree_too() -> None:
+    debugger = Debugger(experiment("time-outs"))
+    arrive(debugger.seek(1500))
+    tally = Tally(debugger.experiment)
+    tally.follow(debugger.tape, 1500)
+    cluster = debugger.simulation._cluster
+    instance = debugger.simulation.snapshot().instances[0]
+    assert cluster.present == instance.waiting_count + instance.running_count == tally.instances[0].present
+    assert cluster.present_us() == tally.present_us()
+
+
+# ---- defects ----
+
+
+def test_a_violation_of_littles_law_is_a_defect() -> None:
+    simulation = blis_tui.Simulation(experiment("prefixes"))
+    simulation.run()
+    stays = simulation._cluster.present_us()
+    assert "littles-law" not in ids(check_all(seen(simulation)))
+    simulation._cluster._present_us += stays // 200
+    assert "littles-law" not in ids(check_all(seen(simulation)))
+    simulation._cluster._present_us += stays // 50
+    found = check_all(seen(simulation)).findings[0]
+    assert (found.id, found.severity) == ("littles-law", "error")
+    assert found.figures["residual"] == pytest.approx(0.025 * found.figures["arrival_rate_times_mean_stay"], rel=0.01)
+
+
+# ---- load ----
+
+
+@pytest.mark.parametrize("requests", [500, 2000])
+@pytest.mark.parametrize("policy", ["default", "vllm-v1"])
+def test_eighty_requests_a_second_on_one_gpu_do_not_end_in_silence(requests: int, policy: str) -> None:
+    made = chat(80, workload__requests=requests, policy=policy)
+    found = finding(made, "overload")
+    rows = made.rows
+    first, last = min(row.arrival_us for row in rows), max(row.arrival_us for row in rows)
+    quarter = (last - first) / 4
+
+    def waiting(place: int) -> float:
+        start, end = first + place * quarter, first + (place + 1) * quarter
+        spans = [(row.queued_us or 0, row.scheduled_us or 0) for row in rows]
+        return sum(max(0, min(end, until) - max(start, since)) for since, until in spans) / quarter
+
+    assert found.figures["waiting_second_quarter"] == pytest.approx(waiting(1), rel=1e-3)
+    assert found.figures["waiting_last_quarter"] == pytest.approx(waiting(3), rel=1e-3)
+    assert found.figures["offered_requests_per_s"] == made.steady.offered_requests_per_s
+    assert found.figures["served_requests_per_s"] >= made.throughput.requests_per_s
+    assert f"{found.figures['served_requests_per_s']:.1f} were completed" in found.message
+    assert "cluster.instances" in found.keys
+    assert "max-num-seqs" in ids(made)
+
+
+@pytest.mark.parametrize("rate", [10, 20, 30])
+def test_what_one_gpu_can_serve_is_no_overload(rate: int) -> None:
+    """A run that is short for its load serves fewer requests a second than arrive: start and drain, no overload."""
+    made = chat(rate)
+    assert ids(made) == []
+    assert made.throughput.requests_per_s < 0.9 * rate or rate == 10
+    assert made.steady.requests_per_s == pytest.approx(made.steady.offered_requests_per_s, rel=0.1)
+
+
+def test_a_short_run_is_mostly_start_and_drain() -> None:
+    made = chat(80, workload__requests=100)
+    found = finding(made, "start-and-drain")
+    stays = [(row.completed_us or 0) - (row.scheduled_us or 0) for row in made.rows]
+    assert found.figures["mean_running_us"] == sum(stays) // len(stays)
+    assert found.figures["drain_us"] == made.duration_us - max(row.arrival_us for row in made.rows)
+    assert "overload" not in ids(made)
+
+
+def test_few_requests() -> None:
+    found = finding(chat(5, workload__requests=40), "few-requests")
+    assert found.figures["completed"] == 40
+    assert "few-requests" not in ids(chat(5, workload__requests=100))
+
+
+def test_the_horizon_leaves_a_queue() -> None:
+    made = chat(80, horizon_us=6_000_000)
+    figures = finding(made, "unfinished").figures
+    assert figures["still_queued"] == made.requests.still_queued > 100
+    assert figures["still_running"] == made.requests.still_running
+    assert finding(made, "overload").figures["waiting_last_quarter"] > 100
+    late = chat(5, workload__requests=2000, horizon_us=200_000_000)
+    assert late.requests.still_running
+    assert "unfinished" not in ids(late)
+
+
+@pytest.mark.parametrize(("instances", "rate"), [(2, 7.5), (4, 40), (5, 80), (8, 60)])
+def test_fewer_instances_really_do(instances: int, rate: float) -> None:
+    """The instances that are said to do serve the load: nothing queues up, and no limit is met."""
+    changed = {"workload__rate_per_s": rate, "workload__requests": 1000}
+    many = report("quickstart", cluster__instances=instances, **changed)
+    found = finding(many, "unused-capacity")
+    figures = found.figures
+    assert figures["peak_running"] == sum(one.peak_running for one in many.instances)
+    assert figures["peak_kv_blocks"] == many.kv.peak_used
+    needed = int(figures["instances_needed"])
+    assert found.message.startswith(f"{needed} instance")
+    few = report("quickstart", cluster__instances=needed, **changed)
+    assert set(ids(few)) <= {"unused-capacity"}
+    assert few.steady.requests_per_s == pytest.approx(few.steady.offered_requests_per_s, rel=0.1)
+
+
+@pytest.mark.parametrize("latency", ["roofline", "trained-physics"])
+def test_the_capacity_that_is_named_is_what_an_overloaded_instance_serves(latency: str) -> None:
+    named = finding(report("quickstart", latency__kind=latency, workload__requests=1000), "unused-capacity")
+    served = chat(100, latency__kind=latency, workload__requests=3000).steady.requests_per_s
+    assert served is not None
+    assert 0.6 * served < named.figures["one_serves_requests_per_s"] < 1.05 * served
+
+
+def test_imbalance() -> None:
+    simulation = blis_tui.Simulation(experiment("three instances"))
+    simulation.run()
+    assert "imbalance" not in ids(simulation.checkup())
+    simulation._cluster.instances[2].busy_us *= 9
+    found = finding(simulation.checkup(), "imbalance")
+    busy = [one.busy_us for one in simulation._cluster.instances]
+    assert found.instance == 2
+    assert found.figures["times_mean"] == pytest.approx(3 * busy[2] / sum(busy))
+
+
+# ---- requests that were not served ----
+
+
+def test_requests_that_were_not_served() -> None:
+    rejected = finding(report("admission-control"), "rejected")
+    assert rejected.message.startswith("Admission control rejected 50 requests of 500 (10 %); the first was ")
+    turned_away = [row for row in report("admission-control").rows if row.state == "rejected"]
+    assert rejected.request == turned_away[0].request_id
+    late = blis_tui.run(experiment("time-outs"))
+    assert finding(late, "timed-out").figures["timed_out"] == late.requests.timed_out > 0
+    short = report("kv-pressure", engine__max_model_len=600, workload__requests=60)
+    dropped = finding(short, "dropped")
+    assert (short.warnings[0].id, dropped.severity) == ("dropped", "error")
+    assert dropped.request == next(row.request_id for row in short.rows if row.state == "dropped-unservable")
+
+
+# ---- limits ----
+
+
+@pytest.mark.parametrize("name", ["kv-pressure", "vllm-preemption"])
+def test_memory_pressure(name: str) -> None:
+    made = report(name)
+    assert ids(made) == ["kv-cache", "thrashing"]
+    counts = {row.request_id: row.preemptions for row in made.rows}
+    figures = finding(made, "kv-cache").figures
+    assert figures["preemptions"] == sum(counts.values())
+    assert figures["preempted_requests"] == sum(count > 0 for count in counts.values())
+    assert figures["busy_us"] == sum(one.busy_us for one in made.instances)
+    thrashing = finding(made, "thrashing")
+    assert thrashing.figures == {
+        "requests": sum(count >= 3 for count in counts.values()),
+        "most_preemptions": max(counts.values()),
+    }
+    assert counts[str(thrashing.request)] == max(counts.values())
+    assert str(thrashing.request) in thrashing.message
+
+
+def test_more_memory_ends_them() -> None:
+    simulation = blis_tui.Simulation(blis_tui.load("kv-pressure", set={"engine.kv_blocks": 4000}))
+    simulation.run()
+    found = simulation.checkup()
+    assert found.findings == ()
+    assert len(found.passed) + len(found.skipped) == len(LINTS)
+    assert found.event == simulation.events
+
+
+def test_waiting_for_blocks_without_any_preemption() -> None:
+    """A cache that holds few requests at a time makes the others wait; nobody need be preempted for that."""
+    client = {
+        "id": "long",
+        "arrivals": {"kind": "poisson"},
+        "input_tokens": {"kind": "constant", "value": 4000},
+        "output_tokens": {"kind": "constant", "value": 10},
+    }
+    changed = {"workload.clients": [client], "workload.rate_per_s": 30, "engine.kv_blocks": 600, "policy": "vllm-v1"}
+    made = blis_tui.run(blis_tui.load("kv-pressure", set=changed))
+    assert made.kv.preemptions == 0
+    assert finding(made, "kv-cache").figures["kv_wait_us"] > 0
+
+
+def test_limits_of_a_step() -> None:
+    busy = report("fcfs")
+    assert "budget of 2,048 tokens took 60 %" in finding(busy, "token-budget").message
+    assert "16 already ran (max_num_seqs)" in finding(busy, "max-num-seqs").message
+    calm = report("fcfs", workload__rate_per_s=2)
+    assert not {"overload", "max-num-seqs", "token-budget"} & set(ids(calm))
+
+
+def test_prefixes() -> None:
+    simulation = blis_tui.Simulation(experiment("prefixes"))
+    simulation.run()
+    assert "shared prefixes are found in the cache" in simulation.checkup().passed
+    client = {
+        "id": "chat",
+        "arrivals": {"kind": "poisson"},
+        "input_tokens": {"kind": "constant", "value": 100},
+        "output_tokens": {"kind": "constant", "value": 10},
+        "prefix": {"group": "all", "tokens": 12},
+    }
+    made = blis_tui.run(blis_tui.load("kv-pressure", set={"workload.clients": [client], "workload.requests": 60}))
+    assert "none is as long as a block (16 tokens)" in finding(made, "prefix-cache").message
+
+
+# ---- all of them ----
+
+SHIPPED = {
+    "admission-control": ["rejected", "max-num-seqs"],
+    "burst": [],
+    "chunked-prefill": [],
+    "fcfs": ["max-num-seqs", "token-budget"],
+    "mixture-of-experts": [],
+    "quickstart": ["unused-capacity"],
+    "service-classes": ["overload", "max-num-seqs"],
+    "shared-prefixes": ["unused-capacity"],
+    "sjf": ["max-num-seqs", "token-budget"],
+    "steady-chat": [],
+    "trace-replay": [],
+    "unfair-tenants": ["overload", "max-num-seqs"],
+}
+"""What the shipped experiments are warned about; the two about memory pressure are looked at above."""
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_experiments(name: str) -> None:
+    assert ids(report(name)) == SHIPPED[name]
+
+
+def test_at_the_start_checks_say_why_they_are_not_made() -> None:
+    simulation = blis_tui.Simulation(experiment("kv-pressure"))
+    assert simulation.checkup().findings == ()
+    simulation.run(max_events=3)
+    found = simulation.checkup()
+    assert found.findings == ()
+    assert dict(found.skipped)["the queue does not keep growing"] == "too few requests have arrived yet"
+    assert all(reason for _, reason in found.skipped)
+
+
+def test_every_warning_says_what_to_do() -> None:
+    told: dict[str, Finding] = {}
+    for name in RUNS:
+        for one in blis_tui.run(experiment(name)).warnings:
+            told[one.id] = one
+    assert len(told) >= 6
+    for one in told.values():
+        assert one.message.endswith(".")
+        assert one.advice.endswith(".")
+        assert one.figures
+        assert one.keys
+        assert any(lint.name == one.id for lint in LINTS)
+
+
+def test_a_report_and_the_debugger_say_the_same() -> None:
+    debugger = finished("kv-pressure")
+    arrive(debugger.run())
+    assert debugger.checkup().findings == debugger.report().warnings == report("kv-pressure").warnings
+    arrive(debugger.seek(100))
+    assert debugger.checkup().findings == ()
+    arrive(debugger.run())
