@@ -35,6 +35,8 @@ class Composed:
     What is not in there comes from nobody knows where.
     """
     spec_sha256: str
+    files: tuple[Path, ...] = ()
+    """What it was read from."""
 
     def to_data(self) -> Json:
         """Everything as plain data, for ``--format json``."""
@@ -107,7 +109,7 @@ def compose(
     origins = {path: _origin(document, path, value) for path, value in _leaves(data, ())}
     if trace is not None:
         data = _with_trace(data, _named_from(trace, relative_to))
-    return Composed(data, origins, experiment.sha256)
+    return Composed(data, origins, experiment.sha256, resolved.files)
 
 
 def _with_trace(data: Json, name: str) -> Json:

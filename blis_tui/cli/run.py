@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import sys
 import time
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -16,11 +13,13 @@ from blis_tui.cli import completing
 from blis_tui.cli.exit_codes import ExitCode
 from blis_tui.cli.failures import reported
 from blis_tui.cli.options import seed_option, set_option
+from blis_tui.cli.outputs import require_different_files, require_spared
 from blis_tui.cli.signals import OverdueError, ending_on_signals
 from blis_tui.cli.streams import read_standard_input_text, tell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
+    from pathlib import Path
     from typing import TextIO
 
     from blis_tui.cli.signals import Signals
@@ -79,11 +78,13 @@ def run(
     from blis_tui.records.files import write_standard_output  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.records.summary import summary_text  # noqa: PLC0415
 
+    if "-" in (requests_file, records_file):
+        raise click.UsageError("only the report can go to standard output: --requests and --records need a file")
     outputs = {"-o": output, "--requests": requests_file, "--records": records_file}
-    _require_different_files(outputs)
+    require_different_files(outputs)
     with ending_on_signals() as signals:
         experiment, read = _load(source, overrides, seed)
-        _require_spared(outputs, read)
+        require_spared(outputs, read)
         with ExitStack() as opened:
             files = _open(outputs, opened)
             simulation = _simulation(experiment, check, files.get("--records"))
@@ -99,34 +100,6 @@ def run(
     if not complete:
         sys.exit(ExitCode.INTERRUPTED)
     _judge(report)
-
-
-def _require_different_files(outputs: Mapping[str, str | None]) -> None:
-    """Each result needs a file of its own."""
-    if outputs["--requests"] == "-" or outputs["--records"] == "-":
-        raise click.UsageError("only the report can go to standard output: --requests and --records need a file")
-    files = [_identity(Path(name)) for name in outputs.values() if name not in (None, "-")]
-    if len(dict.fromkeys(files)) < len(files):
-        raise click.UsageError("-o, --requests and --records must be different files")
-
-
-def _require_spared(outputs: Mapping[str, str | None], read: Iterable[Path]) -> None:
-    """No result may take the place of a file that the experiment comes from."""
-    taken = {_identity(path): path for path in read}
-    for option, name in outputs.items():
-        if name not in (None, "-") and (path := taken.get(_identity(Path(name)))) is not None:
-            raise click.UsageError(f"{option} would overwrite {path}, which the experiment is read from")
-
-
-def _identity(path: Path) -> tuple[object, ...]:
-    """Equal for two names of one file; devices, which several results may share, are all different."""
-    try:
-        status = path.stat()
-    except OSError:
-        return (os.path.realpath(path),)
-    if not stat.S_ISREG(status.st_mode):
-        return (object(),)
-    return (status.st_dev, status.st_ino)
 
 
 def _load(source: str, overrides: tuple[str, ...], seed: int | None) -> tuple[Experiment, tuple[Path, ...]]:

@@ -10,6 +10,7 @@ import click
 from blis_tui.cli import completing
 from blis_tui.cli.failures import reported
 from blis_tui.cli.options import seed_option, set_option
+from blis_tui.cli.outputs import require_spared
 from blis_tui.cli.streams import read_standard_input_text
 
 KINDS = ("experiment", "model", "hardware", "workload", "policy", "latency")
@@ -53,6 +54,7 @@ def resolve(source: str, overrides: tuple[str, ...], seed: int | None, output_fo
     else:
         text = json.dumps(composed.to_data(), indent=2, ensure_ascii=False) + "\n"
     if to_file:
+        require_spared({"-o": output}, composed.files)
         write_text(str(output), text)
     else:
         click.echo(text, nl=False)

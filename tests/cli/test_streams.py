@@ -146,6 +146,13 @@ def test_results_spare_everything_the_experiment_is_read_from(name: str, project
     assert {path.name: path.read_text() for path in project.iterdir()} == {**INPUTS, "link": INPUTS[name]}
 
 
+def test_a_resolved_document_spares_them_too(project: Path) -> None:
+    ended = shell("blis spec resolve child.blis.yaml -o parent.blis.yaml", project)
+    assert ended.returncode == ExitCode.USAGE
+    assert "-o would overwrite parent.blis.yaml" in ended.stderr
+    assert (project / "parent.blis.yaml").read_text() == SPEC
+
+
 def test_other_files_may_be_replaced(project: Path) -> None:
     (project / "old").write_text("old")
     assert shell("blis run child.blis.yaml -o old --requests rows.csv", project).returncode == ExitCode.OK
