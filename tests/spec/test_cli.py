@@ -91,6 +91,7 @@ def test_list() -> None:
 def test_show() -> None:
     text = (shipped_specs() / "models" / "yi-34b.yaml").read_text(encoding="utf-8")
     assert run_spec("show", "yi-34b").stdout == text
+    assert run_spec("show", "01-ai/YI-34b").stdout == text
     resolved = json.loads(run_spec("show", "sjf", "--resolved", "--set", "cluster.instances=3").stdout)
     assert resolved["cluster"]["instances"] == 3
     assert resolved["policy"]["scheduling"] == {"kind": "sjf"}
