@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from blis_tui.cli import completing
+from blis_tui.cli.cases import case_option, case_overrides, tell_cases
 from blis_tui.cli.exit_codes import ExitCode
 from blis_tui.cli.failures import reported
 from blis_tui.cli.options import seed_option, set_option
@@ -35,6 +36,7 @@ _MANY_REQUESTS: Final = 50_000
 
 @click.command()
 @click.argument("source", metavar="SPEC", shell_complete=completing.experiments)
+@case_option
 @set_option
 @seed_option
 @click.option(
@@ -59,6 +61,7 @@ _MANY_REQUESTS: Final = 50_000
 @reported
 def run(
     source: str,
+    case: str | None,
     overrides: tuple[str, ...],
     seed: int | None,
     output_format: str,
@@ -83,7 +86,7 @@ def run(
     outputs = {"-o": output, "--requests": requests_file, "--records": records_file}
     require_different_files(outputs)
     with ending_on_signals() as signals:
-        experiment, read = _load(source, overrides, seed)
+        experiment, read = _load(source, case, overrides, seed)
         require_spared(outputs, read)
         with ExitStack() as opened:
             files = _open(outputs, opened)
@@ -102,13 +105,19 @@ def run(
     _judge(report)
 
 
-def _load(source: str, overrides: tuple[str, ...], seed: int | None) -> tuple[Experiment, tuple[Path, ...]]:
+def _load(
+    source: str, case: str | None, overrides: tuple[str, ...], seed: int | None
+) -> tuple[Experiment, tuple[Path, ...]]:
     """The experiment, and the files it was read from."""
     from blis_tui.spec.load import build, resolve_source  # noqa: PLC0415  (heavy imports only when the command runs)
 
     stdin_text = read_standard_input_text() if source == "-" else None
-    resolved = resolve_source(source, overrides=overrides, seed=seed, stdin_text=stdin_text)
-    return build(resolved), resolved.files
+    assignments = case_overrides(source, case, overrides, stdin_text)
+    resolved = resolve_source(source, overrides=assignments, seed=seed, stdin_text=stdin_text)
+    experiment = build(resolved)
+    if case is None:
+        tell_cases(source, stdin_text)
+    return experiment, resolved.files
 
 
 def _open(outputs: Mapping[str, str | None], opened: ExitStack) -> dict[str, TextIO]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blis_tui.cli import completing
+from blis_tui.cli.cases import case_option, case_overrides, tell_cases
 from blis_tui.cli.failures import reported
 from blis_tui.cli.options import seed_option, set_option
 
@@ -22,19 +23,27 @@ if TYPE_CHECKING:
 @click.option(
     "--break", "breaks", metavar="CONDITION", multiple=True, help="Set a breakpoint, such as `preempted`; repeatable."
 )
+@case_option
 @set_option
 @seed_option
 @reported
 def tui(
-    source: str | None, at: str | None, breaks: tuple[str, ...], overrides: tuple[str, ...], seed: int | None
+    source: str | None,
+    at: str | None,
+    breaks: tuple[str, ...],
+    case: str | None,
+    overrides: tuple[str, ...],
+    seed: int | None,
 ) -> None:
     """Step through an experiment in the terminal, forwards and backwards.
 
     SPEC is the name of an experiment (see `blis-tui spec list`) or the path of a .blis.yaml file; without it, a list of
     experiments is shown. Inside, h shows the keys and q goes back.
     """
-    if source is None and (at or breaks or overrides or seed is not None):
-        raise click.UsageError("--at, --break, --set and --seed say something about an experiment: name it as SPEC")
+    if source is None and (at or breaks or case or overrides or seed is not None):
+        raise click.UsageError(
+            "--at, --break, --case, --set and --seed say something about an experiment: name it as SPEC"
+        )
     if source == "-":
         raise click.UsageError(
             "the keys come from standard input: write the experiment into a file, and name it as SPEC"
@@ -52,7 +61,10 @@ def tui(
     from blis_tui.simulation import Simulation  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
 
+    overrides = case_overrides(source, case, overrides, None)
     experiment = load(source, overrides=overrides, seed=seed)
+    if case is None:
+        tell_cases(source, None)
     for text in breaks:
         parse_breakpoint(text, experiment)
     try:

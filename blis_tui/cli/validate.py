@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blis_tui.cli import completing
+from blis_tui.cli.cases import cases_by_name
 from blis_tui.cli.exit_codes import ExitCode
 from blis_tui.cli.failures import reported
 from blis_tui.cli.streams import read_standard_input_text
@@ -26,6 +27,8 @@ class Outcome:
     file: str
     kind: str = ""
     name: str = ""
+    cases: int = 0
+    """How many cases (`cases`, `matrix`) it has besides; they are not checked."""
     diagnostics: tuple[Diagnostic, ...] = ()
     unreadable: str = ""
     """Why the file could not be read; empty = it could."""
@@ -93,7 +96,8 @@ def _check(source: str, stdin_text: str | None) -> Outcome:
         return Outcome(file=source, diagnostics=error.diagnostics)
     except InputError as error:
         return Outcome(file=source, unreadable=str(error))
-    return Outcome(file=source, kind=valid.kind, name=valid.name)
+    cases = len(cases_by_name(source, stdin_text)) if valid.kind == "Experiment" else 0
+    return Outcome(file=source, kind=valid.kind, name=valid.name, cases=cases)
 
 
 def _print_text(outcomes: list[Outcome]) -> None:
@@ -101,7 +105,8 @@ def _print_text(outcomes: list[Outcome]) -> None:
 
     for outcome in outcomes:
         if outcome.ok:
-            click.echo(f"ok  {outcome.file}  ({outcome.kind} {outcome.name})")
+            cases = f"; its {outcome.cases:,} cases are pytest's to check" if outcome.cases else ""
+            click.echo(f"ok  {outcome.file}  ({outcome.kind} {outcome.name}{cases})")
         elif outcome.unreadable:
             click.echo(f"error: {outcome.unreadable}\n", err=True)
         else:
@@ -118,6 +123,7 @@ def _as_json(outcomes: list[Outcome]) -> str:
             "ok": outcome.ok,
             "kind": outcome.kind,
             "name": outcome.name,
+            "cases": outcome.cases,
             "unreadable": outcome.unreadable,
             "diagnostics": [asdict(one) for one in outcome.diagnostics],
         }

@@ -72,7 +72,15 @@ def cases_of(spec: Path) -> tuple[Case, ...]:
         SpecError: the file is no valid document.
         InputError: it cannot be read.
     """
-    document = read_document(spec, shown(spec))
+    return cases_in(read_document(spec, shown(spec)), spec)
+
+
+def cases_in(document: Document, spec: Path) -> tuple[Case, ...]:
+    """The same of a document that has been read already.
+
+    Raises:
+        SpecError: it is no valid document.
+    """
     data = document.data
     if not isinstance(data, dict) or data.get("kind") != "Experiment":
         return ()

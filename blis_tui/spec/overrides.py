@@ -36,7 +36,7 @@ def parse_overrides(given: Mapping[str, object] | Sequence[str], seed: int | Non
     Raises:
         SpecError: an argument is not of that form, or its value is not YAML.
     """
-    texts = [_as_text(path, value) for path, value in given.items()] if isinstance(given, Mapping) else list(given)
+    texts = [as_text(path, value) for path, value in given.items()] if isinstance(given, Mapping) else list(given)
     sources = [Source("--set", text) for text in texts]
     if seed is not None:
         sources.append(Source("--seed", f"seed={seed}"))
@@ -52,7 +52,7 @@ def parse_overrides(given: Mapping[str, object] | Sequence[str], seed: int | Non
     return tuple(parsed)
 
 
-def _as_text(path: str, value: object) -> str:
+def as_text(path: str, value: object) -> str:
     """A plain value as the argument that would give it (JSON is YAML)."""
     return f"{path}={json.dumps(value, ensure_ascii=False, default=str)}"
 

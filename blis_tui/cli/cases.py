@@ -1,0 +1,67 @@
+"""The cases of an experiment file (``cases:``, ``matrix:``) on the command line: one by name, or a word about all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Final
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from blis_tui.golden.case import Case
+
+case_option: Final = click.option(
+    "--case", metavar="NAME", help="Take one of the file's cases (`cases`, `matrix`); --set comes after it."
+)
+
+
+def case_overrides(
+    source: str, name: str | None, overrides: tuple[str, ...], stdin_text: str | None
+) -> tuple[str, ...]:
+    """The assignments of a case, then those given; without a name only these.
+
+    Raises:
+        click.UsageError: there is no such case.
+        SpecError: the document is wrong.
+        InputError: it cannot be read.
+    """
+    if name is None:
+        return overrides
+    from blis_tui.spec.diagnostics import suggestion  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.spec.overrides import as_text  # noqa: PLC0415
+
+    cases = cases_by_name(source, stdin_text)
+    if name not in cases:
+        known = suggestion(name, cases, otherwise="there are") if cases else "the file has no `cases` and no `matrix`"
+        raise click.UsageError(f"{source} has no case `{name}`: {known}")
+    return (*(as_text(path, value) for path, value in cases[name].overrides.items()), *overrides)
+
+
+def tell_cases(source: str, stdin_text: str | None) -> None:
+    """Say on standard error, of a document that is in order, which cases are left out when it is taken as it stands."""
+    from blis_tui.spec.compose import shown  # noqa: PLC0415
+
+    cases = list(cases_by_name(source, stdin_text).values())
+    if not cases:
+        return
+    count = "1 case" if len(cases) == 1 else f"{len(cases):,} cases"
+    name = "standard input" if source == "-" else source
+    told = f"note: {name} has {count}, and this is none of them, but the document as it stands\n"
+    told += f"  = help: --case {quote(cases[0].name)} takes one"
+    if source != "-":
+        file = shown(cases[0].spec)
+        told += f"; pytest {quote(f'{file}::{cases[0].name}')} tests one, pytest {quote(file)} all"
+    click.echo(told, err=True)
+
+
+def cases_by_name(source: str, stdin_text: str | None) -> Mapping[str, Case]:
+    """The cases that a file declares, by name."""
+    from blis_tui.golden.case import DEFAULT, cases_in  # noqa: PLC0415
+    from blis_tui.spec.load import locate, open_source  # noqa: PLC0415
+
+    spec = Path("-") if source == "-" else locate(source)
+    cases = {one.name: one for one in cases_in(open_source(source, stdin_text), spec)}
+    return {} if list(cases) == [DEFAULT] and not cases[DEFAULT].overrides else cases
