@@ -16,7 +16,7 @@ Anything else that escapes is a defect of the package.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +50,10 @@ class SpecError(BlisError):
         return render_text(self.diagnostics)
 
 
+MOST_TRACE_PROBLEMS: Final = 50
+"""After so many, a trace is not read any further."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceProblem:
     """One wrong cell of a trace file; ``line`` counts from 1 and includes the header."""
@@ -60,6 +64,8 @@ class TraceProblem:
     """Name of the column; empty when the whole line is meant."""
     message: str
     help: str | None = None
+    cell: str = ""
+    """How the cell begins the message; cells that are wrong in the same way differ in nothing else."""
 
 
 class TraceError(BlisError):

@@ -100,7 +100,9 @@ class Key:
 
     @property
     def unit(self) -> str:
-        """The unit, as far as the name says it."""
+        """The unit, as far as the name says it; a text has none."""
+        if self.type == "text":
+            return ""
         named = self.path[-2] if self.name in _UNIT_OF_PARENT and len(self.path) > 1 else self.name
         return next((unit for ending, unit in _UNITS.items() if f"_{named}".endswith(ending)), "")
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.cluster.cluster import Cluster
-    from blis_tui.engine.request import Request
+    from blis_tui.engine.request import Request, Segments
 
 _ROW: Final = Struct("<qqqqqqqqqqqiiiBB")
 
@@ -48,7 +48,7 @@ class Row(NamedTuple):
     instance: int
     preemptions: int
     group: int
-    """Number of its (slo class, tenant) pair; see ``RequestLog.groups``."""
+    """Number of what it has in common with others; see ``RequestTable.group``."""
     state: int
     length_capped: int
 
@@ -74,18 +74,35 @@ class RequestRow(NamedTuple):
     tenant_id: str
     session_id: str
     round_index: int | None
+    requested_output_tokens: int
+    """What it asked for; ``output_tokens`` is what it got."""
+    prefix_group: str
+    prefix_tokens: int
+    """How many of the ``input_tokens`` its group shares."""
+    deadline_us: int | None
+
+
+class _Group(NamedTuple):
+    """What many requests have in common."""
+
+    slo_class: str
+    tenant: str
+    segments: Segments
+    timeout_us: int
+    """From arrival to deadline; 0 = none."""
 
 
 class _Book:
-    """What a packed row has no room for: names, sessions, and the (slo class, tenant) pairs by number."""
+    """What a packed row has no room for: names, sessions, outputs that were cut short, and the groups by number."""
 
-    __slots__ = ("groups", "names", "numbers", "sessions")
+    __slots__ = ("groups", "names", "numbers", "requested", "sessions")
 
     def __init__(self) -> None:
-        self.numbers: dict[tuple[str, str], int] = {}
-        self.groups: list[tuple[str, str]] = []
+        self.numbers: dict[tuple[str, str, Segments, int], int] = {}
+        self.groups: list[_Group] = []
         self.names: dict[int, str] = {}
         self.sessions: dict[int, tuple[str, int]] = {}
+        self.requested: dict[int, int] = {}
 
     def page(self) -> _Book:
         """A book for more requests that leaves this one as it is; it continues the numbers of the groups."""
@@ -95,21 +112,26 @@ class _Book:
         return more
 
     def up_to(self, mark: LogMark) -> _Book:
-        """The book as it was at a mark. Names and sessions are shared: they say the same whenever they are noted."""
+        """The book as it was at a mark. What is noted of single requests is shared: it never changes."""
         other = _Book()
         other.groups = self.groups[: mark.groups]
         other.numbers = {group: number for number, group in enumerate(other.groups)}
         other.names = self.names
         other.sessions = self.sessions
+        other.requested = self.requested
         return other
 
     def pack(self, request: Request, ttft_us: int, e2e_us: int, generated_tokens: int) -> bytes:
         """The request's row; what does not fit into it is noted here."""
-        group = self.numbers.get((request.slo_class, request.tenant))
+        timeout_us = request.deadline_us and request.deadline_us - request.arrival_us
+        common = (request.slo_class, request.tenant, request.segments, timeout_us)
+        group = self.numbers.get(common)
         if group is None:
-            group = self.numbers[request.slo_class, request.tenant] = len(self.groups)
-            self.groups.append((request.slo_class, request.tenant))
+            group = self.numbers[common] = len(self.groups)
+            self.groups.append(_Group(*common))
         index = request.index
+        if generated_tokens != request.output_tokens:
+            self.requested[index] = request.output_tokens
         if request.request_id != f"request_{index}":
             self.names[index] = request.request_id
         if request.session_id:
@@ -266,7 +288,7 @@ class RequestTable(Sequence["RequestRow"]):
 
     def group(self, row: Row) -> tuple[str, str]:
         """The SLO class and the tenant of a row."""
-        return self._page.groups[row.group]
+        return self._page.groups[row.group][:2]
 
     def name(self, number: int) -> str:
         """The name of the request of that number."""
@@ -279,7 +301,9 @@ class RequestTable(Sequence["RequestRow"]):
         else:
             row = Row._make(_ROW.unpack_from(self._live, (place - self._closed) * _ROW.size))
         number = row.number
-        slo_class, tenant = self._page.groups[row.group]
+        common = self._page.groups[row.group]
+        prefix_group, prefix_tokens = common.segments[0] if common.segments else ("", 0)
+        requested = self._book.requested.get(number, self._page.requested.get(number, row.output_tokens))
         session_id, round_index = self._book.sessions.get(number) or self._page.sessions.get(number) or ("", None)
         return RequestRow(
             self.name(number),
@@ -296,10 +320,14 @@ class RequestTable(Sequence["RequestRow"]):
             row.output_tokens,
             row.cached_tokens,
             row.preemptions,
-            slo_class,
-            tenant,
+            common.slo_class,
+            common.tenant,
             session_id,
             round_index,
+            requested,
+            prefix_group,
+            prefix_tokens,
+            row.arrival_us + common.timeout_us if common.timeout_us else None,
         )
 
 

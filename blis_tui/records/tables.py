@@ -32,7 +32,7 @@ def _cell(value: int | str | None) -> str:
         return ""
     if isinstance(value, int):
         return str(value)
-    if "," in value or '"' in value or "\n" in value or "\r" in value:
+    if "," in value or '"' in value or "\n" in value or "\r" in value or value.startswith(" "):
         return '"' + value.replace('"', '""') + '"'
     return value
 

@@ -158,7 +158,14 @@ def _trace(part: _Part, trace_path: str | None) -> spec.Trace:
     expected = part.text("sha256", found)
     if found != expected:
         raise InputError(f"{path} is not the recorded trace: its SHA-256 is {found}, expected {expected}")
-    return spec.Trace(path=str(path), format=part.text("format"), sha256=found)
+    columns = part.part("columns") if "columns" in part.data else None
+    return spec.Trace(
+        path=str(path),
+        format=part.text("format"),
+        sha256=found,
+        columns={} if columns is None else {key: columns.text(key) for key in columns.data},
+        time_unit=part.text("time_unit", ""),
+    )
 
 
 def _client(part: _Part) -> spec.Client:

@@ -195,7 +195,12 @@ _TABLE: Final = {
         "Shared blocks are kept one by one; a prefix of more than 1,048,576 of them would take all memory.",
         "Raise `engine.block_size_tokens` (vLLM's default is 16), or shorten the prefix.",
     ),
-    "BLIS2100": CodeInfo("bad trace row", "A cell of a recorded workload cannot be used.", "Correct the row."),
+    "BLIS2100": CodeInfo(
+        "unusable trace",
+        "A recorded workload cannot be read: a column is missing, unknown or meant twice, nothing tells the unit of "
+        "its times, or cells hold something else than they should.",
+        "Correct the rows, or say with `columns` and `time_unit` of the trace how to read them.",
+    ),
 }
 
 CODES: Final[Mapping[str, CodeInfo]] = MappingProxyType(_TABLE)

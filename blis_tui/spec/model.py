@@ -132,6 +132,10 @@ class Trace:
     path: str
     format: str
     sha256: str
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """What is said -> the column that says it, where its name does not."""
+    time_unit: str = ""
+    """Unit of the arrivals, ``s``, ``ms``, ``us`` or ``ns``; empty = the file tells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,19 +1,20 @@
-"""The ``requests`` trace format: a CSV file with a header, one request a line.
+"""From the text of a trace, a CSV file with a header and one request a line, to columns of numbers.
 
-The prompt is ``prefix_length`` tokens that all requests of ``prefix_group`` share, followed by
-``input_tokens`` of its own. Times are in microseconds; ``deadline_us`` is absolute, 0 or empty meaning none.
+``prefix_group`` shares the head of the prompt: ``prefix_length`` tokens that come before the ``input_tokens``, or
+``prefix_tokens`` of them. ``deadline_us`` is absolute, 0 or empty meaning none.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from operator import add
+from operator import add, gt
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.spec.model import SLO_CLASSES
+from blis_tui.workload.trace_columns import resolve_columns
 from blis_tui.workload.trace_table import TraceColumns
 from blis_tui.workload.trace_text import (
     Suspicious,
+    first_cell,
     nearest,
     read_columns,
     read_header,
@@ -21,43 +22,58 @@ from blis_tui.workload.trace_text import (
     whole_number,
     whole_numbers,
 )
+from blis_tui.workload.trace_times import clock_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.engine.request import Segments
+    from blis_tui.workload.trace_columns import Columns
     from blis_tui.workload.trace_text import Problems
+    from blis_tui.workload.trace_times import Clock
 
-_REQUIRED: Final = ("arrival_time_us", "input_tokens", "output_tokens")
-_OPTIONAL_NUMBERS: Final = ("prefix_length", "deadline_us", "round_index")
+_COUNTS: Final = ("input_tokens", "output_tokens")
+_OPTIONAL_NUMBERS: Final = ("prefix_length", "prefix_tokens", "deadline", "round_index")
 _TEXTS: Final = ("request_id", "prefix_group", "slo_class", "tenant_id", "session_id")
 
 
-def read(text: str, problems: Problems) -> TraceColumns:
+def read(text: str, given: Mapping[str, str], time_unit: str, problems: Problems) -> TraceColumns:
     """Parse a file's text.
+
+    Args:
+        text: the file.
+        given: which column says what, where its name does not: field -> column.
+        time_unit: unit of the arrivals where nothing else tells it; empty = not said.
+        problems: of the file.
 
     Raises:
         TraceError: columns or rows are wrong.
     """
-    header = read_header(text, problems, _REQUIRED, (*_TEXTS, *_OPTIONAL_NUMBERS))
+    header, first_row = read_header(text, problems)
+    found = resolve_columns(header, first_row, given, time_unit, problems)
+    clock = clock_of(found, *first_cell(text, header.index(found.names["arrival"])), problems)
     try:
-        return _build(read_columns(text))
+        cells = read_columns(text, header)
+        columns = {what: cells[name] for what, name in found.names.items()}
+        return _build(columns, clock.arrivals(clock.read_all(columns["arrival"]), problems))
     except Suspicious:
-        columns = _inspect(text, header, problems)
-    problems.check()
-    return _build(columns)
+        return _inspect(text, header, found, clock, problems)
 
 
-def _build(columns: Mapping[str, Sequence[str]]) -> TraceColumns:
+def _build(columns: Mapping[str, Sequence[str]], arrivals: Sequence[int]) -> TraceColumns:
     """Whole columns at once; ``Suspicious`` when any cell may be wrong."""
-    arrivals = whole_numbers(columns["arrival_time_us"])
     prompts = whole_numbers(columns["input_tokens"])
-    lengths = _optional_numbers(columns, "prefix_length")
+    extra = _optional_numbers(columns, "prefix_length")
+    within = _optional_numbers(columns, "prefix_tokens")
+    lengths = within if extra is None else extra
     segments = None
     if lengths is not None and any(lengths):
-        prompts = list(map(add, prompts, lengths))
+        if extra is not None:
+            prompts = list(map(add, prompts, extra))
+        elif any(map(gt, lengths, prompts)):
+            raise Suspicious
         segments = _segments(columns.get("prefix_group"), lengths)
-    deadlines = _optional_numbers(columns, "deadline_us")
+    deadlines = _optional_numbers(columns, "deadline")
     if deadlines is not None:
         if not any(deadlines):
             deadlines = None
@@ -118,78 +134,89 @@ def _slo_classes(cells: Sequence[str] | None) -> Sequence[str] | None:
     return [name or "standard" for name in cells] if "" in different else cells
 
 
-@dataclass(slots=True)
 class _Inspector:
-    """Looks at one row after the other and notes what is wrong."""
+    """Looks at one row after the other, notes what is wrong, and keeps the rows in plain form."""
 
-    problems: Problems
-    lines_of_ids: dict[str, int] = field(default_factory=dict)
+    def __init__(self, names: Mapping[str, str], clock: Clock, problems: Problems) -> None:
+        self.columns: dict[str, list[str]] = {what: [] for what in names}
+        self.times: list[int] = []
+        self._names = names
+        self._clock = clock
+        self._problems = problems
+        self._lines_of_ids: dict[str, int] = {}
+        self._deadlines: list[tuple[int, int, int]] = []
 
-    def row(self, line: int, row: Mapping[str, str]) -> dict[str, str]:
-        """The row with its numbers in plain form."""
-        cells = dict(row)
+    def row(self, line: int, row: Mapping[str, str]) -> None:
+        """Look at the next row."""
+        cells = {what: row[name] for what, name in self._names.items()}
+        time = self._clock.read(cells["arrival"], line, self._problems)
         numbers: dict[str, int | None] = {}
-        for name, cell in row.items():
-            if name in _TEXTS:
-                cells[name] = cell.strip() if name == "slo_class" else cell
-                continue
-            blank = name in _OPTIONAL_NUMBERS and not cell.strip()
-            number = 0 if blank else whole_number(cell, line, name, self.problems)
-            numbers[name] = number
-            cells[name] = str(number)
-        self._prompt(line, numbers, row.get("prefix_group", ""))
-        self._deadline(line, numbers)
-        self._slo_class(line, cells.get("slo_class", ""))
-        if "request_id" in row:
-            self._request_id(line, row["request_id"])
-        return cells
+        for what, cell in cells.items():
+            if what in _OPTIONAL_NUMBERS and not cell.strip():
+                numbers[what] = 0
+            elif what in _OPTIONAL_NUMBERS or what in _COUNTS:
+                numbers[what] = whole_number(cell, line, self._names[what], self._problems)
+        self._prompt(line, numbers, cells.get("prefix_group", ""))
+        self._slo_class(line, cells.get("slo_class", "").strip())
+        if "request_id" in cells:
+            self._request_id(line, cells["request_id"])
+        if time is not None:
+            self.times.append(time)
+            if deadline := numbers.get("deadline"):
+                self._deadlines.append((line, len(self.times) - 1, deadline))
+        for what, cell in cells.items():
+            plain = cell.strip() if what == "slo_class" else cell
+            self.columns[what].append(str(numbers[what]) if what in numbers else plain)
+
+    def finish(self) -> Sequence[int]:
+        """All arrivals, in whole microseconds.
+
+        Raises:
+            TraceError: anything was wrong.
+        """
+        if not self.columns["arrival"]:
+            self._problems.check()
+            self._problems.add(1, "", "there are no requests below the header")
+        arrivals = self._clock.arrivals(self.times, self._problems)
+        for line, number, deadline in self._deadlines:
+            if deadline < arrivals[number]:
+                message = f"the deadline {deadline} is before the arrival {arrivals[number]}"
+                self._note(line, "deadline", message, "deadlines are absolute; 0 = none")
+        self._problems.check()
+        return arrivals
+
+    def _note(self, line: int, what: str, message: str, advice: str | None = None) -> None:
+        self._problems.add(line, self._names.get(what, what), message, advice)
 
     def _prompt(self, line: int, numbers: Mapping[str, int | None], group: str) -> None:
-        own, shared = numbers["input_tokens"], numbers.get("prefix_length", 0)
-        if own == 0 and shared == 0:
-            self.problems.add(line, "input_tokens", "the prompt has no tokens", "a prompt has at least 1")
-        if shared and not group:
-            self.problems.add(
-                line,
-                "prefix_group",
-                f"prefix_length is {shared} but no group is named",
-                "name a prefix_group",
-            )
-
-    def _deadline(self, line: int, numbers: Mapping[str, int | None]) -> None:
-        arrival, deadline = numbers["arrival_time_us"], numbers.get("deadline_us")
-        if arrival is not None and deadline and deadline < arrival:
-            self.problems.add(
-                line,
-                "deadline_us",
-                f"the deadline {deadline} is before the arrival {arrival}",
-                "deadlines are absolute; 0 = none",
-            )
+        prompt, extra, within = (numbers.get(what, 0) for what in ("input_tokens", "prefix_length", "prefix_tokens"))
+        if prompt == 0 and not extra:
+            self._note(line, "input_tokens", "the prompt has no tokens", "a prompt has at least 1")
+        for what in ("prefix_length", "prefix_tokens"):
+            if numbers.get(what) and not group:
+                message = f"{what} is {numbers[what]} but no group is named"
+                self._note(line, "prefix_group", message, "name a prefix_group")
+        if prompt is not None and within and within > prompt:
+            self._note(line, "prefix_tokens", f"a prompt of {prompt} tokens has no {within} shared ones")
 
     def _slo_class(self, line: int, name: str) -> None:
         if name and name not in SLO_CLASSES:
             advice = nearest(name, SLO_CLASSES, "the service classes are")
-            self.problems.add(line, "slo_class", f"there is no service class {name!r}", advice)
+            self._note(line, "slo_class", f"there is no service class {name!r}", advice)
 
     def _request_id(self, line: int, name: str) -> None:
         if not name:
-            self.problems.add(line, "request_id", "the cell is empty", "name all requests or drop the column")
-        elif name in self.lines_of_ids:
-            self.problems.add(line, "request_id", f"{name!r} is also the request of line {self.lines_of_ids[name]}")
+            self._note(line, "request_id", "the cell is empty", "name all requests or drop the column")
+        elif name in self._lines_of_ids:
+            self._note(line, "request_id", f"{name!r} is also the request of line {self._lines_of_ids[name]}")
         else:
-            self.lines_of_ids[name] = line
+            self._lines_of_ids[name] = line
 
 
-def _inspect(text: str, header: Sequence[str], problems: Problems) -> dict[str, list[str]]:
-    """Walk the file row by row, note all problems, and return the columns in plain form."""
-    inspector = _Inspector(problems)
-    columns: dict[str, list[str]] = {name: [] for name in header}
-    empty = True
+def _inspect(text: str, header: Sequence[str], found: Columns, clock: Clock, problems: Problems) -> TraceColumns:
+    """Walk the file row by row and note all problems; unusual but valid files are read here too."""
+    inspector = _Inspector(found.names, clock, problems)
     for line, row in read_rows(text, problems, header):
-        empty = False
-        for name, cell in inspector.row(line, row).items():
-            columns[name].append(cell)
-    if empty:
-        problems.check()
-        problems.add(1, "", "there are no requests below the header")
-    return columns
+        inspector.row(line, row)
+    arrivals = inspector.finish()
+    return _build(inspector.columns, arrivals)

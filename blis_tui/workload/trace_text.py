@@ -11,20 +11,21 @@ import re
 from difflib import get_close_matches
 from hashlib import sha256
 from io import StringIO
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.errors import InputError, TraceError, TraceProblem
+from blis_tui.errors import MOST_TRACE_PROBLEMS, InputError, TraceError, TraceProblem
 from blis_tui.inputs import MAX_TRACE_BYTES, read_input
 
 if TYPE_CHECKING:
     from _csv import Reader
     from collections.abc import Iterator, Sequence
 
-_MOST_PROBLEMS: Final = 50
 LARGEST_NUMBER: Final = 2**53
 """Times and token counts beyond it would lose digits in step-time formulas."""
-_DIGITS: Final = re.compile(r"[0-9]+")
+_WHOLE: Final = re.compile(r"([0-9]+)(?:\.0*)?")
 _SHOWN: Final = 40
+_LISTED: Final = 12
 
 
 class Suspicious(Exception):  # noqa: N818  (not an error yet)
@@ -44,20 +45,22 @@ class Problems:
         self._file = file
         self._found: list[TraceProblem] = []
 
-    def add(self, line: int, column: str, message: str, advice: str | None = None) -> None:
-        """Note one problem; an empty ``column`` means the whole line.
+    def add(self, line: int, column: str, message: str, advice: str | None = None, *, cell: str = "") -> None:
+        """Note one problem; an empty ``column`` means the whole line; ``cell`` is how the message begins.
 
         Raises:
             TraceError: this was the fiftieth.
         """
-        self._found.append(TraceProblem(file=self._file, line=line, column=column, message=message, help=advice))
-        if len(self._found) >= _MOST_PROBLEMS:
+        self._found.append(
+            TraceProblem(file=self._file, line=line, column=column, message=message, help=advice, cell=cell)
+        )
+        if len(self._found) >= MOST_TRACE_PROBLEMS:
             raise TraceError(self._found)
 
     def check(self) -> None:
         """Raise ``TraceError`` if there are any problems."""
         if self._found:
-            raise TraceError(self._found)
+            raise TraceError(sorted(self._found, key=lambda problem: problem.line))
 
 
 def read_text(path: str, problems: Problems, digest: str = "") -> str:
@@ -91,7 +94,19 @@ def read_text(path: str, problems: Problems, digest: str = "") -> str:
     return text
 
 
-def read_columns(text: str) -> dict[str, tuple[str, ...]]:
+def first_cell(text: str, place: int) -> tuple[str, int]:
+    """The first cell of a column that is not empty, and its line; an empty one where there is none."""
+    rows = _reader(text)
+    try:
+        for row in islice(rows, 1, None):
+            if len(row) > place and row[place].strip():
+                return row[place], rows.line_num
+    except csv.Error:  # found again, and told, when the rows are read
+        pass
+    return "", 1
+
+
+def read_columns(text: str, header: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """All cells by column name, the fast way.
 
     Raises:
@@ -99,7 +114,7 @@ def read_columns(text: str) -> dict[str, tuple[str, ...]]:
     """
     rows = _reader(text)
     try:
-        header = next(rows)
+        next(rows)
         columns = tuple(zip(*rows, strict=True))
     except (csv.Error, ValueError) as error:
         raise Suspicious from error
@@ -108,31 +123,27 @@ def read_columns(text: str) -> dict[str, tuple[str, ...]]:
     return dict(zip(header, columns, strict=True))
 
 
-def read_header(
-    text: str, problems: Problems, required: Sequence[str], optional: Sequence[str] = ()
-) -> tuple[str, ...]:
-    """The column names of the first line, checked.
+def read_header(text: str, problems: Problems) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The column names in the first line, without blanks around them, and the cells of the first row below.
+
+    Where that row cannot be read, its cells are empty: it is found again, and told, when the rows are read.
 
     Raises:
-        TraceError: columns are missing, unknown or doubled.
+        TraceError: the line cannot be read.
     """
+    rows = _reader(text)
     try:
-        header = tuple(next(_reader(text)))
+        header = tuple(name.strip() for name in next(rows))
     except csv.Error as error:
         problems.add(1, "", f"the header cannot be read: {error}")
         problems.check()
         raise
-    known = (*required, *optional)
-    for position, name in enumerate(header):
-        if name not in known:
-            problems.add(1, name, f"there is no column {_shown(name)}", nearest(name, known, "the columns are"))
-        elif name in header[:position]:
-            problems.add(1, name, f"column {name!r} appears twice")
-    for name in required:
-        if name not in header:
-            problems.add(1, name, f"column {name!r} is missing", f"the header must name {', '.join(required)}")
-    problems.check()
-    return header
+    nothing = ("",) * len(header)
+    try:
+        first = tuple(next(filter(None, rows), nothing))
+    except csv.Error:
+        first = nothing
+    return header, first if len(first) == len(header) else nothing
 
 
 def read_rows(text: str, problems: Problems, header: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
@@ -160,9 +171,12 @@ def whole_numbers(cells: Sequence[str]) -> list[int]:
     """All cells as numbers, the fast way.
 
     Raises:
-        Suspicious: a cell is anything but digits, or too large.
+        Suspicious: a cell is anything but digits (``.0`` may follow them), or too large.
     """
     digits = "".join(cells)
+    if "." in digits:
+        cells = [cell.removesuffix(".0") for cell in cells]
+        digits = "".join(cells)
     if not (digits.isascii() and digits.isdigit()) or "" in cells:
         raise Suspicious
     try:
@@ -177,17 +191,20 @@ def whole_numbers(cells: Sequence[str]) -> list[int]:
 def whole_number(cell: str, line: int, column: str, problems: Problems) -> int | None:
     """One cell as a number; what is wrong with it is noted, and ``None`` returned."""
     text = cell.strip()
-    if _DIGITS.fullmatch(text):
-        significant = text.lstrip("0") or "0"
+    if not text:
+        problems.add(line, column, "the cell is empty", "write a whole number")
+        return None
+    match = _WHOLE.fullmatch(text)
+    if match is not None:
+        significant = match[1].lstrip("0") or "0"
         if len(significant) <= len(str(LARGEST_NUMBER)) and int(significant) <= LARGEST_NUMBER:
             return int(significant)
-        problems.add(line, column, f"{_shown(text)} is larger than {LARGEST_NUMBER}")
-    elif not text:
-        problems.add(line, column, "the cell is empty", "write a whole number")
-    elif text.startswith("-") and _DIGITS.fullmatch(text[1:]):
-        problems.add(line, column, f"{_shown(text)} is negative")
+        wrong = f"is larger than {LARGEST_NUMBER}"
+    elif text.startswith("-") and _WHOLE.fullmatch(text[1:]):
+        wrong = "is negative"
     else:
-        problems.add(line, column, f"{_shown(text)} is not a whole number")
+        wrong = "is not a whole number"
+    problems.add(line, column, f"{shown(text)} {wrong}", cell=shown(text))
     return None
 
 
@@ -197,9 +214,15 @@ def nearest(name: str, known: Sequence[str], otherwise: str) -> str:
     return f"did you mean {close[0]!r}?" if close else f"{otherwise} {', '.join(known)}"
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
     """A cell for a message, shortened."""
     return repr(text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "...")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names of columns for a message; of many, the first dozen."""
+    first = ", ".join(shown(name) for name in names[:_LISTED])
+    return first if len(names) <= _LISTED else f"{first} and {len(names) - _LISTED} more"
 
 
 def _reader(text: str) -> Reader:

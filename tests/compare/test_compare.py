@@ -159,7 +159,7 @@ def test_every_number_of_a_report_is_a_row_in_the_reports_order(small: Path) -> 
 
 def row(name: str, e2e_us: int | None, *, arrival_us: int = 0, state: str = "completed") -> RequestRow:
     times = (arrival_us, arrival_us, arrival_us, None, None)
-    return RequestRow(name, state, 0, *times, None, e2e_us, 10, 5, 0, 0, "standard", "", "", None)
+    return RequestRow(name, state, 0, *times, None, e2e_us, 10, 5, 0, 0, "standard", "", "", None, 5, "", 0, None)
 
 
 def test_requests() -> None:

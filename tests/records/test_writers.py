@@ -24,15 +24,15 @@ def test_canonical_json_has_one_form() -> None:
 
 
 def test_the_request_table_leaves_empty_what_never_happened_and_quotes_names() -> None:
-    row = RequestRow(
-        'a,"b"', "rejected", None, 5, None, None, None, None, None, None, 8, 0, 0, 0, "standard", "", "", None
-    )
+    never = (None, None, None, None, None, None)
+    row = RequestRow('a,"b"', "rejected", None, 5, *never, 8, 0, 0, 0, "standard", "", "", None, 3, "", 0, None)
     header, line = requests_csv([row])
     assert header == (
         "request_id,state,instance,arrival_us,queued_us,scheduled_us,first_token_us,completed_us,ttft_us,e2e_us,"
-        "input_tokens,output_tokens,cached_tokens,preemptions,slo_class,tenant_id,session_id,round_index\n"
+        "input_tokens,output_tokens,cached_tokens,preemptions,slo_class,tenant_id,session_id,round_index,"
+        "requested_output_tokens,prefix_group,prefix_tokens,deadline_us\n"
     )
-    assert line == '"a,""b""",rejected,,5,,,,,,,8,0,0,0,standard,,,\n'
+    assert line == '"a,""b""",rejected,,5,,,,,,,8,0,0,0,standard,,,,3,,0,\n'
 
 
 def test_records_keep_their_field_order() -> None:

@@ -70,6 +70,7 @@ def test_json_form_keeps_every_field() -> None:
         "path",
         "source_line",
         "help",
+        "notes",
     ]
 
 

@@ -1,0 +1,251 @@
+"""Which column of a trace says what: the names that are known, the layouts of other tools, and a mapping of the user's.
+
+Nothing is guessed. A column counts when it has a known name or is named under ``columns``; what is unknown, missing or
+said twice is one problem, whose advice is the line to write.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.spec.scalars import is_text
+from blis_tui.workload.trace_text import listed, shown
+from blis_tui.workload.trace_times import likely_unit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+from blis_tui.workload.trace_text import Problems
+
+REQUIRED: Final = ("arrival", "input_tokens", "output_tokens")
+_EXAMPLE: Final = ("arrival_time_us", "input_tokens", "output_tokens")
+
+_NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "arrival": (
+            *("arrival_time", "arrival", "arrived_at", "arrival_timestamp"),
+            *("timestamp", "request_timestamp", "start_time", "request_start_time"),
+        ),
+        "input_tokens": (
+            *("input_tokens", "num_input_tokens", "input_len", "input_length", "isl"),
+            *("prompt_tokens", "num_prompt_tokens", "num_prefill_tokens", "prompt_len", "prompt_length", "prompt_size"),
+            *("context_tokens", "request_tokens"),
+        ),
+        "output_tokens": (
+            *("output_tokens", "num_output_tokens", "output_len", "output_length", "expected_output_len", "osl"),
+            *("completion_tokens", "num_completion_tokens", "num_decode_tokens", "token_size"),
+            *("generated_tokens", "num_generated_tokens", "response_tokens"),
+        ),
+        "request_id": ("request_id",),
+        "prefix_group": ("prefix_group",),
+        "prefix_length": ("prefix_length",),
+        "prefix_tokens": ("prefix_tokens",),
+        "slo_class": ("slo_class",),
+        "tenant_id": ("tenant_id", "tenant"),
+        "deadline": ("deadline_us",),
+        "session_id": ("session_id",),
+        "round_index": ("round_index",),
+    }
+)
+"""What a trace can say -> the names of columns that say it, in any case and with any separators."""
+
+FIELDS: Final = tuple(_NAMES)
+
+_UNITS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "s": ("s", "sec", "secs", "second", "seconds"),
+        "ms": ("ms", "msec", "millis", "millisecond", "milliseconds"),
+        "us": ("us", "usec", "micros", "microsecond", "microseconds"),
+        "ns": ("ns", "nsec", "nanos", "nanosecond", "nanoseconds"),
+    }
+)
+"""Unit -> how the end of a column's name says it."""
+_NATIVE: Final = ("arrival_time_us", "arrival_us")
+"""Arrivals since the start of the simulation, as this package writes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The files of one tool: three columns by which they are recognised, and what else there is in them."""
+
+    columns: Mapping[str, str]
+    unit: str = ""
+    """Unit of the arrivals, by the tool's own definition; empty = their name says it."""
+    unused: tuple[str, ...] = ()
+
+
+_LAYOUTS: Final = (
+    _Layout(  # `blis-tui run --requests`
+        {"arrival": "arrival_us", "input_tokens": "input_tokens", "output_tokens": "requested_output_tokens"},
+        unused=(
+            *("state", "instance", "queued_us", "scheduled_us", "first_token_us", "completed_us", "ttft_us", "e2e_us"),
+            *("output_tokens", "cached_tokens", "preemptions"),
+        ),
+    ),
+    _Layout(  # TraceV2 of BLIS
+        {"arrival": "arrival_time_us", "input_tokens": "input_tokens", "output_tokens": "output_tokens"},
+        unused=(
+            *("client_id", "streaming", "text_tokens", "image_tokens", "audio_tokens", "video_tokens", "reason_ratio"),
+            *("model", "server_input_tokens", "send_time_us", "first_chunk_time_us", "last_chunk_time_us"),
+            *("num_chunks", "status", "error_message", "finish_reason"),
+        ),
+    ),
+    _Layout(  # Vidur
+        {"arrival": "arrived_at", "input_tokens": "num_prefill_tokens", "output_tokens": "num_decode_tokens"},
+        unit="s",
+        unused=("num_total_tokens", "pd_ratio"),
+    ),
+    _Layout(  # BurstGPT
+        {"arrival": "Timestamp", "input_tokens": "Request tokens", "output_tokens": "Response tokens"},
+        unit="s",
+        unused=("Model", "Total tokens", "Log Type", "Elapsed time"),
+    ),
+    _Layout(  # SplitwiseSim
+        {"arrival": "arrival_timestamp", "input_tokens": "prompt_size", "output_tokens": "token_size"},
+        unit="s",
+        unused=("request_type", "application_id", "batch_size"),
+    ),
+)
+_INDEX: Final = re.compile(r"|Unnamed: \d+")
+"""The column of row numbers that pandas writes: without a name, and with one once it was read again."""
+_HINTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "arrival": r"arriv|time|start|date|created|\bat\b|\bts\b",
+        "input_tokens": r"prompt|input|context|prefill|\bin\b",
+        "output_tokens": r"output|completion|generat|response|decode|\bout\b",
+    }
+)
+"""For advice only: names that look as if they said it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of one file."""
+
+    names: Mapping[str, str]
+    """What is said -> the name of the column that says it."""
+    unit: str
+    """Unit of the arrivals; empty = nothing tells."""
+    native: bool
+    """Whether arrivals count from the start of the simulation, whatever they are."""
+
+
+def resolve_columns(
+    header: Sequence[str], first: Sequence[str], given: Mapping[str, str], time_unit: str, problems: Problems
+) -> Columns:
+    """Find the columns of a file.
+
+    Args:
+        header: the names in its first line.
+        first: the cells of its first row, for advice.
+        given: what the user says: field -> column.
+        time_unit: the user's unit of the arrivals; empty = not said.
+        problems: where to note what is wrong.
+
+    Raises:
+        TraceError: a column is missing, unknown, or meant by two names.
+    """
+    _check_shape(header, problems)
+    for what, name in given.items():
+        if name not in header:
+            problems.add(1, "", f"there is no column {shown(name)} for `{what}`", f"the columns are {listed(header)}")
+    problems.check()
+    layout = next((one for one in _LAYOUTS if _fits(one, header, given)), None)
+    fitting = {what: [given[what]] if what in given else _fitting(what, header, layout) for what in FIELDS}
+    names = {what: found[0] for what, found in fitting.items() if found}
+    unused = [_key(name) for name in (() if layout is None else layout.unused)]
+    unknown = [
+        name
+        for name in header
+        if not _INDEX.fullmatch(name) and _key(name) not in unused and not any(name in one for one in fitting.values())
+    ]
+    missing = [f"`{what}`" for what in REQUIRED if what not in names]
+    complaints = [f"no column is known to hold {' or '.join(missing)}"] if missing else []
+    if unknown and not given:
+        complaints.append(f"{'an unknown column' if len(unknown) == 1 else 'unknown columns'}: {listed(unknown)}")
+    complaints += [f"{listed(found)} both say `{what}`" for what, found in fitting.items() if len(found) > 1]
+    doubled = [name for name in dict.fromkeys(names.values()) if header.count(name) > 1]
+    if doubled:
+        problems.add(1, doubled[0], "two columns have this name", "give each column a name of its own")
+        problems.check()
+    if "prefix_length" in names and "prefix_tokens" in names:
+        complaints.append("both `prefix_length` and `prefix_tokens` are there, of which a file has one")
+    if complaints:
+        for what in REQUIRED:
+            names.setdefault(what, _guess(what, [name for name in unknown if name not in names.values()]))
+        mapping = ", ".join(f"{what}: {_plain(names[what])}" for what in FIELDS if what in names)
+        lines = f"`columns: {{{mapping}}}`"
+        if names["arrival"] in header and not (time_unit or _unit(names["arrival"])):
+            guess = likely_unit(first[header.index(names["arrival"])])
+            lines += f" and `time_unit: {guess}`" if guess else ""
+        problems.add(1, "", "; ".join(complaints), f"write below `trace:` {lines}; other columns are then ignored")
+    arrival = names["arrival"]
+    native = _key(arrival) in [_key(one) for one in _NATIVE]
+    by_name = _unit(arrival)
+    if time_unit and by_name and time_unit != by_name:
+        message = f"the column is in {by_name} by its name, but `time_unit` is {time_unit}"
+        problems.add(1, arrival, message, "leave `time_unit` out, or rename the column")
+    problems.check()
+    by_layout = layout.unit if layout is not None and _key(layout.columns["arrival"]) == _key(arrival) else ""
+    return Columns(names, time_unit or by_name or by_layout, native)
+
+
+def _check_shape(header: Sequence[str], problems: Problems) -> None:
+    """Whether the first line can be the names of columns at all."""
+    if len(header) == 1 and (mark := re.search(r"[;\t|]", header[0])) is not None:
+        problems.add(1, "", f"the columns are separated by {mark.group()!r}", "separate them by commas")
+    elif not any(re.search(r"[^\W\d]", name) for name in header):
+        problems.add(1, "", "the first line names no columns", f"begin with {','.join(_EXAMPLE)}")
+    problems.check()
+
+
+def _fits(layout: _Layout, header: Sequence[str], given: Mapping[str, str]) -> bool:
+    """Whether the file has the layout's columns, and the user says nothing else about them."""
+    keys = [_key(name) for name in header]
+    return all(_key(given.get(what, name)) == _key(name) in keys for what, name in layout.columns.items())
+
+
+def _fitting(what: str, header: Sequence[str], layout: _Layout | None) -> list[str]:
+    """The different columns with a name that is known to say this."""
+    if layout is not None and what in layout.columns:
+        wanted = [_key(layout.columns[what])]
+    else:
+        wanted = [_key(name) for name in _NAMES[what]]
+    found = [name for name in header if _key(name) in wanted or (what == "arrival" and _key(_base(name)) in wanted)]
+    return list(dict.fromkeys(found))
+
+
+def _guess(what: str, names: Sequence[str]) -> str:
+    """For advice: the name that most looks as if it said this; capitals where none does."""
+    keys = {_key(name): name for name in reversed(names)}
+    for known in _NAMES[what]:
+        if near := get_close_matches(_key(known), keys, n=1, cutoff=0.8):
+            return keys[near[0]]
+    looks = [name for name in names if re.search(_HINTS[what], name.replace("_", " "), re.IGNORECASE)]
+    return looks[0] if looks else "NAME"
+
+
+def _key(name: str) -> str:
+    """A name without its case and separators."""
+    return re.sub(r"[^a-z0-9]", "", name.casefold())
+
+
+def _unit(name: str) -> str:
+    """The unit that the end of a column's name says; empty = none."""
+    last = re.split(r"[^a-z]+", name.casefold().rstrip(")] "))[-1]
+    return next((unit for unit, words in _UNITS.items() if last in words and _key(name) != last), "")
+
+
+def _base(name: str) -> str:
+    """A column's name without its unit."""
+    return re.sub(r"[^A-Za-z]+[A-Za-z]+[)\] ]*\Z", "", name) if _unit(name) else name
+
+
+def _plain(name: str) -> str:
+    """A column's name as YAML takes it within a map in braces."""
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name) and is_text(name) else json.dumps(name, ensure_ascii=False)

@@ -1,0 +1,212 @@
+"""When the requests of a trace arrive: numbers in a unit that is known, or dates and times of day.
+
+Dates count from the earliest one, in whole microseconds; so do Unix times. Other numbers count from the start of the
+simulation. A number whose unit nothing tells is a problem: the file is not read in a unit that might be wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import date
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.workload.trace_text import LARGEST_NUMBER, Suspicious, shown, whole_number, whole_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.workload.trace_columns import Columns
+    from blis_tui.workload.trace_text import Problems
+
+_US_IN: Final[Mapping[str, Decimal]] = MappingProxyType(
+    {"s": Decimal(10**6), "ms": Decimal(1000), "us": Decimal(1), "ns": Decimal("0.001")}
+)
+_WORDS: Final = MappingProxyType({"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"})
+_UNIX_FROM_US: Final = 10**15
+"""2001-09-09: numbers from there on are Unix times; no simulation lasts 31 years."""
+_UNIX_UNTIL_US: Final = 4_102_444_800 * 10**6
+"""2100-01-01: numbers from there on are in another unit."""
+_NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?|\.[0-9]+")
+_NUMERIC: Final = frozenset("0123456789.eE+-")
+_LARGEST_CELL: Final = 1000 * LARGEST_NUMBER
+_EXACT: Final = Context(prec=60)
+_TIMESTAMP: Final = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))? ?(?:Z|UTC|([+-])(\d\d):?(\d\d))?", re.ASCII
+)
+_MINUTE: Final = slice(0, 17)
+"""``2023-11-16 18:17:``: few rows differ in it, so each minute is parsed once."""
+_USUAL_LENGTH: Final = len("2023-11-16 18:17:03.9799600")
+_SECOND: Final = 10**9
+_MAX_SECONDS: Final = 60 * 10**7
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """How the cells of the arrival column are read."""
+
+    column: str
+    unit: str
+    """``s``, ``ms``, ``us`` or ``ns``; empty = dates and times of day."""
+    native: bool
+    """Whether the numbers count from the start of the simulation, whatever they are."""
+
+    def read_all(self, cells: Sequence[str]) -> list[int]:
+        """A whole column, in nanoseconds for dates, else in microseconds.
+
+        Raises:
+            Suspicious: a cell is unusual, or wrong.
+        """
+        if not self.unit:
+            return _usual_times(cells)
+        if self.unit == "us":
+            return whole_numbers(cells)
+        if not _NUMERIC.issuperset("".join(cells)):
+            raise Suspicious
+        try:
+            return [_microseconds(_EXACT.create_decimal(cell), self.unit) for cell in cells]
+        except InvalidOperation as error:
+            raise Suspicious from error
+
+    def read(self, cell: str, line: int, problems: Problems) -> int | None:
+        """One cell as :meth:`read_all` has it; what is wrong with it is noted, and ``None`` returned."""
+        text = cell.strip()
+        if not text:
+            problems.add(line, self.column, "the cell is empty", "say when the request arrives")
+            return None
+        if not self.unit:
+            time = timestamp_ns(text)
+            if time is None:
+                problems.add(line, self.column, f"{shown(cell)} is no timestamp", _LIKE, cell=shown(cell))
+            return time
+        if self.unit == "us":
+            return whole_number(cell, line, self.column, problems)
+        if not _NUMBER.fullmatch(text):
+            negative = text[:1] == "-" and _NUMBER.fullmatch(text[1:])
+            message = "is negative" if negative else f"is no number of {_WORDS[self.unit]}"
+            problems.add(line, self.column, f"{shown(text)} {message}", cell=shown(text))
+            return None
+        try:
+            return _microseconds(_EXACT.create_decimal(text), self.unit)
+        except Suspicious:
+            guess = likely_unit(text)
+            advice = None if guess == self.unit else f"is it `time_unit: {guess}`?"
+            message = f"{shown(text)} is too large to be {_WORDS[self.unit]}"
+            problems.add(line, self.column, message, advice, cell=shown(text))
+            return None
+
+    def arrivals(self, times: Sequence[int], problems: Problems) -> Sequence[int]:
+        """Times as read, in whole microseconds since the start.
+
+        Raises:
+            TraceError: they cannot be in the unit they are said to be in.
+        """
+        if self.native or not times:
+            return times
+        earliest = min(times)
+        if not self.unit:
+            return [(time - earliest) // 1000 for time in times]
+        if earliest < _UNIX_FROM_US:
+            return times
+        if earliest >= _UNIX_UNTIL_US:
+            smaller = {"s": "ms", "ms": "us"}.get(self.unit, "ns")
+            message = f"in {_WORDS[self.unit]}, the first request would arrive after the year 2100"
+            problems.add(1, self.column, message, f"is it `time_unit: {smaller}`?")
+            problems.check()
+        return [time - earliest for time in times]
+
+
+_LIKE: Final = "write it like 2023-11-16 18:17:03.9799600"
+
+
+def clock_of(columns: Columns, first: str, line: int, problems: Problems) -> Clock:
+    """How to read the arrivals of a file.
+
+    Args:
+        columns: its columns.
+        first: the first cell with an arrival.
+        line: where that is.
+        problems: where to note that nothing tells the unit.
+
+    Raises:
+        TraceError: nothing tells the unit.
+    """
+    column, unit = columns.names["arrival"], columns.unit
+    if _TIMESTAMP.match(first.strip()):
+        unit = ""
+    elif not unit and (guess := likely_unit(first)):
+        others = ", ".join(one for one in _WORDS if one != guess)
+        problems.add(
+            line,
+            column,
+            f"nothing tells whether {shown(first.strip())} is in seconds, milliseconds or another unit",
+            f"write below `trace:` `time_unit: {guess}` (or {others})",
+        )
+        problems.check()
+    return Clock(column, unit, columns.native)
+
+
+def likely_unit(cell: str) -> str:
+    """For advice: the unit in which a number is a Unix time of our days, else seconds; empty when it is no number."""
+    if not _NUMBER.fullmatch(cell.strip()):
+        return ""
+    number = _EXACT.create_decimal(cell.strip())
+    units = (unit for unit, scale in _US_IN.items() if _UNIX_FROM_US <= number * scale < _UNIX_UNTIL_US)
+    return next(units, "s")
+
+
+def _microseconds(number: Decimal, unit: str) -> int:
+    """A time in whole microseconds, rounded half up. Raises Suspicious when it is out of range."""
+    if not 0 <= number <= _LARGEST_CELL:
+        raise Suspicious
+    rounded = int(_EXACT.multiply(number, _US_IN[unit]).to_integral_value(ROUND_HALF_UP, _EXACT))
+    if rounded > LARGEST_NUMBER:
+        raise Suspicious
+    return rounded
+
+
+def _usual_times(stamps: Sequence[str]) -> list[int]:
+    """Timestamps of the published files (seven decimals, no zone) in nanoseconds, column-wise.
+
+    Raises:
+        Suspicious: any of them looks different.
+    """
+    if any(len(stamp) != _USUAL_LENGTH or stamp[19] != "." for stamp in stamps):
+        raise Suspicious
+    # Seconds and decimals as one number of 100 ns.
+    seconds = whole_numbers([stamp[17:19] + stamp[20:] for stamp in stamps])
+    if max(seconds) >= _MAX_SECONDS:
+        raise Suspicious
+    minutes: dict[str, int] = {}
+    times = []
+    for stamp, second in zip(stamps, seconds, strict=True):
+        minute = stamp[_MINUTE]
+        start = minutes.get(minute)
+        if start is None:
+            start = timestamp_ns(minute + "00")
+            if start is None:
+                raise Suspicious
+            minutes[minute] = start
+        times.append(start + 100 * second)
+    return times
+
+
+def timestamp_ns(text: str) -> int | None:
+    """A timestamp in nanoseconds since the day before 0001-01-01; ``None`` if it is none."""
+    match = _TIMESTAMP.fullmatch(text)
+    if match is None:
+        return None
+    hour, minute, second = int(match[4]), int(match[5]), int(match[6])
+    if hour > 23 or minute > 59 or second > 59:
+        return None
+    try:
+        day = date(int(match[1]), int(match[2]), int(match[3])).toordinal()
+    except ValueError:
+        return None
+    seconds = ((day * 24 + hour) * 60 + minute) * 60 + second
+    if match[8]:
+        offset = (int(match[9]) * 60 + int(match[10])) * 60
+        seconds += offset if match[8] == "-" else -offset
+    return seconds * _SECOND + int((match[7] or "").ljust(9, "0"))
