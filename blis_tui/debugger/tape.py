@@ -181,7 +181,7 @@ class Tape:
         self._kinds = array("B")
         self._instances = array("h")
         self._subjects = array("i")
-        self._steps = array("i")
+        self._steps = array("q")
         self._names: list[str] = []
         self._numbers: dict[str, int] = {}
         self._lives: list[array[int]] = []

@@ -1,0 +1,81 @@
+"""What the tape remembers, against records kept beside it."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import blis_tui
+from blis_tui.debugger.debugger import Debugger, arrive
+from blis_tui.debugger.tape import Tape
+from blis_tui.engine.records import Completed, Record
+
+ALL = 10**9
+
+
+@cache
+def short() -> blis_tui.Experiment:
+    return blis_tui.load("kv-pressure", set={"workload.requests": 40})
+
+
+def recorded(until: int | None = None) -> tuple[Tape, list[Record]]:
+    """The tape of a run up to an event, and the records it was made from."""
+    simulation = blis_tui.Simulation(short())
+    tape, records = Tape(short().cluster.instances), list[Record]()
+    tape.listen(simulation)
+    simulation.subscribe("all", records.append)
+    simulation.run(max_events=until)
+    return tape, records
+
+
+def told(tape: Tape) -> list[object]:
+    """Everything a tape says."""
+    events = range(1, len(tape) + 1)
+    return [
+        [(tape.row(event)._replace(step=-1), tape.reason(event), tape.work(event)) for event in events],
+        [tape.step(tape.row(event).step) for event in events if tape.is_step(event)],
+        tape.names(),
+        [(tape.number(name), tape.life(name)) for name in tape.names()],
+        tape.ttfts_us(ALL, ALL),
+        tape.slowest(ALL, ALL),
+    ]
+
+
+def test_what_is_cut_off_was_never_there() -> None:
+    whole, records = recorded()
+    first_tokens = [record.event for record in records if record.kind == "first-token"]
+    for event in (len(whole), first_tokens[-1] - 1, first_tokens[20], first_tokens[20] - 1, first_tokens[0] - 1, 1, 0):
+        whole.cut(event)
+        assert told(whole) == told(recorded(event)[0])
+
+
+def test_the_slowest_at_an_event_are_those_that_have_completed_by_then() -> None:
+    tape, records = recorded()
+    done = [record for record in records if isinstance(record, Completed)]
+    assert max(done, key=lambda record: record.e2e_us) is not done[0]
+    for event in range(len(tape) + 1):
+        past = sorted((record for record in done if record.event <= event), key=lambda record: -record.e2e_us)
+        assert tape.slowest(event, 5) == [(record.request_id, record.e2e_us) for record in past[:5]]
+
+
+def test_steps_may_be_as_long_and_as_large_as_in_a_plain_run() -> None:
+    """Longer than 2**31 us, with more than 2**31 blocks in use."""
+    made = blis_tui.load(
+        "quickstart",
+        set={
+            "cluster.instances": 1,
+            "latency": {"kind": "blackbox", "alpha": [0, 0, 0], "beta": [3e9, 0, 0]},
+            "workload": {"requests": 3, "rate_per_s": 1e6},
+            "workload.clients": [{"id": "long", "output_tokens": {"kind": "constant", "value": 4}}],
+            "workload.clients.0.input_tokens": {"kind": "constant", "value": 10**9},
+            "engine": {"kv_blocks": 10**13, "block_size_tokens": 1, "max_num_batched_tokens": 10**9},
+            "engine.max_model_len": "none",
+            "expect": [],
+        },
+    )
+    debugger = Debugger(made)
+    assert arrive(debugger.run()).reason == "end"
+    assert debugger.report().to_json() == blis_tui.run(made).to_json()
+    tape = debugger.tape
+    steps = [tape.step(tape.row(event).step) for event in range(1, len(tape) + 1) if tape.is_step(event)]
+    assert min(step.duration_us for step in steps) > 2**31
+    assert max(step.kv_used_blocks for step in steps) > 2**31
