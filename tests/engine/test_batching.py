@@ -1,9 +1,12 @@
 """The batching rules on cases small enough to follow by hand. Steps take 100 + prefill + 10 * decodes microseconds."""
 
+from dataclasses import replace
+
 import pytest
 
-from blis_tui.engine.records import Preempted, Scheduled, StepFinished
+from blis_tui.engine.records import Completed, Preempted, Scheduled, StepFinished
 from blis_tui.errors import StalledError
+from blis_tui.spec.model import Latency
 from tests.builders import Outcome, experiment, request
 
 
@@ -42,6 +45,22 @@ def test_overheads_reach_the_client_but_not_the_steps() -> None:
 def test_an_answer_of_no_tokens_ends_with_the_prefill() -> None:
     row = Outcome(experiment(), [request(0, 0, 8, 0)]).rows["0"]
     assert (row.state, row.output_tokens, row.ttft_us, row.e2e_us) == ("completed", 0, 108, 108)
+
+
+def test_what_comes_after_decoding_is_not_charged_where_nothing_was_decoded() -> None:
+    overheads = Latency(kind="trained-physics", alpha=(7.0, 500.0, 3.0), beta=(1.0,) * 7)
+    made = replace(experiment(), latency=overheads)
+    for output_tokens, after_us in ((0, 3), (1, 3 + 500)):
+        row = Outcome(made, [request(0, 0, 8, output_tokens)]).rows["0"]
+        assert row.completed_us is not None
+        assert row.e2e_us == row.completed_us + after_us
+
+
+def test_requests_that_end_with_the_same_step_leave_in_the_order_of_their_admission() -> None:
+    # In the third step 0 ends with its prefill, 1 and 2 decode their last token; 2 has decoded since the first step.
+    outcome = Outcome(experiment(threshold=8), [request(0, 0, 20, 1), request(1, 0, 16, 2), request(2, 0, 8, 3)])
+    assert [one.completed for one in steps(outcome)] == [(), (), ("0", "1", "2")]
+    assert [one.request_id for one in outcome.records if isinstance(one, Completed)] == ["0", "1", "2"]
 
 
 def test_decodes_come_before_the_prefill_behind_them_when_the_budget_is_short() -> None:
