@@ -67,10 +67,6 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SpecFile |
     return None
 
 
-def _on_ci() -> bool:
-    return os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
-
-
 class SpecFile(pytest.File):
     """An experiment file."""
 
@@ -161,13 +157,13 @@ class SpecItem(pytest.Item):
 
 def _settings(config: pytest.Config) -> Settings:
     from blis_tui.golden.produce import CHECKS  # noqa: PLC0415
-    from blis_tui.golden.session import Settings, decide_mode  # noqa: PLC0415
+    from blis_tui.golden.session import Settings, decide_mode, on_ci  # noqa: PLC0415
 
     checks = tuple(config.getini("blis_checks").split())
     unknown = [check for check in checks if check not in CHECKS]
     if unknown:
         raise pytest.UsageError(f"blis_checks: no check is named {unknown[0]!r}; known are {', '.join(CHECKS)}")
-    mode = decide_mode(config.getoption("--blis-update"), ci=_on_ci())
+    mode = decide_mode(config.getoption("--blis-update"), ci=on_ci())
     return Settings(mode=mode, checks=checks, force=config.getoption("--blis-force"))
 
 

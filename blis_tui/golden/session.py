@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
@@ -63,6 +64,11 @@ class Verdict:
     def ok(self) -> bool:
         """Whether the test passes."""
         return self.status in ("equal", "written")
+
+
+def on_ci() -> bool:
+    """Whether a CI system runs this: its environment says so."""
+    return os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
 
 
 def decide_mode(mode: str, *, ci: bool) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -12,7 +11,7 @@ from blis_tui._version import ENGINE
 from blis_tui.errors import BlisError, InputError
 from blis_tui.golden.divergence import find_divergence, old_experiment
 from blis_tui.golden.review import case_of, difference_text
-from blis_tui.golden.session import Settings, decide_mode, judge
+from blis_tui.golden.session import Settings, decide_mode, judge, on_ci
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,8 +144,7 @@ def _case(entry: Entry, root: Path) -> Case:
 
 def _settings() -> Settings:
     """A check may write what pytest would write: nothing on CI, else a new result that waits."""
-    ci = os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
-    return Settings(mode=decide_mode("auto", ci=ci), checks=())
+    return Settings(mode=decide_mode("auto", ci=on_ci()), checks=())
 
 
 def _both(entry: Entry, case: Case) -> BothRuns:

@@ -122,7 +122,10 @@ class Editor:
                 name, _, value = line.partition(b":")
                 length = int(value) if name.lower() == b"content-length" else length
                 line = stream.readline()
-            self._messages.put(json.loads(stream.read(length)))
+            body = stream.read(length)
+            if len(body) < length or not length:  # it ended, or was ended, in the middle of a message
+                return
+            self._messages.put(json.loads(body))
 
 
 def _plain(contents: Any) -> str:

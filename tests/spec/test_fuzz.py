@@ -176,6 +176,7 @@ def _fuzz(examples: int) -> int:
 
     @settings(
         max_examples=examples,
+        deadline=None,  # a process of its own has no profile of ours
         database=None,
         derandomize=True,
         phases=[Phase.generate],
