@@ -259,8 +259,10 @@ class _Session:
             return
         pending = [told for told in self._told.values() if told.get("pending")]
         if pending:
+            from blis_tui.debugger.units import plural  # noqa: PLC0415
+
             terminalreporter.section("goldens", sep="-")
-            terminalreporter.line(f"{len(pending)} new result{'' if len(pending) == 1 else 's'} waiting:")
+            terminalreporter.line(f"{plural(len(pending), 'new result')} waiting:")
             for told in pending:
                 terminalreporter.line(f"    {told['nodeid']}")
             terminalreporter.line("look at them and decide: blis-tui golden review")

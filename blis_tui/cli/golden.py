@@ -47,7 +47,8 @@ def golden() -> None:
 @reported
 def status(names: tuple[str, ...], folder: Path, root: Path, as_json: bool) -> None:
     """List goldens: what waits, what is obsolete. Exit code 1 when anything does."""
-    from blis_tui.golden.review import find, state  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.debugger.units import plural  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.golden.review import find, state  # noqa: PLC0415
 
     states = [state(place, folder, root) for place in find(folder, names)]
     if as_json:
@@ -58,7 +59,8 @@ def status(names: tuple[str, ...], folder: Path, root: Path, as_json: bool) -> N
             word = "new" if one.pending and not one.golden else "changed" if one.pending else "golden"
             click.echo(f"{'obsolete' if one.orphan else word:<9} {one.name:<{width}}  {one.spec}::{one.case}")
         waiting = len([one for one in states if one.pending])
-        click.echo(f"{len(states)} goldens, {waiting} waiting, {len([one for one in states if one.orphan])} obsolete")
+        obsolete = len([one for one in states if one.orphan])
+        click.echo(f"{plural(len(states), 'golden')}, {waiting} waiting, {obsolete} obsolete")
     if any(one.pending or one.orphan for one in states):
         sys.exit(ExitCode.CHECK_FAILED)
 

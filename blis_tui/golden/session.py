@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.compare.walk import walk
+from blis_tui.debugger.units import plural
 from blis_tui.errors import InputError
 from blis_tui.golden.compare import compare, in_words
 from blis_tui.golden.divergence import find_divergence, record_lines
@@ -168,7 +169,7 @@ def describe(
         lines.append(f"the experiment has changed{schemas}:")
         lines += [f"    {line}" for line in _document_changes(golden, result)]
     if difference.changes:
-        lines.append(f"{len(difference.changes)} value{'' if len(difference.changes) == 1 else 's'} of the report:")
+        lines.append(f"{plural(len(difference.changes), 'value')} of the report:")
         lines += [f"    {in_words(change)}" for change in difference.changes[:_SHOWN_CHANGES]]
         if len(difference.changes) > _SHOWN_CHANGES:
             lines.append(f"    and {len(difference.changes) - _SHOWN_CHANGES} more")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.inputs import real_path
 from blis_tui.spec.library import entries, find, suffix
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -173,11 +174,11 @@ def facts_of(experiment: Experiment) -> Facts:
     lines = (
         ("model", experiment.model.name),
         ("hardware", experiment.hardware.name),
-        ("cluster", _count(cluster.instances, "instance") + parallel),
+        ("cluster", plural(cluster.instances, "instance") + parallel),
         ("step time", experiment.latency.kind),
         ("workload", f"{experiment.workload.name}: {_requests(experiment)}"),
         ("policy", f"{policy.name}: {policy.scheduling.kind}, {policy.batching.kind} batching"),
-        ("expects", _count(len(experiment.expect), "figure") if experiment.expect else "nothing"),
+        ("expects", plural(len(experiment.expect), "figure") if experiment.expect else "nothing"),
         ("seed", str(experiment.seed)),
     )
     return Facts(experiment.description, lines)
@@ -188,12 +189,8 @@ def _requests(experiment: Experiment) -> str:
     if workload.trace is not None:
         amount = "" if workload.requests is None else f"{workload.requests:,} requests of "
         return f"{amount}recorded {Path(workload.trace.path).name}"
-    amount = "requests until the horizon" if workload.requests is None else _count(workload.requests, "request")
+    amount = "requests until the horizon" if workload.requests is None else plural(workload.requests, "request")
     return f"{amount}, {workload.rate_per_s:g}/s"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 # ---- goldens ----

@@ -40,7 +40,9 @@ def test_a_new_result_waits_until_it_is_accepted(tmp_path: Path) -> None:
     assert blis_in(folder, "golden", "accept").stdout == "accepted demo\n"
     assert files(folder) == GOLDEN
     assert pytest_in(folder).returncode == 0
-    assert blis_in(folder, "golden", "status").returncode == 0
+    status = blis_in(folder, "golden", "status")
+    assert status.stdout.splitlines()[-1] == "1 golden, 0 waiting, 0 obsolete"
+    assert status.returncode == 0
 
 
 def test_on_ci_nothing_is_ever_written(tmp_path: Path) -> None:

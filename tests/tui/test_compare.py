@@ -25,7 +25,7 @@ from blis_tui.tui.presenters.compare import (
     side_text,
     standing_text,
 )
-from blis_tui.tui.presenters.compare_file import file_name
+from blis_tui.tui.presenters.compare_file import file_stem
 from blis_tui.tui.pump import Pump
 from blis_tui.tui.screens.compare import CompareScreen
 from tests.tui.screens import check_screen, press, screen_text
@@ -371,8 +371,8 @@ def test_the_summary_of_requests_fits(width: int, said: str) -> None:
 
 
 def test_names_of_files_are_plain() -> None:
-    assert file_name(("a/b c", "d engine.kv_blocks=900")) == "a-b-c-vs-d-engine.kv-blocks=900.txt"
-    assert file_name(("", "///")) == "run-vs-run.txt"
+    assert file_stem(("a/b c", "d engine.kv_blocks=900")) == "a-b-c-vs-d-engine.kv-blocks=900"
+    assert file_stem(("", "///")) == "run-vs-run"
 
 
 def test_a_pump_gives_up_the_journey_before() -> None:

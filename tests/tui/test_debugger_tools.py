@@ -208,6 +208,21 @@ async def test_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (tmp_path / "kv-pressure-1500.svg").read_text().startswith("<svg")
 
 
+async def test_an_export_keeps_the_files_that_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    mine = tmp_path / "kv-pressure-1500.report.json"
+    mine.write_text("mine")
+    async with debugging(at="1500") as here:
+        for other in ("kv-pressure-1500-2.report.json", "kv-pressure-1500-3.report.json"):
+            await here.press("x")
+            assert other in screen_text(here.app)
+            await here.press("enter")
+            assert (tmp_path / other).read_text().startswith("{")
+    assert mine.read_text() == "mine"
+    assert f"Written: {tmp_path / 'kv-pressure-1500-3.report.json'}" in here.said()
+    assert "kv-pressure-1500.report.json was there already" in here.said()
+
+
 async def test_an_export_into_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()

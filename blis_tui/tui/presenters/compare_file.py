@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from blis_tui.tui.presenters.compare import CompareView
 
 
-def file_name(names: tuple[str, str]) -> str:
-    """A name for the file: ``kv-pressure-vs-burst.txt``."""
+def file_stem(names: tuple[str, str]) -> str:
+    """A name for the file, without its ending: ``kv-pressure-vs-burst``."""
     left, right = (re.sub(r"[^A-Za-z0-9.=]+", "-", name).strip("-")[:40] or "run" for name in names)
-    return f"{left}-vs-{right}.txt"
+    return f"{left}-vs-{right}"
 
 
 def file_text(comparison: Comparison, view: CompareView) -> str:

@@ -10,6 +10,7 @@ from textual.fuzzy import FuzzySearch
 
 from blis_tui.tui.catalog import GoldenState
 from blis_tui.tui.presenters.problems import diagnostics_text
+from blis_tui.tui.presenters.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,7 +107,7 @@ def check_words(checked: Checked | None) -> Content:
         return Content.styled("✗ no file", "$error")
     if checked.problems:
         count = len(checked.problems)
-        return Content.styled(f"✗ {count} error{'' if count == 1 else 's'}" if count < 100 else "✗ 99+", "$error")
+        return Content.styled(f"✗ {plural(count, 'error')}" if count < 100 else "✗ 99+", "$error")
     return Content.styled("✓ ok", "$success")
 
 
@@ -188,7 +189,7 @@ def summary(entries: Sequence[Entry]) -> str:
     """How many there are and how they are, for the title."""
     checked = [entry.checked for entry in entries if entry.checked is not None]
     wrong = len([one for one in checked if one.facts is None])
-    count = f"{len(entries)} experiment{'' if len(entries) == 1 else 's'}"
+    count = plural(len(entries), "experiment")
     if len(checked) < len(entries):
         return f"{count}, checking {len(checked)}"
     return f"{count}, {wrong} with errors" if wrong else f"{count}, all valid"

@@ -23,6 +23,7 @@ from blis_tui.debugger.side_by_side import Side, differing_requests, figure_pair
 from blis_tui.errors import BlisError
 from blis_tui.records.files import write_text
 from blis_tui.tui.actions import bindings
+from blis_tui.tui.new_file import new_name
 from blis_tui.tui.presenters.compare import (
     LETTERS,
     CompareView,
@@ -35,8 +36,8 @@ from blis_tui.tui.presenters.compare import (
     short_names,
     side_text,
 )
-from blis_tui.tui.presenters.compare_file import file_name, file_text
-from blis_tui.tui.presenters.units import count_text
+from blis_tui.tui.presenters.compare_file import file_stem, file_text
+from blis_tui.tui.presenters.units import count_text, plural
 from blis_tui.tui.pump import Pump
 from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.widgets.compare_box import CompareBox
@@ -124,7 +125,7 @@ class CompareScreen(Screen[None]):
         """Title, differences, the two sides, two tables, keys."""
         yield TitleBar(names_text(self._names), id="status")
         count = len(self._documents)
-        said = f"{count} difference{'' if count == 1 else 's'}" if count else "no differences"
+        said = plural(count, "difference") if count else "no differences"
         yield CompareBox(f"The experiments: {said}", differences_text, id="differences")
         with Horizontal(id="sides"):
             for side, letter in enumerate(LETTERS):
@@ -392,7 +393,7 @@ class CompareScreen(Screen[None]):
         prompt = PromptScreen(
             "Export the comparison",
             "Differences, figures as of now and the requests most affected, as text.",
-            value=file_name(self._names),
+            value=new_name(file_stem(self._names), "txt"),
             check=_wrong_file,
             doing="writes the file",
         )

@@ -15,6 +15,7 @@ from blis_tui.spec.diagnostics import from_trace_error
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.editor import edit
 from blis_tui.tui.presenters.problems import diagnostics_text, message_text
+from blis_tui.tui.presenters.units import plural
 from blis_tui.tui.widgets.footer import KeyBar
 from blis_tui.tui.widgets.header import TitleBar
 
@@ -67,7 +68,7 @@ class ErrorScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """Title, problems, keys."""
         count = len(self._diagnostics)
-        said = f"{count} problem{'' if count == 1 else 's'}" if count else "cannot be opened"
+        said = plural(count, "problem") if count else "cannot be opened"
         left = Content.assemble(("✗ ", "$error bold"), (self._source, "bold"))
         yield TitleBar(left, Content.styled(said, "$error"))
         with ScrollableContainer():

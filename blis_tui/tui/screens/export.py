@@ -20,6 +20,7 @@ from blis_tui.records.tables import record_line, requests_csv
 from blis_tui.simulation import Simulation
 from blis_tui.tui.actions import DIALOG, bindings
 from blis_tui.tui.catalog import shown_folder
+from blis_tui.tui.new_file import new_name
 from blis_tui.tui.presenters.units import count_text
 from blis_tui.tui.screens.window import Window
 from blis_tui.tui.widgets.cursor_list import CursorList
@@ -102,23 +103,26 @@ class ExportScreen(Window[None]):
                 id="about",
                 markup=False,
             )
-            width = max(len(self.file_name(kind)) for kind in KINDS)
+            names = {kind: self.file_name(kind) for kind in KINDS}
+            width = max(map(len, names.values()))
             yield CursorList(
                 *(
                     Option(
-                        Content.assemble(
-                            (f"{self.file_name(kind):<{width}}", "bold"), (f"  {kind.about}", "$text-muted")
-                        ),
+                        Content.assemble((f"{name:<{width}}", "bold"), (f"  {kind.about}", "$text-muted")),
                         id=kind.id,
                     )
-                    for kind in KINDS
+                    for kind, name in names.items()
                 )
             )
         yield KeyBar()
 
+    @property
+    def _stem(self) -> str:
+        return f"{self._debugger.experiment.name}-{self._debugger.event}"
+
     def file_name(self, kind: Kind) -> str:
-        """What the file is called: run, event, kind."""
-        return f"{self._debugger.experiment.name}-{self._debugger.event}.{kind.ending}"
+        """What the file is called: run, event, a number where that file is there already, kind."""
+        return new_name(self._stem, kind.ending)
 
     @on(OptionList.OptionSelected)
     def _chosen(self, message: OptionList.OptionSelected) -> None:
@@ -126,7 +130,7 @@ class ExportScreen(Window[None]):
 
     def write(self, kind: Kind) -> None:
         """Write a file, and say where it is; the reader may go on meanwhile."""
-        self._write(self.file_name(kind), self._writer(kind))
+        self._write(self._stem, kind, self._writer(kind))
 
     def _writer(self, kind: Kind) -> Callable[[TextIO], object]:
         """What writes such a file as of here, in a thread: nothing in it depends on where the reader goes next."""
@@ -141,22 +145,24 @@ class ExportScreen(Window[None]):
         return lambda out: out.write(copy.report().to_json())
 
     @work(thread=True, exclusive=True, group="export", exit_on_error=False)
-    def _write(self, name: str, write: Callable[[TextIO], object]) -> None:
+    def _write(self, stem: str, kind: Kind, write: Callable[[TextIO], object]) -> None:
+        first = f"{stem}.{kind.ending}"
         if self.app.is_web:
             out = StringIO()
             write(out)
             out.seek(0)
-            self.app.call_from_thread(self.app.deliver_text, out, save_filename=name)
-            self._done(f"{name} is on its way to your browser.")
+            self.app.call_from_thread(self.app.deliver_text, out, save_filename=first)
+            self._done(f"{first} is on its way to your browser.")
             return
-        path = Path.cwd() / name
+        name = new_name(stem, kind.ending)
         try:
-            with atomic_text(path) as file:
+            with atomic_text(Path.cwd() / name) as file:
                 write(file)
         except InputError as error:
             self.app.call_from_thread(self.app.notify, str(error), severity="error", markup=False)
         else:
-            self._done(f"Written: {path}")
+            kept = "" if name == first else f"\n{first} was there already, and stays as it is."
+            self._done(f"Written: {Path.cwd() / name}{kept}")
 
     def _done(self, said: str) -> None:
         """Close and tell, in one go: once the window is closed, nobody waits for this thread any more."""

@@ -39,6 +39,7 @@ from blis_tui.tui.presenters.goldens import (
     standing,
     summary,
 )
+from blis_tui.tui.presenters.units import plural
 from blis_tui.tui.screens.confirm import ConfirmScreen
 from blis_tui.tui.widgets.footer import KeyBar
 from blis_tui.tui.widgets.golden_list import GoldenList
@@ -248,7 +249,7 @@ class GoldensScreen(Screen[None]):
         if not listed:
             self.notify("No result waits.", markup=False)
             return
-        count = f"{len(listed)} waiting result{'' if len(listed) == 1 else 's'}"
+        count = plural(len(listed), "waiting result")
         names = "\n".join(entry.name for entry in listed)
 
         def go_on(sure: bool | None) -> None:

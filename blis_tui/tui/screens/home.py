@@ -30,6 +30,7 @@ from blis_tui.tui.catalog import (
 )
 from blis_tui.tui.editor import edit
 from blis_tui.tui.presenters.home import Entry, details, matching, summary
+from blis_tui.tui.presenters.units import plural
 from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.widgets.experiments import ExperimentList
 from blis_tui.tui.widgets.footer import KeyBar
@@ -216,7 +217,7 @@ class HomeScreen(Screen[None]):
     def _title(self) -> None:
         title = self.query_one(TitleBar)
         title.left = Content.assemble(("blis-tui", "$accent bold"), f"  {shown_folder(self._folder)}")
-        lost = f", {self._lost} golden{'' if self._lost == 1 else 's'} without experiment" if self._lost else ""
+        lost = f", {plural(self._lost, 'golden')} without experiment" if self._lost else ""
         title.right = Content.styled((summary(self._entries) if self._entries else "looking") + lost, "$text-muted")
 
     def on_resize(self) -> None:

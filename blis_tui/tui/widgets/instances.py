@@ -47,7 +47,8 @@ class InstancesPane(LinesPane):
         chosen = view.selection.instance
         if count > 1:
             one = chosen is not None and 0 <= chosen < count
-            self.border_subtitle = f"◂ instance {chosen} of {count} ▸" if one else f"◂ all {count} instances ▸"
+            which = f"instance {chosen} ({(chosen or 0) + 1} of {count})" if one else f"all {count} instances"
+            self.border_subtitle = f"◂ {which} ▸"
         super().show(view)
 
     def key_of(self, view: View) -> str:
