@@ -46,6 +46,12 @@ def plural(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
+def ordinal(n: int) -> str:
+    """A place as people count: ``1st``, ``2nd``, ``3rd``, ``4th``, ... ``11th``."""
+    ending = "th" if n % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
+    return f"{n:,}{ending}"
+
+
 def percent_text(part: int, whole: int) -> str:
     """A share: ``71 %``; below one percent and just under all, what is true: ``<1 %``, ``>99 %``."""
     if whole <= 0 or part <= 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.compare.walk import ABSENT, walk
+from blis_tui.compare.walk import ABSENT, Change, pointer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[Di
     orders: dict[Path, tuple[list[str], list[str]]] = {}
     for listed, key in _IDENTITIES.items():
         _name_entries(left, right, listed, key, orders)
-    for change in walk(left, right):
+    for change in _changes(left, right):
         # A whole list of entries that one side lacks is shown as the list it is.
         before, after = (
             list(value.values()) if change.steps in _IDENTITIES and isinstance(value, dict) else value
@@ -66,6 +66,44 @@ def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[Di
             dotted = _dotted(path, {})
             found.append(Difference(path=dotted, kind="reordered", old=before_names, new=after_names))
     return found
+
+
+def _changes(left: object, right: object) -> list[Change]:
+    """What DeepDiff finds, in the order of the documents; what is new comes after what was there."""
+    from deepdiff import DeepDiff  # noqa: PLC0415  (100 ms, and only when there is something to say)
+
+    found: list[Change] = []
+    for kind, places in DeepDiff(left, right, view="tree", zip_ordered_iterables=True).items():
+        for place in places:
+            steps: Path = tuple(place.path(output_format="list"))
+            old = ABSENT if kind.endswith("_added") else place.t1
+            new = ABSENT if kind.endswith("_removed") else place.t2
+            found.append(Change(pointer(steps), old, new, steps))
+    found.sort(key=lambda change: _order(change.steps, left, right))
+    return found
+
+
+def _order(steps: Path, left: object, right: object) -> list[int]:
+    """Where a path stands in the documents, level by level."""
+    order: list[int] = []
+    for step in steps:
+        if isinstance(step, int):
+            order.append(step)
+        else:
+            keys = list(dict.fromkeys([*_keys(left), *_keys(right)]))
+            order.append(keys.index(step))
+        left, right = _inner(left, step), _inner(right, step)
+    return order
+
+
+def _keys(value: object) -> list[object]:
+    return [*value] if isinstance(value, dict) else []
+
+
+def _inner(value: object, step: str | int) -> object:
+    if isinstance(value, dict):
+        return value.get(step)
+    return value[step] if isinstance(value, list) and isinstance(step, int) and step < len(value) else None
 
 
 def _name_entries(

@@ -426,6 +426,9 @@ class Tape:
         del self._ttft_events[keep:]
         del self._ttfts[keep:]
         del self._ttfts_lost[keep:]
+        for place, lost in enumerate(self._ttfts_lost):
+            if lost > event:
+                self._ttfts_lost[place] = 0
         done = bisect_right(self._done_events, event)
         del self._done_events[done:]
         del self._done[done:]

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.compare.walk import ABSENT, walk
+from blis_tui.compare.walk import walk
 
 if TYPE_CHECKING:
     from blis_tui.compare.walk import Change
@@ -88,25 +88,3 @@ def _child(data: object, step: str) -> object:
     if isinstance(data, list) and step.isdecimal() and int(step) < len(data):
         return data[int(step)]
     return None
-
-
-def in_words(change: Change) -> str:
-    """One changed path, with the relative change of numbers."""
-    if change.old is ABSENT:
-        return f"{change.path}: added {_value(change.new)}"
-    if change.new is ABSENT:
-        return f"{change.path}: removed {_value(change.old)}"
-    return f"{change.path}: {_value(change.old)} -> {_value(change.new)}{_relative(change.old, change.new)}"
-
-
-def _value(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _relative(old: object, new: object) -> str:
-    if isinstance(old, bool) or isinstance(new, bool) or not old:
-        return ""
-    if not isinstance(old, int | float) or not isinstance(new, int | float):
-        return ""
-    return f"  ({(new - old) / old:+.2%})"

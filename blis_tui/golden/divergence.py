@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.errors import InputError
 from blis_tui.golden.chain import ChainRecorder, parting_window
+from blis_tui.golden.wording import field_pair, record_words
 from blis_tui.inputs import parse_json
 from blis_tui.records.tables import record_line
 from blis_tui.simulation import Simulation
@@ -57,13 +58,12 @@ class Divergence:
         """For people: the event, the records around it, and the state before."""
         if self.event is None:
             lines = [f"first divergence: between event {self.after} (still equal) and event {self.until}"]
-            lines += [f"    this run   {line}" for line in self.before]
+            lines += [f"  + {_words(line)}" for line in self.before]
             lines.append("    (`blis-tui golden record --full` stores the records: then the exact event can be named)")
             return "\n".join(lines)
         lines = [f"first divergence: event {self.event}"]
-        lines += [f"    both       {line}" for line in self.before]
-        lines.append(f"    golden     {'(the stream has ended)' if self.golden is None else self.golden}")
-        lines.append(f"    this run   {'(the stream has ended)' if self.found is None else self.found}")
+        lines += [f"    {_words(line)}" for line in self.before]
+        lines += [f"  - {_words(self.golden)}", f"  + {_words(self.found)}"]
         lines += [f"    {line}" for line in _field_changes(self.golden, self.found)]
         if self.state:
             lines += ["state before it:", *(f"    {line}" for line in self.state.splitlines())]
@@ -177,6 +177,10 @@ def record_lines(experiment: Experiment) -> Iterator[str]:
         yield line + "\n"
 
 
+def _words(line: str | None) -> str:
+    return "the run has ended" if line is None else record_words(json.loads(line))
+
+
 def _field_changes(golden: str | None, found: str | None) -> list[str]:
     """Which fields of two records of the same kind differ."""
     if golden is None or found is None:
@@ -184,7 +188,8 @@ def _field_changes(golden: str | None, found: str | None) -> list[str]:
     before, after = json.loads(golden), json.loads(found)
     if before["kind"] != after["kind"]:
         return []
-    return [f"{name}: {before[name]!r} -> {after[name]!r}" for name in before if before[name] != after[name]]
+    pairs = [(field_pair(name, before[name]), field_pair(name, after[name])) for name in before]
+    return [f"{name}: {old} -> {new}" for (name, old), (_, new) in pairs if old != new]
 
 
 def _state(experiment: Experiment, event: int, golden: str | None, found: str | None) -> str:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.compare.walk import walk
+from blis_tui.compare.documents import differences
 from blis_tui.debugger.units import plural
 from blis_tui.errors import InputError
-from blis_tui.golden.compare import compare, in_words
+from blis_tui.golden.compare import compare
 from blis_tui.golden.divergence import find_divergence, record_lines
 from blis_tui.golden.produce import produce, unsteady
 from blis_tui.golden.store import Baseline
+from blis_tui.golden.wording import change_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +32,7 @@ goldens that do not exist yet; changed results as in ``new``. ``always``: the go
 CI, else ``new``.
 """
 
-_SHOWN_CHANGES: Final = 12
+_SHOWN_CHANGES: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,15 +165,15 @@ def describe(
     lines = [f"{place.name}: the result of case `{case}` differs from its golden"]
     if difference.engine is not None:
         lines.append(f"the engine is another one: {difference.engine[0]} -> {difference.engine[1]}")
+    lines += ["--- golden", "+++ this run"]
     if difference.spec:
-        schemas = " (so have the schemas, which hold the defaults)" if difference.schemas else ""
-        lines.append(f"the experiment has changed{schemas}:")
-        lines += [f"    {line}" for line in _document_changes(golden, result)]
+        changes = differences(golden.document, result.document)
+        schemas = "; the schemas, which hold the defaults, are others" if difference.schemas else ""
+        lines.append(f"experiment: {plural(len(changes), 'difference')}{schemas}")
+        lines += change_lines(changes, _SHOWN_CHANGES)
     if difference.changes:
-        lines.append(f"{plural(len(difference.changes), 'value')} of the report:")
-        lines += [f"    {in_words(change)}" for change in difference.changes[:_SHOWN_CHANGES]]
-        if len(difference.changes) > _SHOWN_CHANGES:
-            lines.append(f"    and {len(difference.changes) - _SHOWN_CHANGES} more")
+        lines.append(f"report: {plural(len(difference.changes), 'difference')}")
+        lines += change_lines(difference.changes, _SHOWN_CHANGES)
     elif difference.records:
         lines.append("the report is the same, the record stream is not")
     divergence = find_divergence(golden, result, experiment, place)
@@ -182,17 +183,6 @@ def describe(
             event = divergence.until if divergence.event is None else divergence.event
             lines.append(f"look around there: blis-tui tui {result.spec} --at {event}")
     return "\n".join(lines)
-
-
-def _document_changes(golden: Golden, result: Golden) -> list[str]:
-    """What is another in the experiment, in sentences as long as it is little."""
-    changes = walk(golden.document, result.document)
-    if len(changes) <= _SHOWN_CHANGES:
-        from deepdiff import DeepDiff  # noqa: PLC0415  (100 ms, and only when there is something to say)
-
-        return str(DeepDiff(golden.document, result.document, verbose_level=2).pretty()).splitlines()
-    lines = [in_words(change) for change in changes[:_SHOWN_CHANGES]]
-    return [*lines, f"and {len(changes) - _SHOWN_CHANGES} more"]
 
 
 def _refusal(golden: Golden) -> str:

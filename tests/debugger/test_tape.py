@@ -20,7 +20,7 @@ def short() -> blis_tui.Experiment:
 def recorded(until: int | None = None) -> tuple[Tape, list[Record]]:
     """The tape of a run up to an event, and the records it was made from."""
     simulation = blis_tui.Simulation(short())
-    tape, records = Tape(short().cluster.instances), list[Record]()
+    tape, records = Tape(short().cluster.instances, keeps_output=False), list[Record]()
     tape.listen(simulation)
     simulation.subscribe("all", records.append)
     simulation.run(max_events=until)

@@ -11,7 +11,6 @@ from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.tui.presenters.inspector import inspector_lines, subject
 from blis_tui.tui.presenters.life_line import (
     life_bar,
-    ordinal,
     past_and_later,
     position_mark,
     shares,
@@ -145,12 +144,6 @@ def test_the_bar_shows_where_the_position_is(pressed: Debugger) -> None:
     assert mark is not None
     assert abs(mark.plain.index("▲") - 60 * (pressed.tape.time_us(1000) - life.arrival_us) // 1_617_006) <= 3
     assert position_mark(stretches(life, pressed.tape), 60) is None
-
-
-def test_places_in_line_are_ordinals() -> None:
-    assert [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 102, 1111)] == [
-        *("1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "102nd", "1,111th"),
-    ]
 
 
 async def test_enter_goes_to_where_a_stretch_began(pressed: Debugger) -> None:

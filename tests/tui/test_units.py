@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from blis_tui.tui.presenters.units import bar_text, count_text, percent_text, plural, span_text, time_text
+from blis_tui.tui.presenters.units import bar_text, count_text, ordinal, percent_text, plural, span_text, time_text
+
+
+def test_places_are_ordinals() -> None:
+    assert [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 102, 1111)] == [
+        *("1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "102nd", "1,111th"),
+    ]
 
 
 @pytest.mark.parametrize(

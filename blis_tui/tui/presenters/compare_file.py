@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from blis_tui.compare.text import comparison_text
-from blis_tui.records.tables import record_line
+from blis_tui.golden.wording import record_words
+from blis_tui.records.tables import record_dict
 from blis_tui.tui.presenters.compare import LETTERS
 from blis_tui.tui.presenters.units import count_text, time_text
 
@@ -40,12 +41,12 @@ def _divergence(found: Divergence | None) -> list[str]:
         return ["the two runs do exactly the same, from the first event to the last"]
     return [
         f"first divergence: event {found.event}",
-        *(f"    both  {_line(record)}" for record in found.before),
-        f"    A     {_line(found.left)}",
-        f"    B     {_line(found.right)}",
+        *(f"    {_line(record)}" for record in found.before),
+        f"  A {_line(found.left)}",
+        f"  B {_line(found.right)}",
         *(f"    {change.name}: {change.left!r} -> {change.right!r}" for change in found.fields),
     ]
 
 
 def _line(record: Record | None) -> str:
-    return "(the run has ended)" if record is None else record_line(record).rstrip("\n")
+    return "the run has ended" if record is None else record_words(record_dict(record))

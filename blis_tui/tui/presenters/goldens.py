@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from shlex import quote
 from textwrap import wrap
@@ -175,12 +174,10 @@ def failure(text: str) -> Content:
 
 
 _LINES: Final = (
-    (re.compile(r"first divergence: .*"), "$warning bold"),
-    (re.compile(r"the (experiment|engine) .*"), "$warning"),
-    (re.compile(r"[\d,]+ values? of the report:"), "$warning"),
-    (re.compile(r" +golden  .*"), "bold"),
-    (re.compile(r" +this run  .*"), "$warning"),
-    (re.compile(r" +both  .*"), "$text-muted"),
+    (re.compile(r"first divergence: .*|(experiment|report): .*|the engine .*"), "$warning bold"),
+    (re.compile(r"(---|  -) .*"), "$error"),
+    (re.compile(r"(\+\+\+|  \+) .*"), "$success"),
+    (re.compile(r" +event .*"), "$text-muted"),
     (re.compile(r"(look around there|the new result waits|the result waits).*"), "$text-muted"),
     (re.compile(r" +blis-tui golden .*"), "$text-muted"),
 )
@@ -195,34 +192,10 @@ def difference(text: str, width: int) -> Content:
 
 def _line(text: str, width: int) -> Content:
     style = next((style for pattern, style in _LINES if pattern.match(text)), "")
-    record = _RECORD.match(text)
-    if record is not None:
-        text = f"{record[1]}{_record(record[2])}"
-    indent = len(record[1]) if record is not None else len(text) - len(text.lstrip()) + 4
-    text = _DIGEST.sub(r"\1…", text)
+    indent = len(text) - len(text.lstrip(" -+")) + 4
     if len(text) > width:
         text = "\n".join(wrap(text, max(width, indent + 8), subsequent_indent=" " * indent, break_on_hyphens=False))
     return Content.styled(text, style) if style else Content(text)
-
-
-_DIGEST: Final = re.compile(r"([0-9a-f]{12})[0-9a-f]{20,}(?:\.\.\.)?")
-"""A digest, cut short already or not: its beginning says enough."""
-_RECORD: Final = re.compile(r"( +(?:both|golden|this run) +)(\{.*\})\Z")
-
-
-def _record(text: str) -> str:
-    """A record's fields as words: those that say something."""
-    try:
-        fields = json.loads(text)
-    except ValueError:
-        return text
-    if not isinstance(fields, dict):
-        return text
-    return " ".join(f"{name}={_plain(value)}" for name, value in fields.items() if value not in ([], ""))
-
-
-def _plain(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 _VERDICTS: Final[Mapping[str, tuple[str, str]]] = {

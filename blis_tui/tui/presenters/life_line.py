@@ -10,7 +10,7 @@ from textual.content import Content
 
 from blis_tui.debugger.why.lifespans import ENDS
 from blis_tui.tui.presenters.phases import PHASE_LOOKS, Look
-from blis_tui.tui.presenters.units import count_text, plural, span_text
+from blis_tui.tui.presenters.units import count_text, ordinal, plural, span_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -129,12 +129,6 @@ def ending_text(end: Happening, tape: Tape, *, lost: bool) -> str:
     if end.what == "first-token" and lost:
         return "first token, lost later"
     return plain[end.what]
-
-
-def ordinal(n: int) -> str:
-    """A place in a line: ``1st``, ``2nd``, ``13th``."""
-    ending = "th" if n % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
-    return f"{n:,}{ending}"
 
 
 def _note(life: Life, span: Span) -> str:
