@@ -73,7 +73,9 @@ def _changes(left: object, right: object) -> list[Change]:
     from deepdiff import DeepDiff  # noqa: PLC0415  (100 ms, and only when there is something to say)
 
     found: list[Change] = []
-    for kind, places in DeepDiff(left, right, view="tree", zip_ordered_iterables=True).items():
+    # Maps with few keys in common are still compared key by key, lists by position.
+    tree = DeepDiff(left, right, view="tree", zip_ordered_iterables=True, threshold_to_diff_deeper=0)
+    for kind, places in tree.items():
         for place in places:
             steps: Path = tuple(place.path(output_format="list"))
             old = ABSENT if kind.endswith("_added") else place.t1

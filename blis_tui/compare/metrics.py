@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.compare.requests import THRESHOLD
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -55,6 +57,12 @@ class Row:
         return _MAIN.fullmatch(self.metric) is not None
 
     @property
+    def tenant(self) -> str:
+        """The tenant whose figure it is; empty for the others."""
+        part, _, rest = self.metric.partition(".")
+        return rest.partition(".")[0] if part == "tenants" else ""
+
+    @property
     def change(self) -> float | None:
         """``b - a``; None when one of them is missing."""
         return None if self.a is None or self.b is None else self.b - self.a
@@ -65,10 +73,15 @@ class Row:
         return None if self.change is None or not self.a else self.change / abs(self.a)
 
     @property
+    def is_noise(self) -> bool:
+        """Whether the figures differ by less than what matters."""
+        return self.differs and self.relative is not None and abs(self.relative) < THRESHOLD
+
+    @property
     def verdict(self) -> str:
-        """``better`` or ``worse``; empty when nothing changed or the metric has no obvious direction."""
+        """``better`` or ``worse``; empty when nothing changed, or hardly, or the metric has no obvious direction."""
         direction = direction_of(self.metric)
-        if not self.change or direction is None:
+        if not self.change or self.is_noise or direction is None:
             return ""
         return "better" if (self.change > 0) == (direction == HIGHER) else "worse"
 

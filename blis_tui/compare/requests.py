@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from blis_tui.metrics.request_log import RequestRow
 
 THRESHOLD: Final = 0.01
-"""A request counts as slower or faster when its end-to-end time changes by more than this share of it."""
+"""A request counts as slower or faster when its end-to-end time changes by more than this share of it; a figure of the
+report that changes by less is neither better nor worse."""
 
 MOST_AFFECTED: Final = 5
 

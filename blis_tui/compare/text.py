@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from blis_tui.compare.requests import RequestChanges
 
 WIDTH: Final = 100
+_TENANTS: Final = 3
+"""Tenants whose figures are shown, where there are more."""
 _MARKS: Final = {"changed": " ", "added": "+", "removed": "-", "reordered": "~"}
 
 
@@ -65,6 +67,9 @@ def _documents(spec: Sequence[Difference]) -> list[str]:
 
 def _metrics(comparison: Comparison, *, everything: bool) -> list[str]:
     rows = comparison.shown_metrics(everything=everything)
+    if not everything:
+        folded = _folded(rows)
+        rows = [row for row in rows if row.tenant not in folded]
     differing = sum(row.differs for row in comparison.metrics)
     total = len(comparison.metrics)
     if not differing and not rows:
@@ -80,6 +85,15 @@ def _metrics(comparison: Comparison, *, everything: bool) -> list[str]:
     if hidden:
         lines.append(f"  and {_counted(hidden, 'figure')} more that differ (--all shows everything)")
     return lines
+
+
+def _folded(rows: Sequence[Row]) -> frozenset[str]:
+    """The tenants that changed least, where there are many: they would hide everything else."""
+    largest: dict[str, float] = {}
+    for row in rows:
+        if row.tenant:
+            largest[row.tenant] = max(largest.get(row.tenant, 0.0), abs(row.relative or 0.0))
+    return frozenset(sorted(largest, key=lambda tenant: -largest[tenant])[_TENANTS:])
 
 
 def _cells(row: Row) -> tuple[str, str, str, str, str, str]:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from blis_tui.metrics.stats import Distribution
 
 _WIDTH: Final = 116
+_TENANTS = 5
+"""Tenants whose latencies are shown, where there are more."""
 _COLUMNS = ("mean", "p50", "p90", "p95", "p99", "max")
 
 
@@ -55,10 +57,13 @@ def summary_text(report: Report) -> str:
             }
         ),
     ]
-    groups = {**_several(report.slo_classes), **_several(report.tenants)}
+    tenants = _several(report.tenants)
+    groups = {**_several(report.slo_classes), **_largest(tenants)}
     if groups:
         blocks.append(_latencies({f"{name}: time to first token": one.ttft_ms for name, one in groups.items()}))
         blocks.append(_latencies({f"{name}: end to end": one.e2e_ms for name, one in groups.items()}))
+    if len(tenants) > _TENANTS:
+        blocks.append(f"… {len(tenants) - _TENANTS:,} more tenants, with fewer requests: see the JSON report")
     wrong = {name: text for name, text in report.invariants.items() if text not in ("ok", "not checked")}
     if wrong:
         blocks.append("\n".join(["invariants", *(f"  FAIL  {name}: {text}" for name, text in wrong.items())]))
@@ -114,6 +119,12 @@ def _fullest(report: Report) -> str:
 def _several(groups: Mapping[str, GroupReport]) -> Mapping[str, GroupReport]:
     """Groups, where there is more than one to tell apart."""
     return groups if len(groups) > 1 else {}
+
+
+def _largest(tenants: Mapping[str, GroupReport]) -> Mapping[str, GroupReport]:
+    """Of many tenants, those with the most completed requests."""
+    names = sorted(tenants, key=lambda name: -tenants[name].completed)[:_TENANTS]
+    return {name: tenants[name] for name in tenants if name in names}
 
 
 def _pairs(values: dict[str, str]) -> str:

@@ -1,5 +1,6 @@
 """Differences of documents, figures and requests."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,7 @@ def test_directions(metric: str, direction: str | None) -> None:
     [
         (10.0, 12.0, 2.0, 0.2, "worse"),
         (10.0, 8.0, -2.0, -0.2, "better"),
+        (1000.0, 1009.0, 9.0, 0.009, ""),
         (10.0, 10.0, 0.0, 0.0, ""),
         (0.0, 5.0, 5.0, None, "worse"),
         (None, 5.0, None, None, ""),
@@ -209,6 +211,19 @@ def test_swapping_the_sides_swaps_everything(small: Path) -> None:
         one.request_id for one in back.requests.most_affected
     }
     assert there.requests.compared == back.requests.compared
+
+
+def test_many_tenants_are_folded(small: Path) -> None:
+    found = compared(small, **{"engine.kv_blocks": 61})
+    tenants = tuple(Row(metric=f"tenants.t{n}.completed", a=10, b=20 + n) for n in range(9))
+    group = next(iter(found.a.report.slo_classes.values()))
+    report = replace(found.a.report, tenants={"t0": group, "t1": group})
+    told = replace(found, a=replace(found.a, report=report), metrics=(*found.metrics, *tenants))
+    text = comparison_text(told)
+    assert [f"tenants.t{n}." in text for n in range(9)] == [n > 5 for n in range(9)]
+    assert "figures more that differ" in text
+    everything = comparison_text(told, everything=True)
+    assert all(f"tenants.t{n}." in everything for n in range(9))
 
 
 def test_another_name_alone_changes_no_result(small: Path) -> None:
