@@ -259,7 +259,7 @@ class _Session:
             return
         pending = [told for told in self._told.values() if told.get("pending")]
         if pending:
-            from blis_tui.debugger.units import plural  # noqa: PLC0415
+            from blis_tui.units import plural  # noqa: PLC0415
 
             terminalreporter.section("goldens", sep="-")
             terminalreporter.line(f"{plural(len(pending), 'new result')} waiting:")

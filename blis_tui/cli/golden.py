@@ -47,8 +47,8 @@ def golden() -> None:
 @reported
 def status(names: tuple[str, ...], folder: Path, root: Path, as_json: bool) -> None:
     """List goldens: what waits, what is obsolete. Exit code 1 when anything does."""
-    from blis_tui.debugger.units import plural  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.golden.review import find, state  # noqa: PLC0415
+    from blis_tui.units import plural  # noqa: PLC0415  (heavy imports only when the command runs)
 
     states = [state(place, folder, root) for place in find(folder, names)]
     if as_json:

@@ -163,7 +163,7 @@ class Debugger:
 
     def checkup(self) -> Checkup:
         """The checks behind the report's warnings, as of the present position."""
-        return self._simulation.checkup()
+        return self.ask(lambda simulation: simulation.checkup())
 
     def upcoming(self) -> PendingEvent | None:
         """The event that follows."""

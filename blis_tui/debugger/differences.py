@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.debugger.moment import live
-from blis_tui.debugger.units import plural
 from blis_tui.engine.records import (
     Completed,
     Dropped,
@@ -20,6 +19,7 @@ from blis_tui.engine.records import (
     StepFinished,
     TimedOut,
 )
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -9,13 +9,13 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.compare.documents import differences
-from blis_tui.debugger.units import plural
 from blis_tui.errors import InputError
 from blis_tui.golden.compare import compare
 from blis_tui.golden.divergence import find_divergence, record_lines
 from blis_tui.golden.produce import produce, unsteady
 from blis_tui.golden.store import Baseline
 from blis_tui.golden.wording import change_lines
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable

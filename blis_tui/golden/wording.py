@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Final, Protocol
 
-from blis_tui.debugger.units import ordinal, time_text
+from blis_tui.units import ordinal, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,9 +11,9 @@ from blis_tui.debugger.conditions.compiling import compile_measure
 from blis_tui.debugger.conditions.sentences import amount, milliseconds, sentence
 from blis_tui.debugger.conditions.tree import describe
 from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, State, instance_of, names_request, takes_part
-from blis_tui.debugger.units import count_text, time_text
 from blis_tui.engine.records import RECORD_KINDS, Completed, FirstToken, StepFinished
 from blis_tui.errors import InvariantError
+from blis_tui.units import count_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.debugger.units import count_text, plural, span_text
 from blis_tui.debugger.why.lifespans import steps_within
 from blis_tui.debugger.why.waits import CAUSES, cause_text, limits_of, wait_causes
+from blis_tui.units import count_text, plural, span_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.debugger.moment import LAST_PHASE, PHASES
-from blis_tui.debugger.units import count_text, percent_text, plural, span_text, time_text
 from blis_tui.debugger.why.explanation import (
     Explanation,
     Part,
@@ -21,6 +20,7 @@ from blis_tui.debugger.why.explanation import (
 from blis_tui.debugger.why.lifespans import last_step
 from blis_tui.debugger.why.waits import cause_sentence, limits_of, step_cause
 from blis_tui.engine.records import Preempted, StepFinished
+from blis_tui.units import count_text, percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

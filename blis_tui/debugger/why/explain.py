@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.debugger.units import percent_text, plural, span_text, time_text
 from blis_tui.debugger.why.breakdown import (
     KINDS,
     PREEMPTION,
@@ -21,6 +20,7 @@ from blis_tui.debugger.why.explanation import Explanation, Part, Ref, Sentence, 
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.live import live_part
 from blis_tui.debugger.why.past import breakdown_part, compare, comparison_part, preemption_parts
+from blis_tui.units import percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
     from blis_tui.debugger.debugger import Debugger

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from blis_tui.debugger.units import count_text, percent_text, plural, span_text, time_text
 from blis_tui.debugger.why.explanation import Part, Ref, Sentence, event_ref, instance_ref, listing, request_ref, say
 from blis_tui.debugger.why.lifespans import last_step
 from blis_tui.debugger.why.waits import limits_of, step_cause
 from blis_tui.engine.batching.registry import create_batching
 from blis_tui.engine.records import Preempted, StepFinished
+from blis_tui.units import count_text, percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
     from blis_tui.cluster.snapshot import InstanceSnapshot, RequestSnapshot

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.debugger.units import count_text, percent_text, plural, span_text
 from blis_tui.debugger.why.breakdown import PREEMPTION, Sources, e2e_breakdown
 from blis_tui.debugger.why.explanation import Part, Row, Sentence, event_ref, request_ref, say
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.ranking import Position, Ranked, ranking
 from blis_tui.engine.records import Preempted, StepFinished
+from blis_tui.units import count_text, percent_text, plural, span_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

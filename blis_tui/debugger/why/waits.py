@@ -19,8 +19,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.debugger.units import span_text
 from blis_tui.debugger.why.lifespans import steps_within
+from blis_tui.units import span_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from blis_tui.debugger.units import bar_text, count_text, ordinal, percent_text, plural, span_text, time_text
+from blis_tui.units import bar_text, count_text, ordinal, percent_text, plural, span_text, time_text
 
 __all__ = ["bar_text", "count_text", "ordinal", "percent_text", "plural", "span_text", "time_text"]

@@ -8,7 +8,6 @@ import pytest
 
 import blis_tui
 from blis_tui.debugger.debugger import Debugger, arrive
-from blis_tui.debugger.units import span_text
 from blis_tui.debugger.why.breakdown import (
     DECODES,
     Breakdown,
@@ -20,6 +19,7 @@ from blis_tui.debugger.why.breakdown import (
 )
 from blis_tui.debugger.why.lifespans import Life, read_life
 from blis_tui.engine.records import StepFinished
+from blis_tui.units import span_text
 from tests.debugger.pressed_runs import RUNS, experiment, finished
 
 

@@ -9,12 +9,12 @@ import pytest
 import blis_tui
 from blis_tui.debugger.debugger import Debugger, arrive
 from blis_tui.debugger.tape import KINDS
-from blis_tui.debugger.units import plural, span_text
 from blis_tui.debugger.why.events import MEANINGS, load_before, usual_duration
 from blis_tui.debugger.why.explain import explain, explain_event, explain_request
 from blis_tui.debugger.why.explanation import Explanation, Part, Ref, event_ref, instance_ref, request_ref, said
 from blis_tui.debugger.why.ranking import Position, Ranked, ranking
 from blis_tui.engine.records import Preempted
+from blis_tui.units import plural, span_text
 from tests.debugger.pressed_runs import RUNS, experiment, finished
 
 
