@@ -169,7 +169,7 @@ async def test_positions_and_cursors_are_signs(few_colours: str) -> None:
         await here.press("2", "down", "down")
         assert "│▸ 2  request_95 " in row_with(here.app, "2  request_95").text
         assert "‖ paused" in screen_text(here.app)
-        assert row_with(here.app, "! 3").text.rstrip().endswith("! 3")
+        assert row_with(here.app, "! 2").text.rstrip().endswith("! 2")
 
 
 async def test_the_pane_in_use_is_underlined_among_the_tabs(few_colours: str) -> None:
