@@ -229,7 +229,13 @@ def _state(cluster: Cluster) -> list[object]:
         state += [
             (instance.steps, instance.preemptions, instance.preempted_requests, instance.routed),
             (instance.busy_us, instance.peak_running, instance.step_pending, sorted(instance.itl_us.items())),
-            (instance.prefill_us, instance.full_budget_us, instance.kv_wait_us, instance.seqs_wait_us),
+            (
+                instance.prefill_us,
+                instance.beside_prefill_us,
+                instance.full_budget_us,
+                instance.kv_wait_us,
+                instance.seqs_wait_us,
+            ),
             (cohort.clock, cohort.last_advance_us, cohort.uneven),
             (cohort.load.decode_requests, cohort.load.decode_context_tokens),
             [_request_state(request) for request in instance.waiting.ordered()],

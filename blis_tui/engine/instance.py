@@ -56,6 +56,7 @@ class Instance:
         itl_us: tokens by the time since the request's previous token, overheads not included.
         busy_us: sum of the durations of all steps.
         prefill_us: those of steps that computed prompt tokens.
+        beside_prefill_us: those of these steps, once for each request that decoded in them.
         full_budget_us: those of steps that used up ``max_num_batched_tokens``.
         kv_wait_us: those of steps that left somebody waiting for want of KV blocks (preempted requests wait, too).
         seqs_wait_us: those of steps that left somebody waiting because ``max_num_seqs`` ran, though not all of the
@@ -76,6 +77,7 @@ class Instance:
         "_stores_last_token",
         "_victim",
         "advance",
+        "beside_prefill_us",
         "busy_us",
         "cohort",
         "full_budget_us",
@@ -147,6 +149,7 @@ class Instance:
         self.itl_us: dict[int, int] = {}
         self.busy_us = 0
         self.prefill_us = 0
+        self.beside_prefill_us = 0
         self.full_budget_us = 0
         self.kv_wait_us = 0
         self.seqs_wait_us = 0
@@ -335,6 +338,7 @@ class Instance:
             self.full_budget_us += duration
         if load.chunks:
             self.prefill_us += duration
+            self.beside_prefill_us += duration * decodes
         waiting = self.waiting.items
         if waiting:
             if self.notes.preempted:

@@ -42,6 +42,7 @@ class Tally:
         instances: by index.
         counts: events by kind.
         prefill_us: durations of the steps that computed prompt tokens.
+        beside_prefill_us: the same, once for each request that decoded in them.
         full_budget_us: those of steps that used up the token budget.
         kv_wait_us: those of steps that left somebody waiting for want of KV blocks.
         room_us: those of steps after which the records do not tell whether blocks or tokens were short.
@@ -60,7 +61,9 @@ class Tally:
         self.now_us = 0
         self.instances = tuple(InstanceTally() for _ in range(experiment.cluster.instances))
         self.counts: dict[str, int] = {}
-        self.prefill_us = self.full_budget_us = self.kv_wait_us = self.room_us = self.seqs_wait_us = 0
+        self.prefill_us = self.beside_prefill_us = self.full_budget_us = self.kv_wait_us = self.room_us = (
+            self.seqs_wait_us
+        ) = 0
         self.prefill_tokens = 0
         self.decode_tokens = 0
         self.ended_prefill_tokens = 0
@@ -115,6 +118,7 @@ class Tally:
         cause = step_cause(step, self._limits) if step.waiting else ""
         self.full_budget_us += duration if full else 0
         self.prefill_us += duration if step.prefill_tokens else 0
+        self.beside_prefill_us += duration * step.decode_requests if step.prefill_tokens else 0
         self.kv_wait_us += duration if cause in ("preempted", "blocks") else 0
         self.seqs_wait_us += duration if cause == "seqs" and not full else 0
         self.room_us += duration if cause == "room" else 0

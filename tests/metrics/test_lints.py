@@ -10,6 +10,7 @@ import pytest
 
 import blis_tui
 from blis_tui.debugger.debugger import Debugger, arrive
+from blis_tui.engine.records import StepFinished
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.lints.finding import Seen
 from blis_tui.metrics.lints.lints import LINTS, check_all
@@ -70,7 +71,7 @@ def test_what_the_engine_adds_up_is_what_the_steps_tell(name: str) -> None:
     tally.follow(debugger.tape, len(debugger.tape))
     cluster = debugger.simulation._cluster
     found = seen(debugger.simulation)
-    for figure in ("prefill_us", "full_budget_us", "seqs_wait_us"):
+    for figure in ("prefill_us", "beside_prefill_us", "full_budget_us", "seqs_wait_us"):
         assert found.total(figure) == getattr(tally, figure), figure
     # With whole prompts the records do not tell whether blocks or tokens were short.
     assert tally.kv_wait_us <= found.total("kv_wait_us") <= tally.kv_wait_us + tally.room_us
@@ -156,11 +157,11 @@ def test_eighty_requests_a_second_on_one_gpu_do_not_end_in_silence(requests: int
     assert "max-num-seqs" in ids(made)
 
 
-@pytest.mark.parametrize("rate", [10, 20, 30])
-def test_what_one_gpu_can_serve_is_no_overload(rate: int) -> None:
+@pytest.mark.parametrize(("rate", "warned"), [(10, []), (20, []), (30, ["decode-tail"])])
+def test_what_one_gpu_can_serve_is_no_overload(rate: int, warned: list[str]) -> None:
     """A run that is short for its load serves fewer requests a second than arrive: start and drain, no overload."""
     made = chat(rate)
-    assert ids(made) == []
+    assert ids(made) == warned
     assert made.throughput.requests_per_s < 0.9 * rate or rate == 10
     assert made.steady.requests_per_s == pytest.approx(made.steady.offered_requests_per_s, rel=0.1)
 
@@ -309,21 +310,40 @@ def test_prefixes() -> None:
     assert "none is as long as a block (16 tokens)" in finding(made, "prefix-cache").message
 
 
+def test_prefill_beside_decode() -> None:
+    """The share is that of the steps; smaller chunks, as the warning says, make the tail shorter."""
+    steps: list[StepFinished] = []
+    simulation = blis_tui.Simulation(blis_tui.load("chunked-prefill"))
+    simulation.subscribe(StepFinished, steps.append)
+    simulation.run()
+    found = finding(simulation.report(), "decode-tail")
+    assert found.figures["beside_prefill_us"] == sum(
+        one.duration_us * one.decode_requests for one in steps if one.chunks
+    )
+    gaps = sorted(one.duration_us for one in steps for _ in range(one.decode_requests))
+    assert found.figures["inter_token_us"] == sum(gaps)
+    assert found.figures["itl_p50_ms"] == gaps[len(gaps) // 2] / 1000
+    budget = int(found.figures["max_num_batched_tokens"]) // 4
+    smaller = blis_tui.run(blis_tui.load("chunked-prefill", set={"engine.max_num_batched_tokens": budget}))
+    assert smaller.latency.itl_ms.p99 is not None
+    assert smaller.latency.itl_ms.p99 < found.figures["itl_p99_ms"]
+
+
 # ---- all of them ----
 
 SHIPPED = {
     "admission-control": ["rejected", "max-num-seqs"],
-    "burst": [],
-    "chunked-prefill": [],
-    "fcfs": ["max-num-seqs", "token-budget"],
+    "burst": ["decode-tail"],
+    "chunked-prefill": ["decode-tail"],
+    "fcfs": ["max-num-seqs", "token-budget", "decode-tail"],
     "mixture-of-experts": [],
     "quickstart": ["unused-capacity"],
-    "service-classes": ["overload", "max-num-seqs"],
+    "service-classes": ["overload", "max-num-seqs", "decode-tail"],
     "shared-prefixes": ["unused-capacity"],
-    "sjf": ["max-num-seqs", "token-budget"],
+    "sjf": ["max-num-seqs", "token-budget", "decode-tail"],
     "steady-chat": [],
     "trace-replay": [],
-    "unfair-tenants": ["overload", "max-num-seqs"],
+    "unfair-tenants": ["overload", "max-num-seqs", "decode-tail"],
 }
 """What the shipped experiments are warned about; the two about memory pressure are looked at above."""
 

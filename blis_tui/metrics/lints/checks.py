@@ -13,6 +13,7 @@ from blis_tui.engine.latency.model import StepLoad
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.lints.finding import Finding
 from blis_tui.metrics.load import THRASHING
+from blis_tui.metrics.stats import of_histogram
 from blis_tui.units import percent_text, plural, span_text
 
 if TYPE_CHECKING:
@@ -32,6 +33,10 @@ _KV_SHARE: Final = 10
 _SEQS_SHARE: Final = 10
 _FULL_SHARE: Final = 50
 """Percent of the time of all steps from which on a check speaks."""
+_TAIL: Final = 4
+"""Times the median inter-token latency that the 99th percentile is worth a warning from."""
+_BESIDE_SHARE: Final = 20
+"""Percent of all inter-token latencies, added up, that fell into steps with prefill, from which on those cause it."""
 _EDGES_SHARE: Final = 33
 """Percent of a run that its start and its drain may take."""
 _UTILIZATION: Final = 70
@@ -403,6 +408,42 @@ def token_budget(seen: Seen) -> Finding | str:
         figures={"full_budget_us": full_us, "busy_us": busy_us, "max_num_batched_tokens": budget},
         advice="Raise engine.max_num_batched_tokens, or add instances.",
         keys=("engine.max_num_batched_tokens", "cluster.instances"),
+    )
+
+
+def decode_tail(seen: Seen) -> Finding | str:
+    """The 99th percentile of ITL is four times the median, and steps that carry prefill hold the decodes up."""
+    gaps = seen.gaps_us
+    itl = of_histogram(gaps)
+    if itl.p50 is None or itl.p99 is None:
+        return "no request has decoded yet"
+    total_us = 0
+    for gap_us, count in gaps.items():
+        total_us += gap_us * count
+    beside_us = seen.total("beside_prefill_us")
+    if itl.p99 < _TAIL * itl.p50 or 100 * beside_us < _BESIDE_SHARE * total_us:
+        return ""
+    budget = seen.experiment.engine.max_num_batched_tokens
+    return Finding(
+        id="decode-tail",
+        severity="warning",
+        message=(
+            f"The p99 of the inter-token latency, {itl.p99:,.1f} ms, is {itl.p99 / itl.p50:,.1f} times its median of"
+            f" {itl.p50:,.1f} ms: decodes spent {percent_text(beside_us, total_us)} of their time in steps that also"
+            " computed prompts of other requests."
+        ),
+        figures={
+            "itl_p50_ms": itl.p50,
+            "itl_p99_ms": itl.p99,
+            "beside_prefill_us": beside_us,
+            "inter_token_us": total_us,
+            "max_num_batched_tokens": budget,
+        },
+        advice=(
+            "Smaller prefill chunks shorten those steps, at the price of a later first token: lower"
+            " engine.max_num_batched_tokens, or set engine.long_prefill_token_threshold."
+        ),
+        keys=("engine.max_num_batched_tokens", "engine.long_prefill_token_threshold", "cluster.instances"),
     )
 
 

@@ -54,6 +54,15 @@ class Seen:
         """Durations of all steps."""
         return self.total("busy_us")
 
+    @property
+    def gaps_us(self) -> dict[int, int]:
+        """How often each inter-token latency occurred, at the engine, over all instances."""
+        gaps: dict[int, int] = {}
+        for instance in self.cluster.instances:
+            for gap_us, count in instance.itl_us.items():
+                gaps[gap_us] = gaps.get(gap_us, 0) + count
+        return gaps
+
     def total(self, name: str) -> int:
         """The sum of an attribute over all instances."""
         total = 0

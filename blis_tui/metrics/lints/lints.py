@@ -75,6 +75,7 @@ LINTS: Final[tuple[Lint, ...]] = (
     Lint("thrashing", f"no request was preempted {THRASHING} times", checks.thrashing),
     Lint("max-num-seqs", "max_num_seqs keeps nobody waiting while tokens are left", checks.max_num_seqs),
     Lint("token-budget", "steps have tokens to spare", checks.token_budget),
+    Lint("decode-tail", "prefill of others does not hold decodes up", checks.decode_tail),
     Lint("imbalance", "no instance has twice the mean load", checks.imbalance),
     Lint("unused-capacity", "fewer instances would not do", checks.unused_capacity),
     Lint("prefix-cache", "shared prefixes are found in the cache", checks.prefix_cache),
