@@ -152,7 +152,8 @@ def test_wrong_trace_rows_are_told_with_their_places(tmp_path: Path) -> None:
     run = blis("run", "t.blis.yaml", cwd=tmp_path)
     assert run.returncode == ExitCode.USAGE
     assert "t.csv:3" in run.stderr
-    assert "t.csv:4" in run.stderr
+    assert "note: line 4 (arrival_time_us): 'x' is not a whole number" in run.stderr
+    assert run.stderr.count("error[") == 1
     assert "Traceback" not in run.stderr
 
 
