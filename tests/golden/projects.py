@@ -37,8 +37,9 @@ def project(folder: Path, spec: str = SPEC) -> Path:
 
 
 def pytest_in(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run pytest there, not on CI unless told so."""
-    return _run(folder, ["-m", "pytest", "-q", *arguments], environment)
+    """Run pytest there, not on CI unless told so, with our plugin alone: others take long to import."""
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return _run(folder, ["-m", "pytest", "-q", "-p", "blis_tui.pytest_plugin", *arguments], alone | environment)
 
 
 def blis_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

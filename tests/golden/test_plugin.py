@@ -114,7 +114,7 @@ def test_cases_and_matrix_are_items_of_their_own(tmp_path: Path) -> None:
         "cases: {tight: {engine.kv_blocks: 50}, wide: {engine.kv_blocks: 500}}\nmatrix: {cluster.instances: [1, 2]}\n"
     )
     folder = project(tmp_path, SPEC + cases + "tags: [quick]\n")
-    assert pytest_in(folder, "--blis-update=unseen", "-n", "2").returncode == 0
+    assert pytest_in(folder, "--blis-update=unseen", "-p", "xdist", "-n", "2").returncode == 0
     names = ["tight,instances=1", "tight,instances=2", "wide,instances=1", "wide,instances=2"]
     assert files(folder) == sorted(f"demo@{name}.{kind}.json" for name in names for kind in ("golden", "report"))
     assert "2 passed, 2 deselected" in pytest_in(folder, "-k", "wide").stdout
@@ -163,7 +163,7 @@ def test_obsolete_goldens_are_found_on_full_runs_only(accepted: Path, action: st
     assert "obsolete" not in pytest_in(accepted, "other.blis.yaml", f"--blis-obsolete={action}").stdout
     assert "obsolete" not in pytest_in(accepted, "-k", "default", f"--blis-obsolete={action}").stdout
     assert "demo.golden.json" in files(accepted)
-    run = pytest_in(accepted, f"--blis-obsolete={action}", "-n", "1")
+    run = pytest_in(accepted, f"--blis-obsolete={action}", "-p", "xdist", "-n", "1")
     assert run.returncode == code
     assert ("obsolete goldens" in run.stdout) == (action != "ignore")
     assert ("demo.golden.json" in files(accepted)) == (action != "delete")
