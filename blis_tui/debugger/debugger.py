@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from blis_tui.debugger.history import CAP_BYTES, SPACING, History
-from blis_tui.debugger.moment import LAST_PHASE, Moment, settles
+from blis_tui.debugger.moment import LAST_PHASE, WINDOW, Moment, settles
+from blis_tui.debugger.replay import observed, watched
 from blis_tui.debugger.tape import Tape
 from blis_tui.errors import DivergenceError, InvariantError, SimulationError
 from blis_tui.simulation import Simulation
@@ -21,9 +22,10 @@ from blis_tui.simulation import Simulation
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot, Snapshot
+    from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot
     from blis_tui.debugger.conditions.breakpoints import Hit, Watch
-    from blis_tui.debugger.tape import EventRow
+    from blis_tui.debugger.replay import Done
+    from blis_tui.debugger.rows import EventRow
     from blis_tui.engine.records import Record
     from blis_tui.metrics.lints.lints import Checkup
     from blis_tui.metrics.report import Report
@@ -31,23 +33,12 @@ if TYPE_CHECKING:
 
 SLICE: Final = 64
 """Events between two looks at whether to go on: a tenth of a millisecond, a few under memory pressure."""
-WINDOW: Final = 300
-"""Requests of each queue and batch in a moment."""
 _VERIFIED: Final = 10_000
 """Requests up to which a state is compared whenever it is looked at; for more, that takes longer than it may."""
 _REMEMBERED: Final = 64
 """Events whose records are remembered after they were looked up."""
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """How an event came about: the state before it, what it did, and for a step the state in its middle."""
-
-    before: Snapshot
-    records: tuple[Record, ...]
-    scheduled: Snapshot | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +92,7 @@ class Debugger:
         self._twin = self._simulation.twin(self.history.before(0).mark)
         self._mute = self.tape.listen(self._simulation)
         self._recording = True
-        self._done: OrderedDict[int, _Done] = OrderedDict()
+        self._done: OrderedDict[int, Done] = OrderedDict()
         self._moment: Moment | None = None
         self._ended = self._simulation.done
 
@@ -195,7 +186,7 @@ class Debugger:
         """What a known event did; the position stays."""
         return self._look_up(event).records if 0 < event <= self.frontier else ()
 
-    def _frozen(self, done: _Done | None) -> Moment:
+    def _frozen(self, done: Done | None) -> Moment:
         return Moment(
             event=self.event,
             phase=self.phase,
@@ -210,7 +201,7 @@ class Debugger:
             failure="" if self.failure is None else str(self.failure),
         )
 
-    def _look_up(self, event: int, digest: str | None = None) -> _Done:
+    def _look_up(self, event: int, digest: str | None = None) -> Done:
         """How a known event came about, by doing it again elsewhere.
 
         Args:
@@ -222,7 +213,7 @@ class Debugger:
             self._done.move_to_end(event)
             return known
         twin = self._twin_before(event)
-        done = _observed(twin, twin.snapshot(WINDOW), lambda: twin.run(max_events=1))
+        done = observed(twin, twin.snapshot(WINDOW), lambda: twin.run(max_events=1))
         if not done.records or not all(self.tape.agrees(record) for record in done.records):
             raise DivergenceError("the event done again is another one", event=event)
         if digest is not None and twin.digest() != digest:
@@ -237,7 +228,7 @@ class Debugger:
         twin.run(max_events=event - 1 - twin.events)
         return twin
 
-    def _remember(self, event: int, done: _Done) -> _Done:
+    def _remember(self, event: int, done: Done) -> Done:
         self._done[event] = done
         if len(self._done) > _REMEMBERED:
             self._done.popitem(last=False)
@@ -251,7 +242,7 @@ class Debugger:
             return False
         before = self.event
         if self._listen():
-            done = _observed(self._simulation, self.glance().after, lambda: self._advance(1))
+            done = observed(self._simulation, self.glance().after, lambda: self._advance(1))
             if self.event > before:
                 self._remember(self.event, done)
         else:
@@ -376,7 +367,7 @@ class Debugger:
         collected: list[Record] = []
         simulation = self._simulation
         watch.reset(simulation)
-        stop = _subscribe(simulation, watch, collected)
+        stop = watched(simulation, watch, collected)
         try:
             while until is None or self.event < until:
                 if not self._advance(1, until_us):
@@ -411,7 +402,7 @@ class Debugger:
         self.history.return_to(twin, start)
         watch.reset(twin)
         collected: list[Record] = []
-        stop = _subscribe(twin, watch, collected)
+        stop = watched(twin, watch, collected)
         found: tuple[int, tuple[Hit, ...]] = (0, ())
         try:
             while twin.events < last:
@@ -517,33 +508,3 @@ def arrive(journey: Journey) -> Arrival:
             if not isinstance(arrival, Arrival):
                 raise TypeError(f"a journey ends in an arrival, not in {arrival!r}") from None
             return arrival
-
-
-def _observed(simulation: Simulation, before: Snapshot, do: Callable[[], object]) -> _Done:
-    """Have a simulation do one event, and see how it comes about."""
-    records: list[Record] = []
-    middles: list[Snapshot] = []
-
-    def look() -> None:
-        if not middles:
-            middles.append(simulation.snapshot(WINDOW))
-
-    stops = [simulation.subscribe("all", records.append), simulation.pause_in_steps(look)]
-    do()
-    for stop in stops:
-        stop()
-    if not middles or not records:
-        return _Done(before, tuple(records), None)
-    # To the simulation the event is not there before all of it has happened.
-    return _Done(before, tuple(records), replace(middles[0], event=records[0].event, time_us=records[0].time_us))
-
-
-def _subscribe(simulation: Simulation, watch: Watch, collected: list[Record]) -> Callable[[], None]:
-    """Collect the records that breakpoints look at; returns what ends it."""
-    stops = [simulation.subscribe(kind, collected.append) for kind in sorted(watch.needs)]
-
-    def stop() -> None:
-        for one in stops:
-            one()
-
-    return stop

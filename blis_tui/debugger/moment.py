@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 PHASES: Final = ("schedule", "execute", "complete", "next")
 """The phases of a step, in order. A position within a step says how much of it has been looked at."""
 LAST_PHASE: Final = len(PHASES) - 1
+WINDOW: Final = 300
+"""Requests of each queue and batch in a moment."""
 _COMPLETE: Final = PHASES.index("complete")
 
 

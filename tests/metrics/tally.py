@@ -10,7 +10,8 @@ from blis_tui.debugger.why.waits import limits_of, step_cause
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.debugger.tape import EventRow, Happening, StepRow, Tape
+    from blis_tui.debugger.rows import EventRow, Happening, StepRow
+    from blis_tui.debugger.tape import Tape
     from blis_tui.debugger.why.waits import Limits
     from blis_tui.spec.model import Experiment
 

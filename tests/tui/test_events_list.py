@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from blis_tui.debugger.tape import KINDS, Tape
+from blis_tui.debugger.rows import KINDS
+from blis_tui.debugger.tape import Tape
 from blis_tui.tui.presenters.event_filter import parse_filter
 from blis_tui.tui.presenters.events import HERE
 from blis_tui.tui.presenters.units import time_text
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from blis_tui.debugger.tape import EventRow
+    from blis_tui.debugger.rows import EventRow
 
 
 def pointer_line(app: DrivenPane) -> str:

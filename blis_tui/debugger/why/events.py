@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.tape import EventRow, StepRow, Tape
+    from blis_tui.debugger.rows import EventRow, StepRow
+    from blis_tui.debugger.tape import Tape
     from blis_tui.spec.model import Experiment, Plug
 
 MEANINGS: Final = {

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from blis_tui.debugger.tape import Happening, StepRow, Tape
+    from blis_tui.debugger.rows import Happening, StepRow
+    from blis_tui.debugger.tape import Tape
     from blis_tui.spec.model import Experiment
 
 ENDS: Final = ("rejected", "dropped", "completed", "timed-out")

@@ -15,7 +15,7 @@ from blis_tui.units import count_text, percent_text, plural, span_text, time_tex
 if TYPE_CHECKING:
     from blis_tui.cluster.snapshot import InstanceSnapshot, RequestSnapshot
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.tape import StepRow
+    from blis_tui.debugger.rows import StepRow
     from blis_tui.engine.records import Record
     from blis_tui.spec.model import Experiment
 

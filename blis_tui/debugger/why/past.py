@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.tape import Happening
+    from blis_tui.debugger.rows import Happening
     from blis_tui.debugger.why.breakdown import Breakdown
     from blis_tui.debugger.why.lifespans import Life
 

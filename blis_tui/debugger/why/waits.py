@@ -25,7 +25,8 @@ from blis_tui.units import span_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from blis_tui.debugger.tape import StepRow, Tape
+    from blis_tui.debugger.rows import StepRow
+    from blis_tui.debugger.tape import Tape
     from blis_tui.debugger.why.lifespans import Life, Span
     from blis_tui.spec.model import Experiment
 

@@ -6,14 +6,15 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.debugger.tape import KINDS
+from blis_tui.debugger.rows import KINDS
 from blis_tui.errors import BlisError
 from blis_tui.spec.diagnostics import printable, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from blis_tui.debugger.tape import EventRow, StepRow, Tape
+    from blis_tui.debugger.rows import EventRow, StepRow
+    from blis_tui.debugger.tape import Tape
 
     Matches = Callable[[EventRow], bool]
 

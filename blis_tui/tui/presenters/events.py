@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from blis_tui.debugger.conditions.probes import Condition
     from blis_tui.debugger.moment import Moment
-    from blis_tui.debugger.tape import EventRow, Happening, StepRow, Tape
+    from blis_tui.debugger.rows import EventRow, Happening, StepRow
+    from blis_tui.debugger.tape import Tape
     from blis_tui.tui.view import View
 
 HERE: Final = "▶"

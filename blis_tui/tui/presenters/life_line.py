@@ -15,7 +15,8 @@ from blis_tui.tui.presenters.units import count_text, ordinal, plural, span_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from blis_tui.debugger.tape import Happening, Tape
+    from blis_tui.debugger.rows import Happening
+    from blis_tui.debugger.tape import Tape
     from blis_tui.debugger.why.lifespans import Life, Span
 
 LOST: Final = "lost"

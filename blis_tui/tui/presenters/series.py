@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from blis_tui.debugger.overview import Bucket, Overview
-    from blis_tui.debugger.tape import StepRow
+    from blis_tui.debugger.rows import StepRow
     from blis_tui.tui.view import View
 
 PAST: Final = "$primary"
