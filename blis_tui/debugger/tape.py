@@ -276,6 +276,16 @@ class Tape:
                 return Happening(flat[i], self._times[flat[i] - 1], what, flat[i + 2], flat[i + 3])
         return None
 
+    def chunks(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
+        """Every prefill chunk of the steps from one event to another: event, number of the request, tokens."""
+        code = _MOMENT["chunk"]
+        for number, flat in enumerate(self._lives):
+            if not flat or flat[0] > last or flat[-4] < first:
+                continue
+            for place in range(0, len(flat), 4):
+                if flat[place + 1] == code and first <= flat[place] <= last:
+                    yield flat[place], number, flat[place + 3]
+
     def first_event_of(self, name: str) -> int:
         """The event at which a request arrived; 0 when it has not."""
         number = self._numbers.get(name)

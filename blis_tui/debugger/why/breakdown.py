@@ -231,6 +231,26 @@ def decode_lines(tape: Tape, life: Life) -> Mapping[int, str]:
     return lines
 
 
+def prefill_of_others(life: Life, tape: Tape) -> list[tuple[str, int]]:
+    """Whose prompts the steps of a request's decodes computed, and how many tokens, the most first."""
+    events = [
+        event
+        for span in life.spans
+        if span.what == "decode"
+        for event, _, row in steps_within(tape, life.instance, span.start_us, span.end_us, life.settled)
+        if row.prefill_tokens
+    ]
+    if not events:
+        return []
+    steps = frozenset(events)
+    tokens: dict[int, int] = {}
+    for event, number, count in tape.chunks(events[0], events[-1]):
+        if event in steps:
+            tokens[number] = tokens.get(number, 0) + count
+    ranked = sorted(tokens, key=lambda number: (-tokens[number], number))
+    return [(tape.name(number), tokens[number]) for number in ranked]
+
+
 def _told_apart(spans: list[Span], life: Life, tape: Tape) -> tuple[_Steps, _Steps, _Steps]:
     """The steps of some decodes by kind, in the order of ``DECODES``."""
     found = {kind: _Steps() for kind in DECODES}

@@ -5,13 +5,14 @@ An explanation knows the run up to the present position, and says nothing of wha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from blis_tui.debugger.why.breakdown import (
     KINDS,
     PREEMPTION,
     Sources,
     e2e_breakdown,
+    prefill_of_others,
     so_far_breakdown,
     ttft_breakdown,
 )
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from blis_tui.debugger.why.lifespans import Life
     from blis_tui.debugger.why.past import Comparison
 
+_NAMED: Final = 3
+"""Requests that are named where many had a part."""
 __all__ = ["explain", "explain_event", "explain_request", "mainly"]
 
 
@@ -134,13 +137,25 @@ def _latency_parts(life: Life, sources: Sources, whole: Breakdown | None) -> lis
             told.append(say("It had a first token before, which was lost to preemption: the last one counts."))
         parts.append(breakdown_part(f"Time to first token: {span_text(first.total_us)}", first, told))
     if whole is not None:
-        parts.append(breakdown_part(f"End to end: {span_text(whole.total_us)}", whole))
+        parts.append(breakdown_part(f"End to end: {span_text(whole.total_us)}", whole, _others(life, sources)))
     elif life.end is None or life.end.what == "timed-out":
         so_far = so_far_breakdown(life, sources)
         if so_far.shares:
             heading = "Its time so far" if life.end is None else "Its time"
             parts.append(breakdown_part(f"{heading}: {span_text(so_far.total_us)}", so_far))
     return parts
+
+
+def _others(life: Life, sources: Sources) -> list[Sentence]:
+    """Whose prompts held decoding up."""
+    found = prefill_of_others(life, sources.tape)
+    if not found:
+        return []
+    pieces: list[str | Ref] = ["Its decode steps also computed prompts of "]
+    for place, (name, tokens) in enumerate(found[:_NAMED]):
+        pieces += [", " if place else "", request_ref(name), f" ({plural(tokens, 'token')})"]
+    pieces.append(f" and {plural(len(found) - _NAMED, 'more request')}." if len(found) > _NAMED else ".")
+    return [say(*pieces)]
 
 
 def times(count: int) -> str:

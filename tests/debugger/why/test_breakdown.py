@@ -14,6 +14,7 @@ from blis_tui.debugger.why.breakdown import (
     Sources,
     decode_lines,
     e2e_breakdown,
+    prefill_of_others,
     so_far_breakdown,
     ttft_breakdown,
 )
@@ -184,6 +185,14 @@ def test_decode_is_told_apart_by_what_else_its_steps_computed(name: str) -> None
     checked = 0
     for life in lives(debugger, debugger.frontier):
         whole = e2e_breakdown(life, sources(debugger))
+        span = life.spans[-1]
+        others: dict[str, int] = {}
+        for step in steps:
+            if step.instance == life.instance and span.start_us <= step.time_us < span.end_us:
+                for chunk in step.chunks:
+                    others[chunk.request_id] = others.get(chunk.request_id, 0) + chunk.new_tokens
+        if len([one for one in life.spans if one.what == "decode"]) == 1 and span.what == "decode":
+            assert dict(prefill_of_others(life, debugger.tape)) == others
         if whole is None or not whole.us("decode") or len([one for one in life.spans if one.what == "decode"]) > 1:
             continue
         found = {kind: whole.us(kind) for kind in DECODES}
