@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from itertools import pairwise
 
 import pytest
@@ -167,38 +168,33 @@ def test_stalls_are_told_apart() -> None:
 def test_decode_is_told_apart_by_what_else_its_steps_computed(name: str) -> None:
     """By the records of the steps alone: who decodes in them, and what prompts they compute besides."""
     debugger = finished(name)
-    expected: dict[str, dict[str, list[int]]] = {}
-    spans = {life.name: (life.instance, life.spans[-1]) for life in lives(debugger, debugger.frontier) if life.spans}
     steps: list[StepFinished] = []
     simulation = blis_tui.Simulation(debugger.experiment)
     simulation.subscribe(StepFinished, steps.append)
     simulation.run()
-    for request, (instance, span) in spans.items():
-        sums = expected.setdefault(request, {"decode-only": [0, 0], "beside-prefill": [0, 0], "stalled": [0, 0]})
-        for step in steps:
-            if step.instance != instance or not span.start_us <= step.time_us < span.end_us:
-                continue
-            tokens = sum(chunk.new_tokens for chunk in step.chunks)
-            kind = "stalled" if request in step.stalled else "beside-prefill" if tokens else "decode-only"
-            sums[kind][0] += step.duration_us
-            sums[kind][1] += tokens
+    times = [step.time_us for step in steps]
     checked = 0
     for life in lives(debugger, debugger.frontier):
-        whole = e2e_breakdown(life, sources(debugger))
         span = life.spans[-1]
+        sums = {"decode-only": [0, 0], "beside-prefill": [0, 0], "stalled": [0, 0]}
         others: dict[str, int] = {}
-        for step in steps:
-            if step.instance == life.instance and span.start_us <= step.time_us < span.end_us:
-                for chunk in step.chunks:
-                    others[chunk.request_id] = others.get(chunk.request_id, 0) + chunk.new_tokens
-        if len([one for one in life.spans if one.what == "decode"]) == 1 and span.what == "decode":
-            assert dict(prefill_of_others(life, debugger.tape)) == others
-        if whole is None or not whole.us("decode") or len([one for one in life.spans if one.what == "decode"]) > 1:
+        for step in steps[bisect_left(times, span.start_us) : bisect_left(times, span.end_us)]:
+            if step.instance != life.instance:
+                continue
+            tokens = sum(chunk.new_tokens for chunk in step.chunks)
+            kind = "stalled" if life.name in step.stalled else "beside-prefill" if tokens else "decode-only"
+            sums[kind][0] += step.duration_us
+            sums[kind][1] += tokens
+            for chunk in step.chunks:
+                others[chunk.request_id] = others.get(chunk.request_id, 0) + chunk.new_tokens
+        whole = e2e_breakdown(life, sources(debugger))
+        if whole is None or [one.what for one in life.spans].count("decode") != 1 or span.what != "decode":
             continue
         found = {kind: whole.us(kind) for kind in DECODES}
-        assert found == {kind: us for kind, (us, _) in expected[life.name].items()}
-        assert whole.tokens("beside-prefill") == expected[life.name]["beside-prefill"][1]
+        assert found == {kind: us for kind, (us, _) in sums.items()}
+        assert whole.tokens("beside-prefill") == sums["beside-prefill"][1]
         assert sum(found.values()) == whole.us("decode")
+        assert dict(prefill_of_others(life, debugger.tape)) == others
         checked += 1
     assert checked > 10
 
