@@ -6,6 +6,7 @@ still holds true maxima and sums, so nothing short is lost between two dots of a
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -68,17 +69,29 @@ class Overview:
         width_us: how much simulated time a bucket covers, in microseconds.
     """
 
-    __slots__ = ("_buckets", "_totals", "width_us")
+    __slots__ = ("_buckets", "_kv", "_kv_max", "_load", "_load_max", "_totals", "width_us")
 
-    def __init__(self) -> None:
+    def __init__(self, instances: int) -> None:
         self.width_us = _FIRST_WIDTH_US
         self._buckets: list[Bucket] = []
         self._totals = (0, 0, 0)
+        self._load = [0] * instances
+        self._kv = [0] * instances
+        self._load_max = [array("q") for _ in range(instances)]
+        self._kv_max = [array("q") for _ in range(instances)]
 
     @property
     def buckets(self) -> Sequence[Bucket]:
         """The buckets so far; the last one may still be filling."""
         return self._buckets
+
+    def load_of(self, instance: int) -> Sequence[int]:
+        """For each bucket, the most requests that wait and run at an instance after one of its steps."""
+        return _filled(self._load_max[instance], self._load[instance], len(self._buckets))
+
+    def kv_of(self, instance: int) -> Sequence[int]:
+        """For each bucket, the most KV blocks that are in use at an instance after one of its steps."""
+        return _filled(self._kv_max[instance], self._kv[instance], len(self._buckets))
 
     def step(self, record: StepFinished, batch_tokens: int, totals: tuple[int, int, int]) -> None:
         """A step ended.
@@ -91,6 +104,12 @@ class Overview:
         bucket = self._at(record.time_us)
         self._totals = totals
         waiting, running, kv_used = totals
+        index = record.instance
+        place = len(self._buckets) - 1
+        _raise(self._load_max[index], place, self._load[index], record.waiting + record.running)
+        _raise(self._kv_max[index], place, self._kv[index], record.kv_used_blocks)
+        self._load[index] = record.waiting + record.running
+        self._kv[index] = record.kv_used_blocks
         bucket.steps += 1
         bucket.tokens += batch_tokens
         bucket.preemptions += len(record.preempted)
@@ -137,4 +156,19 @@ class Overview:
         for place in range(0, len(buckets) - 1, 2):
             buckets[place].absorb(buckets[place + 1])
         del buckets[1::2]
+        for series in (*self._load_max, *self._kv_max):
+            for place in range(0, len(series) - 1, 2):
+                series[place] = max(series[place], series[place + 1])
+            del series[1::2]
         self.width_us *= 2
+
+
+def _raise(series: array[int], place: int, before: int, value: int) -> None:
+    """Note a value in the last bucket; buckets without a step hold what was there before."""
+    while len(series) <= place:
+        series.append(before)
+    series[place] = max(series[place], value)
+
+
+def _filled(series: array[int], last: int, buckets: int) -> Sequence[int]:
+    return [*series, *[last] * (buckets - len(series))]

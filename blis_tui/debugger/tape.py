@@ -104,7 +104,7 @@ class Tape:
         self._done_events = array("q")
         self._done = array("i")
         self._e2es = array("q")
-        self.overview = Overview()
+        self.overview = Overview(instances)
         self._latest = [(0, 0, 0)] * instances
         self._stalled: list[frozenset[str]] = [frozenset()] * instances
         self._totals = (0, 0, 0)

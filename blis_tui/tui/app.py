@@ -202,12 +202,17 @@ class BlisApp(App[None], inherit_bindings=False):
         await self.switch_screen(self._debugger(start))
 
     def open_compare(
-        self, left: Experiment, right: Experiment, names: tuple[str, str], event: int | None = None
+        self,
+        left: Experiment,
+        right: Experiment,
+        names: tuple[str, str],
+        event: int | None = None,
+        time_us: int | None = None,
     ) -> None:
-        """Show two experiments side by side."""
+        """Show two experiments side by side, at an event or a time if one is given."""
         from blis_tui.tui.screens.compare import CompareScreen  # noqa: PLC0415
 
-        self.push_screen(CompareScreen(left, right, names, event))
+        self.push_screen(CompareScreen(left, right, names, event, time_us))
 
     def open_goldens(self) -> None:
         """Show the golden results and what waits for a decision."""

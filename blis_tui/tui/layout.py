@@ -36,6 +36,7 @@ BY_KEY: Final = {pane.key: pane for pane in PANES}
 NARROW: Final = "narrow"
 NORMAL: Final = "normal"
 WIDE: Final = "wide"
+HUGE: Final = "huge"
 
 SIZES: Final = ("shared", "tall", "full")
 """How much of the screen the pane in use gets: its share, most of the height, or everything."""
@@ -45,7 +46,9 @@ def width_class(columns: int) -> str:
     """What fits side by side into so many columns."""
     if columns < 100:  # one pane
         return NARROW
-    return NORMAL if columns < 140 else WIDE  # two, or three
+    if columns < 140:  # two
+        return NORMAL
+    return WIDE if columns < 180 else HUGE  # three; with room for whole sentences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

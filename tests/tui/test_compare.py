@@ -11,6 +11,7 @@ from textual.app import App
 from textual.widgets import Input
 
 import blis_tui
+from blis_tui.compare.metrics import Row
 from blis_tui.compare.requests import RequestChanges
 from blis_tui.debugger.debugger import arrive
 from blis_tui.debugger.lockstep import Divergence, Lockstep
@@ -26,6 +27,8 @@ from blis_tui.tui.presenters.compare import (
     standing_text,
 )
 from blis_tui.tui.presenters.compare_file import file_stem
+from blis_tui.tui.presenters.curves import CHOICES, curves_text
+from blis_tui.tui.presenters.series import KV_USE
 from blis_tui.tui.pump import Pump
 from blis_tui.tui.screens.compare import CompareScreen
 from tests.tui.screens import check_screen, press, screen_text
@@ -73,7 +76,7 @@ def comparison(event: int | None = None) -> CompareScreen:
 async def finish(pilot: Pilot[None], screen: CompareScreen) -> None:
     """Let what was begun come to its end."""
     await pilot.pause()
-    while screen.busy:
+    while screen.busy or screen.outdated:
         screen.tick()
         await pilot.pause()
 
@@ -96,7 +99,7 @@ def plain(view: CompareView, width: int = 60) -> dict[str, list[str]]:
     }
 
 
-@pytest.mark.parametrize("size", [(80, 24), (140, 40)])
+@pytest.mark.parametrize("size", [(80, 24), (140, 40), (200, 60)])
 async def test_how_it_looks(size: tuple[int, int], file_regression: FileRegressionFixture) -> None:
     app = Alone(comparison())
     async with app.run_test(size=size) as pilot:
@@ -221,14 +224,64 @@ async def test_tab_visits_every_box_and_the_last_side_is_marked() -> None:
     app = Alone(comparison())
     async with app.run_test(size=(80, 24)) as pilot:
         visited = []
-        for _ in range(5):
+        for _ in range(6):
             await press(pilot, "tab")
             assert app.focused is not None
             visited.append(app.focused.id)
-        assert visited == ["b", "metrics", "requests", "differences", "a"]
+        assert visited == ["b", "metrics", "requests", "curves", "differences", "a"]
         await press(pilot, "tab", "tab")
         assert "▶ B" in screen_text(app)
         assert "▶ A" not in screen_text(app)
+
+
+async def test_curves_of_both_runs_lie_over_each_other(file_regression: FileRegressionFixture) -> None:
+    app = Alone(CompareScreen(*pair(), NAMES, time_us=4_000_000))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await finish(pilot, app.compare)
+        assert not app.compare.query_one("#curves").display
+        await press(pilot, "tab", "tab", "tab", "tab", "down", "down")
+        assert app.compare.query_one("#curves").display
+        assert not app.compare.query_one("#tables").display
+        check_screen(app, file_regression, "compare-curves")
+        await press(pilot, "up")
+        assert "Over time: running" in screen_text(app)
+        await press(pilot, "tab")
+        assert app.compare.query_one("#tables").display
+
+
+def test_the_curves_fit_their_room_and_share_one_scale() -> None:
+    lockstep = Lockstep(*pair())
+    arrive(lockstep.to_end())
+    screen = comparison()
+    screen.lockstep = lockstep
+    view = screen.view()
+    for series in CHOICES:
+        for width, height in ((60, 6), (138, 20)):
+            lines = curves_text(view, series, width, height).plain.splitlines()
+            assert len(lines) == height
+            assert all(len(line) <= width for line in lines)
+    assert curves_text(view, KV_USE, 60, 6).plain.splitlines()[1].strip().startswith("100 %")
+    assert curves_text(view, KV_USE, 60, 3).plain == ""
+
+
+async def test_the_comparison_begins_at_the_time_it_was_asked_for_at() -> None:
+    app = Alone(CompareScreen(*pair(), NAMES, time_us=1_500_000))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await finish(pilot, app.compare)
+        for side in app.compare.lockstep.sides:
+            assert side.event == side.tape.at_time(1_500_000) > 0
+
+
+def test_what_hardly_changed_is_neither_better_nor_worse() -> None:
+    lockstep = Lockstep(*pair())
+    arrive(lockstep.seek_time(1_000_000))
+    screen = comparison()
+    screen.lockstep = lockstep
+    made = (Row(metric="latency.ttft_ms.p50", a=100.0, b=100.5), Row(metric="latency.ttft_ms.p99", a=100.0, b=101.5))
+    text = metrics_text(replace(screen.view(), metrics=made), 60)
+    noise, slower = text.plain.splitlines()[1:]
+    assert noise.endswith("+0.5 %")
+    assert slower.endswith("+1.5 % worse")
 
 
 async def test_where_there_is_little_room_one_of_two_boxes_is_shown() -> None:

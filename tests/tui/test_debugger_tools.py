@@ -239,7 +239,9 @@ async def test_compare_with_a_changed_value() -> None:
     async with debugging(at="100") as here:
         await here.press("v")
         await here.type("engine.kv_blocks=900")
-        assert isinstance(here.app.screen, CompareScreen)
+        compare = here.app.screen
+        assert isinstance(compare, CompareScreen)
+        assert compare.lockstep.left.event == here.debugger.tape.at_time(here.debugger.time_us) >= 100
         await here.press("q")
         assert here.on_top
 

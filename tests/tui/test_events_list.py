@@ -128,7 +128,7 @@ async def test_a_filter_shows_only_what_matches_and_marks_the_event_before_the_p
         await settle(pilot)
         assert pane.matches is not None
         assert [made.tape.kind(event) for event in pane.matches[1:]] == ["completed"] * 60
-        shown = [line for line in app.lines() if "completed request" in line]
+        shown = [line for line in app.lines() if "✓ request" in line]
         assert len(shown) > 5
         before = max(event for event in pane.matches if event <= 1000)
         assert sum(line.startswith("▷") for line in app.lines()) == 1
@@ -138,7 +138,7 @@ async def test_a_filter_shows_only_what_matches_and_marks_the_event_before_the_p
         assert app.pointed == [min(event for event in pane.matches if event > before)]
         pane.set_filter(None)
         await settle(pilot)
-        assert len([line for line in app.lines() if "completed request" in line]) < 5
+        assert len([line for line in app.lines() if "✓ request" in line]) < 5
 
 
 async def test_a_filter_is_built_in_slices_and_grows_with_the_tape() -> None:

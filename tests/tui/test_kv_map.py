@@ -76,6 +76,27 @@ def test_the_selected_request_has_its_own_glyph_and_a_line(pressed: Debugger) ->
     assert f"{name}: {held} blocks" in text
 
 
+def test_a_stretch_with_room_has_its_owners_name_in_it(pressed: Debugger) -> None:
+    view = view_at(pressed)
+    first, second = (request.request_id for request in view.moment.after.instances[0].running[:2])
+    mapped = kv_map(view, 120, 18)
+    text = text_of(mapped.lines)
+    assert f"█ {first} █" in text
+    assert f"▓ {second} ▓" in text
+    (grid_at, grid), *_ = mapped.grids
+    assert all(line.draw().cell_length <= 120 for line in mapped.lines[grid_at : grid_at + grid.rows])
+
+
+def test_the_owners_are_listed_where_rows_are_left(pressed: Debugger) -> None:
+    view = view_at(pressed)
+    requests = view.moment.after.instances[0].running
+    most = max(requests, key=lambda one: one.held_blocks - one.shared_blocks)
+    rows = [line.draw().plain for line in kv_map(view, 138, 30).lines]
+    listed = next(row for row in rows if row.startswith(f"{most.request_id} "))
+    assert listed.startswith(f"{most.request_id} {most.held_blocks - most.shared_blocks} blocks    ")
+    assert len(kv_map(view, 60, 12).lines) <= 12
+
+
 def test_every_kind_has_its_own_glyph() -> None:
     assert len({look.glyph for look in LOOKS.values()}) == len(LOOKS)
 

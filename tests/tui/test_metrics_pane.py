@@ -8,12 +8,13 @@ import pytest
 
 from blis_tui.metrics.stats import of_samples
 from blis_tui.tui.presenters.metrics import arrange, inter_token_gaps, metrics, percentile_lines
-from blis_tui.tui.presenters.plot import draw, plot, top_value
+from blis_tui.tui.presenters.plot import GUTTER, SECOND, draw, plot, strips, top_value
 from blis_tui.tui.presenters.series import (
     FULL,
     FUTURE,
     KV_USE,
     PAST,
+    RUNNING,
     SERIES,
     STEP_TIME,
     TTFT,
@@ -43,8 +44,8 @@ def test_the_text_fits_its_room(width: int, height: int, large: bool, event: int
 
 def test_all_figures_are_shown_where_there_is_room_and_percentiles_first_of_the_rest() -> None:
     places = arrange(76, 12, 0, large=False)
-    assert (places.strips.height, places.percentiles, places.header) == (10, True, False)
-    assert arrange(76, 13, 0, large=False).header
+    assert (places.strips.height, places.percentiles, places.header) == (10, False, True)
+    assert arrange(76, 13, 0, large=False).percentiles
     assert not arrange(76, 23, 0, large=False).plot.height
     assert arrange(76, 24, 0, large=False).plot.height == 9
     assert arrange(136, 12, 0, large=False).plot.height == 12
@@ -185,9 +186,43 @@ def test_a_nearly_full_cache_stands_out_and_the_future_is_dimmed() -> None:
 def test_what_is_plotted_is_told_in_whole_words() -> None:
     view = view_with(knowing(at=500))
     for width in range(30, 90):
-        told = plot(view, WAITING, width, 8)[0].plain
+        told = plot(view, STEP_TIME, width, 8)[0].plain
         assert len(told) <= width
-        assert told.removeprefix("waiting").strip() in (WAITING.about, WAITING.about.rpartition(", ")[0], "")
+        assert told.removeprefix("step time").strip() in (STEP_TIME.about, STEP_TIME.about.rpartition(", ")[0], "")
+
+
+def test_two_figures_of_one_unit_are_an_area_and_a_line() -> None:
+    view = view_with(knowing(at=1000))
+    rows = plot(view, WAITING, 80, 11)
+    assert rows[0].plain == "⣿ waiting  ⠤⠤ running"
+    styles = {span.style for row in rows[1:-1] for span in row.spans}
+    assert {PAST, SECOND} <= styles
+    alone = plot(view, KV_USE, 80, 11)
+    assert SECOND not in {span.style for row in alone for span in row.spans}
+    assert plot(view, WAITING, 15, 8)[0].plain == "waiting"
+
+
+def test_an_area_has_every_second_dot_below_its_line() -> None:
+    assert draw([7, 7], 2, 7, filled=True) == ["⡫", "⡪"]
+    assert draw([0, 0, None], 1, 7, filled=True) == ["⣀ "]
+
+
+def test_each_instance_has_a_strip_on_the_axis_of_the_plot() -> None:
+    made = knowing(at=1000, experiment="quickstart", requests=20)
+    view = view_with(made)
+    rows = [row.plain for row in strips(view, RUNNING, 90, 3)]
+    assert rows[0].startswith("requests of each instance")
+    assert [row[:GUTTER].strip() for row in rows[1:]] == ["i0", "i1"]
+    assert [row.plain.strip() for row in strips(view, KV_USE, 90, 2)] == ["KV in use by instance", "… 2 more instances"]
+    assert len(metrics(view, 0, 140, 16).plain.splitlines()) == 16
+    assert "i1 " in metrics(view, 0, 140, 16).plain
+    assert "i1 " not in metrics(view_with(knowing(at=1000)), 0, 140, 16).plain
+
+
+@pytest.mark.parametrize("height", [4, 6, 11, 12, 13, 20])
+@pytest.mark.parametrize("width", [60, 78, 138])
+def test_the_columns_have_headings_at_every_size(width: int, height: int) -> None:
+    assert "now" in metrics(view_with(knowing(at=1000)), 0, width, height).plain.splitlines()[0]
 
 
 def test_the_upper_edge_is_round_and_not_below_the_largest_value() -> None:

@@ -110,6 +110,11 @@ async def test_other_sizes(name: str, size: tuple[int, int], file_regression: Fi
     await look(BY_NAME[name], size, file_regression)
 
 
+@pytest.mark.parametrize("name", ["end", "instances", "metrics", "kv-shared", "several-instances"])
+async def test_a_large_terminal(name: str, file_regression: FileRegressionFixture) -> None:
+    await look(BY_NAME[name], (200, 60), file_regression)
+
+
 @pytest.mark.parametrize("size", [NARROW, NORMAL], ids=["narrow", "normal"])
 async def test_a_failure(
     size: tuple[int, int], monkeypatch: pytest.MonkeyPatch, file_regression: FileRegressionFixture

@@ -303,7 +303,7 @@ _METRICS: Final = (
 _WORDS_FROM: Final = 46
 """Columns from which on `better` and `worse` are written out."""
 _NOTHING_MUCH: Final = 0.0005
-"""A relative change that would be written as 0.0 % deserves no verdict."""
+"""A relative change that would be written as 0.0 %."""
 _VERDICTS: Final[Mapping[str, tuple[str, str, str]]] = {
     "better": ("✓", "better", "$success"),
     "worse": ("✗", "worse", "$error"),
@@ -331,8 +331,9 @@ def _metric(row: Row, title: str, cell: int, *, words: bool) -> Content:
     figures = f"{_number(row.a):>{cell}}{_number(row.b):>{cell}}"
     if not row.differs:
         return Content.assemble(f"{title:<12}{figures}", (f"{'=':>8}", _MUTED))
-    if row.relative is not None and abs(row.relative) < _NOTHING_MUCH:
-        return Content.assemble(f"{title:<12}{figures}", (f"{'≈':>8}", _MUTED))
+    if row.is_noise:
+        change = "≈" if abs(row.relative or 0) < _NOTHING_MUCH else _change(row)
+        return Content.assemble(f"{title:<12}{figures}", (f"{change:>8}", _MUTED))
     glyph, word, colour = _VERDICTS[row.verdict]
     said = word if words else glyph
     return Content.assemble(f"{title:<12}{figures}", (f"{_change(row):>8}", _LIT), " ", (said, colour))

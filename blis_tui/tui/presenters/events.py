@@ -11,7 +11,7 @@ from blis_tui.debugger.conditions.probes import Happens, Reaches
 from blis_tui.debugger.moment import settles
 from blis_tui.tui.actions import named, shown_key
 from blis_tui.tui.presenters.event_filter import of_kind, of_request
-from blis_tui.tui.presenters.units import count_text, plural, span_text, time_text
+from blis_tui.tui.presenters.units import count_text, ordinal, plural, span_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -65,14 +65,15 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class EventLine:
-    """An event in words. The parts of a summary come in the order in which they may be left out from the end."""
+    """An event in words. The parts of what it did come in the order in which they may be left out from the end."""
 
     kind: str
     look: Kind
     subject: str
     parts: tuple[Run, ...]
+    """What the subject did, as the parts of a sentence."""
     short: tuple[Run, ...]
-    """The same parts in fewer words, where there is little room."""
+    """The same in fewer words, where there is little room."""
     brief: tuple[Run, ...]
     """What matters most in a few characters, where there is hardly any room."""
 
@@ -86,32 +87,37 @@ def event_line(tape: Tape, event: int, phase: int | None = None) -> EventLine:
         if not settles(phase):
             step = step._replace(first_tokens=0, completed=0, duration_us=step.duration_us if phase else 0)
         subject = f"i{row.instance} step {step.number}"
-        return EventLine(row.kind, look, subject, _step(step), _step(step, short=True), _signs(step))
-    parts, brief = _about(tape, row)
-    return EventLine(row.kind, look, tape.name(row.request), parts, parts, (Run(brief),) if brief else ())
+        return EventLine(row.kind, look, subject, _step(step), _short_step(step), _signs(step))
+    parts, short, brief = _about(tape, row)
+    return EventLine(row.kind, look, tape.name(row.request), parts, short, (Run(brief),) if brief else ())
 
 
-def _step(step: StepRow, *, short: bool = False) -> tuple[Run, ...]:
-    """A step's summary: its work first, then what it changed, the worst first."""
-    tokens = f"{step.batch_tokens} tok"
-    if step.prefill_tokens and step.decode_requests:
-        tokens = f"{tokens} ({step.prefill_tokens} prefill + {step.decode_requests} decode)"
-    else:
-        tokens = f"{tokens} ({'prefill' if step.prefill_tokens else 'decode'})"
-    duration = span_text(step.duration_us) if step.duration_us else ""
-    if short:
-        parts = [Run(text) for text in (f"{step.batch_tokens} tok", duration) if text]
-    else:
-        parts = [Run(f"{tokens} {duration}".rstrip())]
+def _step(step: StepRow) -> tuple[Run, ...]:
+    """What a step did: its work first, then what it changed, the worst first."""
+    kinds = ((step.prefill_tokens, "prefill"), (step.decode_requests, "decode"))
+    work = " + ".join(f"{count_text(count)} {kind}" for count, kind in kinds if count) or "0"
+    noun = "token" if step.batch_tokens == 1 else "tokens"
+    return (Run(f"{work} {noun}{_duration(step)}"), *_changes(step))
+
+
+def _short_step(step: StepRow) -> tuple[Run, ...]:
+    return (Run(f"{plural(step.batch_tokens, 'token')}{_duration(step)}"), *_changes(step))
+
+
+def _duration(step: StepRow) -> str:
+    """How long it took; empty before that is past."""
+    return f" in {span_text(step.duration_us)}" if step.duration_us else ""
+
+
+def _changes(step: StepRow) -> tuple[Run, ...]:
     changes = (
         (step.preempted, f"{step.preempted} preempted", "error"),
-        (step.admitted, f"+{step.admitted} admitted", ""),
+        (step.admitted, f"{step.admitted} scheduled", ""),
         (step.first_tokens, plural(step.first_tokens, "first token"), "secondary"),
-        (step.completed, f"{step.completed} done", "success"),
+        (step.completed, f"{step.completed} completed", "success"),
         (step.stalled, f"{step.stalled} stalled", "warning"),
     )
-    parts += [Run(text, colour) for count, text, colour in changes if count]
-    return tuple(parts)
+    return tuple(Run(text, colour) for count, text, colour in changes if count)
 
 
 def _signs(step: StepRow) -> tuple[Run, ...]:
@@ -126,30 +132,36 @@ def _signs(step: StepRow) -> tuple[Run, ...]:
     return (*signs, Run(f"{step.batch_tokens} tok"))
 
 
-def _about(tape: Tape, row: EventRow) -> tuple[tuple[Run, ...], str]:
-    """What an event did to its request, and the same in a few characters."""
+def _about(tape: Tape, row: EventRow) -> tuple[tuple[Run, ...], tuple[Run, ...], str]:
+    """What became of an event's request: as parts of a sentence, in fewer words, and in a few characters."""
     reason = tape.reason(row.event)
     if row.kind == "admitted":
-        return (), ""
+        return (Run("admitted"),), (Run("admitted"),), ""
     if row.kind == "routed":
-        return (Run(f"instance {row.instance}" + (f" ({reason})" if reason else "")),), f"i{row.instance}"
+        short = f"routed to instance {row.instance}"
+        return (Run(short + (f" ({reason})" if reason else "")),), (Run(short),), f"i{row.instance}"
     if row.kind in ("rejected", "dropped"):
-        return (Run(reason or "no reason given", "error"),), row.kind
+        return (Run(f"{row.kind}: {reason or 'no reason given'}", "error"),), (Run(row.kind, "error"),), row.kind
     life = tape.life(tape.name(row.request), row.event)
     return _figures(row, next(one for one in reversed(life) if one.what == row.kind))
 
 
-def _figures(row: EventRow, happening: Happening) -> tuple[tuple[Run, ...], str]:
+def _figures(row: EventRow, happening: Happening) -> tuple[tuple[Run, ...], tuple[Run, ...], str]:
     first, second = happening.first, happening.second
-    if row.kind == "arrived":
-        return (Run(f"{count_text(first)} tokens in"), Run(f"up to {count_text(second)} out")), f"{first} tok"
     if row.kind == "queued":
         place = ordinal(second + 1)
-        return (Run(f"instance {row.instance}, {place} in line"),), place
+        return (Run(f"queued at instance {row.instance}, {place} in the queue"),), (Run(f"queued, {place}"),), place
+    if row.kind == "arrived":
+        most = f"up to {count_text(second)}"
+        whole = (Run(f"arrived: {plural(first, 'prompt token')}"), Run(f"{most} output tokens"))
+        return whole, (Run("arrived"), Run(f"{count_text(first)} in"), Run(f"{most} out")), f"{first} tok"
     if row.kind == "completed":
-        return (Run(f"{count_text(first)} tokens"), Run(f"e2e {span_text(second)}")), span_text(second)
-    was = "while running" if second else "while waiting"
-    return (Run(f"deadline passed {was}", "error"), Run(f"{count_text(first)} tokens out")), "timed out"
+        head, e2e = Run("completed", "success"), span_text(second)
+        whole = (head, Run(f"{plural(first, 'output token')} in {e2e}"))
+        return whole, (head, Run(f"{count_text(first)} out"), Run(e2e)), e2e
+    head = Run("timed out", "error")
+    whole = (Run(f"timed out while {'running' if second else 'waiting'}", "error"), Run(plural(first, "output token")))
+    return whole, (head, Run(f"{count_text(first)} out")), "timed out"
 
 
 def stops_at(view: View) -> Callable[[EventRow], bool]:
@@ -181,12 +193,6 @@ def _stop(condition: Condition, tape: Tape) -> Callable[[EventRow], bool]:
     return lambda row: all(test(row) for test in tests)
 
 
-def ordinal(n: int) -> str:
-    """``1st``, ``2nd``, ``3rd``, ``4th``, ... ``11th``."""
-    ending = "th" if n % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
-    return f"{n}{ending}"
-
-
 # ---- layout ----
 
 
@@ -196,14 +202,14 @@ class Columns:
 
     number: int
     time: int
-    kind: int
     subject: int
     summary: int
 
 
 _MARKS: Final = 3
-_KIND: Final = 11
-"""A glyph, a space, and the longest name."""
+_GLYPH: Final = 2
+_NUMBERED_FROM: Final = 96
+"""Columns from which on events have their numbers."""
 
 
 def columns(tape: Tape, width: int) -> Columns:
@@ -214,11 +220,11 @@ def columns(tape: Tape, width: int) -> Columns:
     number = len(count_text(len(tape)))
     if width < 60:
         time -= len(" 678")
-        return Columns(0, time, 1, 0, width - _MARKS - time - 3)
-    if width < 96:
+        return Columns(0, time, 0, width - _MARKS - time - 1 - _GLYPH)
+    if width < _NUMBERED_FROM:
         number = 0
-    left = width - _MARKS - time - 2 - _KIND - 1 - subject - 2
-    return Columns(number, time, _KIND, subject, left - (number + 2 if number else 0))
+    left = width - _MARKS - time - 2 - _GLYPH - subject - 2
+    return Columns(number, time, subject, left - (number + 2 if number else 0))
 
 
 def event_runs(line: EventLine, event: int, time_us: int, at: Columns) -> list[Run]:
@@ -227,11 +233,11 @@ def event_runs(line: EventLine, event: int, time_us: int, at: Columns) -> list[R
     if at.number:
         runs.append(Run(f"{event:>{at.number},}  ", "muted"))
     glyph, colour = line.look
-    if at.kind == 1:
+    if not at.subject:
         runs += [Run(f"{milliseconds(time_us):>{at.time}} "), Run(f"{glyph} ", colour), Run(line.subject)]
         return runs + _brief(line, at.summary - len(line.subject))
     runs.append(Run(f"{time_text(time_us):>{at.time}}  "))
-    runs.append(Run(f"{glyph} {line.kind}".ljust(at.kind + 1), colour))
+    runs.append(Run(f"{glyph} ", colour))
     subject = line.subject if len(line.subject) <= at.subject else line.subject[: at.subject - 1] + "…"
     runs.append(Run(subject.ljust(at.subject + 2)))
     return runs + fitting(line, at.summary)
@@ -268,14 +274,14 @@ def fitting(line: EventLine, width: int) -> list[Run]:
 
 
 def _length(parts: Sequence[Run]) -> int:
-    return len(" · ".join(part.text for part in parts))
+    return len(", ".join(part.text for part in parts))
 
 
 def _joined(parts: Sequence[Run]) -> list[Run]:
     runs: list[Run] = []
     for part in parts:
         if runs:
-            runs.append(Run(" · ", "muted"))
+            runs.append(Run(", ", "muted"))
         runs.append(part)
     return runs
 
@@ -285,9 +291,8 @@ def full_text(tape: Tape, event: int) -> str:
     if event == 0:
         return START
     line = event_line(tape, event)
-    summary = " · ".join(part.text for part in line.parts)
-    head = f"event {count_text(event)} at {time_text(tape.time_us(event))}: {line.kind} {line.subject}"
-    return f"{head} · {summary}" if summary else head
+    what = ", ".join(part.text for part in line.parts)
+    return f"event {count_text(event)} at {time_text(tape.time_us(event))}: {line.subject} {what}"
 
 
 def tail(moment: Moment, width: int, *, playing: bool) -> Run:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
-from blis_tui.tui.presenters.lines import Line, flow, line, words
+from blis_tui.tui.presenters.lines import BLANK, Line, flow, line, words
 from blis_tui.tui.presenters.phases import Look
 from blis_tui.tui.presenters.units import count_text, percent_text, plural
 
@@ -35,6 +35,8 @@ LOOKS: Final[Mapping[str, Look]] = MappingProxyType(
 )
 """How a cell looks, by what its blocks are; the private blocks of neighbours alternate between two."""
 _LEGEND: Final = ("private", "others", "shared", "cached", "blank")
+_AROUND_NAME: Final = 5
+"""Cells besides a name that a request's stretch needs for the name to stand in it."""
 _LEAST_ROWS: Final = 2
 _ZOOM: Final = 4
 """A cache with less than one part in so many in use is drawn without most of its empty blocks."""
@@ -192,6 +194,7 @@ def kv_map(view: View, width: int, height: int) -> KvMapText:
         held = any(instance.running_count for instance in shown)
         hint = "Arrows or a click select a request." if held else "Nobody holds a block."
         lines += [line(row) for row in words(hint, width, "$text-muted")]
+    lines += _held_by(shown, width)[: max(height - len(lines), 0)]
     return KvMapText(tuple(lines), tuple(grids))
 
 
@@ -204,8 +207,12 @@ def _row(grid: KvGrid, row: int, selected: str) -> Content:
     cells = grid.cells[row * grid.columns : (row + 1) * grid.columns]
     parts: list[Part] = []
     for at, run in groupby(cells):
-        look = LOOKS[_kind(grid.found[at], at, selected)]
-        parts.append((look.glyph * len(list(run)), look.style))
+        holding, size = grid.found[at], len(list(run))
+        look = LOOKS[_kind(holding, at, selected)]
+        if holding.request not in ("", selected) and len(holding.request) + _AROUND_NAME <= size:
+            parts += [(look.glyph, look.style), (f" {holding.request} ", f"{look.style} bold")]
+            size -= len(holding.request) + 3
+        parts.append((look.glyph * size, look.style))
     return Content.assemble(*parts)
 
 
@@ -244,6 +251,13 @@ def _legend(shown: Sequence[InstanceSnapshot], width: int) -> list[Line]:
         share = f"{count_text(blocks)} ({percent_text(blocks, total)})"
         items.append(Content.assemble((glyphs, look.style), (f" {look.word} ", "$text-muted"), share))
     return [line(row) for row in flow(items, width)]
+
+
+def _held_by(shown: Sequence[InstanceSnapshot], width: int) -> list[Line]:
+    """Who holds how many blocks, the most first: for the rows that are left."""
+    held = sorted((one for each in shown for one in holdings(each) if one.request), key=lambda one: -one.blocks)
+    items = (Content.assemble(one.request, (f" {plural(one.blocks, 'block')}", "$text-muted")) for one in held)
+    return [BLANK, *map(line, flow(items, width, "    "))] if held else []
 
 
 def _selected(shown: Sequence[InstanceSnapshot], selected: str, width: int) -> list[Line]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.metrics.stats import of_histogram, of_samples
-from blis_tui.tui.presenters.plot import plot
+from blis_tui.tui.presenters.plot import plot, strips
 from blis_tui.tui.presenters.series import SERIES, coloured, course, top_of, value_text
 from blis_tui.tui.presenters.timeline import scale_of
 from blis_tui.tui.presenters.units import count_text, span_text
@@ -29,6 +29,12 @@ _BESIDE_FROM: Final = 100
 """Columns from which on the plot stands beside the strips."""
 _PLOT_ROWS: Final = 9
 """Rows that a plot below the strips needs, its name and times included."""
+_HEADED_FROM: Final = 4
+"""Rows from which on the columns have headings."""
+_LEAST_PLOT: Final = 6
+"""Rows that a plot keeps for itself where strips of the instances stand below it."""
+_LEAST_STRIPS: Final = 3
+"""Rows that these strips need, their name included."""
 
 
 _ALL_PERCENTILES_FROM: Final = 57
@@ -85,9 +91,10 @@ def arrange(width: int, height: int, chosen: int, *, large: bool) -> Arrangement
     beside = width >= _BESIDE_FROM and height >= 6
     below = not beside and height >= len(SERIES) + 5 + _PLOT_ROWS
     left = width * 9 // 20 if beside else width
-    spare = height - len(SERIES)
-    percentiles, header = spare >= 2, spare >= 3
-    rows = min(len(SERIES), height)
+    header = height >= _HEADED_FROM
+    spare = height - len(SERIES) - header
+    percentiles = spare >= 2
+    rows = min(len(SERIES), height - header)
     first = max(0, min(chosen - rows // 2, len(SERIES) - rows))
     used = rows + header + 3 * percentiles
     plot_box = _NONE
@@ -114,7 +121,7 @@ def metrics(view: View, chosen: int, width: int, height: int, *, large: bool = F
     shown = range(places.first, places.first + places.strips.height)
     left += [strip_line(view, SERIES[index], places, chosen=index == chosen, focused=focused) for index in shown]
     box = places.plot
-    drawn = plot(view, SERIES[chosen], box.width, box.height) if box.height else []
+    drawn = _drawn(view, SERIES[chosen], box) if box.height else []
     if not places.strips.height:
         left = drawn
     if places.percentiles:
@@ -130,6 +137,16 @@ def metrics(view: View, chosen: int, width: int, height: int, *, large: bool = F
     if box.y:
         left += [Content("")] * (box.y - len(left)) + drawn
     return Content("\n").join(left)
+
+
+def _drawn(view: View, series: Series, box: Box) -> list[Content]:
+    """The plot, and a strip for each instance below it where there are several and there is room."""
+    count = view.tape.instances
+    room = min(count + 1, box.height - _LEAST_PLOT) if count > 1 else 0
+    if room < _LEAST_STRIPS:
+        return plot(view, series, box.width, box.height)
+    above = plot(view, series, box.width, box.height - room)
+    return [*above, *strips(view, series, box.width, room)]
 
 
 def _beside(left: Content, right: Content, at: int) -> Content:

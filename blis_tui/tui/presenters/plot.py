@@ -1,4 +1,4 @@
-"""A line drawn with the dots of braille characters: two across and four down in each."""
+"""Figures over time, drawn with the dots of braille characters: two across and four down in each."""
 
 from __future__ import annotations
 
@@ -7,8 +7,22 @@ from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
-from blis_tui.tui.presenters.series import FUTURE, PAST, course, kv_blocks, value_text
+from blis_tui.tui.presenters.series import (
+    BY_NAME,
+    COMPANIONS,
+    FUTURE,
+    KV_USE,
+    PAST,
+    RUNNING,
+    WAITING,
+    coloured,
+    course,
+    courses_of_instances,
+    kv_blocks,
+    value_text,
+)
 from blis_tui.tui.presenters.timeline import Scale, axis, round_end, scale_of
+from blis_tui.tui.presenters.units import count_text, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,10 +36,21 @@ _DOTS: Final = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 GUTTER: Final = 10
 """Columns left of the plot, for its values."""
 _HERE: Final = "│"
+SECOND: Final = "$warning"
+"""Colour of the figure that is drawn over the first."""
+AREA, LINE = "⣿", "⠤⠤"
+"""How a filled figure and a line look, for the legend."""
 
 
-def draw(values: Sequence[float | None], height: int, top: float) -> list[str]:
-    """The values from left to right as one line, two to a character; rows from the top. None = a gap."""
+def draw(values: Sequence[float | None], height: int, top: float, *, filled: bool = False) -> list[str]:
+    """The values from left to right as one line, two to a character; rows from the top. None = a gap.
+
+    Args:
+        values: what to draw.
+        height: rows.
+        top: the value at the upper edge.
+        filled: every second dot below the line, too, so that another line can be told from the area.
+    """
     width = (len(values) + 1) // 2
     cells = [[0] * width for _ in range(height)]
     dots = 4 * height - 1
@@ -36,10 +61,32 @@ def draw(values: Sequence[float | None], height: int, top: float) -> list[str]:
             continue
         level = min(max(int(value * dots / top + 0.5), 0), dots) if top > 0 else 0
         start = level if before is None else before
-        for y in range(min(start, level), max(start, level) + 1):
+        upright = range(min(start, level), max(start, level) + 1)
+        area = range(x % 2, upright.start, 2) if filled else ()
+        for y in (*area, *upright):
             cells[height - 1 - y // 4][x // 2] |= _DOTS[x % 2][3 - y % 4]
         before = level
     return ["".join(chr(_BLANK + bits) if bits else " " for bits in row) for row in cells]
+
+
+def _layered(area: str, line: str, here: int) -> Content:
+    """A row of an area with a row of a line over it, in colours; ``here``: the column behind which it is dimmed."""
+    parts: list[tuple[str, str]] = []
+    for cell, (below, above) in enumerate(zip(area, line, strict=True)):
+        char = below if above == " " else above
+        style = FUTURE if cell > here else PAST if above == " " else SECOND
+        if parts and parts[-1][1] == style:
+            parts[-1] = (parts[-1][0] + char, style)
+        else:
+            parts.append((char, style))
+    return Content.assemble(*parts)
+
+
+def with_position(area: str, line: str, here: int) -> Content:
+    """A row of an area with a row of a line over it, and the column of the present position in it."""
+    at = line[here] if line[here] != " " else area[here]
+    drawn = _layered(area, line, here)
+    return Content.assemble(drawn[:here], (_HERE if at == " " else at, "$accent bold"), drawn[here + 1 :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +95,7 @@ class Frame:
 
     scale: Scale
     rows: int
-    """Rows of the line itself; above it one for the name, below one for the times."""
+    """Rows of what is drawn; above it one for the name, below one for the times."""
 
 
 def frame_of(view: View, width: int, height: int) -> Frame:
@@ -57,30 +104,45 @@ def frame_of(view: View, width: int, height: int) -> Frame:
 
 
 def plot(view: View, series: Series, width: int, height: int) -> list[Content]:
-    """A figure over the whole run, with its values on the left and times below.
+    """A figure over the whole run, with its values on the left and times below; its companion as a line over it.
 
     What is known of the future is dimmed; an upright line stands at the present position.
     """
     frame = frame_of(view, width, height)
     scale = frame.scale
-    values = course(series, view, scale.end_us, 2 * scale.cells)
-    top = top_value(series, values, view)
+    companion = BY_NAME.get(COMPANIONS.get(series.name, ""))
+    values, others = (
+        [None] * 2 * scale.cells if one is None else course(one, view, scale.end_us, 2 * scale.cells)
+        for one in (series, companion)
+    )
+    top = top_value(series, [*values, *others], view)
     here = scale.cell(view.moment.time_us)
-    room = width - len(series.name)
+    area, line = draw(values, frame.rows, top, filled=True), draw(others, frame.rows, top)
+    labels = _labels(series, top, frame.rows, view)
     rows = [
-        Content.assemble(_label(text), _row(line, here))
-        for line, text in zip(draw(values, frame.rows, top), _labels(series, top, frame.rows, view), strict=True)
+        Content.assemble(_label(text), with_position(below, above, here))
+        for below, above, text in zip(area, line, labels, strict=True)
     ]
+    return [_title(series, companion, width), *rows, Content.assemble(" " * GUTTER, axis(scale))]
+
+
+def _title(series: Series, companion: Series | None, width: int) -> Content:
+    """What is drawn, and as much of what it means as there is room for."""
+    if companion is not None:
+        title = Content.assemble(
+            (f"{AREA} ", PAST), (series.name, "bold"), (f"  {LINE} ", SECOND), (companion.name, "bold")
+        )
+        return title if title.cell_length <= width else Content.styled(series.name, "bold")
+    room = width - len(series.name)
     about = next((text for text in (series.about, series.about.rpartition(", ")[0]) if len(text) + 2 <= room), "")
-    title = Content.assemble((series.name, "bold"), (f"  {about}" if about else "", "$text-muted"))
-    return [title, *rows, Content.assemble(" " * GUTTER, axis(scale))]
+    return Content.assemble((series.name, "bold"), (f"  {about}" if about else "", "$text-muted"))
 
 
 def top_value(series: Series, values: Sequence[float | None], view: View) -> float:
     """The value at the upper edge: all blocks for a share of them, else a round one."""
     if series.unit == "share":
         return kv_blocks(view)
-    highest = max((value for value in values if value is not None), default=0)
+    highest = max((value for value in one if value is not None), default=0)
     return round_end(max(int(highest + 0.999), 1))
 
 
@@ -99,11 +161,30 @@ def _label(text: str) -> Content:
     return Content.styled(text.rjust(GUTTER - 1) + " ", "$text-muted")
 
 
-def _row(line: str, here: int) -> Content:
-    """A row of dots, with the present position in it."""
-    at = line[here]
-    return Content.assemble(
-        (line[:here], PAST),
-        (_HERE if at == " " else at, "$accent bold"),
-        (line[here + 1 :], FUTURE),
+def strips(view: View, series: Series, width: int, height: int) -> list[Content]:
+    """Each instance's course in a row, on the plot's axis: its KV use, or how many requests it has.
+
+    Args:
+        view: what to show.
+        series: the figure of the plot above.
+        width: columns.
+        height: rows; where there are more instances, the last row says how many.
+    """
+    scale = frame_of(view, width, 0).scale
+    overview = view.tape.overview
+    requests = series in (WAITING, RUNNING)
+    read = overview.load_of if requests else overview.kv_of
+    drawn = courses_of_instances(
+        view, [read(index) for index in range(view.tape.instances)], scale.end_us, scale.cells, requests=requests
     )
+    known = [value for one in drawn for value in one if value is not None]
+    top = max(known, default=0) if requests else view.experiment.engine.kv_blocks
+    figure = f"requests of each instance, ▁ none to █ {count_text(int(top))}" if requests else "KV in use by instance"
+    rows = [Content.styled(figure, "bold")]
+    here = scale.cell(view.moment.time_us)
+    shown = len(drawn) if len(drawn) < height else height - 2
+    for index, values in enumerate(drawn[:shown]):
+        rows.append(Content.assemble(_label(f"i{index}"), coloured(WAITING if requests else KV_USE, values, top, here)))
+    if shown < len(drawn):
+        rows.append(Content.styled(f"{'':{GUTTER}}… {plural(len(drawn) - shown, 'more instance')}", "$text-muted"))
+    return rows

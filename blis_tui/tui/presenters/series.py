@@ -10,7 +10,7 @@ from textual.content import Content
 from blis_tui.tui.presenters.units import count_text, percent_text, span_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from blis_tui.debugger.overview import Bucket, Overview
     from blis_tui.debugger.rows import StepRow
@@ -160,6 +160,16 @@ SERIES: Final = (
 """Everything that can be drawn over time."""
 
 
+COMPANIONS: Final[Mapping[str, str]] = {
+    "waiting": "running",
+    "running": "waiting",
+    "arrivals": "completions",
+    "completions": "arrivals",
+}
+"""Figures of one unit that say more together: the second is drawn over the first."""
+BY_NAME: Final = {series.name: series for series in SERIES}
+
+
 def sample(series: Series, overview: Overview, end_us: int, cells: int, known_us: int) -> list[float | None]:
     """The figure in so many equal stretches of time from 0 to ``end_us``; None where nothing is known yet.
 
@@ -171,7 +181,13 @@ def sample(series: Series, overview: Overview, end_us: int, cells: int, known_us
         known_us: the time up to which anything is known.
     """
     values = [series.read(bucket) for bucket in overview.buckets]
-    width = overview.width_us
+    return stretched(values, overview.width_us, end_us, cells, known_us, rate=series.rate)
+
+
+def stretched(
+    values: Sequence[int], width: int, end_us: int, cells: int, known_us: int, *, rate: bool = False
+) -> list[float | None]:
+    """As :func:`sample`, for a value of each bucket, which is ``width`` microseconds wide; ``rate``: it is a count."""
     found: list[float | None] = []
     for cell in range(cells):
         start, end = cell * end_us // cells, max((cell + 1) * end_us // cells, cell * end_us // cells + 1)
@@ -179,7 +195,7 @@ def sample(series: Series, overview: Overview, end_us: int, cells: int, known_us
             found += [None] * (cells - cell)
             break
         first, last = start // width, min((end - 1) // width, len(values) - 1)
-        if series.rate:
+        if rate:
             found.append(_weighted(values, width, start, end) * _S / max(min(end, known_us) - start, 1))
         elif first < len(values):
             found.append(max(values[first : last + 1]))
@@ -207,6 +223,42 @@ def course(series: Series, view: View, end_us: int, cells: int) -> list[float | 
         value = series.read(tape.between(tape.at_time(start_us - 1) + 1, last))
         values[cell] = value * _S / max(min(stop_us, now_us + 1) - start_us, 1) if series.rate else value
     return values
+
+
+def courses_of_instances(
+    view: View, values: Sequence[Sequence[int]], end_us: int, cells: int, *, requests: bool
+) -> list[list[float | None]]:
+    """A figure of each instance, as ``course`` has that of all.
+
+    Args:
+        view: what to show.
+        values: of each instance, its largest value in each bucket of the overview.
+        end_us: the time at which the last stretch ends.
+        cells: how many stretches.
+        requests: whether it is the number of requests there; else of KV blocks in use.
+    """
+    tape, now_us = view.tape, view.moment.time_us
+    width = tape.overview.width_us
+    found = [stretched(one, width, end_us, cells, tape.time_us(view.moment.frontier)) for one in values]
+    if not view.moment.event:
+        return found
+    here = min(now_us * cells // end_us, cells - 1)
+    for cell in range(min(now_us // width * width * cells // end_us, here), here + 1):
+        start_us, stop_us = -(-cell * end_us // cells), -(-(cell + 1) * end_us // cells)
+        last = view.moment.settled if cell == here else tape.at_time(stop_us - 1)
+        most: dict[int, int] = {}
+        for event in range(tape.at_time(start_us - 1) + 1, last + 1):
+            row = tape.row(event)
+            if row.step >= 0:
+                step = tape.step(row.step)
+                value = step.waiting + step.running if requests else step.kv_used_blocks
+                most[row.instance] = max(most.get(row.instance, 0), value)
+        for index, instance in enumerate(view.moment.state.instances):
+            now = instance.waiting_count + instance.running_count if requests else instance.kv.used_blocks
+            value = max(most.get(index, 0), now) if cell == here else most.get(index, -1)
+            # Without a step in it, what was before still holds.
+            found[index][cell] = value if value >= 0 else found[index][max(cell - 1, 0)]
+    return found
 
 
 def _weighted(values: Sequence[int], width: int, start: int, end: int) -> float:
@@ -257,11 +309,14 @@ def value_text(series: Series, value: float | None, view: View) -> str:
         return "-"
     if series.unit == "share":
         return percent_text(int(value), kv_blocks(view))
-    if series.unit == "us":
+    return quantity_text(series.unit, value)
+
+
+def quantity_text(unit: str, value: float) -> str:
+    """A duration, a rate or a count."""
+    if unit == "us":
         return span_text(int(value + 0.5))
-    if series.unit == "per s":
-        return rate_text(value)
-    return count_text(int(value + 0.5))
+    return rate_text(value) if unit == "per s" else count_text(int(value + 0.5))
 
 
 def rate_text(value: float) -> str:

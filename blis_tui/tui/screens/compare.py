@@ -40,7 +40,7 @@ from blis_tui.tui.presenters.compare_file import file_stem, file_text
 from blis_tui.tui.presenters.units import count_text, plural
 from blis_tui.tui.pump import Pump
 from blis_tui.tui.screens.prompt import PromptScreen
-from blis_tui.tui.widgets.compare_box import CompareBox
+from blis_tui.tui.widgets.compare_box import CompareBox, CurvesBox
 from blis_tui.tui.widgets.footer import KeyBar
 from blis_tui.tui.widgets.header import TitleBar
 
@@ -70,11 +70,13 @@ _PAUSE_S: Final = 0.2
 _REQUESTS: Final = 200
 """Requests listed at most."""
 _LONG_S: Final = 8.0
-_BOXES: Final = ("a", "b", "metrics", "requests", "differences")
+_BOXES: Final = ("a", "b", "metrics", "requests", "curves", "differences")
 _PAIRS: Final = (("a", "b"), ("metrics", "requests"))
 """Boxes side by side; where there is no room for both, the one last gone to is shown."""
 _TIGHT: Final = 76
 """Columns below which there is no room."""
+_SHORT: Final = 36
+"""Rows below which the curves are shown in place of the tables, once the reader goes there."""
 
 
 class CompareScreen(Screen[None]):
@@ -85,6 +87,7 @@ class CompareScreen(Screen[None]):
         right: the other, called B.
         names: what to call them.
         event: where to go first: that event on both sides. The first divergence is then looked for, too.
+        time_us: where to go first, in microseconds of simulated time.
     """
 
     SCOPE = "compare"
@@ -96,21 +99,34 @@ class CompareScreen(Screen[None]):
         #differences { height: auto; min-height: 2; max-height: 4; }
         #sides { height: auto; max-height: 45%; }
         #sides > CompareBox { width: 1fr; height: auto; max-height: 100%; }
-        #tables { height: 1fr; }
+        #tables { height: 1fr; min-height: 16; }
         #metrics { width: 52%; height: 100%; }
         #requests { width: 1fr; height: 100%; }
+        #curves { height: 1fr; min-height: 8; }
+        &.-short #tables { min-height: 0; }
+        &.-short #curves { display: none; }
+        &.-short.-curves #curves { display: block; }
+        &.-short.-curves #tables { display: none; }
         &.-wide #differences { max-height: 9; }
         &.-tight #metrics { width: 100%; }
         &.-tight .-behind { display: none; }
     }
     """
 
-    def __init__(self, left: Experiment, right: Experiment, names: tuple[str, str], event: int | None = None) -> None:
+    def __init__(
+        self,
+        left: Experiment,
+        right: Experiment,
+        names: tuple[str, str],
+        event: int | None = None,
+        time_us: int | None = None,
+    ) -> None:
         super().__init__()
         self.lockstep = Lockstep(left, right)
         self.pump = Pump()
         self._names = names
         self._first = event
+        self._first_us = time_us
         self._documents = tuple(differences(left.document, right.document))
         self._searched = False
         self._divergence: Divergence | None = None
@@ -133,6 +149,7 @@ class CompareScreen(Screen[None]):
         with Horizontal(id="tables"):
             yield CompareBox("Metrics", metrics_text, id="metrics")
             yield CompareBox("Requests", requests_text, id="requests")
+        yield CurvesBox(id="curves")
         yield KeyBar()
 
     def on_mount(self) -> None:
@@ -141,8 +158,10 @@ class CompareScreen(Screen[None]):
         self._mark_side()
         for name, _ in _PAIRS:
             self._bring_to_front(name)
-        if self._first is None:
+        if self._first is None and self._first_us is None:
             self._show()
+        elif self._first is None:
+            self._go(self.lockstep.seek_time(self._first_us or 0), "going there")
         else:
             self.pump.start(self.lockstep.seek_event(self._first), "going there", self._there)
             self._drive(_AT_ONCE_S)
@@ -171,6 +190,11 @@ class CompareScreen(Screen[None]):
     def busy(self) -> bool:
         """Whether something is under way."""
         return self.pump.busy
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the figures are those of an earlier moment: new ones are made soon."""
+        return self._pause is not None
 
     def _go(self, journey: Journey, label: str) -> None:
         """Set out; short ways are over at once."""
@@ -265,6 +289,7 @@ class CompareScreen(Screen[None]):
         self._pause = self.set_timer(_PAUSE_S, self._measure_now)
 
     def _measure_now(self) -> None:
+        self._pause = None
         if not self.busy:
             self._measure()
             self._paint()
@@ -286,8 +311,10 @@ class CompareScreen(Screen[None]):
     def on_resize(self, event: Resize) -> None:
         """Side by side, or one at a time."""
         self.set_class(event.size.width < _TIGHT, "-tight")
+        self.set_class(event.size.height < _SHORT, "-short")
 
     def _bring_to_front(self, name: str) -> CompareBox:
+        self.set_class(name == "curves", "-curves")
         for pair in _PAIRS:
             if name in pair:
                 for one in pair:

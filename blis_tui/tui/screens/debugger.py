@@ -443,7 +443,8 @@ class DebuggerScreen(Moves):
             from blis_tui.tui.app import BlisApp  # noqa: PLC0415  (the application imports this module)
 
             if text is not None and isinstance(self.app, BlisApp):
-                self.app.open_compare(self.bench.experiment, loaded[0], (self.source, text), None)
+                time_us = self.bench.debugger.time_us if self.bench.debugger.event else None
+                self.app.open_compare(self.bench.experiment, loaded[0], (self.source, text), time_us=time_us)
 
         prompt = PromptScreen("Compare with", about, placeholder="policy=vllm-v1", doing="compares", on_enter=wrong)
         self.app.push_screen(prompt, compare)

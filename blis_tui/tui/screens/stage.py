@@ -13,7 +13,7 @@ from textual.screen import Screen
 from blis_tui.errors import BlisError, DivergenceError
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.driver import AT_ONCE_S, SLICE_S, TICK_S
-from blis_tui.tui.layout import BY_KEY, PANES, Arrangement, width_class
+from blis_tui.tui.layout import BY_KEY, HUGE, PANES, WIDE, Arrangement, width_class
 from blis_tui.tui.presenters.status import activity, place_text, run_name
 from blis_tui.tui.presenters.units import count_text
 from blis_tui.tui.view import Picked
@@ -276,7 +276,8 @@ class Stage(Screen[None]):
         fits = width_class(self.size.width)
         body = self.query_one("#body")
         body.set_class(len(shown) == 1, "-single")
-        body.set_class(fits == "wide", "-three")
+        body.set_class(fits in (WIDE, HUGE), "-three")
+        body.set_class(fits == HUGE, "-huge")
         tall = self.arrangement.size == "tall"
         in_upper = any(pane.id == self.arrangement.active for pane in uppers)
         body.set_class(tall and in_upper, "-tall-upper")

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.content import Content
+from textual.reactive import reactive
 from textual.widgets import Static
+
+from blis_tui.tui.presenters.curves import CHOICES, curves_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,6 +67,38 @@ class CompareBox(VerticalScroll, can_focus=True, inherit_bindings=False):
         self._draw()
 
     def _draw(self) -> None:
-        width = self.scrollable_content_region.width
+        """Bring the text up to the view and the size."""
+        # Always with room for a scroll bar: none comes or goes unasked, and then nobody would tell of a new width.
+        width = self.content_size.width - 1
         if self._view is not None and width > 0:
             self.query_one(Static).update(self._present(self._view, width))
+
+
+class CurvesBox(CompareBox):
+    """One figure of both runs over time; up and down choose which."""
+
+    BINDINGS: ClassVar = [
+        Binding("up", "choose(-1)", "figure before", show=False),
+        Binding("down", "choose(1)", "next figure", show=False),
+    ]
+
+    choice: reactive[int] = reactive(0, init=False)
+    """Which figure is drawn."""
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002  (Textual's name)
+        super().__init__("", self._curves, id=id)
+        self.watch_choice()
+
+    def _curves(self, view: CompareView, width: int) -> Content:
+        return curves_text(view, CHOICES[self.choice], width, self.content_size.height)
+
+    def watch_choice(self) -> None:
+        """Draw the other figure."""
+        self.border_title = Content(f"Over time: {CHOICES[self.choice].name}")
+        self.border_subtitle = "up down: another figure"
+        if self.is_mounted:
+            self._draw()
+
+    def action_choose(self, by: int) -> None:
+        """Draw another figure."""
+        self.choice = (self.choice + by) % len(CHOICES)
