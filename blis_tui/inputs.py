@@ -61,7 +61,7 @@ def open_input(path: str | Path, shown: str | None = None, *, limit: int) -> Ite
         with open(path, "rb", opener=lambda file, _: os.open(file, _FLAGS)) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                what = next((text for is_one, text in _KINDS if is_one(status.st_mode)), "it is no file")
+                what = next((text for is_one, text in _KINDS if is_one(status.st_mode)), "it is not a file")
                 raise InputError(f"cannot read {name}: {what}")
             if status.st_size > limit:
                 raise _too_large(name, limit)
@@ -89,7 +89,7 @@ def input_digest(path: str | Path, *, limit: int) -> str:
             digest.update(chunk)
             limit -= len(chunk)
     if limit < 0:
-        raise InputError(f"cannot read {path}: it grows while it is read")
+        raise InputError(f"cannot read {path}: it grows while being read")
     return digest.hexdigest()
 
 

@@ -34,14 +34,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--blis-update",
         choices=_MODES,
         default=os.environ.get("BLIS_UPDATE", "auto"),
-        help="what may be written: no = nothing, new = new results beside the goldens, unseen = goldens that do not "
+        help="what may be written: no = nothing, new = new results next to the goldens, unseen = goldens that do not "
         "exist yet, always = all goldens, auto = no on CI, else new",
     )
     group.addoption(
         "--blis-obsolete",
         choices=_OBSOLETE,
         default="warn",
-        help="what to do after a full run with goldens that belong to no experiment",
+        help="what to do with goldens that belong to no experiment, after a full run",
     )
     group.addoption(
         "--blis-force", action="store_true", help="update goldens also with a Python that is not their baseline"
@@ -52,7 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "blis_spec_root", "goldens lie below blis_golden_dir as experiments lie below this folder", default="."
     )
     parser.addini("blis_golden_dir", "folder of the golden files", default="golden")
-    parser.addini("blis_checks", "ways of running again that must give the same bytes", default=_CHECKS)
+    parser.addini("blis_checks", "ways of repeating a run that must give the same bytes", default=_CHECKS)
 
 
 def pytest_configure(config: pytest.Config) -> None:

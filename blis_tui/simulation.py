@@ -395,7 +395,7 @@ class Simulation:
         """
         content = checkpoint[_SEAL_BYTES:]
         if checkpoint[:_SEAL_BYTES] != self._seal(content):
-            raise InputError("these bytes are no checkpoint of this experiment by this engine, or are damaged")
+            raise InputError("these bytes are not a checkpoint of this experiment by this engine, or are damaged")
         cluster, log = _Unpickler(io.BytesIO(zlib.decompress(content)), self._fixed).load()
         self._take(cluster, log)
 
@@ -423,7 +423,7 @@ def _record_classes(kind: type[Record] | str) -> tuple[type[Record], ...]:
         return tuple(RECORD_KINDS.values())
     name = kind if isinstance(kind, str) else kind.kind
     if name not in RECORD_KINDS:
-        raise ValueError(f"no record is of the kind {name!r}; known are {', '.join(RECORD_KINDS)}")
+        raise ValueError(f"there is no record kind {name!r}; known are {', '.join(RECORD_KINDS)}")
     return (RECORD_KINDS[name],)
 
 

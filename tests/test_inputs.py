@@ -95,7 +95,7 @@ def test_a_damaged_golden_is_an_error_with_its_file(tmp_path: Path, kind: str, t
     place.file(HEADER).write_text("{}", encoding="utf-8")
     place.file(REPORT).write_text("{}", encoding="utf-8")
     place.file(kind).write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=f"demo{kind} is no golden file of format 1"):
+    with pytest.raises(InputError, match=f"demo{kind} is not a golden file of format 1"):
         place.read()
 
 

@@ -68,7 +68,7 @@ def normal_code(text: str) -> str:
     if code not in CODES:
         near = get_close_matches(code, CODES, n=1, cutoff=0.8)
         hint = f"did you mean `{near[0]}`?" if near else "`blis-tui explain` lists all codes"
-        raise UnknownCodeError(f"no diagnostic has the code `{text[:40]}`", help=hint)
+        raise UnknownCodeError(f"there is no diagnostic code `{text[:40]}`", help=hint)
     return code
 
 

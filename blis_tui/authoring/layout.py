@@ -138,7 +138,7 @@ def _word(token: yaml.Token, lines: Sequence[str], opens_key: bool) -> _Word:
     if isinstance(token, tk.ScalarToken) and token.style in ("|", ">"):
         header = lines[line][column:].partition(" #")[0].rstrip()
         if any(char.isdigit() for char in header):
-            raise LeftAloneError("a text with an explicit indentation")
+            raise LeftAloneError("a text with explicit indentation")
         content = list(lines[line + 1 : end_line])
         while content and not content[-1].strip() and "+" not in header:
             content.pop()

@@ -69,7 +69,7 @@ def _known(document: Document, version: object, steps: Sequence[Step]) -> str:
         hint = f"add `apiVersion: {known[-1]}`"
         raise SpecError([about(document, (), "BLIS1002", "the document lacks the key `apiVersion`", hint=hint)])
     message = f"unknown version `{str(version)[:40]}`"
-    hint = f"this program knows {listed}; a newer document needs a newer program"
+    hint = f"this version of blis-tui knows {listed}; a newer document needs a newer blis-tui"
     raise SpecError([about(document, ("apiVersion",), "BLIS1004", message, hint=hint)])
 
 

@@ -98,7 +98,7 @@ blis-tui golden review       # after a change: new results wait for a decision
 ```
 
 - `specs/*.blis.yaml`: experiments. `specs/workloads/`, `specs/policies/`, `specs/hardware/`, `specs/models/`: what they
-  refer to by name; `blis-tui spec list` shows what else there is.
+  refer to by name; `blis-tui spec list` shows everything available.
 - `blis-tui spec new experiment NAME -o specs/NAME.blis.yaml` writes a new one with every key explained.
 - `schemas/`: for editors with a YAML language server (completion, hover). After an update of `blis-tui`:
   `blis-tui spec schema -o schemas`.

@@ -54,17 +54,17 @@ def _index() -> str:
         "",
         "Results:",
         "",
-        "- [Report](report.md): what a run says about itself, and the metrics that `expect` can name.",
+        "- [Report](report.md): what a run reports, and the metrics that `expect` can name.",
         "- [Records](records.md): the events that `run --records` writes.",
         "",
         "The terminal interface:",
         "",
         "- [Keys](terminal/keys.md): what every key does, and how to change it.",
-        "- [Conditions](terminal/conditions.md): what breakpoints and watches can say.",
+        "- [Conditions](terminal/conditions.md): how to write breakpoints and watches.",
         "",
         "[Errors](errors.md): every code, its cause and remedy.",
         "",
-        "The same is told by `blis-tui spec explain PATH` and `blis-tui explain CODE`.",
+        "`blis-tui spec explain PATH` and `blis-tui explain CODE` print the same.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -117,7 +117,7 @@ def _cell(text: str) -> str:
 
 
 def _errors_page() -> str:
-    lines = [_NOTE, "# Errors", "", "A code is never given another meaning.", ""]
+    lines = [_NOTE, "# Errors", "", "The meaning of a code never changes.", ""]
     layer = ""
     for code in CODES:
         if (found := _LAYERS[code[:5]]) != layer:
@@ -139,7 +139,13 @@ def _report_page() -> str:
         lines += _class_section(found, found.name)
     lines += ["## Warnings", "", "What each check of `warnings` looks for, by its `id`:", ""]
     lines += _checks()
-    lines += ["", "## Metrics", "", "What `expect` can name, beside the groups of `slo_classes` and `tenants`:", ""]
+    lines += [
+        "",
+        "## Metrics",
+        "",
+        "What `expect` can name, in addition to the groups of `slo_classes` and `tenants`:",
+        "",
+    ]
     lines += [f"- `{metric}`" for metric in sorted(METRICS)]
     return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -159,7 +165,7 @@ def _checks() -> Iterator[str]:
 def _records_page() -> str:
     lines = [_NOTE, "# Records", ""]
     lines += [
-        "`blis-tui run --records FILE.jsonl` writes one JSON object a line. Each has `kind`, `event` (the number of",
+        "`blis-tui run --records FILE.jsonl` writes one JSON object per line. Each has `kind`, `event` (the number of",
         "the event it belongs to, from 1) and `time_us` (simulated microseconds), and then:",
         "",
     ]

@@ -60,7 +60,7 @@ def as_list(text: str, found: Sequence[tuple[str, Key]]) -> str:
     width = max(len(path) for path, _ in rows)
     room = max(_WIDTH - width - 4, 30)
     more = len(found) - len(rows)
-    lines = [f"no key has the path `{text}`; these are about it:", ""]
+    lines = [f"no key has the path `{text}`; keys that mention it:", ""]
     lines += [f"  {path:<{width}}  {shorten(about, room, placeholder=' ...')}" for path, about in rows]
     return "\n".join([*lines, *([f"  ... and {more} more"] if more else [])]) + "\n"
 

@@ -32,7 +32,7 @@ _UNITS: Final = {
     "_gb_per_s": "GB/s",
     "_tokens_per_s": "tokens/s",
     "_per_s": "1/s",
-    "_per_hour_usd": "US dollars an hour",
+    "_per_hour_usd": "US dollars per hour",
     "_us": "microseconds",
     "_ms": "milliseconds",
     "_s": "seconds",

@@ -35,7 +35,7 @@ def case_overrides(
 
     cases = cases_by_name(source, stdin_text)
     if name not in cases:
-        known = suggestion(name, cases, otherwise="there are") if cases else "the file has no `cases` and no `matrix`"
+        known = suggestion(name, cases, otherwise="there are") if cases else "the file has neither `cases` nor `matrix`"
         raise click.UsageError(f"{source} has no case `{name}`: {known}")
     return (*(as_text(path, value) for path, value in cases[name].overrides.items()), *overrides)
 
@@ -49,8 +49,8 @@ def tell_cases(source: str, stdin_text: str | None) -> None:
         return
     count = "1 case" if len(cases) == 1 else f"{len(cases):,} cases"
     name = "standard input" if source == "-" else source
-    told = f"note: {name} has {count}, and this is none of them, but the document as it stands\n"
-    told += f"  = help: --case {quote(cases[0].name)} takes one"
+    told = f"note: {name} has {count}, but this is the document itself, without any of them\n"
+    told += f"  = help: --case {quote(cases[0].name)} selects one"
     if source != "-":
         file = shown(cases[0].spec)
         told += f"; pytest {quote(f'{file}::{cases[0].name}')} tests one, pytest {quote(file)} all"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="text: aligned tables; json: canonical bytes.",
 )
-@click.option("--all", "everything", is_flag=True, help="Show every figure, also equal ones.")
+@click.option("--all", "everything", is_flag=True, help="Show every figure, including equal ones.")
 @click.option("--exit-code", "exit_code", is_flag=True, help="Exit with 1 when the results differ.")
 @reported
 def diff(

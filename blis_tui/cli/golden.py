@@ -35,18 +35,18 @@ _root = click.option(
 def golden() -> None:
     """Golden tests: every experiment below the folder where pytest runs.
 
-    `pytest` compares; what differs waits beside the golden until somebody decides.
+    `pytest` compares; a result that differs waits next to the golden until you accept or reject it.
     """
 
 
-@golden.command(short_help="List goldens: what waits, what is obsolete.")
+@golden.command(short_help="List goldens: which wait for a decision, which are obsolete.")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @_folder
 @_root
 @click.option("--json", "as_json", is_flag=True, help="One JSON document instead of a table.")
 @reported
 def status(names: tuple[str, ...], folder: Path, root: Path, as_json: bool) -> None:
-    """List goldens: what waits, what is obsolete. Exit code 1 when anything does."""
+    """List goldens: which wait for a decision, which are obsolete. Exit code 1 when anything does."""
     from blis_tui.golden.review import find, state  # noqa: PLC0415
     from blis_tui.units import plural  # noqa: PLC0415  (heavy imports only when the command runs)
 
@@ -81,7 +81,7 @@ def diff(names: tuple[str, ...], folder: Path, root: Path) -> None:
 @golden.command(short_help="Make waiting results the goldens.")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @_folder
-@click.option("--force", is_flag=True, help="Also results of another Python or system than the golden's.")
+@click.option("--force", is_flag=True, help="Also accept results of another Python or system than the golden's.")
 @reported
 def accept(names: tuple[str, ...], folder: Path, force: bool) -> None:
     """Make waiting results the goldens: those that NAME (or a pattern) matches, or all."""
@@ -160,9 +160,9 @@ def _waiting(found: Sequence[Place], names: Sequence[str]) -> Sequence[Place]:
     from blis_tui.errors import InputError  # noqa: PLC0415
 
     if names and not found:
-        raise InputError(f"nothing matches {' '.join(names)}", help="`blis-tui golden status` lists what there is")
+        raise InputError(f"nothing matches {' '.join(names)}", help="`blis-tui golden status` lists all goldens")
     if not found:
-        click.echo("nothing is waiting", err=True)
+        click.echo("no result is waiting", err=True)
     return found
 
 

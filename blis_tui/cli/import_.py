@@ -76,7 +76,7 @@ def model(file: Path, output: Path | None, name: str | None, strict: bool) -> No
 @import_.command("hardware")
 @_FILE
 @click.option(
-    "-o", "--output", metavar="OUT_DIR", type=click.Path(path_type=Path), help="Folder: one file an accelerator."
+    "-o", "--output", metavar="OUT_DIR", type=click.Path(path_type=Path), help="Folder: one file per accelerator."
 )
 @_STRICT
 @reported

@@ -24,7 +24,7 @@ COMMANDS: Final = {
     "diff": ("blis_tui.cli.diff", "diff", "Show what differs between two experiments and their results."),
     "golden": ("blis_tui.cli.golden", "golden", "Look at golden tests and decide about new results."),
     "import": ("blis_tui.cli.import_", "import_", "Convert documents of BLIS and of Hugging Face."),
-    "spec": ("blis_tui.cli.spec", "spec", "Find, write, format and understand documents."),
+    "spec": ("blis_tui.cli.spec", "spec", "Find, write, format and explain documents."),
     "validate": ("blis_tui.cli.validate", "validate", "Check documents of any kind without running them."),
     "explain": ("blis_tui.cli.explain", "explain", "Explain the code of an error."),
     "completion": ("blis_tui.cli.completion", "completion", "Print a shell's completion script."),
@@ -53,7 +53,7 @@ class _LazyGroup(click.Group):
         module, attribute, _ = COMMANDS[cmd_name]
         command = getattr(import_module(module), attribute)
         if not isinstance(command, click.Command):
-            raise TypeError(f"{module}.{attribute} is no command")
+            raise TypeError(f"{module}.{attribute} is not a command")
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

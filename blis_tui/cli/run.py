@@ -48,7 +48,7 @@ _MANY_REQUESTS: Final = 50_000
     help="json: canonical bytes; table: the main figures.",
 )
 @click.option("-o", "--output", metavar="FILE", help="Write the report there instead of to standard output.")
-@click.option("--requests", "requests_file", metavar="FILE.csv", help="Also write one row a request.")
+@click.option("--requests", "requests_file", metavar="FILE.csv", help="Also write one row per request.")
 @click.option("--records", "records_file", metavar="FILE.jsonl", help="Also write every event record.")
 @click.option(
     "--check",
@@ -158,14 +158,14 @@ def _run(simulation: Simulation, signals: Signals, progress: _Progress | None) -
             complete = simulation.run(go_on=go_on) or simulation.done
     except OverdueError:
         if not simulation.sound:
-            tell("interrupted in the middle of an event that takes long: there is no report")
+            tell("interrupted in the middle of a long event: there is no report")
             sys.exit(ExitCode.INTERRUPTED)
         complete = False
     finally:
         if progress is not None:
             progress.clear()
     if not complete and simulation.arrived > _MANY_REQUESTS:
-        tell(f"interrupted: reporting on {simulation.arrived:,} requests so far; once more ends at once")
+        tell(f"interrupted: reporting on {simulation.arrived:,} requests so far; interrupt again to end at once")
     return complete
 
 
@@ -193,7 +193,7 @@ def _judge(report: Report) -> None:
     counts = report.requests
     if counts.completed < counts.total:
         missing = counts.total - counts.completed
-        tell(f"note: {missing:,} of {counts.total:,} requests did not complete; latencies are without them")
+        tell(f"note: {missing:,} of {counts.total:,} requests did not complete; latencies do not include them")
     failures = [verdict.sentence() for verdict in report.expectations if not verdict.ok]
     failures += [f"{name} {text}" for name, text in report.invariants.items() if text not in ("ok", "not checked")]
     for failure in failures:

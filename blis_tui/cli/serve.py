@@ -40,7 +40,7 @@ def serve(
     nothing is encrypted. Ctrl-C ends it.
     """
     if source is None and (overrides or seed is not None):
-        raise click.UsageError("--set and --seed say something about an experiment: name it as SPEC")
+        raise click.UsageError("--set and --seed need an experiment: name it as SPEC")
     try:
         from blis_tui.cli.web_server import WebServer, is_loopback  # noqa: PLC0415  (an extra that may not be there)
     except ImportError:
@@ -53,7 +53,7 @@ def serve(
     local = is_loopback(host)
     if not local:
         click.echo(
-            "warning: nothing is encrypted: who can read along on the network can run experiments and edit files here",
+            "warning: not encrypted: anyone who can read the network traffic can run experiments and edit files here",
             err=True,
         )
     server = WebServer(program(source, overrides, seed), host=host, port=port, local=local, max_windows=max_windows)
@@ -103,6 +103,6 @@ def _free_port(host: str, port: int) -> int:
             return int(probe.getsockname()[1])
     except OSError as error:
         taken = error.errno == errno.EADDRINUSE
-        why = "the port is taken; choose another with --port" if taken else error.strerror or str(error)
+        why = "the port is in use; choose another with --port" if taken else error.strerror or str(error)
         click.echo(f"error: cannot listen on {host}:{port}: {why}", err=True)
         sys.exit(ExitCode.IO)

@@ -59,8 +59,8 @@ def list_specs(kind: str | None, output_format: str) -> None:
 
 @spec.command("show")
 @click.argument("name", shell_complete=completing.documents)
-@click.option("--kind", type=click.Choice(KINDS), help="Which kind, when documents of several kinds share the name.")
-@click.option("--resolved", is_flag=True, help="As JSON: references followed, defaults filled in, auto worked out.")
+@click.option("--kind", type=click.Choice(KINDS), help="Which kind, if documents of several kinds share the name.")
+@click.option("--resolved", is_flag=True, help="As JSON: references followed, defaults filled in, `auto` computed.")
 @click.option(
     "--set",
     "overrides",
@@ -111,7 +111,7 @@ def _find(name: str, kind: str | None, *, prefer_experiment: bool) -> Entry:
         raise click.UsageError(f"`{name}` is the name of several documents ({kinds}); choose with --kind")
     if not found:
         names = {entry.name for entry in known}
-        raise InputError(f"no {kind or 'document'} is named `{name}`", help=suggestion(name, names))
+        raise InputError(f"there is no {kind or 'document'} named `{name}`", help=suggestion(name, names))
     return found[0]
 
 

@@ -64,7 +64,7 @@ def _check_name(name: str) -> None:
 
     wrong = [one for one in violations({"metadata": {"name": name}}, "Policy") if one.path == ("metadata", "name")]
     if wrong:
-        raise click.UsageError(f"`{name}` is no name: use lower-case letters, digits, `.` and `-`")
+        raise click.UsageError(f"`{name}` is not a valid name: use lower-case letters, digits, `.` and `-`")
 
 
 @click.command("init")
@@ -122,7 +122,7 @@ def fmt(paths: tuple[str, ...], *, check: bool, diff: bool) -> None:
     def change(source: Source) -> str:
         formatted = format_source(source)
         if formatted.left_alone:
-            click.echo(f"{source.name} is left alone: it has {formatted.left_alone}", err=True)
+            click.echo(f"{source.name} is left unchanged: it has {formatted.left_alone}", err=True)
         return formatted.text
 
     _rewrite(paths, change, check=check, diff=diff, done="formatted")
@@ -234,6 +234,6 @@ def schema(kind: str | None, folder: Path | None) -> None:
         write_tree(folder, chosen, replace=True)
         click.echo(f"wrote {len(chosen)} schemas to {folder}", err=True)
     elif kind is None:
-        raise click.UsageError("say which KIND to print, or with -o where to export all")
+        raise click.UsageError("name the KIND to print, or export all of them with -o")
     else:
         click.echo(files[f"{kind}.schema.json"], nl=False)

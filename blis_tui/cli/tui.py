@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("source", metavar="[SPEC]", required=False, shell_complete=completing.experiments)
-@click.option("--at", metavar="EVENT|TIME|REQUEST", help="Go there first: 1234, 1.5s (or ms, us), or a request's name.")
+@click.option(
+    "--at", metavar="EVENT|TIME|REQUEST", help="Start at an event (1234), a time (1.5s, ms, us) or a request's name."
+)
 @click.option(
     "--break", "breaks", metavar="CONDITION", multiple=True, help="Set a breakpoint, such as `preempted`; repeatable."
 )
@@ -41,16 +43,14 @@ def tui(
     experiments is shown. Inside, h shows the keys and q goes back.
     """
     if source is None and (at or breaks or case or overrides or seed is not None):
-        raise click.UsageError(
-            "--at, --break, --case, --set and --seed say something about an experiment: name it as SPEC"
-        )
+        raise click.UsageError("--at, --break, --case, --set and --seed need an experiment: name it as SPEC")
     if source == "-":
         raise click.UsageError(
-            "the keys come from standard input: write the experiment into a file, and name it as SPEC"
+            "standard input is the keyboard here: write the experiment to a file, and name it as SPEC"
         )
     if not has_terminal():
         raise click.UsageError(
-            "this is no terminal: `blis-tui run` simulates without one, `blis-tui serve` shows this in a browser"
+            "not a terminal: `blis-tui run` simulates without one, `blis-tui serve` shows this in a browser"
         )
     if source is None:
         show_home()

@@ -179,7 +179,7 @@ class WebServer(Server):
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Refuse what does not come from a page of this server."""
         if not is_own_page(request.host, request.headers.get("Origin"), local=self._local):
-            raise web.HTTPForbidden(text="this address only answers pages of its own")
+            raise web.HTTPForbidden(text="this address only answers its own pages")
         token = request.path.removeprefix("/").partition("/")[0]
         if not secrets.compare_digest(token.encode(errors="replace"), self.token.encode()):
             raise web.HTTPForbidden(text="open the whole address that `blis-tui serve` printed: a secret is part of it")
@@ -238,7 +238,7 @@ async def converse(window: web.WebSocketResponse, program: AppService) -> None:
             case ["focus"]:
                 await program.focus()
             case _:
-                _log.warning("a connection sent what no page of ours sends, and was closed")
+                _log.warning("a connection sent something that no page of blis-tui sends, and was closed")
                 await window.close(code=WSCloseCode.UNSUPPORTED_DATA)
 
 

@@ -66,7 +66,7 @@ _TABLE: Final = (
     Figure("event", "", "number of the latest event, from 1", lambda cluster: cluster.events),
     Figure("arrived", "requests", "requests that have arrived", lambda cluster: cluster.arrived),
     Figure("in_transit", "requests", "requests on their way to a queue", _in_transit),
-    Figure("rejected", "requests", "requests turned away by admission", lambda cluster: cluster.rejected),
+    Figure("rejected", "requests", "requests rejected by admission control", lambda cluster: cluster.rejected),
     Figure("ended", "requests", "requests that have completed, or ended otherwise", lambda cluster: cluster.closed()),
     _sum("routed", "requests", "requests sent to an instance", lambda instance: instance.routed),
     _sum("waiting", "requests", "requests in waiting queues", lambda instance: len(instance.waiting.items)),
@@ -75,16 +75,21 @@ _TABLE: Final = (
     _sum(
         "decoding",
         "requests",
-        "running requests that generate",
+        "running requests in decode",
         lambda instance: len(instance.running) - len(instance.prefills) - len(instance.stalled),
     ),
-    _sum("stalled", "requests", "running requests without a token last step", lambda instance: len(instance.stalled)),
+    _sum(
+        "stalled",
+        "requests",
+        "running requests that got no token in the last step",
+        lambda instance: len(instance.stalled),
+    ),
     _sum("preemptions", "preemptions", "preemptions so far", lambda instance: instance.preemptions),
     _sum("steps", "steps", "steps so far", lambda instance: instance.steps),
-    _sum("busy_us", "us", "durations of all steps so far, added up", lambda instance: instance.busy_us),
+    _sum("busy_us", "us", "total duration of all steps so far", lambda instance: instance.busy_us),
     _sum("kv.used", "blocks", "KV blocks that requests hold", lambda instance: instance.pool.used),
-    _sum("kv.free", "blocks", "KV blocks that nobody holds", lambda instance: instance.pool.free),
-    _sum("kv.total", "blocks", "KV blocks there are", lambda instance: instance.pool.total),
+    _sum("kv.free", "blocks", "free KV blocks, evictable (cached) ones included", lambda instance: instance.pool.free),
+    _sum("kv.total", "blocks", "KV blocks in all", lambda instance: instance.pool.total),
     Figure(
         "kv.utilization",
         "share",
@@ -93,7 +98,7 @@ _TABLE: Final = (
         lambda instance: instance.pool.used / instance.pool.total,
     ),
     _sum("kv.hits", "blocks", "prompt blocks found in the cache so far", lambda instance: instance.pool.hits),
-    _sum("kv.misses", "blocks", "blocks taken from the free ones so far", lambda instance: instance.pool.misses),
+    _sum("kv.misses", "blocks", "free blocks allocated so far", lambda instance: instance.pool.misses),
 )
 
 FIGURES: Final[Mapping[str, Figure]] = MappingProxyType({figure.name: figure for figure in _TABLE})

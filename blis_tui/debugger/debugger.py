@@ -215,9 +215,9 @@ class Debugger:
         twin = self._twin_before(event)
         done = observed(twin, twin.snapshot(WINDOW), lambda: twin.run(max_events=1))
         if not done.records or not all(self.tape.agrees(record) for record in done.records):
-            raise DivergenceError("the event done again is another one", event=event)
+            raise DivergenceError("replaying the event gave a different one", event=event)
         if digest is not None and twin.digest() != digest:
-            raise DivergenceError("done again, the event leaves another state", event=event)
+            raise DivergenceError("replaying the event gave a different state", event=event)
         return self._remember(event, done)
 
     def _twin_before(self, event: int) -> Simulation:

@@ -91,19 +91,19 @@ class _Field:
 
 
 _REQUEST_FIELDS: Final = (
-    _Field("instance", about="number of its instance"),
+    _Field("instance", about="instance number"),
     _Field("queued_us", TIME, "entered the queue"),
-    _Field("scheduled_us", TIME, "first let into the batch"),
+    _Field("scheduled_us", TIME, "first scheduled"),
     _Field("first_token_us", TIME, "first token"),
     _Field("target_tokens", about="tokens its prefill needs"),
     _Field("computed_tokens", about="tokens in the KV cache"),
     _Field("generated_tokens", about="output tokens"),
-    _Field("cached_tokens", about="tokens found in the cache"),
+    _Field("cached_tokens", about="cached tokens"),
     _Field("held_blocks", about="KV blocks it holds"),
     _Field("shared_blocks", about="of them shared"),
-    _Field("priority", about="smaller goes first"),
+    _Field("priority", about="lower is more urgent"),
     _Field("preemptions", about="times preempted"),
-    _Field("max_output_tokens", about="output tokens at most"),
+    _Field("max_output_tokens", about="maximum output tokens"),
 )
 _DECODED: Final = frozenset({"computed_tokens", "generated_tokens", "held_blocks"})
 """What an ordinary decode changes; told once for all requests."""
@@ -112,8 +112,8 @@ _INSTANCE_FIELDS: Final = (
     _Field("waiting.count", about="requests in the queue", group="queue", source="waiting_count"),
     _Field("running.count", about="requests in the batch", group="queue", source="running_count"),
     _Field("kv.used_blocks", about="blocks in use", group="KV cache"),
-    _Field("kv.cached_free_blocks", about="free blocks that can still be found", group="KV cache"),
-    _Field("kv.blank_blocks", about="free blocks without content", group="KV cache"),
+    _Field("kv.cached_free_blocks", about="evictable (cached) free blocks", group="KV cache"),
+    _Field("kv.blank_blocks", about="empty free blocks", group="KV cache"),
     _Field("kv.hits", about="blocks found in the cache", group="KV cache"),
     _Field("kv.misses", about="blocks taken from the free ones", group="KV cache"),
     _Field("routed", about="requests sent here", group="counters"),
@@ -186,7 +186,7 @@ def _told(record: Record) -> Iterator[tuple[str, _News]]:
     if isinstance(record, StepFinished):
         yield from _each(record.completed, _News("done", "done", "its last token is computed"))
         yield from _each(record.first_tokens, _News("first token", "first token", "its first token"))
-        yield from _each(record.admitted, _News("admitted", "admitted", "let into the batch"))
+        yield from _each(record.admitted, _News("admitted", "scheduled", "joined the batch"))
         return
     tell = _TOLD.get(type(record))
     name = getattr(record, "request_id", "")
@@ -204,9 +204,9 @@ _TOLD: Final[Mapping[type[Record], Callable[[Record], _News]]] = MappingProxyTyp
         Dropped: lambda record: _News("lost", "dropped", getattr(record, "reason", "")),
         TimedOut: lambda _: _News("lost", "timed out", "its deadline passed"),
         Preempted: lambda record: _News(
-            "preempted", "preempted", f"to make room for {getattr(record, 'for_request', '')}"
+            "preempted", "preempted", f"to free KV blocks for {getattr(record, 'for_request', '')}"
         ),
-        Scheduled: lambda _: _News("admitted", "admitted", "let into the batch"),
+        Scheduled: lambda _: _News("admitted", "scheduled", "joined the batch"),
         FirstToken: lambda _: _News("first token", "first token", "its first token"),
         Completed: lambda _: _News("done", "completed", "its client has all tokens"),
     }

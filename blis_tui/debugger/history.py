@@ -98,7 +98,7 @@ class History:
         checkpoint = self.before(event)
         simulation.return_to(checkpoint.mark)
         if simulation.digest() != checkpoint.digest:
-            raise DivergenceError("the checkpoint does not restore what was kept", event=checkpoint.event)
+            raise DivergenceError("the checkpoint does not restore the state it was taken from", event=checkpoint.event)
 
     def look(self, simulation: Simulation) -> str:
         """Remember the state at this place, or compare it with what it was the last time; returns its digest.
@@ -109,7 +109,7 @@ class History:
         event = simulation.events
         digest = simulation.digest()
         if self._digests.setdefault(event, digest) != digest:
-            raise DivergenceError("the state differs from the last time here", event=event)
+            raise DivergenceError("the state differs from the previous visit", event=event)
         if len(self._digests) > _DIGESTS:
             del self._digests[next(iter(self._digests))]
         return digest

@@ -58,5 +58,5 @@ def parse_place(text: str) -> Place:
 
 def _within(number: int, text: str) -> int:
     if number > _FURTHEST:
-        raise InputError(f"{text} lies beyond all simulated time")
+        raise InputError(f"{text} is beyond the largest simulated time")
     return number

@@ -89,7 +89,7 @@ def load(source: str) -> Session:
 
 
 def _fresh(source: str, reason: str) -> Session:
-    return Session(source, problem=f"The last session is not restored: {reason}.")
+    return Session(source, problem=f"The last session could not be restored: {reason}.")
 
 
 def _session(source: str, data: Mapping[str, object]) -> Session:
@@ -109,7 +109,7 @@ def _session(source: str, data: Mapping[str, object]) -> Session:
     layout = {name: value for name, value in values.items() if isinstance(value, bool | int | float | str)}
     if len(layout) < len(values):
         lost.append("some of the layout")
-    problem = f"The last session is restored without {', '.join(lost)}: its file is damaged." if lost else ""
+    problem = f"The last session was restored without {', '.join(lost)}: its file is damaged." if lost else ""
     return Session(source, position, breakpoints, layout, problem)
 
 
@@ -135,7 +135,7 @@ def save(session: Session) -> str:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, json.dumps(content, indent=2) + "\n")
     except InputError as error:
-        return f"The session is not remembered: {error.message}."
+        return f"The session could not be saved: {error.message}."
     except OSError as error:
-        return f"The session is not remembered: cannot make the folder {path.parent}: {error.strerror or error}."
+        return f"The session could not be saved: cannot make the folder {path.parent}: {error.strerror or error}."
     return ""

@@ -71,9 +71,9 @@ def _lifecycle(state: Auditable) -> str:
     for instance in state.instances:
         for request in instance.waiting.ordered():
             if request.state is not RequestState.WAITING:
-                return f"request {request.request_id} stands in a queue, but is {request.state.name.lower()}"
+                return f"request {request.request_id} is in a queue, but is {request.state.name.lower()}"
             if request.held_blocks:
-                return f"request {request.request_id} waits, but holds {request.held_blocks} KV blocks"
+                return f"request {request.request_id} is waiting, but holds {request.held_blocks} KV blocks"
         for slot, request in instance.running.items():
             if request.state is not RequestState.RUNNING or request.batch_slot != slot:
                 return f"request {request.request_id} is in the batch, but {request.state.name.lower()}"

@@ -59,7 +59,7 @@ class Divergence:
         if self.event is None:
             lines = [f"first divergence: between event {self.after} (still equal) and event {self.until}"]
             lines += [f"  + {_words(line)}" for line in self.before]
-            lines.append("    (`blis-tui golden record --full` stores the records: then the exact event can be named)")
+            lines.append("    (`blis-tui golden record --full` stores the records: then the exact event can be found)")
             return "\n".join(lines)
         lines = [f"first divergence: event {self.event}"]
         lines += [f"    {_words(line)}" for line in self.before]
@@ -107,7 +107,7 @@ def _event(line: str) -> int:
     """The event that a record belongs to.
 
     Raises:
-        InputError: the line, which somebody stored, is no record.
+        InputError: the line, which somebody stored, is not a record.
     """
     try:
         record = parse_json(line)
@@ -115,7 +115,7 @@ def _event(line: str) -> int:
         record = None
     event = record.get("event") if isinstance(record, dict) else None
     if not isinstance(event, int):
-        raise InputError(f"the stored record stream is damaged: {line[:60]!r} is no record")
+        raise InputError(f"the stored record stream is damaged: {line[:60]!r} is not a record")
     return event
 
 

@@ -109,7 +109,7 @@ def _checkpoint(experiment: Experiment, result: Golden) -> str:
     fresh = Simulation(experiment)
     fresh.restore(middle)
     fresh.run()
-    return "" if fresh.report().to_json() == result.report else "going on from a checkpoint gives another report"
+    return "" if fresh.report().to_json() == result.report else "continuing from a checkpoint gives another report"
 
 
 def _hash_seed(experiment: Experiment, result: Golden) -> str:

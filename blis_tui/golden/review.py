@@ -112,7 +112,7 @@ def accept(place: Place, *, force: bool = False) -> None:
             raise InputError(
                 f"the golden of {place.name} was written by {old.python} on {old.system}, the new result by "
                 f"{new.python} on {new.system}",
-                help="make it again there, or accept it with --force",
+                help="produce it again there, or accept it with --force",
             )
     place.accept()
 

@@ -133,7 +133,7 @@ def _unseen(place: Place, result: Golden, settings: Settings) -> Verdict:
     text = f"there is no golden yet: {place.name}"
     if settings.mode == "new":
         place.write(result, pending=True)
-        text += f"\nthe result waits beside it; accept it with\n    blis-tui golden accept {place.name}"
+        text += f"\nthe new result waits; accept it with\n    blis-tui golden accept {place.name}"
     return Verdict(status="missing", text=text, pending=settings.mode == "new", report=result.report)
 
 
@@ -164,24 +164,24 @@ def describe(
     """Everything there is to say about a difference, the first event at which it shows included."""
     lines = [f"{place.name}: the result of case `{case}` differs from its golden"]
     if difference.engine is not None:
-        lines.append(f"the engine is another one: {difference.engine[0]} -> {difference.engine[1]}")
+        lines.append(f"the engine has changed: {difference.engine[0]} -> {difference.engine[1]}")
     lines += ["--- golden", "+++ this run"]
     if difference.spec:
         changes = differences(golden.document, result.document)
-        schemas = "; the schemas, which hold the defaults, are others" if difference.schemas else ""
+        schemas = "; the schemas, which hold the defaults, have changed" if difference.schemas else ""
         lines.append(f"experiment: {plural(len(changes), 'difference')}{schemas}")
         lines += change_lines(changes, _SHOWN_CHANGES)
     if difference.changes:
         lines.append(f"report: {plural(len(difference.changes), 'difference')}")
         lines += change_lines(difference.changes, _SHOWN_CHANGES)
     elif difference.records:
-        lines.append("the report is the same, the record stream is not")
+        lines.append("the report is the same, but the record stream is not")
     divergence = find_divergence(golden, result, experiment, place)
     if divergence is not None:
         lines.append(divergence.text())
         if find_spec("blis_tui.tui") is not None:  # the terminal interface, where it is there
             event = divergence.until if divergence.event is None else divergence.event
-            lines.append(f"look around there: blis-tui tui {result.spec} --at {event}")
+            lines.append(f"see it in the debugger: blis-tui tui {result.spec} --at {event}")
     return "\n".join(lines)
 
 
@@ -189,7 +189,7 @@ def _refusal(golden: Golden) -> str:
     here = Baseline.here()
     return (
         f"the golden was written by {golden.baseline.python} on {golden.baseline.system}, this is {here.python} on "
-        f"{here.system}: goldens are updated only where they were made (or with --blis-force)"
+        f"{here.system}: goldens are updated only where they were written (or with --blis-force)"
     )
 
 

@@ -117,7 +117,7 @@ class Place:
         except ValueError as error:
             raise _damaged(path, error) from error
         if not isinstance(value, dict):
-            raise _damaged(path, "it holds no map")
+            raise _damaged(path, "it is not a map")
         return value, text
 
     def write(self, golden: Golden, *, pending: bool = False) -> None:
@@ -177,7 +177,7 @@ def _lines(path: Path) -> Iterator[str]:
 
 def _damaged(path: Path, why: object) -> InputError:
     return InputError(
-        f"{path} is no golden file of format {FORMAT}: {why}", help="make it again with --blis-update=always"
+        f"{path} is not a golden file of format {FORMAT}: {why}", help="write it again with --blis-update=always"
     )
 
 
@@ -188,7 +188,7 @@ def _parse(header: Mapping[str, object], report: str) -> Golden:
     baseline = header["baseline"]
     document = header["document"]
     if not isinstance(records, dict) or not isinstance(baseline, dict) or not isinstance(document, dict):
-        raise TypeError("a part of it is no map")
+        raise TypeError("a part of it is not a map")
     return Golden(
         report=report,
         spec=str(header["spec"]),

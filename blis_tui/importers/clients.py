@@ -26,14 +26,14 @@ _MOST_MEMBERS: Final = 1000
 
 _LOST: Final = {
     "model": "an experiment serves one model, named in the experiment",
-    "adapter": "adapters are not simulated",
-    "slo_target_us": "state it as `expect` in the experiment",
-    "think_time_us": "users that wait for answers are not simulated",
+    "adapter": "LoRA adapters are not simulated",
+    "slo_target_us": "set it as `expect` in the experiment",
+    "think_time_us": "closed-loop users are not simulated",
 }
 _WITHOUT_EFFECT: Final = {
     "streaming": "it changes nothing in a BLIS run",
     "network": "BLIS applies it to measurements only, never in a run",
-    "closed_loop": "it matters to conversations only",
+    "closed_loop": "it matters for conversations only",
 }
 _PATTERNS: Final = ("diurnal", "spike", "drain")
 
@@ -60,7 +60,7 @@ class Clients:
         """Carry one client over, if it sends at a rate."""
         concurrency = section.whole("concurrency")
         if concurrency:
-            section.lose("concurrency", "users that wait for answers are not simulated; the client is left out")
+            section.lose("concurrency", "closed-loop users are not simulated; the client is left out")
             for key in section.data:
                 section.get(key)
             return
@@ -68,7 +68,7 @@ class Clients:
         name = section.text("id") or f"client-{section.path[-1]}"
         lifecycle = section.section("lifecycle")
         if lifecycle is not None:
-            text = "clients have no windows here: it is active all the time, at its share of the whole rate"
+            text = "clients have no activity windows here: it is always active, at its share of the whole rate"
             section.lose("lifecycle", text)
         body = self._body(section)
         section.finish()
@@ -207,8 +207,8 @@ def _reasoning(section: Section) -> None:
     part = section.section("reasoning")
     if part is None:
         return
-    part.lose("multi_turn", "conversations are not simulated: every request stands for itself")
-    part.note(Fate.NO_EFFECT, "reason_ratio_distribution", "BLIS reports it; it costs nothing")
+    part.lose("multi_turn", "conversations are not simulated: requests are independent")
+    part.note(Fate.NO_EFFECT, "reason_ratio_distribution", "BLIS reports it; it has no cost")
     part.finish()
 
 

@@ -54,7 +54,7 @@ def import_hardware(path: Path) -> list[Imported]:
             continue
         name = as_name(entry)
         if name in names:
-            text = f"`{entry}` and `{names[name]}` would both be called `{name}`"
+            text = f"`{entry}` and `{names[name]}` would both be named `{name}`"
             given.problem((entry,), text, code="BLIS2017", key=True)
         names[name] = entry
         drafts.append(_draft(given, section, name, entry, path.name))

@@ -24,7 +24,7 @@ def add_shared_prefix(section: Section, clients: Clients) -> tuple[float, int] |
     shared = section.section("shared_prefix")
     section.finish()
     if len(stages) != 1 or shared is None:
-        text = "only a load of one stage can be imported; make one workload of each stage"
+        text = "only a load of one stage can be imported; write one workload per stage"
         if shared is None:
             text = "this lacks the key `shared_prefix`"
         section.source.problem((*section.path, "stages"), text, key=True)
@@ -35,7 +35,7 @@ def add_shared_prefix(section: Section, clients: Clients) -> tuple[float, int] |
     groups = shared.whole("num_unique_system_prompts", low=1)
     users = shared.whole("num_users_per_system_prompt", low=1)
     prefix, question, output = (shared.whole(key) for key in ("system_prompt_len", "question_len", "output_len"))
-    shared.lose("enable_multi_turn_chat", "conversations are not simulated: every request stands for itself")
+    shared.lose("enable_multi_turn_chat", "conversations are not simulated: requests are independent")
     shared.finish()
     if not 0 < groups * users <= _MOST_CLIENTS or rate <= 0 or duration_s <= 0:
         text = f"rate, duration and the number of users (at most {_MOST_CLIENTS}) must be positive"

@@ -65,7 +65,7 @@ def _gaussian(params: Section, mean: float, std_dev: float, bounds: dict[str, in
         return {"kind": "constant", "value": low if mean < low else high if mean > high else max(1, int(mean + 0.5))}
     if low < high and not low <= mean <= high:
         moved = low if mean < low else high
-        text = f"{mean:g} lies outside [{low}, {high}], which is refused here; it became {moved}"
+        text = f"{mean:g} lies outside [{low}, {high}], which is invalid here; it became {moved}"
         params.note(Fate.APPROXIMATED, "mean", text)
         mean = moved
     return {"kind": "gaussian", "mean": mean, "std_dev": std_dev, "min": low, "max": high}
@@ -76,7 +76,7 @@ def _empirical(params: Section) -> dict[str, Json] | None:
     for key in params.data:
         weight = params.number(key)
         if not key.strip().isdecimal():
-            params.source.problem((*params.path, key), f"`{key[:40]}` is no number of tokens", key=True)
+            params.source.problem((*params.path, key), f"`{key[:40]}` is not a number of tokens", key=True)
         elif weight is not None and weight > 0:
             tokens = max(1, int(key))
             weights[tokens] = weights.get(tokens, 0) + weight

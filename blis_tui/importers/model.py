@@ -32,7 +32,7 @@ _CONSEQUENCES: Final = {
     "linear_num_value_heads": "linear attention counts as full attention",
     "rope_parameters": "the context is `max_position_embeddings`, unscaled; older configurations say `rope_scaling`",
     "index_topk": "sparse attention counts as full attention",
-    "num_nextn_predict_layers": "tokens are not predicted ahead",
+    "num_nextn_predict_layers": "multi-token prediction is not simulated",
     "vision_config": "images are not simulated; the vision encoder's weights are not counted",
     "audio_config": "audio is not simulated; the audio encoder's weights are not counted",
 }
@@ -109,11 +109,11 @@ def _notes(given: Input, name: str, config: dict[str, Json]) -> None:
             idle.append(key)
     if idle:
         listed = ", ".join(dict.fromkeys(idle))
-        given.note(Fate.NO_EFFECT, (), f"left out, for they do not change a simulation: {listed}")
+        given.note(Fate.NO_EFFECT, (), f"left out, because they do not affect a simulation: {listed}")
     if "torch_dtype" not in config:
         given.note(Fate.APPROXIMATED, (), "`torch_dtype` is missing: bfloat16 is assumed")
     if isinstance(config.get("quantization_config"), dict) and _weights_are_unknown(name, config):
-        text = "it does not say the weights' bits: they count at the width of `torch_dtype`"
+        text = "the bits per weight are missing: the width of `torch_dtype` is assumed"
         given.note(Fate.APPROXIMATED, ("quantization_config",), text)
 
 

@@ -41,23 +41,23 @@ _REFILL: Final = 1000
 
 _BUCKET: Final = ("token_bucket_capacity", "token_bucket_refill_rate")
 _LOST_ADMISSION: Final = {
-    "tier_shed_threshold": "classes are not shed by load",
-    "tier_shed_min_priority": "classes are not shed by load",
-    "gaie_qd_threshold": "classes are not shed by load",
-    "gaie_kv_threshold": "classes are not shed by load",
+    "tier_shed_threshold": "load shedding by class is not simulated",
+    "tier_shed_min_priority": "load shedding by class is not simulated",
+    "gaie_qd_threshold": "load shedding by class is not simulated",
+    "gaie_kv_threshold": "load shedding by class is not simulated",
     "slo_priorities": "classes have fixed ranks: critical, standard, sheddable, batch, background",
-    "slo_targets": "state targets as `expect` in the experiment",
+    "slo_targets": "set targets as `expect` in the experiment",
 }
 _LOST_ROUTING: Final = {
-    "scorers": "instances are not scored",
-    "cache_weight": "instances are not scored",
-    "load_weight": "instances are not scored",
+    "scorers": "scored routing is not simulated",
+    "cache_weight": "scored routing is not simulated",
+    "load_weight": "scored routing is not simulated",
 }
 _LOST: Final = {
-    "tenant_budgets": "tenants have no budgets",
+    "tenant_budgets": "tenant budgets are not simulated",
     "node_pools": "instances and hardware are set in the experiment: `cluster.instances`, `hardware`",
-    "autoscaler": "the number of instances does not change",
-    "instance_lifecycle": "instances are there from the start",
+    "autoscaler": "autoscaling is not simulated",
+    "instance_lifecycle": "all instances are ready at the start",
 }
 
 
@@ -75,7 +75,7 @@ def import_policy(path: Path, *, name: str | None = None) -> Imported:
     given = Input.read(path)
     root = given.root()
     if root.data and not root.data.keys() & {*_KEYS, *_LOST}:
-        given.problem((), "this is no policy bundle", code="BLIS1001", hint=f"its keys are {', '.join(_KEYS)}")
+        given.problem((), "this is not a policy bundle", code="BLIS1001", hint=f"its keys are {', '.join(_KEYS)}")
         given.stop_at_problems()
     body: dict[str, Json] = {
         "admission": _admission(root.section("admission") or Section(given, ("admission",))),
@@ -110,7 +110,7 @@ def _policy(section: Section, slot: str, key: str = "policy") -> str:
     chosen = section.choice(key, (*same, *_OTHERS[slot]), otherwise=same[0])
     if chosen in same:
         return chosen
-    section.lose(key, f"there is no `{chosen}`; `{same[0]}` takes its place")
+    section.lose(key, f"there is no `{chosen}`; `{same[0]}` is used instead")
     return same[0]
 
 

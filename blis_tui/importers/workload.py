@@ -74,12 +74,12 @@ def _version(root: Section) -> str:
 def _settings(root: Section) -> int:
     """Keys that are settings of an experiment here; the horizon."""
     seed, horizon = root.whole("seed", low=-(2**63)), root.whole("horizon")
-    sign = "; seeds are not negative here" if seed < 0 else ""
+    sign = "; seeds cannot be negative here" if seed < 0 else ""
     root.note(Fate.ELSEWHERE, "seed", f"write `seed: {abs(seed)}` into the experiment{sign}")
     root.note(Fate.ELSEWHERE, "horizon", f"write `horizon_us: {horizon}` into the experiment")
     root.choice("category", _CATEGORIES, otherwise="")
     root.note(Fate.NO_EFFECT, "category", "it changes nothing in a BLIS run")
-    root.lose("goodput_slo_targets", "goodput is not reported; state targets as `expect` in the experiment")
+    root.lose("goodput_slo_targets", "goodput is not reported; set targets as `expect` in the experiment")
     root.lose("servegen_data", "convert it with `blis convert servegen` and import the result")
     return horizon
 
@@ -100,7 +100,7 @@ def _clients(root: Section, clients: Clients) -> float:
     if len(clients.kept_shares) == len(clients.shares):
         return rate
     kept = rate * fsum(clients.kept_shares) / fsum(clients.shares)
-    root.note(Fate.APPROXIMATED, "aggregate_rate", f"{kept:g} of {rate:g}: what is left out takes its share with it")
+    root.note(Fate.APPROXIMATED, "aggregate_rate", f"{kept:g} of {rate:g}: the share of what is left out is removed")
     return kept
 
 

@@ -63,7 +63,7 @@ def summary_text(report: Report) -> str:
         blocks.append(_latencies({f"{name}: time to first token": one.ttft_ms for name, one in groups.items()}))
         blocks.append(_latencies({f"{name}: end to end": one.e2e_ms for name, one in groups.items()}))
     if len(tenants) > _TENANTS:
-        blocks.append(f"… {len(tenants) - _TENANTS:,} more tenants, with fewer requests: see the JSON report")
+        blocks.append(f"… {len(tenants) - _TENANTS:,} more tenants with fewer requests: see the JSON report")
     wrong = {name: text for name, text in report.invariants.items() if text not in ("ok", "not checked")}
     if wrong:
         blocks.append("\n".join(["invariants", *(f"  FAIL  {name}: {text}" for name, text in wrong.items())]))

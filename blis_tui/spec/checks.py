@@ -103,7 +103,7 @@ def _check_heads(document: Document, model: Model) -> Iterator[Diagnostic]:
     else:
         return
     usable = [str(n) for n in range(1, 65) if heads % n == 0 and (kv_heads % n == 0 or n % kv_heads == 0)]
-    yield about(document, path, "BLIS2004", message, hint=f"possible are {', '.join(usable[:12])}")
+    yield about(document, path, "BLIS2004", message, hint=f"possible values are {', '.join(usable[:12])}")
 
 
 def _check_capacity(document: Document, model: Model, hardware: Hardware) -> Iterator[Diagnostic]:
@@ -267,7 +267,7 @@ def _check_expectations(document: Document) -> Iterator[Diagnostic]:
         metric = str(entry.get("metric"))
         if metric not in METRICS and not _OPEN_ENDED.match(metric):
             near = metric_hint(metric, METRICS)
-            yield about(document, (*path, "metric"), "BLIS2013", f"no metric is named `{metric}`", hint=near)
+            yield about(document, (*path, "metric"), "BLIS2013", f"there is no metric named `{metric}`", hint=near)
         if not entry.keys() & {"min", "max", "equals"}:
             message = f"the expectation on `{metric}` has no bound"
             yield about(document, (*path, "metric"), "BLIS2012", message, hint="add `min`, `max` or `equals`")

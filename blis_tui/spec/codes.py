@@ -59,16 +59,16 @@ _TABLE: Final = {
     "BLIS0008": CodeInfo("alias contains itself", "An alias refers to a value it is part of.", "Write the value out."),
     "BLIS0009": CodeInfo(
         "too many values",
-        "After expanding aliases the document has more values than any sensible specification.",
+        "After expanding aliases the document has more values than any reasonable specification.",
         "Move bulk data into a trace file.",
     ),
     "BLIS0010": CodeInfo("nested too deeply", "Maps and lists are nested beyond the limit.", "Flatten the document."),
     "BLIS0011": CodeInfo(
         "file too large",
-        "Specifications are small; bulk data does not belong into YAML.",
+        "Specifications are small; bulk data does not belong in YAML.",
         "Move it into a trace file.",
     ),
-    "BLIS0012": CodeInfo("not UTF-8", "The file's bytes are no UTF-8 text.", "Save the file as UTF-8."),
+    "BLIS0012": CodeInfo("not UTF-8", "The file's bytes are not UTF-8 text.", "Save the file as UTF-8."),
     "BLIS0013": CodeInfo(
         "unknown tag",
         "A value carries a YAML tag that means nothing here.",
@@ -126,7 +126,7 @@ _TABLE: Final = {
     ),
     "BLIS2004": CodeInfo(
         "heads do not divide",
-        "Tensor parallelism splits attention heads evenly over accelerators.",
+        "Tensor parallelism splits attention heads evenly across accelerators.",
         "Choose a `tensor_parallel` that divides the number of heads.",
     ),
     "BLIS2005": CodeInfo(
@@ -137,7 +137,7 @@ _TABLE: Final = {
     "BLIS2006": CodeInfo(
         "KV cache smaller than a request",
         "Even the smallest request of a client needs more KV blocks than there are, so nothing can ever run.",
-        "Give more `kv_blocks` or shorten the requests.",
+        "Raise `kv_blocks` or shorten the requests.",
     ),
     "BLIS2007": CodeInfo(
         "context limit smaller than a request",
@@ -187,7 +187,7 @@ _TABLE: Final = {
     ),
     "BLIS2019": CodeInfo(
         "step too small for a whole prompt",
-        "Chunked prefill is off, so a prompt enters in one step, and the longest one allowed exceeds a step's tokens.",
+        "Chunked prefill is off, so a prompt needs one step, and the longest one allowed exceeds its token budget.",
         "Make max_num_batched_tokens at least max_model_len, or leave chunked prefill on.",
     ),
     "BLIS2020": CodeInfo(
@@ -197,9 +197,9 @@ _TABLE: Final = {
     ),
     "BLIS2100": CodeInfo(
         "unusable trace",
-        "A recorded workload cannot be read: a column is missing, unknown or meant twice, nothing tells the unit of "
-        "its times, or cells hold something else than they should.",
-        "Correct the rows, or say with `columns` and `time_unit` of the trace how to read them.",
+        "A recorded workload cannot be read: a column is missing, unknown or given twice, the unit of its times is not "
+        "known, or cells hold invalid values.",
+        "Correct the rows, or set `columns` and `time_unit` of the trace to say how to read them.",
     ),
 }
 

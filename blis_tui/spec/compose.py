@@ -78,8 +78,8 @@ def naming_directory(document: Document, path: DataPath) -> Path:
 def no_file(document: Document, path: DataPath, message: str) -> Diagnostic:
     """The diagnostic for a path written at ``path`` that cannot be read."""
     argument = document.place(path).source.is_argument
-    start = "on the command line start at the working directory" if argument else "start at the file that says them"
-    return about(document, path, "BLIS2002", message, hint=f"paths {start}")
+    base = "the working directory" if argument else "the file that contains them"
+    return about(document, path, "BLIS2002", message, hint=f"paths are relative to {base}")
 
 
 def open_reference(document: Document, path: DataPath, kind: str, problems: Problems) -> Document | None:
@@ -185,7 +185,7 @@ def merge(base: Document, top: Document, path: DataPath) -> None:
     """Lay the map at ``path`` of ``top`` over that of ``base``, in place."""
     below, above = base.get(*path), top.get(*path)
     if not isinstance(below, dict) or not isinstance(above, dict):
-        raise TypeError("only maps merge")
+        raise TypeError("only maps can be merged")
     if path in top.values:
         base.values[path] = top.values[path]
     for key, value in above.items():

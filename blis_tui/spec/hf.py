@@ -71,10 +71,10 @@ def contradictions(config: Mapping[str, object]) -> tuple[str, ...]:
     found: list[str] = []
     heads, hidden = _int(config, "num_attention_heads"), _int(config, "hidden_size")
     if not config.get("head_dim") and heads and hidden % heads:
-        found.append(f"hidden_size {hidden} is no multiple of num_attention_heads {heads}; give head_dim")
+        found.append(f"hidden_size {hidden} is not a multiple of num_attention_heads {heads}; give head_dim")
     kv_heads = _int(config, "num_key_value_heads", heads)
     if kv_heads and heads % kv_heads:
-        found.append(f"num_attention_heads {heads} is no multiple of num_key_value_heads {kv_heads}")
+        found.append(f"num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}")
     experts, chosen = _int(config, "num_local_experts"), _int(config, "num_experts_per_tok")
     if experts > 1 and not chosen:
         found.append("num_experts_per_tok is missing although the model has experts")

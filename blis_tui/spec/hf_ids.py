@@ -51,5 +51,5 @@ def how_to_add(identifier: str, directory: Path | None = None) -> str:
         return f"did you mean `{name}`? (its document can list the id, under `huggingface_ids`)"
     near = nearest(name, known)
     family = [near] if near else [one for one in known if words_of(one)[0] == words_of(name)[0]][:_MOST_NEAR]
-    told = f"near are {', '.join(f'`{one}`' for one in family)}; " if family else ""
+    told = f"similar ones are {', '.join(f'`{one}`' for one in family)}; " if family else ""
     return f"{told}to add it: `blis-tui import model config.json --name {name} -o specs/models/{name}.yaml`"

@@ -186,7 +186,7 @@ class _Reader:
                     "BLIS0006",
                     "a second document begins here",
                     self._span(event),
-                    "one file holds one document",
+                    "a file holds one document",
                 )
 
     def _scalar(self, event: events.ScalarEvent) -> None:
@@ -364,7 +364,7 @@ class _Reader:
         if not text.strip() and error.context_mark is not None:
             line, column = _position_of(error.context_mark)  # the end of the text says nothing; the beginning does
         elif text[column : column + 1] == "\t":
-            hint = "indent with blanks, not with tabs"
+            hint = "indent with spaces, not with tabs"
         context = f" {error.context}" if error.context else ""
         message = f"not valid YAML: {error.problem or 'malformed'}{context}"
         self._problem("BLIS0001", message, Span(line + 1, column + 1, column + 2), hint=hint)

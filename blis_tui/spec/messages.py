@@ -86,7 +86,7 @@ def _missing_key(document: Document, violation: Violation) -> Iterator[Diagnosti
 def _glued(instance: dict[str, Json], key: str) -> str | None:
     """Help for ``{kind:gamma}``, which YAML reads as one long key."""
     found = next((one for one in instance if one.startswith(f"{key}:")), None)
-    return None if found is None else f"`{found[:40]}` is one word: write a blank after the colon"
+    return None if found is None else f"`{found[:40]}` is one word: write a space after the colon"
 
 
 def _renamed(instance: dict[str, Json], key: str) -> str | None:
@@ -163,7 +163,7 @@ def _type_help(value: Json, wanted: str) -> str | None:
     if not isinstance(value, str):
         return None
     if "true or false" in wanted and value.lower() in {"yes", "no", "on", "off"}:
-        return f"write {'true' if value.lower() in {'yes', 'on'} else 'false'}; YAML 1.2 knows no other words"
+        return f"write {'true' if value.lower() in {'yes', 'on'} else 'false'}; YAML 1.2 has no other booleans"
     if "number" in wanted and "_" in value and value.replace("_", "").isdecimal():
         return f"write {value.replace('_', '')}, without underscores"
     if "number" in wanted and value.replace(".", "", 1).isdecimal():

@@ -161,14 +161,14 @@ class Plug:
         """The whole-number setting ``name``."""
         value = self.settings[name]
         if not isinstance(value, int):
-            raise TypeError(f"{self.kind}.{name} is no whole number: {value!r}")
+            raise TypeError(f"{self.kind}.{name} is not a whole number: {value!r}")
         return value
 
     def number(self, name: str) -> float:
         """The numeric setting ``name``."""
         value = self.settings[name]
         if isinstance(value, str):
-            raise TypeError(f"{self.kind}.{name} is no number: {value!r}")
+            raise TypeError(f"{self.kind}.{name} is not a number: {value!r}")
         return float(value)
 
     def flag(self, name: str) -> bool:

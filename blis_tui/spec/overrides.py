@@ -62,11 +62,11 @@ def _parse_one(source: Source) -> Override:
     path, equals, value = text.partition("=")
     whole = Place(source, Span(1, 1, max(2, len(text) + 1)))
     if not equals or not value.strip():
-        message = f"`{text[:60]}` is no assignment" if not equals else f"`{path[:60]}` is given no value"
+        message = f"`{text[:60]}` is not an assignment" if not equals else f"`{path[:60]}` has no value"
         raise SpecError([located("BLIS1009", message, whole, hint="write it as `cluster.instances=8`")])
     steps = tuple(path.split("."))
     if any(not step.strip() for step in steps):
-        message = f"`{path[:60]}` is no path of keys"
+        message = f"`{path[:60]}` is not a path of keys"
         raise SpecError([located("BLIS1009", message, whole, hint="write it as `cluster.instances=8`")])
     places: list[Place] = []
     column = 1
@@ -105,7 +105,7 @@ def apply_override(document: Document, override: Override, kind: str) -> Diagnos
         if isinstance(container, list):
             if not (step.isdecimal() and step.isascii() and int(step[:9]) < len(container)):
                 message = f"`{'.'.join(map(str, path))}` has {len(container)} entries, no entry `{step[:40]}`"
-                return located("BLIS1009", message, place, path=path, hint="entries count from 0")
+                return located("BLIS1009", message, place, path=path, hint="entries are numbered from 0")
             path = (*path, int(step))
         elif isinstance(container, dict):
             path = (*path, step)
@@ -113,7 +113,7 @@ def apply_override(document: Document, override: Override, kind: str) -> Diagnos
                 container[step] = _container(kind, [str(one) for one in path])
             document.keys.setdefault(path, place)
         else:
-            message = f"`{'.'.join(map(str, path))}` is no map or list, so it has no `{step[:40]}`"
+            message = f"`{'.'.join(map(str, path))}` is not a map or list, so it has no `{step[:40]}`"
             return located("BLIS1009", message, place, path=path)
     branch = Document(
         _copied(override.value.data), override.value.source, dict(override.value.keys), override.value.values

@@ -126,7 +126,7 @@ def pin_trace(document: Document, problems: Problems) -> Path | None:
         problems.add(no_file(document, at, message))
         return None
     if trace.get("sha256", found) != found:
-        message = f"`{trace['file']}` has another content than `sha256` says"
+        message = f"`{trace['file']}` does not match its `sha256`"
         problems.add(about(document, at, "BLIS2015", message, hint=f"its SHA-256 is {found}"))
     trace["sha256"] = found
     trace["file"] = path.name
@@ -199,7 +199,7 @@ def _matching_row(document: Document, rows: Json, problems: Problems) -> Json:
             ("latency",),
             "BLIS2011",
             message,
-            hint=f"measured are (or give alpha and beta): {listed}",
+            hint=f"the measured ones are (or give alpha and beta): {listed}",
         )
     )
     return None

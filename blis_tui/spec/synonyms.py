@@ -112,11 +112,11 @@ KEYS: Final = _by_name(_NAMES_OF_KEYS)
 OWN_PATHS: Final = tuple(_NAMES_OF_KEYS)
 """Paths of keys that people put in the wrong place."""
 
-_TYPES = "say it in the model's `model.config`: `torch_dtype`, `quantization_config`"
+_TYPES = "set it in the model's `model.config`: `torch_dtype`, `quantization_config`"
 _ONE_STAGE = "one instance has one pipeline stage; `cluster.tensor_parallel` and `cluster.instances` scale it"
-_NO_TIERS = "blocks are not moved to other memory; a victim computes again (`policy.preemption.restore`)"
+_NO_TIERS = "KV blocks are not swapped out; a victim is recomputed (`policy.preemption.restore`)"
 _NO_SPECULATION = "speculative decoding is not simulated"
-_OPEN_LOOP = "requests arrive at a rate, whatever is finished: `workload.rate_per_s`, `engine.max_num_seqs` limits"
+_OPEN_LOOP = "the load is open-loop: set `workload.rate_per_s`; `engine.max_num_seqs` limits the batch"
 
 _CHUNKED = "it is `policy.batching.enable_chunked_prefill` here, of the batching kind `vllm-v1`"
 _PARTIAL = "it is `policy.batching.max_num_partial_prefills` here, of the batching kind `vllm-v1`"
@@ -133,12 +133,12 @@ NOTES: Final[Mapping[str, str]] = MappingProxyType(
         "num_pipeline_stages": _ONE_STAGE,
         "pp": _ONE_STAGE,
         "pp_size": _ONE_STAGE,
-        "enable_expert_parallel": "experts are split as all layers are, by `cluster.tensor_parallel`",
-        "expert_parallel_size": "experts are split as all layers are, by `cluster.tensor_parallel`",
+        "enable_expert_parallel": "experts are split like all layers, by `cluster.tensor_parallel`",
+        "expert_parallel_size": "experts are split like all layers, by `cluster.tensor_parallel`",
         "swap_space": _NO_TIERS,
         "cpu_offload_gb": _NO_TIERS,
         "kv_transfer_config": _NO_TIERS,
-        "kv_cache_memory_bytes": "give the blocks, `engine.kv_blocks`, or `engine.gpu_memory_utilization`",
+        "kv_cache_memory_bytes": "set `engine.kv_blocks` or `engine.gpu_memory_utilization`",
         "speculative_config": _NO_SPECULATION,
         "speculative_model": _NO_SPECULATION,
         "num_speculative_tokens": _NO_SPECULATION,
@@ -148,15 +148,15 @@ NOTES: Final[Mapping[str, str]] = MappingProxyType(
         "no_enable_chunked_prefill": _CHUNKED,
         "max_num_partial_prefills": _PARTIAL,
         "scheduler_reserve_full_isl": _RESERVE,
-        "async_scheduling": "a step is planned when the one before it has ended",
-        "enforce_eager": "step times come from `latency`, which knows no execution modes",
-        "enable_lora": "adapters are not simulated",
+        "async_scheduling": "a step is scheduled when the previous one has ended",
+        "enforce_eager": "step times come from `latency`, which has no execution modes",
+        "enable_lora": "LoRA adapters are not simulated",
         "trust_remote_code": "no code is loaded",
         "burstiness": "write `arrivals: {kind: gamma, cv: X}` with X = 1 / sqrt(burstiness)",
         "concurrency": _OPEN_LOOP,
         "max_concurrency": _OPEN_LOOP,
         "num_users": _OPEN_LOOP,
-        "warmup": "expectations look at the whole run; leave requests out with a shorter `workload.requests`",
+        "warmup": "expectations cover the whole run; a smaller `workload.requests` shortens it",
         "range_ratio": "write `input_tokens: {kind: gaussian, mean: M, std_dev: S, min: A, max: B}`",
         "random_range_ratio": "write `input_tokens: {kind: gaussian, mean: M, std_dev: S, min: A, max: B}`",
     }

@@ -64,13 +64,13 @@ ACTIONS: Final[tuple[Action, ...]] = (
     # ---- everywhere ----
     Action("app.help", ("h", "f1"), "help", "Show the keys of this screen and run one.", _APP, "app", "help"),
     Action("app.palette", ("ctrl+p",), "commands", "Find a command by its name.", _APP, "app", "commands"),
-    Action("goldens.open", ("G",), "goldens", "Look at golden results and decide about new ones.", _APP, "app"),
-    Action("app.theme", (), "choose a theme", "Choose the colours; the choice is remembered.", _APP, "app"),
+    Action("goldens.open", ("G",), "goldens", "Look at golden results, and accept or reject new ones.", _APP, "app"),
+    Action("app.theme", (), "choose a theme", "Choose the colours; the choice is saved.", _APP, "app"),
     Action("app.back", ("q",), "back", "Leave this screen; on the first one, quit.", _APP, "app", "back"),
     Action("app.quit", ("ctrl+q",), "quit", "Leave blis-tui from anywhere.", _APP, "app"),
     # ---- home ----
     Action("home.open", ("enter",), "open", "Open the experiment under the cursor.", _OPEN, "home", "open"),
-    Action("home.search", ("/",), "search", "Type a part of a name to narrow the list.", _LIST, "home", "search"),
+    Action("home.search", ("/",), "search", "Type part of a name to narrow the list.", _LIST, "home", "search"),
     Action("home.edit", ("e",), "edit", "Edit the file in your editor, at the first problem.", _FILE, "home", "edit"),
     Action("home.new", ("n",), "new", "Write a new experiment with every key explained.", _FILE, "home", "new"),
     Action("home.mark", ("space",), "mark", "Mark an experiment to compare it.", _LIST, "home", "mark"),
@@ -89,12 +89,12 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action(
         "step.phase", ("s",), "next phase", "Go on to the next phase of an engine step.", _STEP, "debugger", "phase"
     ),
-    Action("step.batch", ("f",), "finish batch", "Go on until the batch at hand is done.", _STEP, "debugger", "batch"),
+    Action("step.batch", ("f",), "finish batch", "Run until the current step is done.", _STEP, "debugger", "batch"),
     Action("step.back", ("[",), "event back", "Go back one event.", _STEP, "debugger", "back"),
     Action("step.forward", ("]",), "event forward", "Go forward one event.", _STEP, "debugger"),
     Action("step.back_phase", ("{",), "phase back", "Go back one phase.", _STEP, "debugger"),
     Action("step.forward_phase", ("}",), "phase forward", "Go forward one phase.", _STEP, "debugger"),
-    Action("step.back_batch", ("F",), "batch back", "Go back to where the batch at hand began.", _STEP, "debugger"),
+    Action("step.back_batch", ("F",), "batch back", "Go back to where the current step began.", _STEP, "debugger"),
     Action(
         "run.toggle",
         ("c", "space"),
@@ -111,7 +111,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
         "run.back_to_breakpoint",
         ("ctrl+r",),
         "back to breakpoint",
-        "Go back to where a breakpoint last held.",
+        "Go back to the last breakpoint hit.",
         _RUN,
         "debugger",
     ),
@@ -119,7 +119,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
         "run.to_breakpoint",
         ("r",),
         "to next breakpoint",
-        "Go at full speed to where a breakpoint holds next.",
+        "Run at full speed to the next breakpoint hit.",
         _RUN,
         "debugger",
     ),
@@ -128,8 +128,8 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action(
         "run.speed_mode",
         ("=",),
-        "measure of speed",
-        "Set the speed in events a second or simulated time.",
+        "unit of speed",
+        "Set the speed in events per second or simulated time.",
         _RUN,
         "debugger",
     ),
@@ -146,7 +146,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("break.edit", ("B",), "breakpoint with condition", "Write a breakpoint's condition.", _BREAK, "debugger"),
     Action("break.watch", ("w",), "watch", "Watch a figure while you step.", _BREAK, "debugger"),
     Action("break.list", ("ctrl+b",), "all breakpoints", "List, switch and delete breakpoints.", _BREAK, "debugger"),
-    Action("ask.why", ("?",), "why", "Explain why this request or event went as it did.", _LOOK, "debugger", "why"),
+    Action("ask.why", ("?",), "why", "Explain what this request or event did, and why.", _LOOK, "debugger", "why"),
     Action(
         "look.rank",
         ("l",),
@@ -157,8 +157,8 @@ ACTIONS: Final[tuple[Action, ...]] = (
     ),
     Action("look.diff", ("d",), "what changed", "Show what the last step changed.", _LOOK, "debugger", "changes"),
     Action("look.filter", ("/",), "filter", "Show only the events that match.", _LOOK, "debugger", "filter"),
-    Action("look.next_hit", (".",), "next hit", "Go to the next event that matches.", _LOOK, "debugger"),
-    Action("look.previous_hit", (",",), "previous hit", "Go to the event before that matches.", _LOOK, "debugger"),
+    Action("look.next_hit", (".",), "next match", "Go to the next event that matches.", _LOOK, "debugger"),
+    Action("look.previous_hit", (",",), "previous match", "Go to the previous event that matches.", _LOOK, "debugger"),
     *(
         Action(f"pane.{pane.id}", (pane.key,), f"pane {pane.key}: {pane.name}", f"{pane.about}.", _PANES, "debugger")
         for pane in PANES
@@ -173,9 +173,9 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("spec.edit", ("e",), "edit", "Edit the experiment in your editor and load it again.", _FILE, "debugger"),
     Action("compare.open", ("v",), "compare", "Compare this run with a changed value.", _FILE, "debugger"),
     # ---- comparison ----
-    Action("compare.event", ("n",), "next event", "Process the next event of either side.", _STEP, "compare", "event"),
+    Action("compare.event", ("n",), "next event", "Process the next event on either side.", _STEP, "compare", "event"),
     Action(
-        "compare.step", ("s", "f"), "next step", "Go on until a side has finished a step.", _STEP, "compare", "step"
+        "compare.step", ("s", "f"), "next step", "Run until one side has finished a step.", _STEP, "compare", "step"
     ),
     Action(
         "compare.divergence",
@@ -207,9 +207,9 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("compare.export", ("x",), "export", "Write the comparison as text to a file.", _COPY, "compare"),
     # ---- goldens ----
     Action("golden.accept", ("a",), "accept", "Make the waiting result the golden.", _DECIDE, "goldens", "accept"),
-    Action("golden.reject", ("r",), "reject", "Forget the waiting result.", _DECIDE, "goldens", "reject"),
+    Action("golden.reject", ("r",), "reject", "Discard the waiting result.", _DECIDE, "goldens", "reject"),
     Action("golden.accept_all", ("A",), "accept all", "Accept every waiting result listed.", _DECIDE, "goldens"),
-    Action("golden.reject_all", ("R",), "reject all", "Forget every waiting result listed.", _DECIDE, "goldens"),
+    Action("golden.reject_all", ("R",), "reject all", "Discard every waiting result listed.", _DECIDE, "goldens"),
     Action(
         "golden.compare",
         ("v", "enter"),
@@ -221,7 +221,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     ),
     Action("golden.check", ("c",), "check", "Run this test now and compare.", _OPEN, "goldens", "check"),
     Action("golden.stop", ("escape",), "stop", "Stop the check, or leave the search.", _OPEN, "goldens"),
-    Action("golden.search", ("/",), "search", "Type a part of a name to narrow the list.", _LIST, "goldens", "search"),
+    Action("golden.search", ("/",), "search", "Type part of a name to narrow the list.", _LIST, "goldens", "search"),
     Action("golden.reload", ("u",), "reload", "Read the goldens again.", _LIST, "goldens"),
     # ---- an experiment that cannot be opened ----
     Action("error.edit", ("e",), "edit", "Edit the file at the first problem, then try again.", _FILE, "error", "edit"),
@@ -229,8 +229,8 @@ ACTIONS: Final[tuple[Action, ...]] = (
     # ---- explanations ----
     Action("why.follow", ("enter",), "explain this", "Explain what is marked.", _LOOK, "why", "explain"),
     Action("why.next", ("tab", "right"), "next mention", "Mark the next request or event.", _LOOK, "why", "next"),
-    Action("why.previous", ("shift+tab", "left"), "mention before", "Mark the one before.", _LOOK, "why"),
-    Action("why.back", ("backspace",), "back", "Show the explanation before.", _LOOK, "why", "back"),
+    Action("why.previous", ("shift+tab", "left"), "previous mention", "Mark the previous one.", _LOOK, "why"),
+    Action("why.back", ("backspace",), "back", "Show the previous explanation.", _LOOK, "why", "back"),
     Action("why.go", ("g",), "go there", "Go to what is marked, or to what is explained.", _GO, "why", "go there"),
     Action("why.copy", ("y",), "copy", "Copy the explanation as text.", _COPY, "why", "copy"),
     Action("why.close", ("escape", "?"), "close", "Close the explanation.", _DIALOG, "why", "close"),

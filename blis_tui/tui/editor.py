@@ -59,7 +59,7 @@ def edit(app: App[None], path: Path, line: int = 1) -> str:
     try:
         command = editor_command(path, line, os.environ)
     except ValueError as error:
-        return f"$EDITOR is no command: {error}."
+        return f"$EDITOR is not a command: {error}."
     if not command:
         return f"No editor is set: start again with EDITOR=nano, or edit {path} in another window and reload."
     problem = ""

@@ -86,7 +86,7 @@ def _wishes(document: Document, problems: list[str]) -> Iterator[_Wish]:
     for name, value in document.data.items() if isinstance(document.data, dict) else ():
         where = f"{document.source.name}:{document.place((name,), key=True).span.line}"
         if name not in names:
-            problems.append(f"{where}: no action is named `{name}`; {suggestion(name, names)}")
+            problems.append(f"{where}: there is no action `{name}`; {suggestion(name, names)}")
             continue
         keys = _keys(value)
         wrong = next((key for key in keys if not is_key(key)), None)
@@ -94,7 +94,7 @@ def _wishes(document: Document, problems: list[str]) -> Iterator[_Wish]:
             problems.append(f"{where}: `{name}` needs a key, or several with commas between")
         elif wrong is not None:
             near = suggestion(wrong.rpartition("+")[2], _NAMES, otherwise="names are")
-            problems.append(f"{where}: no key is named `{wrong}`; {near}")
+            problems.append(f"{where}: there is no key `{wrong}`; {near}")
         else:
             yield _Wish(names[name], keys, where)
 
@@ -140,7 +140,7 @@ def _without_clashes(wishes: list[_Wish], problems: list[str]) -> list[_Wish]:
         granted.remove(wish)
         problems.append(
             f"{wish.where}: the key {shown_key(key)} of `{wish.action.name}` already runs `{other_name}`; "
-            "choose another, or give that action another key, too"
+            "choose another, or give that action another key as well"
         )
     return granted
 

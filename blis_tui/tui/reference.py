@@ -26,8 +26,8 @@ the configuration folder (`~/.config/blis-tui` on Linux; `BLIS_TUI_CONFIG_DIR` o
 screen, `ctrl+p` finds an action by its title."""
 _GRAMMAR: Final = """\
 `kv.utilization > 90% and not instance[0].waiting == 0`: comparisons (`< <= > >= == !=`), `and`, `or`, `not`,
-`+ - * /`, parentheses, numbers (`3`, `1.5s`, `250ms`, `300us`, `90%`), texts in quotes, and names. A condition on the
-state stops a run where it *becomes* true; one that names facts of an event stops at every event where it is true.
+`+ - * /`, parentheses, numbers (`3`, `1.5s`, `250ms`, `300us`, `90%`), text in quotes, and names. A condition on the
+state stops a run where it *becomes* true; one about the event itself stops at every event where it is true.
 Units are checked: times go with times, shares with shares. A comparison is false where one side does not exist."""
 _SCOPES: Final = {
     "app": "Everywhere",

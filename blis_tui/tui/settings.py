@@ -42,5 +42,5 @@ def remember_theme(name: str) -> str:
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / _REMEMBERED, json.dumps({"theme": name}, indent=2) + "\n")
     except (OSError, InputError) as error:
-        return f"The theme cannot be remembered: {error}"
+        return f"The theme could not be saved: {error}"
     return ""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.source import Json
 
 _VISITED: Final = 100
-_ORIGINS_UNKNOWN: Final = "# What runs here, with everything it refers to; no file says exactly this (any more)."
+_ORIGINS_UNKNOWN: Final = "# What runs here, with everything it refers to; no file has exactly this content (any more)."
 
 
 class Workbench:

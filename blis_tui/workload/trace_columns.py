@@ -168,13 +168,13 @@ def resolve_columns(
     complaints = [f"no column is known to hold {' or '.join(missing)}"] if missing else []
     if unknown and not given:
         complaints.append(f"{'an unknown column' if len(unknown) == 1 else 'unknown columns'}: {listed(unknown)}")
-    complaints += [f"{listed(found)} both say `{what}`" for what, found in fitting.items() if len(found) > 1]
+    complaints += [f"{listed(found)} both mean `{what}`" for what, found in fitting.items() if len(found) > 1]
     doubled = [name for name in dict.fromkeys(names.values()) if header.count(name) > 1]
     if doubled:
         problems.add(1, doubled[0], "two columns have this name", "give each column a name of its own")
         problems.check()
     if "prefix_length" in names and "prefix_tokens" in names:
-        complaints.append("both `prefix_length` and `prefix_tokens` are there, of which a file has one")
+        complaints.append("both `prefix_length` and `prefix_tokens` are given, but a file can have only one of them")
     if complaints:
         for what in REQUIRED:
             names.setdefault(what, _guess(what, [name for name in unknown if name not in names.values()]))
@@ -188,7 +188,7 @@ def resolve_columns(
     native = _key(arrival) in [_key(one) for one in _NATIVE]
     by_name = _unit(arrival)
     if time_unit and by_name and time_unit != by_name:
-        message = f"the column is in {by_name} by its name, but `time_unit` is {time_unit}"
+        message = f"the column's name says {by_name}, but `time_unit` is {time_unit}"
         problems.add(1, arrival, message, "leave `time_unit` out, or rename the column")
     problems.check()
     by_layout = layout.unit if layout is not None and _key(layout.columns["arrival"]) == _key(arrival) else ""
@@ -198,9 +198,9 @@ def resolve_columns(
 def _check_shape(header: Sequence[str], problems: Problems) -> None:
     """Whether the first line can be the names of columns at all."""
     if len(header) == 1 and (mark := re.search(r"[;\t|]", header[0])) is not None:
-        problems.add(1, "", f"the columns are separated by {mark.group()!r}", "separate them by commas")
+        problems.add(1, "", f"the columns are separated by {mark.group()!r}", "separate them with commas")
     elif not any(re.search(r"[^\W\d]", name) for name in header):
-        problems.add(1, "", "the first line names no columns", f"begin with {','.join(_EXAMPLE)}")
+        problems.add(1, "", "the first line names no columns", f"start with {','.join(_EXAMPLE)}")
     problems.check()
 
 

@@ -194,10 +194,10 @@ class _Inspector:
             self._note(line, "input_tokens", "the prompt has no tokens", "a prompt has at least 1")
         for what in ("prefix_length", "prefix_tokens"):
             if numbers.get(what) and not group:
-                message = f"{what} is {numbers[what]} but no group is named"
+                message = f"{what} is {numbers[what]} but there is no group"
                 self._note(line, "prefix_group", message, "name a prefix_group")
         if prompt is not None and within and within > prompt:
-            self._note(line, "prefix_tokens", f"a prompt of {prompt} tokens has no {within} shared ones")
+            self._note(line, "prefix_tokens", f"a prompt of {prompt} tokens cannot have {within} shared ones")
 
     def _slo_class(self, line: int, name: str) -> None:
         if name and name not in SLO_CLASSES:
@@ -206,9 +206,9 @@ class _Inspector:
 
     def _request_id(self, line: int, name: str) -> None:
         if not name:
-            self._note(line, "request_id", "the cell is empty", "name all requests or drop the column")
+            self._note(line, "request_id", "the cell is empty", "give every request an id or drop the column")
         elif name in self._lines_of_ids:
-            self._note(line, "request_id", f"{name!r} is also the request of line {self._lines_of_ids[name]}")
+            self._note(line, "request_id", f"{name!r} is also the id on line {self._lines_of_ids[name]}")
         else:
             self._lines_of_ids[name] = line
 

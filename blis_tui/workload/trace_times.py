@@ -74,18 +74,18 @@ class Clock:
         """One cell as :meth:`read_all` has it; what is wrong with it is noted, and ``None`` returned."""
         text = cell.strip()
         if not text:
-            problems.add(line, self.column, "the cell is empty", "say when the request arrives")
+            problems.add(line, self.column, "the cell is empty", "give the arrival time of the request")
             return None
         if not self.unit:
             time = timestamp_ns(text)
             if time is None:
-                problems.add(line, self.column, f"{shown(cell)} is no timestamp", _LIKE, cell=shown(cell))
+                problems.add(line, self.column, f"{shown(cell)} is not a timestamp", _LIKE, cell=shown(cell))
             return time
         if self.unit == "us":
             return whole_number(cell, line, self.column, problems)
         if not _NUMBER.fullmatch(text):
             negative = text[:1] == "-" and _NUMBER.fullmatch(text[1:])
-            message = "is negative" if negative else f"is no number of {_WORDS[self.unit]}"
+            message = "is negative" if negative else f"is not a number of {_WORDS[self.unit]}"
             problems.add(line, self.column, f"{shown(text)} {message}", cell=shown(text))
             return None
         try:
@@ -141,7 +141,7 @@ def clock_of(columns: Columns, first: str, line: int, problems: Problems) -> Clo
         problems.add(
             line,
             column,
-            f"nothing tells whether {shown(first.strip())} is in seconds, milliseconds or another unit",
+            f"it is not known whether {shown(first.strip())} is in seconds, milliseconds or another unit",
             f"write below `trace:` `time_unit: {guess}` (or {others})",
         )
         problems.check()

@@ -98,7 +98,7 @@ def test_every_code_has_an_example() -> None:
 
 def test_codes_may_be_written_shorter() -> None:
     assert codes.normal_code("blis1001") == codes.normal_code("1001") == "BLIS1001"
-    with pytest.raises(codes.UnknownCodeError, match="no diagnostic has the code `BLIS9`"):
+    with pytest.raises(codes.UnknownCodeError, match="there is no diagnostic code `BLIS9`"):
         codes.normal_code("BLIS9")
 
 

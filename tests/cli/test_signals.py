@@ -93,7 +93,7 @@ Instance.step = step
     outputs = ("-o", str(tmp_path / "a"), "--requests", str(tmp_path / "b"), "--records", str(tmp_path / "c"))
     code, out, err = Child("run", "quickstart", *outputs, before=slow).end(signal.SIGTERM)
     assert (code, out) == (ExitCode.INTERRUPTED, "")
-    assert err == "interrupted in the middle of an event that takes long: there is no report\n"
+    assert err == "interrupted in the middle of a long event: there is no report\n"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -193,7 +193,7 @@ def test_explain_a_code() -> None:
     assert "BLIS0001  not valid YAML" in blis("explain").stdout
     assert json.loads(blis("explain", "--format", "json").stdout)[0]["code"] == "BLIS0001"
     unknown = blis("explain", "BLIS9999")
-    assert (unknown.exit_code, "no diagnostic has the code" in unknown.stderr) == (ExitCode.USAGE, True)
+    assert (unknown.exit_code, "there is no diagnostic code" in unknown.stderr) == (ExitCode.USAGE, True)
 
 
 # fmt and migrate
@@ -247,7 +247,7 @@ def test_fmt_does_the_good_ones_and_tells_of_the_bad_ones() -> None:
     done = blis("spec", "fmt", "bad.yaml", "good.yaml", "odd.yaml")
     assert done.exit_code == ExitCode.USAGE
     assert "error[BLIS0002]" in done.stderr
-    assert "odd.yaml is left alone: it has a key marked with `?`" in done.stderr
+    assert "odd.yaml is left unchanged: it has a key marked with `?`" in done.stderr
     assert Path("good.yaml").read_text() == TIDY
     assert Path("bad.yaml").read_text() == "a: 1\na: 2\n"
     assert blis("spec", "fmt", "none.yaml", "good.yaml").exit_code == ExitCode.IO

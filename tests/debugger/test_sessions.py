@@ -90,7 +90,7 @@ def test_a_file_that_cannot_be_used_costs_its_content_and_says_why(content: byte
     session_path("quickstart").write_bytes(content)
     found = load("quickstart")
     assert found == Session("quickstart")
-    assert found.problem.startswith("The last session is not restored: ")
+    assert found.problem.startswith("The last session could not be restored: ")
     assert reason in found.problem
     assert found.problem.endswith(".")
     assert save(FULL) == ""
@@ -131,26 +131,26 @@ def test_what_makes_no_sense_in_a_file_is_left_out(changes: dict[str, object], e
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
     found = load("quickstart")
     assert found == expected
-    assert found.problem == f"The last session is restored without {lost}: its file is damaged."
+    assert found.problem == f"The last session was restored without {lost}: its file is damaged."
 
 
 def test_a_folder_that_cannot_be_made_costs_a_sentence(folder: Path) -> None:
     folder.write_text("a file stands in the way")
-    assert save(FULL).startswith("The session is not remembered: cannot make the folder ")
-    assert load("quickstart").problem.startswith("The last session is not restored: ")
+    assert save(FULL).startswith("The session could not be saved: cannot make the folder ")
+    assert load("quickstart").problem.startswith("The last session could not be restored: ")
 
 
 def test_a_file_that_cannot_be_written_costs_a_sentence() -> None:
     session_path("quickstart").mkdir(parents=True)
-    assert save(FULL).startswith("The session is not remembered: cannot write ")
-    assert load("quickstart").problem.startswith("The last session is not restored: ")
+    assert save(FULL).startswith("The session could not be saved: cannot write ")
+    assert load("quickstart").problem.startswith("The last session could not be restored: ")
 
 
 @pytest.mark.skipif(os.name == "nt" or not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write all")
 def test_a_read_only_folder_costs_a_sentence(folder: Path) -> None:
     (folder / "sessions").mkdir(parents=True)
     (folder / "sessions").chmod(0o500)
-    assert save(FULL).startswith("The session is not remembered: cannot write ")
+    assert save(FULL).startswith("The session could not be saved: cannot write ")
 
 
 def test_a_file_appears_whole_or_not_at_all(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

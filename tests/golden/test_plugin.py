@@ -220,7 +220,7 @@ def test_a_damaged_golden_is_told_and_not_believed(accepted: Path) -> None:
     (accepted / "golden" / "demo.golden.json").write_text("{}", encoding="utf-8")
     run = pytest_in(accepted)
     assert run.returncode == 1
-    assert "is no golden file of format 1" in run.stdout
+    assert "is not a golden file of format 1" in run.stdout
     assert "Traceback" not in run.stdout
     assert pytest_in(accepted, "--blis-update=always").returncode == 0
     assert pytest_in(accepted).returncode == 0

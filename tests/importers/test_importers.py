@@ -352,7 +352,7 @@ def test_wrong_hardware(keys: dict[str, object], message: str, tmp_path: Path) -
 
 
 def test_hardware_whose_names_collide(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="would both be called `h-100`"):
+    with pytest.raises(SpecError, match="would both be named `h-100`"):
         import_hardware(written(tmp_path, {"H 100": GPU, "h_100": GPU}))
 
 

@@ -298,7 +298,7 @@ def test_limits_of_a_step() -> None:
 def test_prefixes() -> None:
     simulation = blis_tui.Simulation(experiment("prefixes"))
     simulation.run()
-    assert "shared prefixes are found in the cache" in simulation.checkup().passed
+    assert "shared prefixes hit the cache" in simulation.checkup().passed
     client = {
         "id": "chat",
         "arrivals": {"kind": "poisson"},

@@ -163,8 +163,8 @@ def test_an_empty_filter_is_none() -> None:
 @pytest.mark.parametrize(
     ("text", "message", "help_text"),
     [
-        ("premted", "`premted` is no kind of event, and no request's name has it", "did you mean `preempted`?"),
-        ("-arived", "`arived` is no kind of event, and no request's name has it", "did you mean `arrived`?"),
+        ("premted", "`premted` is not a kind of event, and not part of a request's name", "did you mean `preempted`?"),
+        ("-arived", "`arived` is not a kind of event, and not part of a request's name", "did you mean `arrived`?"),
         ("i7", "there is no instance 7", "this experiment has only instance 0"),
     ],
 )

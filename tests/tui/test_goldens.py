@@ -170,7 +170,7 @@ async def test_every_golden_can_be_looked_at(folder: Path) -> None:
         "beta@calm": '"meta": {',
         "gamma": "This is the accepted result.",
         "gone": "No experiment has this test any more",
-        "torn": "is no golden file of format 1",
+        "torn": "is not a golden file of format 1",
         "wrong": "BLIS1001",
     }
     async with app.run_test(size=(140, 60)) as pilot:
@@ -244,7 +244,7 @@ async def test_all_that_is_listed_is_decided_after_a_question(folder: Path) -> N
         assert states(folder)["alpha"] == "golden"
         await press(pilot, "R")
         assert not asks(app)
-        assert "No result waits." in said(app)
+        assert "No result is waiting." in said(app)
 
 
 async def test_a_result_of_another_machine_is_refused_with_a_hint(folder: Path) -> None:
@@ -259,7 +259,7 @@ async def test_a_result_of_another_machine_is_refused_with_a_hint(folder: Path) 
         assert states(folder)["alpha"] == "changed"
         assert "Not accepted" in said(app)
         assert "Plan9 vax" in said(app)
-        assert "help: make it again there, or accept it with --force" in said(app)
+        assert "help: produce it again there, or accept it with --force" in said(app)
 
 
 async def test_where_nothing_waits_there_is_nothing_to_decide(folder: Path) -> None:

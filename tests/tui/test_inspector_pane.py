@@ -75,7 +75,7 @@ def test_a_life_tells_what_ended_each_stretch(pressed: Debugger) -> None:
     assert "161 tokens  → first token, lost later" in text
     assert "time to first token 1.59 s" in text or "which counts" in text
     assert "→ preempted for request_22, 178 computed tokens lost" in text
-    assert "→ let into the batch, 32 tokens found in the cache" in text
+    assert "→ scheduled, 32 cached tokens" in text
     assert "→ completed, 394 output tokens" in text
     assert "end to end 1.62 s" in text
     assert "lost work" in text

@@ -54,12 +54,12 @@ def test_two_actions_may_trade_keys(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ("step.evnt: n\n", 1, "no action is named `step.evnt`; did you mean `step.event`?"),
+        ("step.evnt: n\n", 1, "there is no action `step.evnt`; did you mean `step.event`?"),
         ("\nstep.event: s\n", 2, "the key s of `step.event` already runs `step.phase`"),
         ("step.event: [j, q]\n", 1, "the key q of `step.event` already runs `app.back`"),
         ("app.help: n\n", 1, "the key n of `app.help` already runs `home.new`"),
-        ("step.event: pagdown\n", 1, "no key is named `pagdown`; did you mean `pagedown`?"),
-        ("step.event: ctl+n\n", 1, "no key is named `ctl+n`"),
+        ("step.event: pagdown\n", 1, "there is no key `pagdown`; did you mean `pagedown`?"),
+        ("step.event: ctl+n\n", 1, "there is no key `ctl+n`"),
         ("step.event:\n", 1, "`step.event` needs a key"),
         ("step.event: ''\n", 1, "`step.event` needs a key"),
         ("step.event: {a: b}\n", 1, "`step.event` needs a key"),
@@ -106,7 +106,7 @@ async def test_own_keys_work_and_are_shown(tmp_path: Path, lab: Path) -> None:
         await settle(pilot)
         assert "j search" in screen_text(app)
         assert "f2 help" in screen_text(app)
-        assert "no key is named `zz`" in " ".join(screen_text(app).split())
+        assert "there is no key `zz`" in " ".join(screen_text(app).split())
         await press(pilot, "slash")
         assert not app.screen.has_class("-searching")
         await press(pilot, "j")

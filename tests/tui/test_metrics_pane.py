@@ -264,7 +264,7 @@ async def test_a_click_on_a_figure_plots_it_and_one_into_the_plot_goes_there() -
         assert app.lines()[row].startswith("▸TTFT")
         assert not app.went
         await pilot.hover(pane, offset=(10, row + 1))
-        assert str(pane.tooltip) == "TTFT: time to first token as clients measure it, the longest"
+        assert str(pane.tooltip) == "TTFT: time to first token as clients measure it, maximum"
         await pilot.click(pane, offset=(130, 6))
         await settle(pilot)
         assert app.debugger.event > 1000

@@ -50,5 +50,5 @@ async def test_why_was_the_slowest_request_slow() -> None:
         shows(app, "By end-to-end latency", "up down choose", "? why")
         await press(pilot, "question_mark")
         slowest = max(blis_tui.run(blis_tui.load("kv-pressure")).rows, key=lambda row: row.e2e_us or 0)
-        shows(app, slowest.request_id, "slower than all others", "too few KV blocks", "preemption")
+        shows(app, slowest.request_id, "slower than all others", "too few free KV blocks", "preemption")
         assert f"{(slowest.e2e_us or 0) / 1e6:.2f} s end to end" in screen_text(app)

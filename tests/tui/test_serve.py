@@ -118,7 +118,7 @@ def test_a_taken_port_is_said() -> None:
         port = taken.getsockname()[1]
         result = invoke("serve", "--port", str(port))
     assert result.exit_code == ExitCode.IO
-    assert f"cannot listen on 127.0.0.1:{port}: the port is taken; choose another with --port" in result.output
+    assert f"cannot listen on 127.0.0.1:{port}: the port is in use; choose another with --port" in result.output
 
 
 async def test_a_browser_gets_the_list_and_ctrl_c_ends_quietly(lab: Path) -> None:
@@ -276,7 +276,7 @@ async def test_what_no_page_sends_closes_the_window_with_a_line(sent: str, caplo
         await window.send_str(sent)
         assert await closed(window) == aiohttp.WSCloseCode.UNSUPPORTED_DATA
     said = [record.getMessage() for record in caplog.records if record.name == "blis_tui.cli.web_server"]
-    assert said == ["a connection sent what no page of ours sends, and was closed"]
+    assert said == ["a connection sent something that no page of blis-tui sends, and was closed"]
     assert not any(record.exc_info for record in caplog.records)
 
 

@@ -418,7 +418,7 @@ def test_no_editor_no_command(tmp_path: Path) -> None:
     [
         ("false", "ended with exit code 1"),
         ("no-such-editor", "cannot be started"),
-        ("'unclosed", "is no command"),
+        ("'unclosed", "is not a command"),
     ],
 )
 async def test_an_editor_that_fails_is_explained(

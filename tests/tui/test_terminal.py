@@ -133,7 +133,7 @@ def test_a_run_is_stepped_played_gone_back_in_and_asked_why(terminal: Terminal) 
     terminal.type("3")
     terminal.until(lambda screen: "Slowest so far" in screen)
     terminal.type("?")
-    terminal.until(lambda screen: "slower than all others" in screen and "too few KV blocks" in screen)
+    terminal.until(lambda screen: "slower than all others" in screen and "too few free KV blocks" in screen)
     terminal.type("Escape")
     terminal.until(lambda screen: "slower than all others" not in screen)
     # A press and a release of the mouse's first button on the word `Metrics` of the line of tabs.

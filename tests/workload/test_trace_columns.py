@@ -99,7 +99,7 @@ def test_times_are_read_in_their_unit(tmp_path: Path, unit: str, cells: tuple[st
 )
 def test_a_unit_that_nothing_tells_is_asked_for(tmp_path: Path, first: str, unit: str) -> None:
     message, advice = told(f"{NAMES}\n{first},1,1\n", tmp_path)
-    assert message == f"nothing tells whether '{first}' is in seconds, milliseconds or another unit"
+    assert message == f"it is not known whether '{first}' is in seconds, milliseconds or another unit"
     others = [one for one in ("s", "ms", "us", "ns") if one != unit]
     assert advice == f"write below `trace:` `time_unit: {unit}` (or {', '.join(others)})"
     assert read(f"{NAMES}\n{first},1,1\n", tmp_path, unit=unit)
@@ -117,11 +117,11 @@ def test_a_unit_that_nothing_tells_is_asked_for(tmp_path: Path, first: str, unit
         ),
         ("1.5,1,1", "us", "'1.5' is not a whole number", None),
         ("-1.5,1,1", "s", "'-1.5' is negative", None),
-        ("soon,1,1", "s", "'soon' is no number of seconds", None),
-        ("nan,1,1", "s", "'nan' is no number of seconds", None),
+        ("soon,1,1", "s", "'soon' is not a number of seconds", None),
+        ("nan,1,1", "s", "'nan' is not a number of seconds", None),
         ("1e999,1,1", "s", "'1e999' is too large to be seconds", None),
-        ("1_0,1,1", "s", "'1_0' is no number of seconds", None),
-        ("soon,1,1", "", "'soon' is no timestamp", "write it like 2023-11-16 18:17:03.9799600"),
+        ("1_0,1,1", "s", "'1_0' is not a number of seconds", None),
+        ("soon,1,1", "", "'soon' is not a timestamp", "write it like 2023-11-16 18:17:03.9799600"),
     ],
 )
 def test_times_that_cannot_be_meant_are_refused(
@@ -217,7 +217,7 @@ def test_the_lines_of_advice_do(tmp_path: Path) -> None:
         ("arrival_time_us;input_tokens;output_tokens\n0;1;1\n", "the columns are separated by ';'"),
         (
             "arrival_us,input_tokens,output_tokens,prefix_length,prefix_tokens\n0,1,1,1,1\n",
-            "both `prefix_length` and `prefix_tokens` are there, of which a file has one",
+            "both `prefix_length` and `prefix_tokens` are given, but a file can have only one of them",
         ),
         (
             "arrival_us,input_tokens,output_tokens,prefix_group,prefix_tokens\n0,8,1,g,9\n",

@@ -109,7 +109,7 @@ d,99999999999999999999,1,,,,,,,,
         (3, "arrival_time_us", "'1.5' is not a whole number", None),
         (3, "input_tokens", "'-3' is negative", None),
         (3, "output_tokens", "'x' is not a whole number", None),
-        (3, "request_id", "'a' is also the request of line 2", None),
+        (3, "request_id", "'a' is also the id on line 2", None),
         (4, "input_tokens", "the prompt has no tokens", "a prompt has at least 1"),
         (4, "slo_class", "there is no service class 'critcal'", "did you mean 'critical'?"),
         (4, "deadline_us", "the deadline 50 is before the arrival 100", "deadlines are absolute; 0 = none"),
@@ -121,7 +121,7 @@ d,99999999999999999999,1,,,,,,,,
             "there is no service class 'urgent'",
             "the service classes are critical, standard, sheddable, batch, background",
         ),
-        (6, "request_id", "the cell is empty", "name all requests or drop the column"),
+        (6, "request_id", "the cell is empty", "give every request an id or drop the column"),
         (7, "arrival_time_us", "'99999999999999999999' is larger than 9007199254740992", None),
         (7, "output_tokens", "the cell is empty", "write a whole number"),
     ]
@@ -284,11 +284,11 @@ def test_wrong_azure_rows_are_named(tmp_path: Path) -> None:
     )
     advice = "write it like 2023-11-16 18:17:03.9799600"
     assert problems_of(text, tmp_path, "azure") == [
-        (2, "TIMESTAMP", "'2023-02-29 00:00:00.0000000' is no timestamp", advice),
-        (3, "TIMESTAMP", "'2023-11-16 18:15:60.0000000' is no timestamp", advice),
+        (2, "TIMESTAMP", "'2023-02-29 00:00:00.0000000' is not a timestamp", advice),
+        (3, "TIMESTAMP", "'2023-11-16 18:15:60.0000000' is not a timestamp", advice),
         (3, "ContextTokens", "the prompt has no tokens", "a prompt has at least 1"),
         (4, "GeneratedTokens", "'-1' is negative", None),
-        (5, "TIMESTAMP", "'2023-11-16 24:00:00.0000000' is no timestamp", advice),
+        (5, "TIMESTAMP", "'2023-11-16 24:00:00.0000000' is not a timestamp", advice),
         (6, "", "the line has 4 fields, the header 3", None),
     ]
     header_only = problems_of("TIMESTAMP,ContextTokens,GeneratedTokens\n", tmp_path, "azure")

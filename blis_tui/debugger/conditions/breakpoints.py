@@ -136,7 +136,7 @@ class _Reader:
             return ""
         kind = word.group()
         if kind not in RECORD_KINDS:
-            raise self.error(word, f"no record is of the kind `{printable(kind)}`", suggestion(kind, RECORD_KINDS))
+            raise self.error(word, f"there is no record kind `{printable(kind)}`", suggestion(kind, RECORD_KINDS))
         return kind
 
     def duration_us(self, example: str) -> tuple[float, str]:
@@ -144,7 +144,7 @@ class _Reader:
         word = self.take("a time", example)
         match = _DURATION.fullmatch(word.group())
         if match is None:
-            message = f"`{printable(word.group())}` is no time with a unit"
+            message = f"`{printable(word.group())}` is not a time with a unit"
             raise self.error(word, message, f"write one in us, ms or s, such as `{example}`")
         return float(match[1]) * TIME_UNITS[match[2]], word.group()
 
@@ -152,7 +152,7 @@ class _Reader:
         """Nothing may be left."""
         word = self.optional()
         if word is not None:
-            raise self.error(word, f"unexpected `{printable(word.group())}`", "nothing more belongs here")
+            raise self.error(word, f"unexpected `{printable(word.group())}`", "nothing more is expected here")
 
     def error(self, word: re.Match[str], message: str, help: str) -> PredicateError:  # noqa: A002  (the errors' word)
         """A mistake at a word."""
@@ -203,7 +203,7 @@ def _slo_miss(reader: _Reader) -> Condition:
     while (word := reader.optional()) is not None:
         latency = word.group()
         if latency not in ("ttft", "e2e"):
-            message = f"`{printable(latency)}` is no latency of a request"
+            message = f"`{printable(latency)}` is not a latency of a request"
             raise reader.error(word, message, "write `ttft` (time to first token) or `e2e` (end to end)")
         if latency in bounds:
             raise reader.error(word, f"a second bound of `{latency}`", "leave one of them out")
@@ -235,7 +235,7 @@ def _expected_us(experiment: Experiment, latency: str) -> float | None:
 def _whole_number(reader: _Reader, word: re.Match[str], example: str) -> int:
     text = word.group()
     if not (text.isascii() and text.isdecimal()):
-        raise reader.error(word, f"`{printable(text)}` is no whole number", f"such as `{example}`")
+        raise reader.error(word, f"`{printable(text)}` is not a whole number", f"such as `{example}`")
     return int(text)
 
 
@@ -251,12 +251,12 @@ class Keyword:
 KEYWORDS: Final[Mapping[str, Keyword]] = MappingProxyType(
     {
         "first": Keyword("first preemption", f"the next {', '.join(FIRST)} or slo-miss, once", _first),
-        "request": Keyword("request NAME [KIND]", "whatever happens to a request", _request),
-        "instance": Keyword("instance NUMBER [KIND]", "whatever happens on an instance", _instance),
+        "request": Keyword("request NAME [KIND]", "any event of a request", _request),
+        "instance": Keyword("instance NUMBER [KIND]", "any event on an instance", _instance),
         "time": Keyword("time 1.5s", "the first event at or after a time", _time),
         "event": Keyword("event 1234", "an event by its number", _event),
         "slo-miss": Keyword("slo-miss [ttft 250ms] [e2e 2s]", "a request that takes longer than its bound", _slo_miss),
-        "invariant": Keyword("invariant", "an invariant that does not hold (slow: looks at everything)", _invariant),
+        "invariant": Keyword("invariant", "an invariant that does not hold (slow: checks the whole state)", _invariant),
     }
 )
 """Breakpoints that are no predicates, by their first word; a kind of record alone is one, too."""

@@ -75,7 +75,7 @@ def compile_truth(node: Node) -> Truth:
         case Comparison():
             return _compile_comparison(node)
         case _:
-            raise TypeError(f"`{describe(node)}` is no condition")
+            raise TypeError(f"`{describe(node)}` is not a condition")
 
 
 def _all_of(parts: Sequence[Truth]) -> Truth:
@@ -101,7 +101,7 @@ def _any_of(parts: Sequence[Truth]) -> Truth:
 def _compile_text(node: Comparison) -> Truth:
     name, text = (node.left, node.right) if isinstance(node.left, Name) else (node.right, node.left)
     if not isinstance(name, Name) or not isinstance(text, Text):
-        raise TypeError(f"`{describe(node)}` compares no name with a text")
+        raise TypeError(f"`{describe(node)}` does not compare a name with a text")
     fits = EVENT_TEXTS[name.name].fits
     wanted = text.value
     equal = node.op == "=="
@@ -163,7 +163,7 @@ def compile_measure(node: Node) -> Measure:
             left, right = _in_one_unit(node)
             return lambda state, records: compute(left(state, records), right(state, records))
         case _:
-            raise TypeError(f"`{describe(node)}` is no number")
+            raise TypeError(f"`{describe(node)}` is not a number")
 
 
 class _NoState:

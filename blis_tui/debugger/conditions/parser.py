@@ -82,14 +82,14 @@ class Parser:
         part = self._sum()
         if part.quantity.dimension in ("truth", "text"):
             raise self._wrong(part, f"`{self._quote(part)}` is {part.quantity}, not a number")
-        self._require_end("only one figure belongs here")
+        self._require_end("only one figure is expected here")
         return part.node
 
     def _require_end(self, hint: str) -> None:
         token = self._next
         if token.kind != "end":
             if token.text in (")", "]"):
-                hint = "nothing is open that it could close"
+                hint = "there is no opening bracket for it"
             elif token.text.lower() in _KEYWORDS:
                 hint = f"write `{token.text.lower()}`"
             raise self._error(f"unexpected `{printable(token.text)}`", token, help=hint)
@@ -161,10 +161,10 @@ class Parser:
         if not (isinstance(other.node, Name) and other.node.name in EVENT_TEXTS):
             raise self._wrong(other, "only `kind` and `request` are compared with texts")
         if op.text not in ("==", "!="):
-            raise self._error("texts have no order", op, help="compare them with `==` or `!=`")
+            raise self._error("texts cannot be ordered", op, help="compare them with `==` or `!=`")
         wanted = literal.node.value
         if other.node.name == "kind" and wanted not in RECORD_KINDS:
-            message = f"no record is of the kind `{printable(wanted)}`"
+            message = f"there is no record kind `{printable(wanted)}`"
             raise self._wrong(literal, message, help=suggestion(wanted, RECORD_KINDS))
 
     def _require_truth(self, part: _Part) -> None:
@@ -174,7 +174,7 @@ class Parser:
                 hint = 'compare it, such as `kind == "preempted"`'
             else:
                 hint = f"compare it, such as `{quoted} > {'90%' if part.quantity.dimension == 'share' else '0'}`"
-            raise self._wrong(part, f"`{quoted}` alone is no condition", help=hint)
+            raise self._wrong(part, f"`{quoted}` alone is not a condition", help=hint)
 
     # ---- numbers ----
 
@@ -194,7 +194,7 @@ class Parser:
                     raise self._wrong(part, f"`{op.text}` needs numbers, this is {part.quantity}")
             if combine(op.text, left.quantity, right.quantity) is None:
                 a, b = f"`{self._quote(left)}` is {left.quantity}", f"`{self._quote(right)}` is {right.quantity}"
-                raise self._error(f"{a} and {b}: `{op.text}` makes no sense of them", op)
+                raise self._error(f"{a} and {b}: `{op.text}` does not apply to them", op)
             left = self._around(Arithmetic(op.text, left.node, right.node), left, right)
             op = self._next
         return left
@@ -228,7 +228,7 @@ class Parser:
                 before = f" after `{self._tokens[self._at - 1].text}`" if self._at else ""
                 raise self._error(f"something is missing{before}", token, help="a number, a name or a condition")
             case _:
-                raise self._error(f"unexpected `{token.text}`", token, help="a number or a name belongs here")
+                raise self._error(f"unexpected `{token.text}`", token, help="a number or a name is expected here")
 
     def _number(self, token: Token) -> Number:
         value = float(token.text)
@@ -256,7 +256,9 @@ class Parser:
         self._expect("[", "")
         number = self._next
         if number.kind != "number" or number.unit or not number.text.isdecimal():
-            raise self._error("the number of an instance belongs here", number, help="such as `instance[0].waiting`")
+            raise self._error(
+                "the number of an instance is expected here", number, help="such as `instance[0].waiting`"
+            )
         check_instance(int(number.text), self._instances, self._text, number.start, number.end)
         self._at += 1
         self._expect("]", "the `[` is never closed")
@@ -308,7 +310,7 @@ class Parser:
         """Read what lies within something; not without limits, because the reader calls itself."""
         self._open += 1
         if self._open > MAX_DEPTH:
-            raise self._error(f"more than {MAX_DEPTH} conditions within each other", token)
+            raise self._error(f"more than {MAX_DEPTH} nested conditions", token)
         part = read()
         self._open -= 1
         return part
@@ -318,7 +320,7 @@ class Parser:
         begin = parts[0].start if start is None else start
         found = _Part(node, begin, parts[-1].end, 1 + max(part.depth for part in parts))
         if found.depth > MAX_DEPTH:
-            raise self._wrong(found, f"more than {MAX_DEPTH} operations within each other", help="make it simpler")
+            raise self._wrong(found, f"more than {MAX_DEPTH} nested operations", help="make it simpler")
         return found
 
     def _quote(self, part: _Part) -> str:
@@ -342,5 +344,5 @@ def check_instance(number: int, instances: int, text: str, start: int, end: int)
 def _remedy(a: Quantity, b: Quantity) -> str | None:
     """What to do about two quantities that do not go together."""
     if {a.dimension, b.dimension} == {"share", "count"}:
-        return "a share comes from a division, such as `kv.used / kv.total`"
+        return "a share is written as a division, such as `kv.used / kv.total`"
     return None

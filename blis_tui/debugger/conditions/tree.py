@@ -185,7 +185,7 @@ def quantity_of(node: Node) -> Quantity:
         case Arithmetic():
             found = combine(node.op, quantity_of(node.left), quantity_of(node.right))
             if found is None:
-                raise TypeError(f"`{describe(node)}` mixes what does not go together")
+                raise TypeError(f"`{describe(node)}` mixes units that do not go together")
             return found
         case _:
             return TRUTH

@@ -123,21 +123,23 @@ _NUMBERS: Final = (
     EventNumber("instance", "", "number of the event's instance, from 0", frozenset(RECORD_KINDS), _instance),
     _step("step.duration_ms", "ms", "duration of the step", lambda step: step.duration_us / 1e3),
     _step("step.prefill_tokens", "tokens", "prompt tokens the step computed", _prefill_tokens),
-    _step("step.decode_requests", "requests", "requests that got one token each", lambda step: step.decode_requests),
+    _step(
+        "step.decode_requests", "requests", "requests that decoded one token each", lambda step: step.decode_requests
+    ),
     _step(
         "step.batch_tokens",
         "tokens",
         "all tokens the step computed",
         lambda step: _prefill_tokens(step) + step.decode_requests,
     ),
-    _step("step.stalled", "requests", "running requests the step gave nothing", lambda step: len(step.stalled)),
-    _step("step.admitted", "requests", "requests the step took from the queue", lambda step: len(step.admitted)),
+    _step("step.stalled", "requests", "running requests that got no token in the step", lambda step: len(step.stalled)),
+    _step("step.admitted", "requests", "requests the step scheduled from the queue", lambda step: len(step.admitted)),
     _step("step.preempted", "requests", "requests the step preempted", lambda step: len(step.preempted)),
     _step("step.completed", "requests", "requests the step completed", lambda step: len(step.completed)),
     EventNumber(
         "ttft_ms",
         "ms",
-        "time to first token, where the event brings one (of several the longest)",
+        "time to first token, where the event has one (the longest of several)",
         frozenset({FirstToken.kind}),
         _ttft_ms,
     ),
@@ -156,7 +158,7 @@ EVENT_NUMBERS: Final[Mapping[str, EventNumber]] = MappingProxyType({one.name: on
 EVENT_TEXTS: Final[Mapping[str, EventText]] = MappingProxyType(
     {
         "kind": EventText("kind", 'what happened, such as `kind == "preempted"`', _of_kind),
-        "request": EventText("request", 'whom it concerned, such as `request == "request_12"`', names_request),
+        "request": EventText("request", 'the request it is about, such as `request == "request_12"`', names_request),
     }
 )
 """Texts about the event just processed, by name."""
@@ -164,16 +166,16 @@ EVENT_TEXTS: Final[Mapping[str, EventText]] = MappingProxyType(
 KIND_MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "arrived": "a request reached the cluster",
-        "admitted": "admission let a request in",
-        "rejected": "admission turned a request away",
+        "admitted": "admission control admitted a request",
+        "rejected": "admission control rejected a request",
         "routed": "the router chose an instance for a request",
         "queued": "a request entered a waiting queue",
         "dropped": "an instance can never serve a request",
-        "scheduled": "a request left the queue for the running batch",
-        "preempted": "a running request lost its KV blocks and waits again",
+        "scheduled": "a request was scheduled: it left the queue and joined the batch",
+        "preempted": "a running request lost its KV blocks and went back to the queue",
         "step": "an instance ran a step",
         "first-token": "a request got its first token",
-        "completed": "a request was done",
+        "completed": "a request completed",
         "timed-out": "a request's deadline passed",
     }
 )

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 KINDS: Final = {
     "admission": "admission control",
     "routing": "routing",
-    "intake": "tokenization, hand-over",
+    "intake": "tokenization and enqueue",
     "wait": "waiting in the queue",
-    "lost": "work that was lost",
+    "lost": "lost work",
     "again": "waiting again",
     "prefill": "prefill",
     "recompute": "prefill again",
@@ -147,7 +147,7 @@ def _share(kind: str, spans: list[Span], life: Life, sources: Sources) -> Share:
         return _decode(us, spans, life, sources)
     if kind == "lost":
         tokens = sum(one.first for one in life.preemptions)
-        return Share(kind, label, us, f"{plural(tokens, 'computed token')} thrown away by preemption")
+        return Share(kind, label, us, f"{plural(tokens, 'computed token')} discarded by preemption")
     return Share(kind, label, us)
 
 
@@ -182,12 +182,12 @@ def _prefill(kind: str, us: int, spans: list[Span], life: Life, sources: Sources
                 idle += 1
     note = f"{plural(own, 'token')} in {plural(steps, 'step')}"
     if others:
-        note += f", {count_text(others)} of others beside it"
+        note += f", alongside {count_text(others)} of others"
     inner: tuple[Share, ...] = ()
     if us > own_us:
         inner = (
             Share("own", "its own chunks", own_us, plural(steps, "step")),
-            Share("idle", "steps without a chunk of it", us - own_us, plural(idle, "step")),
+            Share("idle", "steps without a chunk of its own", us - own_us, plural(idle, "step")),
         )
     return Share(kind, KINDS[kind], us, note, inner)
 
@@ -206,11 +206,11 @@ def _decode(us: int, spans: list[Span], life: Life, sources: Sources) -> Share:
     """Steps of decodes only, steps that computed prompts of others, too, and steps in which it stalled."""
     plain, mixed, stalled = _told_apart(spans, life, sources.tape)
     inner = (
-        Share("decode-only", "steps of decodes only", plain.us, _each(plain)),
+        Share("decode-only", "decode-only steps", plain.us, _each(plain)),
         Share("beside-prefill", "steps with prefill of others", mixed.us, _beside(mixed, plain), tokens=mixed.tokens),
         Share("stalled", "steps without a token (stalled)", stalled.us, plural(stalled.count, "step")),
     )
-    note = f"{plural(plain.count + mixed.count, 'step')} with a token each"
+    note = f"{plural(plain.count + mixed.count, 'step')}, one token each"
     return Share("decode", KINDS["decode"], us, note, tuple(share for share in inner if share.us))
 
 

@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 MEANINGS: Final = {
     "arrived": "A client's request reached the cluster. Admission control decides about it next.",
-    "admitted": "Admission control let the request in. The router chooses an instance for it next.",
-    "rejected": "Admission control turned the request away: its client gets no answer.",
-    "routed": "The router chose the instance that serves the request. Its prompt is tokenized and handed over next.",
-    "queued": "The request joined the queue of its instance, which looks at the queue when its next step begins.",
-    "dropped": "The instance found that it can never serve the request, and dropped it.",
+    "admitted": "Admission control admitted the request. The router chooses an instance for it next.",
+    "rejected": "Admission control rejected the request: its client gets no answer.",
+    "routed": "The router chose the instance that serves the request. Its prompt is tokenized and enqueued next.",
+    "queued": "The request joined the queue of its instance. The next step considers the queue when it begins.",
+    "dropped": "The instance can never serve the request, and dropped it.",
     "step": (
-        "An engine step: the instance chose who takes part, computed one batch on the GPU, and gave every request that"
-        " decodes one more token."
+        "An engine step: the instance scheduled a batch, computed it on the GPU, and gave every decoding request"
+        " one more token."
     ),
-    "completed": "The request has its last token, and left the instance.",
-    "timed-out": "The request's deadline passed before it was done: its work is thrown away.",
+    "completed": "The request has its last token and left the instance.",
+    "timed-out": "The request's deadline passed before it was done: its work is discarded.",
 }
 """What each kind of event is, for people who never read the documentation."""
 _EXECUTE: Final = PHASES.index("execute")
@@ -55,7 +55,7 @@ def event_explanation(debugger: Debugger, event: int) -> Explanation:
     """What a known event, from 1, means, and why it turned out as it did."""
     row = debugger.tape.row(event)
     about = event_ref(event)
-    later = ", later than the present position" if event > debugger.event else ""
+    later = ", later than the current position" if event > debugger.event else ""
     title = f"Event {event:,}: {row.kind} at {time_text(row.time_us)}{later}"
     headline, parts = _TELLERS[row.kind](debugger, row)
     return Explanation(about, title, headline, (Part("What it is", (say(MEANINGS[row.kind]),)), *parts))
@@ -78,26 +78,28 @@ def _admitted(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     since = row.time_us - _arrival_us(debugger.tape, row)
     told = [
         say(
-            "The policy ", f"{plug.kind} let ", _subject(debugger.tape, row), f" in, {span_text(since)} after it came."
+            f"The policy {plug.kind} admitted ",
+            _subject(debugger.tape, row),
+            f" {span_text(since)} after it arrived.",
         ),
         *_admission_rule(plug),
     ]
-    return f"Admission control ({plug.kind}) let it in.", [Part("The decision", tuple(told))]
+    return f"Admission control ({plug.kind}) admitted it.", [Part("The decision", tuple(told))]
 
 
 def _rejected(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     plug = debugger.experiment.policy.admission
     return (
-        f"Admission control ({plug.kind}) turned it away: {debugger.tape.reason(row.event)}.",
+        f"Admission control ({plug.kind}) rejected it: {debugger.tape.reason(row.event)}.",
         [Part("The decision", tuple(rejection_sentences(debugger.experiment, debugger.tape, row)))],
     )
 
 
 def rejection_sentences(experiment: Experiment, tape: Tape, row: EventRow) -> list[Sentence]:
-    """Why a request was turned away, with the numbers."""
+    """Why a request was rejected, with the numbers."""
     plug = experiment.policy.admission
     prompt = tape.life(tape.name(row.request), row.event)[0].first
-    told = [say(f"The policy {plug.kind} turned ", _subject(tape, row), f" away: {tape.reason(row.event)}.")]
+    told = [say(f"The policy {plug.kind} rejected ", _subject(tape, row), f": {tape.reason(row.event)}.")]
     if plug.kind == "token-bucket":
         told.append(say(f"Its prompt of {plural(prompt, 'token')} was more than the bucket held."))
     return told + _admission_rule(plug)
@@ -109,7 +111,7 @@ def _admission_rule(plug: Plug) -> list[Sentence]:
     capacity, refill = plug.number("capacity_tokens"), plug.number("refill_tokens_per_s")
     return [
         say(
-            f"The bucket holds at most {capacity:,.0f} tokens and gets {refill:,.0f} more a second;"
+            f"The bucket holds at most {capacity:,.0f} tokens and refills at {refill:,.0f} per second;"
             " each request takes as many as its prompt has."
         )
     ]
@@ -162,7 +164,7 @@ def _queued(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     since = row.time_us - _arrival_us(tape, row)
     place = "first" if position == 0 else f"number {position + 1:,}"
     told = say(_subject(tape, row), f" became {place} in the queue of ", instance_ref(row.instance), ".")
-    before = say(f"That was {span_text(since)} after it arrived: admission, routing, tokenization and hand-over.")
+    before = say(f"That was {span_text(since)} after it arrived: admission, routing, tokenization and enqueue.")
     return f"It became {place} in the queue of instance {row.instance}.", [Part("Its place", (told, before))]
 
 
@@ -179,7 +181,7 @@ def _completed(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
         _subject(debugger.tape, row),
         f" generated {plural(tokens, 'token')}; its client waited {span_text(e2e)} for all of them.",
     )
-    more = say("Ask about the request to see what that time consists of.")
+    more = say("Explain the request (?) to see what that time consists of.")
     return f"Done after {span_text(e2e)}, with {plural(tokens, 'token')}.", [Part("The request", (told, more))]
 
 
@@ -250,7 +252,7 @@ def _batch(record: StepFinished, figures: StepRow) -> Part:
     total = figures.batch_tokens
     if record.decode_requests:
         share = percent_text(record.decode_requests, total)
-        note = say(f"one token each, {plural(record.decode_context_tokens, 'token')} of context before")
+        note = say(f"one token each, {plural(record.decode_context_tokens, 'token')} of context")
         rows.append(Row(plural(record.decode_requests, "decode"), f"{record.decode_requests:,}", share, note))
     chunks = sorted(record.chunks, key=lambda chunk: -chunk.new_tokens)
     for chunk in chunks[:8]:
@@ -276,7 +278,7 @@ def _duration(figures: StepRow, usual: int | None) -> Part:
         told.append(
             say(
                 f"{figures.prefill_tokens:,} of its {figures.batch_tokens:,} tokens were prefill,"
-                " which makes a step long; everybody in the batch waits for its end."
+                " which makes a step long; the whole batch waits for its end."
             )
         )
     return Part("Its duration", tuple(told))
@@ -291,32 +293,32 @@ def _named(*lists: tuple[str, tuple[str, ...]]) -> list[Sentence]:
 
 def _decisions(record: StepFinished, preempted: list[Preempted]) -> Part:
     told = _named(
-        ("Admitted", record.admitted),
+        ("Scheduled from the queue", record.admitted),
         ("Preempted", record.preempted),
-        ("Stalled, without a token", record.stalled),
+        ("Stalled (got no token)", record.stalled),
     )
     made_for = list(dict.fromkeys(one.for_request for one in preempted))
     if made_for:
-        told.append(say("The preempted made room for ", *listing([request_ref(name) for name in made_for]), "."))
+        told.append(say("Preempted to free KV blocks for ", *listing([request_ref(name) for name in made_for]), "."))
     return Part("What it scheduled", tuple(told))
 
 
 def _outcome(record: StepFinished) -> Part:
     told = _named(("First token", record.first_tokens), ("Completed", record.completed))
-    after = f"Then {count_text(record.running)} ran, {count_text(record.waiting)} waited"
+    after = f"After it, {count_text(record.running)} were running, {count_text(record.waiting)} waiting"
     told.append(say(f"{after}, and {plural(record.kv_used_blocks, 'KV block')} were in use."))
-    return Part("What came of it", tuple(told))
+    return Part("Its result", tuple(told))
 
 
 def _admissions(debugger: Debugger, row: EventRow, record: StepFinished, figures: StepRow) -> Part:
-    """Why nobody else was let in, and when the next step begins."""
+    """Why no further request was scheduled, and when the next step begins."""
     told: list[Sentence] = []
     if record.waiting:
         limits = limits_of(debugger.experiment)
         told.append(say(cause_sentence(step_cause(figures, limits), limits)))
     if record.next_step_us < 0:
-        told.append(say("Nobody is left: ", instance_ref(row.instance), " is idle until a request comes."))
-    heading = "Why not more were let in" if record.waiting else "What follows"
+        told.append(say("No request is left: ", instance_ref(row.instance), " is idle until a request arrives."))
+    heading = "Why no more were scheduled" if record.waiting else "What follows"
     return Part(heading, tuple(told))
 
 

@@ -50,7 +50,7 @@ def explain_event(debugger: Debugger, event: int) -> Explanation:
         return Explanation(event_ref(0), "Before the first event", "Nothing has happened yet.", (Part("Now", (told,)),))
     if event > debugger.frontier:
         known = plural(debugger.frontier, "event")
-        told = say(f"{known} {'is' if debugger.frontier == 1 else 'are'} known so far; run on to get there.")
+        told = say(f"{known} {'is' if debugger.frontier == 1 else 'are'} known so far; run on to reach it.")
         return Explanation(
             event_ref(event), f"Event {event:,}", "That event has not happened yet.", (Part("Now", (told,)),)
         )
@@ -91,7 +91,7 @@ def _unarrived(debugger: Debugger, about: Ref) -> Explanation:
         told = say(f"{plural(debugger.tape.requests, 'request')} arrived.")
     else:
         headline = "No request of that name has arrived yet."
-        told = say("It may come later: the run is not known to its end yet.")
+        told = say("It may arrive later: the run has not been simulated to its end yet.")
     return Explanation(about, name, headline, (Part("Now", (told,)),))
 
 
@@ -111,7 +111,7 @@ def _end_part(debugger: Debugger, life: Life) -> Part:
     if end.what == "rejected":
         told = rejection_sentences(debugger.experiment, tape, tape.row(end.event))
     elif end.what == "dropped":
-        told = [say(f"No instance like this one can ever serve it: {tape.reason(end.event)}.")]
+        told = [say(f"No instance can ever serve it: {tape.reason(end.event)}.")]
     else:
         where = "ran" if end.second else "waited"
         told = [
@@ -129,12 +129,12 @@ def _latency_parts(life: Life, sources: Sources, whole: Breakdown | None) -> lis
     first = ttft_breakdown(life, sources)
     loss = life.first_token_loss
     if loss is not None:
-        gone = say("No first token now: preemption took it back at ", event_ref(loss.event), ".")
+        gone = say("It has no first token now: preemption discarded it at ", event_ref(loss.event), ".")
         parts.append(Part("Time to first token", (gone,)))
     elif first is not None:
         told: list[Sentence] = []
         if len([one for one in life.happenings if one.what == "first-token"]) > 1:
-            told.append(say("It had a first token before, which was lost to preemption: the last one counts."))
+            told.append(say("It had a first token before, which was lost to preemption; the last one counts."))
         parts.append(breakdown_part(f"Time to first token: {span_text(first.total_us)}", first, told))
     if whole is not None:
         parts.append(breakdown_part(f"End to end: {span_text(whole.total_us)}", whole, _others(life, sources)))
@@ -168,12 +168,12 @@ def times(count: int) -> str:
 _PHASES = {
     "in-transit": "It is on its way to an instance",
     "waiting": "It waits in the queue",
-    "prefill": "It computes its prompt",
-    "decode": "It generates its answer",
-    "stalled": "It generates its answer, but got no token in the latest step",
+    "prefill": "It is in prefill",
+    "decode": "It is decoding",
+    "stalled": "It is decoding, but got no token in the latest step",
 }
 _WAITS = ("wait", "again")
-_ENDINGS = {"rejected": "It was turned away", "dropped": "It was dropped", "timed-out": "It timed out"}
+_ENDINGS = {"rejected": "It was rejected", "dropped": "It was dropped", "timed-out": "It timed out"}
 
 
 def _headline(

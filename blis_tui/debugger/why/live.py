@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from blis_tui.engine.records import Record
     from blis_tui.spec.model import Experiment
 
+_HEAD_FIRST = "no request is scheduled before the queue head"
 _ORDERS = {
-    "fcfs": "First come, first served: nobody overtakes the head, even if a smaller request would fit.",
-    "priority-fcfs": "The most urgent request stands first, then the oldest; nobody overtakes the head.",
-    "sjf": "The shortest prompt stands first; nobody overtakes the head.",
-    "reverse-priority": "The least urgent request stands first, then the oldest; nobody overtakes the head.",
+    "fcfs": f"First come, first served: {_HEAD_FIRST}, even if a smaller one would fit.",
+    "priority-fcfs": f"The most urgent request goes first, then the oldest; {_HEAD_FIRST}.",
+    "sjf": f"The shortest prompt goes first; {_HEAD_FIRST}.",
+    "reverse-priority": f"The least urgent request goes first, then the oldest; {_HEAD_FIRST}.",
 }
 
 
@@ -69,7 +70,7 @@ def live_part(debugger: Debugger, live: RequestSnapshot) -> Part:
 
 
 def _in_transit(debugger: Debugger, live: RequestSnapshot) -> Part:
-    sentences = [say("It has arrived and stands in no queue yet.")]
+    sentences = [say("It has arrived but is not in a queue yet.")]
     if live.instance is None:
         cluster = debugger.experiment.cluster
         sentences.append(
@@ -83,7 +84,7 @@ def _in_transit(debugger: Debugger, live: RequestSnapshot) -> Part:
             say(
                 "It is on its way to ",
                 instance_ref(live.instance),
-                f": its prompt of {plural(live.input_tokens, 'token')} is tokenized and handed over.",
+                f": its prompt of {plural(live.input_tokens, 'token')} is tokenized and enqueued.",
             )
         )
     return Part("Now", tuple(sentences))
@@ -99,18 +100,18 @@ def _waiting(debugger: Debugger, live: RequestSnapshot, instance: InstanceSnapsh
     here = instance_ref(instance.index)
     if place:
         sentences = [
-            say(f"It is number {place + 1} of {len(names):,} in the queue of ", here, "; at the head stands ")
+            say(f"It is number {place + 1} of {len(names):,} in the queue of ", here, "; the queue head is ")
             + say(request_ref(head.request_id), ".")
         ]
     elif len(names) == 1:
         sentences = [say("It is the only one in the queue of ", here, ".")]
     else:
-        sentences = [say("It stands at the head of the queue of ", here, f"; {len(names) - 1:,} more wait behind it.")]
+        sentences = [say("It is the queue head of ", here, f"; {len(names) - 1:,} more wait behind it.")]
     latest = latest_step(debugger, instance)
     sentences += _why_not_admitted(debugger, live.request_id, instance, latest)
     if place:
         order = debugger.experiment.policy.scheduling.kind
-        sentences.append(say(_ORDERS.get(order, "Requests enter from the head of the queue only.")))
+        sentences.append(say(_ORDERS.get(order, "Requests are scheduled from the queue head only.")))
     return Part("Why it waits now", tuple(sentences))
 
 
@@ -122,15 +123,15 @@ def _why_not_admitted(
     name = request_ref(head.request_id)
     here = instance_ref(instance.index)
     if latest is None or _joined_after(debugger, head, latest.event):
-        return [say(name, " was queued after the latest step of ", here, " began; ", *_next_look(latest))]
+        return [say(name, " was queued after the latest step of ", here, " had begun; ", *_next_look(latest))]
     limits = limits_of(debugger.experiment)
     cause = step_cause(latest.row, limits)
     step = say("In the latest step (", event_ref(latest.event), ") ")
     if cause == "preempted":
-        return [step + _preemptions(latest), say("A step that preempts lets nobody in.")]
+        return [step + _preemptions(latest), say("A step that preempts schedules no request from the queue.")]
     if cause == "seqs":
         ran = latest.row.running + latest.row.completed
-        told = [step + say(f"{ran:,} requests ran, as many as may run at once (max_num_seqs {limits.max_num_seqs:,}).")]
+        told = [step + say(f"{ran:,} requests ran, which is the limit (max_num_seqs {limits.max_num_seqs:,}).")]
         if latest.row.completed:
             told.append(say(f"At its end {plural(latest.row.completed, 'request')} completed; ", *_next_look(latest)))
         return told
@@ -149,8 +150,8 @@ def _joined_after(debugger: Debugger, request: RequestSnapshot, event: int) -> b
 
 def _next_look(latest: LatestStep | None) -> Sentence:
     if latest is None or not latest.over or latest.step.next_step_us < 0:
-        return ("its next step looks at the queue.",)
-    return (f"its next step, at {time_text(latest.step.next_step_us)}, looks at the queue.",)
+        return ("the next step considers the queue.",)
+    return (f"the next step, at {time_text(latest.step.next_step_us)}, considers the queue.",)
 
 
 def _preemptions(latest: LatestStep) -> Sentence:
@@ -158,14 +159,14 @@ def _preemptions(latest: LatestStep) -> Sentence:
     made_for = list(dict.fromkeys(record.for_request for record in victims))
     if made_for == [record.request_id for record in victims]:
         return say(
-            "the KV blocks did not suffice for those who ran: ",
+            "the running requests needed more KV blocks than were free: ",
             *listing([request_ref(name) for name in made_for]),
-            " needed one and was itself the one to give way.",
+            " needed one and was itself preempted.",
         )
     return say(
-        "the KV blocks did not suffice for those who ran: ",
+        "the running requests needed more KV blocks than were free: ",
         *listing([request_ref(record.request_id) for record in victims]),
-        " had to go, to make room for ",
+        f" {'was' if len(victims) == 1 else 'were'} preempted to free blocks for ",
         *listing([request_ref(name) for name in made_for]),
         ".",
     )
@@ -174,7 +175,7 @@ def _preemptions(latest: LatestStep) -> Sentence:
 def _budget(latest: LatestStep, budget: int) -> Sentence:
     """Who spent a step's tokens."""
     step = latest.step
-    pieces: list[str | Ref] = [f"all {budget:,} tokens that a step may compute were spent (max_num_batched_tokens)"]
+    pieces: list[str | Ref] = [f"the whole token budget of {budget:,} was spent (max_num_batched_tokens)"]
     chunks = sorted(step.chunks, key=lambda chunk: -chunk.new_tokens)
     separator = ": "
     if step.decode_requests:
@@ -190,7 +191,7 @@ def _budget(latest: LatestStep, budget: int) -> Sentence:
 
 
 def blocks_needed(experiment: Experiment, request: RequestSnapshot, budget_left: int) -> int:
-    """KV blocks that a waiting request needs to be let in; the watermark is apart.
+    """KV blocks that a waiting request needs to be scheduled, without the watermark.
 
     Where the cache may hold a part of it, this is the most it can need: what is found there saves nothing while nobody
     else uses it, and the first chunk begins behind it.
@@ -231,7 +232,7 @@ def _blocks(
     told = [step + say(request_ref(head.request_id), f" did not fit: it needs {size}.")]
     watermark = _watermark(experiment, latest)
     if watermark:
-        told.append(say(f"{plural(watermark, 'block')} more must stay free (watermark)."))
+        told.append(say(f"On top of that, {plural(watermark, 'block')} must stay free (watermark)."))
     if row.completed:
         told.append(
             say(f"{plural(row.completed, 'request')} completed in that step; now {free:,} blocks are free; ")
@@ -241,7 +242,7 @@ def _blocks(
         told.append(say(f"{free:,} of {experiment.engine.kv_blocks:,} were free."))
     if limits_of(experiment).whole_prompts and head.target_tokens > left:
         told.append(
-            say(f"Nor did its prompt of {head.target_tokens:,} tokens fit into the {left:,} left of the step's budget,")
+            say(f"Its prompt of {head.target_tokens:,} tokens also exceeds the {left:,} left of the token budget,")
             + say(" and chunked prefill is off.")
         )
     holders = sorted(instance.running, key=lambda request: -request.held_blocks)[:3]
@@ -253,15 +254,15 @@ def _blocks(
     if instance.kv.cached_free_blocks:
         told.append(
             say(
-                f"{plural(instance.kv.cached_free_blocks, 'free block')} still hold earlier content;"
-                " it is given up when the space is needed."
+                f"{instance.kv.cached_free_blocks:,} of the free blocks"
+                f" {'is' if instance.kv.cached_free_blocks == 1 else 'are'} evictable (cached)."
             )
         )
     return told
 
 
 def _overtaking(experiment: Experiment, instance: InstanceSnapshot, latest: LatestStep, asked: str) -> list[Sentence]:
-    """Head-of-line blocking: somebody behind the head would have fit."""
+    """Head-of-line blocking: a request behind the head would have fit."""
     if latest.row.completed:
         return []
     free = experiment.engine.kv_blocks - latest.row.kv_used_blocks - _watermark(experiment, latest)
@@ -275,7 +276,7 @@ def _overtaking(experiment: Experiment, instance: InstanceSnapshot, latest: Late
             who: str | Ref = "this request"
             if request.request_id != asked:
                 who = request_ref(request.request_id)
-            told = f", farther back, needs {need} and would have fit, but nobody overtakes."
+            told = f", further back, needs {need} and would have fit, but {_HEAD_FIRST}."
             return [say("Head-of-line blocking: ", who, told)]
     return []
 
@@ -327,7 +328,7 @@ def _part_in_step(debugger: Debugger, live: RequestSnapshot, latest: LatestStep)
         told = f"{computes} {plural(tokens, 'token')}, {chunk.new_tokens:,} of them ({share}) for it."
         return [started + say(told)]
     if name in step.admitted:
-        return [started + say("admitted it: its whole prompt was in the cache, nothing was left to compute.")]
+        return [started + say("scheduled it: its whole prompt was cached, so there was nothing to compute.")]
     if live.phase in ("prefill", "stalled"):
         return [started + say(f"{computes} nothing for it."), *_why_nothing(debugger, latest)]
     return [started + say(f"{computes} {plural(tokens, 'token')}, one of them for it.")]
@@ -337,7 +338,7 @@ def _why_nothing(debugger: Debugger, latest: LatestStep) -> list[Sentence]:
     limits = limits_of(debugger.experiment)
     if latest.row.batch_tokens >= limits.max_num_batched_tokens:
         told = _budget(latest, limits.max_num_batched_tokens)
-        return [say("Running requests are served in the order of their admission: ") + told]
+        return [say("Running requests are served in the order in which they were scheduled: ") + told]
     if latest.row.preempted:
-        return [say("In that step ") + _preemptions(latest), say("Who ran behind them got nothing.")]
-    return [say(f"The step computed {count_text(latest.row.batch_tokens)} tokens for others.")]
+        return [say("In that step ") + _preemptions(latest), say("The running requests after them got no tokens.")]
+    return [say(f"The step computed {count_text(latest.row.batch_tokens)} tokens for other requests.")]

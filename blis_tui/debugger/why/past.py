@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from blis_tui.debugger.why.lifespans import Life
 
 _TOLD: Final = 3
-"""Preemptions that are told one by one."""
+"""Preemptions that are explained one by one."""
 VICTIM_RULES: Final = {
-    "tail": "the youngest of those who run, that is, the one admitted last",
-    "priority": "the least urgent of those who run, of equals the youngest",
+    "tail": "the youngest running request (the one scheduled last)",
+    "priority": "the least urgent running request (the youngest of equals)",
 }
 GROUPS: Final = {
-    "getting there": ("admission", "routing", "intake"),
+    "reaching the queue": ("admission", "routing", "intake"),
     "waiting in the queue": ("wait",),
     "preemption": PREEMPTION,
     "prefill": ("prefill",),
@@ -65,11 +65,11 @@ def _preemption_part(debugger: Debugger, life: Life, preempted: Happening) -> Pa
         say(
             "At ",
             event_ref(preempted.event),
-            f" it lost {plural(preempted.first, 'computed token')} and gave back"
+            f" it lost {plural(preempted.first, 'computed token')} and freed"
             f" {plural(record.freed_blocks, 'KV block')}.",
         ),
         _shortage(step, beneficiary, own=own),
-        say(f"It was chosen because it was {rule}.") if not own else say(f"The rule takes {rule}: that was itself."),
+        say(f"It was chosen because it was {rule}.") if not own else say(f"The rule picks {rule}, which was this one."),
         *_restart(life, preempted),
     ]
     return Part(f"Why it was preempted after {span_text(preempted.time_us - life.arrival_us)}", tuple(sentences))
@@ -80,7 +80,7 @@ def _shortage(step: StepFinished, beneficiary: str, *, own: bool) -> Sentence:
     chunk = next((chunk for chunk in step.chunks if chunk.request_id == beneficiary), None)
     name = "it" if own else request_ref(beneficiary)
     if chunk is not None:
-        need = f" needed room for {plural(chunk.new_tokens, 'token')} of its prefill, and too few blocks were free."
+        need = f" needed blocks for {plural(chunk.new_tokens, 'token')} of its prefill, and too few were free."
     elif beneficiary in step.preempted:
         need = " needed more KV blocks for its next tokens than were free."
     else:
@@ -92,18 +92,14 @@ def _restart(life: Life, preempted: Happening) -> list[Sentence]:
     """What the preemption cost."""
     again = next((one for one in life.happenings if one.what == "scheduled" and one.event > preempted.event), None)
     if life.keeps_output:
-        told = [
-            say("It went back to the queue with the tokens it had generated, to compute the cache for all of it again.")
-        ]
+        told = [say("It went back to the queue with the tokens it had generated; its KV cache has to be recomputed.")]
     else:
-        told = [
-            say("It went back to the queue, to compute its prompt and to generate its answer from the start again.")
-        ]
+        told = [say("It went back to the queue without the tokens it had generated, and starts again from its prompt.")]
     if again is None:
-        return [*told, say("It has not been let in again since.")]
+        return [*told, say("It has not been scheduled again since.")]
     waited = span_text(again.time_us - preempted.time_us)
-    found = f", {plural(again.first, 'token')} of it still in the cache" if again.first else ""
-    sentence = say(f"It waited {waited} to be let in again (", event_ref(again.event), f"){found}")
+    found = f", {plural(again.first, 'token')} of it still cached" if again.first else ""
+    sentence = say(f"It waited {waited} to be scheduled again (", event_ref(again.event), f"){found}")
     prefill = next(
         (span for span in life.spans if span.what == "prefill" and span.start_us == again.time_us and not span.open),
         None,
@@ -147,7 +143,7 @@ def breakdown_part(heading: str, breakdown: Breakdown, sentences: Sequence[Sente
             )
             for inner in share.inner
         ]
-    rows.append(Row("in all", span_text(breakdown.total_us), "", say(f"{breakdown.total_us:,} us")))
+    rows.append(Row("total", span_text(breakdown.total_us), "", say(f"{breakdown.total_us:,} us")))
     return Part(heading, tuple(sentences), tuple(rows))
 
 
@@ -185,11 +181,11 @@ def compare(life: Life, own: Breakdown, sources: Sources) -> Comparison | None:
     groups.sort(key=lambda pair: -pair[1] if excess >= 0 else pair[1])
     faster = len([one for one in ranked if one.value < own.total_us])
     sizes = (
-        ("prefill", f"{plural(life.input_tokens, 'prompt token')}, there {there.input_tokens:,}"),
-        ("decode", f"{plural(_generated(life), 'output token')}, there {_generated(there):,}"),
+        ("prefill", f"{plural(life.input_tokens, 'prompt token')}, median {there.input_tokens:,}"),
+        ("decode", f"{plural(_generated(life), 'output token')}, median {_generated(there):,}"),
         (
             "prefill of others in decode steps",
-            f"{plural(own.tokens('beside-prefill'), 'prompt token')}, there {other.tokens('beside-prefill'):,}",
+            f"{plural(own.tokens('beside-prefill'), 'prompt token')}, median {other.tokens('beside-prefill'):,}",
         ),
     )
     return Comparison(faster, len(ranked) - 1, median, excess, tuple(groups), sizes)

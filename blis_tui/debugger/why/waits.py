@@ -103,23 +103,20 @@ def cause_text(cause: str, limits: Limits) -> str:
         "preempted": "preemption",
         "seqs": f"batch full ({limits.max_num_seqs:,})",
         "tokens": f"token budget spent ({limits.max_num_batched_tokens:,})",
-        "blocks": "too few KV blocks",
-        "room": "no room for a whole prompt",
+        "blocks": "too few free KV blocks",
+        "room": "whole prompt does not fit",
     }[cause]
 
 
 def cause_sentence(cause: str, limits: Limits) -> str:
-    """Why a step let nobody else in, for people who never read the documentation."""
+    """Why a step scheduled no further request, for people who never read the documentation."""
     return {
-        "step": "An instance decides who runs only between two steps; one was under way.",
-        "preempted": "The step took the KV blocks of running requests away; such a step lets nobody in.",
-        "seqs": f"{limits.max_num_seqs:,} requests ran, as many as may run at once (max_num_seqs).",
-        "tokens": (
-            f"It computed all {limits.max_num_batched_tokens:,} tokens that a step may compute "
-            "(max_num_batched_tokens)."
-        ),
-        "blocks": "The head of the queue needed more KV blocks than were free, and nobody may overtake it.",
-        "room": "The head of the queue found too few KV blocks, or too few tokens for its whole prompt.",
+        "step": "Requests are scheduled only between steps, and one was under way.",
+        "preempted": "The step preempted running requests; such a step schedules no request from the queue.",
+        "seqs": f"{limits.max_num_seqs:,} requests ran, which is the limit (max_num_seqs).",
+        "tokens": f"The step spent the token budget of {limits.max_num_batched_tokens:,} (max_num_batched_tokens).",
+        "blocks": "The queue head needed more KV blocks than were free, and no request is scheduled before it.",
+        "room": "There were too few free KV blocks, or too little token budget, for the queue head's whole prompt.",
     }[cause]
 
 

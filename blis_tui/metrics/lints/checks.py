@@ -108,7 +108,7 @@ def timed_out(seen: Seen) -> Finding | str:
         severity="warning",
         message=f"{plural(count, 'request')} of {arrived:,} ({share}) timed out; the first was {first}.",
         figures={"timed_out": count, "arrived": arrived},
-        advice="Lower the load, add instances, or allow clients more time (timeout_us); work on them is thrown away.",
+        advice="Lower the load, add instances, or allow clients more time (timeout_us); work on them is discarded.",
         keys=("workload.rate_per_s", "cluster.instances"),
         request=first,
     )
@@ -126,7 +126,7 @@ def rejected(seen: Seen) -> Finding | str:
             f"Admission control rejected {plural(count, 'request')} of {arrived:,} ({share}); the first was {first}."
         ),
         figures={"rejected": count, "arrived": arrived},
-        advice="Latencies are those of the others. Lower the load, or let admission control pass more.",
+        advice="Latencies are those of the others. Lower the load, or let admission control admit more.",
         keys=("workload.rate_per_s", "policy.admission"),
         request=first,
     )
@@ -135,7 +135,7 @@ def rejected(seen: Seen) -> Finding | str:
 def unfinished(seen: Seen) -> Finding | str:
     """When the horizon ended the run, more than 5 % of the requests were still waiting or running."""
     if not seen.done:
-        return "it is looked at when the run has ended"
+        return "the run has not ended yet"
     states, arrived = seen.flow.states, seen.flow.total
     queued = states[RequestState.WAITING] + states[RequestState.CREATED]
     running = states[RequestState.RUNNING]
@@ -204,7 +204,7 @@ def overload(seen: Seen) -> Finding | str:
 def few_requests(seen: Seen) -> Finding | str:
     """Fewer than 100 requests completed, so that p99 is that of the slowest one or two."""
     if not seen.done:
-        return "it is looked at when the run has ended"
+        return "the run has not ended yet"
     completed = seen.flow.states[RequestState.COMPLETED]
     if not 0 < completed < _P99:
         return ""
@@ -224,7 +224,7 @@ def edges(seen: Seen) -> Finding | str:
     A batch has filled when requests leave it as fast as they enter, which takes about as long as a request runs.
     """
     if not seen.done:
-        return "it is looked at when the run has ended"
+        return "the run has not ended yet"
     span = seen.flow.arrivals()
     if seen.flow.total < _MANY or span is None:
         return "too few requests arrived, or all at once"
@@ -256,7 +256,7 @@ def imbalance(seen: Seen) -> Finding | str:
     """One instance is busy more than twice as long as the mean."""
     instances = seen.cluster.instances
     if len(instances) < 3:
-        return "it takes three instances or more"
+        return "it needs at least three instances"
     routed = seen.total("routed")
     if routed < _MANY:
         return "too few requests have been routed yet"
@@ -291,7 +291,7 @@ def unused_capacity(seen: Seen) -> Finding | str:
     if instances < 2:
         return "there is one instance"
     if not seen.done:
-        return "it is looked at when the run has ended"
+        return "the run has not ended yet"
     completed = flow.states[RequestState.COMPLETED]
     rate = flow.offered(0).requests_per_s
     if completed < _P99 or rate is None:
@@ -313,8 +313,8 @@ def unused_capacity(seen: Seen) -> Finding | str:
         id="unused-capacity",
         severity="warning",
         message=(
-            f"{plural(needed, 'instance')} instead of {instances} would do: {rate:,.1f} requests/s were offered, one"
-            f" instance can serve at least about {capacity:,.1f}, and the peaks of all add up to"
+            f"{plural(needed, 'instance')} instead of {instances} would be enough: {rate:,.1f} requests/s were offered,"
+            f" one instance can serve at least about {capacity:,.1f}, and the peaks of all add up to"
             f" {plural(running, 'running request')} and {percent_text(used, engine.kv_blocks)} of one KV cache."
         ),
         figures={
@@ -386,7 +386,7 @@ def thrashing(seen: Seen) -> Finding | str:
             f" up to {most:,} times ({name})."
         ),
         figures={"requests": thrashed, "most_preemptions": most},
-        advice="Work is done again and again: more KV blocks, a lower max_num_seqs, or a watermark (vllm-v1) help.",
+        advice="Work is recomputed repeatedly: more KV blocks, a lower max_num_seqs, or a watermark (vllm-v1) help.",
         keys=("engine.kv_blocks", "engine.max_num_seqs", "policy.batching.watermark"),
         request=name,
     )
@@ -470,7 +470,7 @@ def prefix_cache(seen: Seen) -> Finding | str:
     """Prompts share prefixes, but nothing is found in the cache."""
     workload = seen.experiment.workload
     if workload.trace is not None:
-        return "a recorded workload does not say beforehand who shares a prefix"
+        return "a trace does not say beforehand which requests share a prefix"
     size = seen.experiment.engine.block_size_tokens
     prefixes = [client.prefix.tokens for client in workload.clients if client.prefix is not None]
     if not prefixes:

@@ -25,7 +25,7 @@ GROUP_LOOKS: Final[Mapping[str, Look]] = MappingProxyType(
     {
         "lost": Look("✗", "lost", "$error"),
         "preempted": Look("↩", "preempted", "$error"),
-        "admitted": Look("▸", "admitted", "$success"),
+        "admitted": Look("▸", "scheduled", "$success"),
         "first token": Look("✦", "first token", "$success"),
         "done": Look("✓", "done", "$success"),
         "moved": Look("→", "moved", ""),
@@ -47,7 +47,7 @@ def diff_lines(moment: Moment, width: int, *, playing: bool) -> list[Line]:
     if not moment.event:
         return _said("At the start: nothing has happened yet. Go forward one event to see what it changes.", width)
     changes = differences(moment)
-    return change_lines(changes, width) if changes else _said("This event changed no figure of the state.", width)
+    return change_lines(changes, width) if changes else _said("This event changed nothing in the state.", width)
 
 
 def _said(text: str, width: int) -> list[Line]:

@@ -79,7 +79,7 @@ def _test(word: str, tape: Tape) -> Matches:
         # A name with a number may belong to a request that has not arrived yet; any other word is a slip.
         shown = printable(word)
         help_text = suggestion(lower, WORDS, otherwise=_HELP)
-        raise FilterError(f"`{shown}` is no kind of event, and no request's name has it", help=help_text)
+        raise FilterError(f"`{shown}` is not a kind of event, and not part of a request's name", help=help_text)
     return _of_names(lower, tape)
 
 

@@ -32,8 +32,8 @@ _SPEC_LEAST: Final = 12
 """Columns of the experiment's path below which it is left out."""
 EMPTY: Final = (
     "There is no golden yet.\n\n"
-    "pytest runs every *.blis.yaml below the folder it is started in as a golden test. Each new result then waits "
-    "here until you accept it. `blis-tui spec init NAME` makes a project that is set up for that."
+    "pytest runs every *.blis.yaml below the folder where it is started as a golden test. Each new result then waits "
+    "here until you accept it. `blis-tui spec init NAME` creates a project that is set up for this."
 )
 """Said where there is nothing to list."""
 
@@ -102,7 +102,7 @@ def decision(decided: Sequence[Entry], done: str) -> str:
     """
     said = f"{done}: {decided[0].name if len(decided) == 1 else len(decided)}."
     if done == "rejected":
-        return f"{said} To undo, run pytest: it makes the result again."
+        return f"{said} To undo, run pytest: it produces the result again."
     old = [_files(entry) for entry in decided if entry.state != "new"]
     new = [_files(entry) for entry in decided if entry.state == "new"]
     ways = [f"git checkout -- {_some(old)}"] if old else []
@@ -135,7 +135,7 @@ def heading(entry: Entry) -> Content:
 _SAID: Final[Mapping[str, str]] = {
     "golden": "This is the accepted result. c runs the test now and compares.",
     "obsolete": (
-        "No experiment has this test any more: its file is gone, or the case in it. "
+        "No experiment has this test any more: its file, or the case in it, is gone. "
         "`pytest --blis-obsolete=delete` deletes what is obsolete."
     ),
 }
@@ -178,7 +178,7 @@ _LINES: Final = (
     (re.compile(r"(---|  -) .*"), "$error"),
     (re.compile(r"(\+\+\+|  \+) .*"), "$success"),
     (re.compile(r" +event .*"), "$text-muted"),
-    (re.compile(r"(look around there|the new result waits|the result waits).*"), "$text-muted"),
+    (re.compile(r"(see it in the debugger|the new result waits|the result waits).*"), "$text-muted"),
     (re.compile(r" +blis-tui golden .*"), "$text-muted"),
 )
 """What a line looks like, and its colour."""

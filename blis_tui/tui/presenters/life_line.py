@@ -27,7 +27,7 @@ STRETCHES: Final[Mapping[str, Look]] = MappingProxyType(
     {
         "admission": Look("·", "admission", "$text-muted"),
         "routing": Look("·", "routing", "$text-muted"),
-        "intake": Look("·", "hand-over", "$text-muted"),
+        "intake": Look("·", "enqueue", "$text-muted"),
         "wait": Look("░", "queue", PHASE_LOOKS["waiting"].style),
         "prefill": Look("▒", "prefill", PHASE_LOOKS["prefill"].style),
         "decode": Look("█", "decode", PHASE_LOOKS["decode"].style),
@@ -112,17 +112,17 @@ def ending_text(end: Happening, tape: Tape, *, lost: bool) -> str:
     if end.what == "preempted":
         return f"preempted for {tape.name(end.second)}, {plural(end.first, 'computed token')} lost"
     if end.what == "scheduled":
-        return "let into the batch" + (f", {count_text(end.first)} tokens found in the cache" if end.first else "")
+        return "scheduled" + (f", {count_text(end.first)} cached tokens" if end.first else "")
     if end.what == "completed":
         return f"completed, {plural(end.first, 'output token')}"
     reason = tape.reason(end.event)
     plain = {
         "admitted": "admitted",
         "routed": f"routed to instance {end.first}",
-        "queued": f"queued, {ordinal(end.second + 1)} in line",
+        "queued": f"queued, {ordinal(end.second + 1)} in the queue",
         "first-token": "first token",
         "last-token": "last token",
-        "chunk": "prompt and output are computed again",
+        "chunk": "prompt and output are recomputed",
         "timed-out": "timed out",
     }
     if end.what in ("rejected", "dropped"):

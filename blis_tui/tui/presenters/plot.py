@@ -142,7 +142,7 @@ def top_value(series: Series, values: Sequence[float | None], view: View) -> flo
     """The value at the upper edge: all blocks for a share of them, else a round one."""
     if series.unit == "share":
         return kv_blocks(view)
-    highest = max((value for value in one if value is not None), default=0)
+    highest = max((value for value in values if value is not None), default=0)
     return round_end(max(int(highest + 0.999), 1))
 
 
@@ -183,8 +183,8 @@ def strips(view: View, series: Series, width: int, height: int) -> list[Content]
     rows = [Content.styled(figure, "bold")]
     here = scale.cell(view.moment.time_us)
     shown = len(drawn) if len(drawn) < height else height - 2
-    for index, values in enumerate(drawn[:shown]):
-        rows.append(Content.assemble(_label(f"i{index}"), coloured(WAITING if requests else KV_USE, values, top, here)))
+    for index, one in enumerate(drawn[:shown]):
+        rows.append(Content.assemble(_label(f"i{index}"), coloured(WAITING if requests else KV_USE, one, top, here)))
     if shown < len(drawn):
         rows.append(Content.styled(f"{'':{GUTTER}}… {plural(len(drawn) - shown, 'more instance')}", "$text-muted"))
     return rows

@@ -105,42 +105,42 @@ def _count(name: str, about: str, read: Callable[[Bucket], int]) -> Series:
 
 WAITING: Final = Series(
     name="waiting",
-    about="requests in the queues of all instances, the most after a step",
+    about="waiting requests of all instances, maximum after a step",
     unit="count",
     read=lambda bucket: bucket.waiting_max,
     now=_over_instances(lambda view, index: view.moment.instance(index).waiting_count),
 )
 RUNNING: Final = Series(
     name="running",
-    about="requests in the batches of all instances, the most after a step",
+    about="running requests of all instances, maximum after a step",
     unit="count",
     read=lambda bucket: bucket.running_max,
     now=_over_instances(lambda view, index: view.moment.instance(index).running_count),
 )
 KV_USE: Final = Series(
     name="KV in use",
-    about="share of the KV blocks of all instances, the most after a step",
+    about="used share of the KV blocks of all instances, maximum after a step",
     unit="share",
     read=lambda bucket: bucket.kv_used_max,
     now=_over_instances(lambda view, index: view.moment.instance(index).kv.used_blocks),
 )
 BATCH_TOKENS: Final = Series(
     name="batch tokens",
-    about="tokens of one step, the most of any",
+    about="tokens of one step, maximum",
     unit="count",
     read=lambda bucket: bucket.batch_tokens_max,
     now=_batch_tokens,
 )
 STEP_TIME: Final = Series(
     name="step time",
-    about="duration of one step, the longest",
+    about="duration of one step, maximum",
     unit="us",
     read=lambda bucket: bucket.step_us_max,
     now=_step_us,
 )
 TTFT: Final = Series(
     name="TTFT",
-    about="time to first token as clients measure it, the longest",
+    about="time to first token as clients measure it, maximum",
     unit="us",
     read=lambda bucket: bucket.ttft_us_max,
     now=_ttft,
@@ -152,7 +152,7 @@ SERIES: Final = (
     BATCH_TOKENS,
     STEP_TIME,
     TTFT,
-    _count("preemptions", "running requests sent back to the queue, per second", lambda bucket: bucket.preemptions),
+    _count("preemptions", "running requests preempted, per second", lambda bucket: bucket.preemptions),
     _count("arrivals", "requests that arrived, per second", lambda bucket: bucket.arrivals),
     _count("completions", "requests completed, per second", lambda bucket: bucket.completions),
     _count("tokens", "tokens computed, of prompts and answers, per second", lambda bucket: bucket.tokens),

@@ -59,7 +59,7 @@ def _schedule(step: StepFinished, budget: int) -> list[Content]:
     if not tokens:
         tokens = ["no"]
     return [
-        *_named("admitted", step.admitted, "$success"),
+        *_named("scheduled", step.admitted, "$success"),
         *_named("preempted", step.preempted, "$error"),
         *_named("stalled", step.stalled, "$warning"),
         Content.assemble(*tokens, f" tokens of {count_text(budget)}"),
@@ -79,11 +79,11 @@ def _complete(step: StepFinished) -> list[Content]:
         *_named("done", step.completed, "$success"),
     ]
     if not items:
-        items.append(Content("nobody is done"))
+        items.append(Content("no request completed"))
     return items
 
 
 def _next(step: StepFinished) -> list[Content]:
     if step.next_step_us < 0:
-        return [Content("goes idle: nobody waits or runs")]
+        return [Content("goes idle: no request waits or runs")]
     return [Content(f"next step at {time_text(step.next_step_us)}")]

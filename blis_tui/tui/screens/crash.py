@@ -78,7 +78,7 @@ class CrashScreen(Window[None]):
             yield Static(Content.assemble((said, "$error bold")))
             yield Static(
                 "This should not have happened, and what you see may be wrong from here on. "
-                "Please copy the report (y) into an issue. `blis-tui run` does without this screen.",
+                "Please copy the report (y) into an issue. `blis-tui run` works without this screen.",
                 markup=False,
             )
             with VerticalScroll():

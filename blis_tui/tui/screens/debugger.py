@@ -98,13 +98,13 @@ class DebuggerScreen(Moves):
         if self._remembered.problem:
             self.notify(self._remembered.problem, severity="warning", markup=False)
         if self._lost:
-            self.notify("\n".join(self._lost), title="Breakpoints left out", severity="warning", markup=False)
+            self.notify("\n".join(self._lost), title="Breakpoints not set", severity="warning", markup=False)
         if self._goal is not None:
             self.go(self._goal.journey(self.bench.debugger), GOING)
         elif self._remembered.position_event:
             self.bench.visited.append(self._remembered.position_event)
             event = count_text(self._remembered.position_event)
-            self.notify(f"Last time you were at event {event}: backspace goes there.", markup=False)
+            self.notify(f"The last session ended at event {event}: backspace goes there.", markup=False)
 
     def on_unmount(self) -> None:
         """Remember the session."""

@@ -89,7 +89,7 @@ class ErrorScreen(Screen[None]):
         """Edit the file at its first problem, then try again."""
         place = next((one for one in self._diagnostics if one.file and Path(one.file).is_file()), None)
         if place is None:
-            self.app.notify("No file is to blame; change what the command says and start again.", severity="warning")
+            self.app.notify("The command is at fault, not a file: change it and start again.", severity="warning")
             return
         problem = edit(self.app, Path(place.file), place.line)
         if problem:

@@ -47,8 +47,8 @@ class Kind:
 
 
 KINDS: Final = (
-    Kind("report", "report.json", "the report as of here"),
-    Kind("requests", "requests.csv", "one row a request so far"),
+    Kind("report", "report.json", "the report up to here"),
+    Kind("requests", "requests.csv", "one row per request so far"),
     Kind("records", "records.jsonl", "every record up to here"),
     Kind("picture", "svg", "this screen as a picture"),
 )

@@ -93,7 +93,7 @@ class GoldensScreen(Screen[None]):
         yield TitleBar(Content.assemble(("goldens", "bold"), f"  {self._folder.as_posix()}/"), "looking", id="title")
         with Container(id="body"):
             with Vertical(id="list"):
-                yield Input(placeholder="a part of a name, file or state; esc shows all", id="search")
+                yield Input(placeholder="part of a name, file or state; esc shows all", id="search")
                 yield Static(id="headings")
                 yield GoldenList(id="goldens")
                 yield Static(id="nothing", markup=False)
@@ -202,7 +202,7 @@ class GoldensScreen(Screen[None]):
             told = self._explained[entry.name]
             parts.append(failure(told.text) if told.failed else difference(told.text, self._details_width))
         else:
-            parts.append(Content.styled("Finding out what the new result would change…", "$text-muted"))
+            parts.append(Content.styled("Computing what the new result would change…", "$text-muted"))
             self._explain(entry)
         return Content("\n").join(parts)
 
@@ -247,7 +247,7 @@ class GoldensScreen(Screen[None]):
     def _ask_all(self, verb: str, decide: Callable[[Place], object], done: str) -> None:
         listed = [entry for entry in matching(self._entries, self._query) if entry.waiting]
         if not listed:
-            self.notify("No result waits.", markup=False)
+            self.notify("No result is waiting.", markup=False)
             return
         count = plural(len(listed), "waiting result")
         names = "\n".join(entry.name for entry in listed)

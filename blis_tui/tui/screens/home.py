@@ -114,7 +114,7 @@ class HomeScreen(Screen[None]):
         yield TitleBar(id="title")
         with Container(id="body"):
             with Vertical(id="list"):
-                yield Input(placeholder="a part of a name; enter opens", id="search", compact=True)
+                yield Input(placeholder="part of a name; enter opens", id="search", compact=True)
                 yield Static(id="headings")
                 yield ExperimentList(id="experiments")
                 yield Static(id="nothing", markup=False)
@@ -229,7 +229,7 @@ class HomeScreen(Screen[None]):
         shown = matching(self._entries, query)
         self._list.show(shown, sections=not query.strip(), cursor=cursor)
         self.set_class(not shown and bool(self._entries), "-empty")
-        self.query_one("#nothing", Static).update(f"Nothing is called {query!r}. esc shows all {len(self._entries)}.")
+        self.query_one("#nothing", Static).update(f"No name matches {query!r}. esc shows all {len(self._entries)}.")
         self._title()
         self._details()
 
@@ -242,7 +242,7 @@ class HomeScreen(Screen[None]):
         nothing = Content.styled("Nothing to show.", "$text-muted")
         text = nothing if entry is None else details(entry, area.scrollable_content_region.width, dense=dense)
         if not self._complete:
-            more = "This folder holds more files than were looked at: start blis-tui in a smaller one."
+            more = "This folder has too many files to search all of them: start blis-tui in a smaller one."
             text = Content("\n\n").join([text, Content.styled(more, "$warning")])
         self.query_one("#details Static", Static).update(text)
 
@@ -308,7 +308,7 @@ class HomeScreen(Screen[None]):
             return
         if entry.found.shipped:
             self.notify(
-                f"{entry.found.name} is shipped with blis-tui and stays as it is. n writes an experiment of your own.",
+                f"{entry.found.name} is shipped with blis-tui: read-only. n writes an experiment of your own.",
                 markup=False,
             )
             return
@@ -337,7 +337,7 @@ class HomeScreen(Screen[None]):
         from blis_tui.spec.schema import violations  # noqa: PLC0415
 
         if any(one.path == ("metadata", "name") for one in violations({"metadata": {"name": name}}, "Policy")):
-            return f"{name!r} is no name."
+            return f"{name!r} is not a valid name."
         path = self._folder / file_name("Experiment", name)
         return f"{path.name} exists already." if path.exists() else ""
 

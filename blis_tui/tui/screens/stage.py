@@ -217,7 +217,9 @@ class Stage(Screen[None]):
         except DivergenceError as error:
             if self._defect != str(error):
                 self._defect = str(error)
-                self.notify(self._defect, title="The past changed", severity="error", timeout=_LONG_S, markup=False)
+                self.notify(
+                    self._defect, title="Replay gave another result", severity="error", timeout=_LONG_S, markup=False
+                )
             return self.bench.view(briefly=True)
         self._defect = ""
         return view

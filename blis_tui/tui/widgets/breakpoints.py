@@ -76,8 +76,8 @@ class BreakpointsPane(Pane):
     TITLE = "Breakpoints and watches"
     JUMP_KEY = "b"
     HELP_TEXT = (
-        "A run stops after the event at which an enabled breakpoint (●) holds. "
-        "Watches (=) show a figure at the present event. Enter edits, space switches, delete removes."
+        "A run stops after the event that hits an enabled breakpoint (●). "
+        "Watches (=) show a figure at the current event. Enter edits, space switches, delete removes."
     )
     BINDINGS: ClassVar = [
         Binding("up", "move(-1)", show=False),

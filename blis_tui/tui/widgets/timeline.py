@@ -35,9 +35,9 @@ class Timeline(Pane):
     JUMP_KEY = "t"
     FOLLOWS_SELECTION = False
     HELP_TEXT = (
-        "The run from its start to the last known event. The middle line draws one figure, up and down choose which. "
-        f"Below, ▲ is the present position, {PREEMPTION} preemptions, ! requests lost, ● a breakpoint at a time, "
-        "· a place from which going back is quick, ┤ the last event known. Click or drag to go to a time, or use left "
+        "The run from its start to the last known event. The middle line plots one figure; up and down choose it. "
+        f"Below, ▲ is the current position, {PREEMPTION} preemptions, ! requests lost, ● a breakpoint at a time, "
+        "· a checkpoint, ┤ the last event known. Click or drag to go to a time, or use left "
         "and right."
     )
     ALLOW_SELECT = False
@@ -50,7 +50,7 @@ class Timeline(Pane):
     BINDINGS: ClassVar = [
         Binding("left", "beside(-1)", "back", show=False),
         Binding("right", "beside(1)", "forward", show=False),
-        Binding("up", "choose(-1)", "figure before", show=False),
+        Binding("up", "choose(-1)", "previous figure", show=False),
         Binding("down", "choose(1)", "next figure", show=False),
     ]
 

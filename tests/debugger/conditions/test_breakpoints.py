@@ -427,23 +427,23 @@ def test_predicates_may_start_with_the_same_words(text: str) -> None:
         ("first preempted", 6, "`first` knows no `preempted`", "did you mean `preemption`?"),
         ("first drop now", 11, "unexpected `now`", "nothing more"),
         ("request", 7, "the name of a request is missing", "`request request_12`"),
-        ("request r cmpleted", 10, "no record is of the kind `cmpleted`", "did you mean `completed`?"),
+        ("request r cmpleted", 10, "there is not a record kind `cmpleted`", "did you mean `completed`?"),
         ("request r completed now", 20, "unexpected `now`", "nothing more"),
         ("instance", 8, "the number of an instance is missing", "`instance 0`"),
         ("instance 2", 9, "there is no instance 2", "numbered 0 to 1"),
-        ("instance one", 9, "`one` is no whole number", "`instance 0`"),
-        ("instance 1 prempted", 11, "no record is of the kind `prempted`", "did you mean `preempted`?"),
+        ("instance one", 9, "`one` is not a whole number", "`instance 0`"),
+        ("instance 1 prempted", 11, "there is not a record kind `prempted`", "did you mean `preempted`?"),
         ("time", 4, "a time is missing", "`time 1.5s`"),
-        ("time 1500", 5, "`1500` is no time with a unit", "us, ms or s"),
-        ("time 5m", 5, "`5m` is no time with a unit", "us, ms or s"),
+        ("time 1500", 5, "`1500` is not a time with a unit", "us, ms or s"),
+        ("time 5m", 5, "`5m` is not a time with a unit", "us, ms or s"),
         ("event", 5, "the number of an event is missing", "`event 1234`"),
-        ("event 1.5", 6, "`1.5` is no whole number", "`event 1234`"),
-        ("event ²", 6, "`²` is no whole number", "`event 1234`"),
+        ("event 1.5", 6, "`1.5` is not a whole number", "`event 1234`"),
+        ("event ²", 6, "`²` is not a whole number", "`event 1234`"),
         ("invariant INV-4", 10, "unexpected `INV-4`", "nothing more"),
         ("slo-miss ttft", 13, "a time is missing", "`slo-miss ttft 250ms`"),
-        ("slo-miss itl 3ms", 9, "`itl` is no latency of a request", "`ttft`"),
+        ("slo-miss itl 3ms", 9, "`itl` is not a latency of a request", "`ttft`"),
         ("slo-miss ttft 3ms ttft 4ms", 18, "a second bound of `ttft`", ""),
-        ("running", 0, "`running` alone is no condition", "`running > 0`"),
+        ("running", 0, "`running` alone is not a condition", "`running > 0`"),
         ("kv.usd > 3", 0, "unknown name `kv.usd`", "`kv.used`"),
         ("running >", 9, "something is missing after `>`", ""),
         ("x" * 501, 500, "at most 500 characters", ""),
@@ -494,7 +494,7 @@ def test_an_empty_field_offers_everything_with_its_meaning() -> None:
     assert len(words) == len(set(words))
     meanings = {one.word: one.meaning for one in found}
     assert all(meanings.values())
-    assert meanings["preempted"] == "a running request lost its KV blocks and waits again"
+    assert meanings["preempted"] == "a running request lost its KV blocks and went back to the queue"
     assert meanings["step.duration_ms"] == "duration of the step, in ms"
     assert tuple(KIND_MEANINGS) == tuple(RECORD_KINDS)
 

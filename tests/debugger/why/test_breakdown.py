@@ -137,7 +137,7 @@ def test_decode_steps_are_the_tokens() -> None:
             continue
         decode = next(share for share in whole.shares if share.kind == "decode")
         steps = end.first - 1
-        assert decode.note == f"{steps:,} step{'' if steps == 1 else 's'} with a token each"
+        assert decode.note == f"{steps:,} step{'' if steps == 1 else 's'}, one token each"
         checked += 1
     assert checked > 10
 

@@ -178,7 +178,7 @@ def test_before_it_is_let_in_again() -> None:
         if one.what == "preempted"
     )
     arrive(debugger.seek(event))
-    assert "It has not been let in again since." in explain_request(debugger, name).to_text()
+    assert "It has not been scheduled again since." in explain_request(debugger, name).to_text()
 
 
 # ---- ends ----

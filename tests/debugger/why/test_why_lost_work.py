@@ -26,11 +26,14 @@ def test_a_preemption_takes_the_first_token_back() -> None:
     before = part(explain_request(at("kv-pressure", 660), "request_24"), heading)
     assert (before.heading, bool(before.rows)) == (f"{heading}: 7.63 ms", True)
     taken = part(explain_request(at("kv-pressure", 662), "request_24"), heading)
-    assert (taken.heading, sentences(taken)) == (heading, "No first token now: preemption took it back at event 662.")
+    assert (taken.heading, sentences(taken)) == (
+        heading,
+        "It has no first token now: preemption discarded it at event 662.",
+    )
     assert not taken.rows
     # The first of its first tokens came back, but the second one is gone, too.
     again = part(explain_request(at("kv-pressure", 2754), "request_94"), heading)
-    assert sentences(again) == "No first token now: preemption took it back at event 2,754."
+    assert sentences(again) == "It has no first token now: preemption discarded it at event 2,754."
     end = part(explain_request(at("kv-pressure", 10**9), "request_24"), heading)
     assert end.heading == f"{heading}: 211 ms"
     assert "the last one counts" in sentences(end)
@@ -64,9 +67,9 @@ def test_who_has_a_first_token_is_who_has_generated_tokens_in_the_engine(run: st
 
 def test_what_it_mainly_waited_for_is_what_its_table_says() -> None:
     headline = explain_request(at("kv-pressure", 662), "request_24").headline
-    assert headline.endswith("preempted once before; mainly: work that was lost (62.3 ms).")
+    assert headline.endswith("preempted once before; mainly: lost work (62.3 ms).")
     headline = explain_request(at("kv-pressure", 2754), "request_94").headline
-    assert headline.endswith("; mainly: too few KV blocks (524 ms).")
+    assert headline.endswith("; mainly: too few free KV blocks (524 ms).")
 
 
 @pytest.mark.parametrize(
