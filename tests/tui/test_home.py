@@ -412,7 +412,7 @@ async def test_two_marked_experiments_are_compared(lab: Path, monkeypatch: pytes
         assert screen_text(app).count("● ") == 2
         await press(pilot, "v")
         assert isinstance(app.screen, Opened)
-        left, right, names, event = app.screen.arguments
+        left, right, names, event, _ = app.screen.arguments
         assert (getattr(left, "seed", 0), getattr(right, "seed", 0)) == (7, 8)
         assert names == ("mine", "other")
         assert event is None
@@ -433,7 +433,7 @@ async def test_one_experiment_is_compared_with_a_change(
         assert "'seed' has no value" in screen_text(app)
         await press(pilot, "equals_sign", "9", "enter")
         assert isinstance(app.screen, Opened)
-        left, right, names, _ = app.screen.arguments
+        left, right, names, *_ = app.screen.arguments
         assert (getattr(left, "seed", 0), getattr(right, "seed", 0)) == (7, 9)
         assert names == ("mine", "mine seed=9")
 
