@@ -79,6 +79,7 @@ class Tape:
         "_totals",
         "_ttft_events",
         "_ttft_places",
+        "_ttft_times",
         "_ttfts",
         "_ttfts_lost",
         "_work",
@@ -99,6 +100,7 @@ class Tape:
         self._ttft_events = array("q")
         self._ttfts = array("q")
         self._ttfts_lost = array("q")
+        self._ttft_times = array("q")
         self._ttft_places: dict[int, int] = {}
         self._keeps_output = keeps_output
         self._done_events = array("q")
@@ -153,8 +155,11 @@ class Tape:
         """How much work the events up to this one were, in ordinary events; under memory pressure steps count more."""
         return self._work_marks[event >> _WORK_BITS] + (event & (1 << _WORK_BITS) - 1)
 
-    def between(self, first: int, last: int) -> Bucket:
-        """The figures of the events from one to another, as a bucket of the overview that holds just these has them."""
+    def between(self, first: int, last: int, now_us: int | None = None) -> Bucket:
+        """The figures of the events from one to another, as a bucket of the overview that holds just these has them.
+
+        ``now_us``: first tokens of steps that end later do not count yet.
+        """
         kinds = self._kinds[first - 1 : last]
         bucket = Bucket(
             arrivals=kinds.count(_CODE["arrived"]),
@@ -178,7 +183,8 @@ class Tape:
             bucket.waiting_max = max(bucket.waiting_max, held.all_waiting)
             bucket.running_max = max(bucket.running_max, held.all_running)
             bucket.kv_used_max = max(bucket.kv_used_max, held.all_kv_used_blocks)
-        ttfts = self._ttfts[bisect_left(self._ttft_events, first) : bisect_right(self._ttft_events, last)]
+        places = range(bisect_left(self._ttft_events, first), bisect_right(self._ttft_events, last))
+        ttfts = [self._ttfts[place] for place in places if now_us is None or self._ttft_times[place] <= now_us]
         bucket.first_tokens, bucket.ttft_us, bucket.ttft_us_max = len(ttfts), sum(ttfts), max(ttfts, default=0)
         return bucket
 
@@ -291,16 +297,18 @@ class Tape:
         number = self._numbers.get(name)
         return 0 if number is None else self._lives[number][0]
 
-    def ttfts_us(self, until: int, count: int, settled: int | None = None) -> list[int]:
+    def ttfts_us(self, until: int, count: int, settled: int | None = None, now_us: int | None = None) -> list[int]:
         """The latest ``count`` times to first token up to an event, oldest first, in microseconds.
 
         First tokens that a preemption had taken back by then do not count. ``settled``: as for ``life``.
+        ``now_us``: tokens of steps that end later do not count yet, either.
         """
         found: list[int] = []
         for place in range(bisect_right(self._ttft_events, until if settled is None else settled) - 1, -1, -1):
             if len(found) == count:
                 break
-            if not 0 < self._ttfts_lost[place] <= until:
+            out = now_us is None or self._ttft_times[place] <= now_us
+            if out and not 0 < self._ttfts_lost[place] <= until:
                 found.append(self._ttfts[place])
         return found[::-1]
 
@@ -346,6 +354,7 @@ class Tape:
         del self._ttft_events[keep:]
         del self._ttfts[keep:]
         del self._ttfts_lost[keep:]
+        del self._ttft_times[keep:]
         for place, lost in enumerate(self._ttfts_lost):
             if lost > event:
                 self._ttfts_lost[place] = 0
@@ -455,6 +464,7 @@ class Tape:
         self._ttft_places[number] = len(self._ttfts)
         self._ttfts.append(record.ttft_us)
         self._ttfts_lost.append(0)
+        self._ttft_times.append(record.first_token_us)
         self.overview.first_token(record.time_us, record.ttft_us)
 
     def _step_finished(self, record: StepFinished) -> None:

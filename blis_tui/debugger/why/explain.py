@@ -191,6 +191,8 @@ def _headline(
         after = span_text(life.end.time_us - life.arrival_us)
         return f"{_ENDINGS[life.end.what]} {after} after it arrived{': ' + reason if reason else ''}."
     since = span_text(life.now_us - life.arrival_us)
+    if life.now_us > debugger.time_us:
+        since += f" (as of {time_text(life.now_us)}, when its step ends)"
     past = f", preempted {times(len(life.preemptions))} before" if life.preemptions else ""
     if not phase:
         return f"It has its last token and is about to leave, {since} after it arrived{past}."

@@ -82,6 +82,9 @@ def inspector_lines(view: View, width: int, notes: Mapping[int, str], ranked: Se
     parts = past_and_later(now, known, view.tape)
     lines = [heading(name), *map(line, flow(_facts(view, known, now), width)), BLANK]
     lines += _latencies(now, parts, width)
+    if now is not None and now.now_us > view.moment.time_us:
+        ahead = f"as of {time_text(now.now_us)}, when the step it is in ends"
+        lines += map(line, words(ahead, width, "$text-muted"))
     lines += [
         BLANK,
         heading("Life", "dimmed: later, already known" if any(part.later for part in parts) else "", width),

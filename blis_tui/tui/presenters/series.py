@@ -62,7 +62,7 @@ def kv_blocks(view: View) -> int:
 
 
 def _ttft(view: View) -> float | None:
-    latest = view.tape.ttfts_us(view.moment.event, 1, view.moment.settled)
+    latest = view.tape.ttfts_us(view.moment.event, 1, view.moment.settled, view.moment.time_us)
     return latest[0] if latest else None
 
 
@@ -220,7 +220,7 @@ def course(series: Series, view: View, end_us: int, cells: int) -> list[float | 
     for cell in range(min(now_us // width * width * cells // end_us, here), here + 1):
         start_us, stop_us = -(-cell * end_us // cells), -(-(cell + 1) * end_us // cells)
         last = view.moment.settled if cell == here else tape.at_time(stop_us - 1)
-        value = series.read(tape.between(tape.at_time(start_us - 1) + 1, last))
+        value = series.read(tape.between(tape.at_time(start_us - 1) + 1, last, now_us))
         values[cell] = value * _S / max(min(stop_us, now_us + 1) - start_us, 1) if series.rate else value
     return values
 

@@ -290,7 +290,8 @@ class DebuggerScreen(Moves):
             self.go_to_text(str(reference.value))
 
     def action_look_rank(self) -> None:
-        """Show the requests in order; once they are shown, by the next figure."""
+        """Show the requests in order; once they are shown, by the next figure. A run pauses."""
+        self.halt()
         if self.arrangement.active == "request" or not self.bench.selection.ranking:
             self.bench.rank()
         self.activate("request")

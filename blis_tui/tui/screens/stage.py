@@ -69,6 +69,7 @@ class Stage(Screen[None]):
         self._painted_s = 0.0
         self._quiet_until_s = 0.0
         self._defect = ""
+        self._held = False
 
     def compose(self) -> ComposeResult:
         """Title, timeline, the panes, the line of tabs, the keys."""
@@ -123,13 +124,16 @@ class Stage(Screen[None]):
         """Let what runs wait, at the position shown."""
         if self.bench.driver.busy:
             self._clock.pause()
+            self._held = True
             self.show_view()
 
     def resume(self) -> None:
         """Let what waited go on."""
+        self._held = False
         if self.bench.driver.busy:
             self.bench.driver.pace()
             self._clock.resume()
+            self.show_view()
 
     def moved(self) -> None:
         """The position has changed for good: show it. What was said about the place before is no longer of use."""
@@ -240,7 +244,7 @@ class Stage(Screen[None]):
         )
         status.right = activity(
             view.moment,
-            label=driver.label,
+            label="" if self._held else driver.label,
             progress=driver.progress,
             speed=driver.speed.text(),
             warnings=self.query_one(WarningsPane).count,
