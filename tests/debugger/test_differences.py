@@ -59,7 +59,7 @@ def test_a_preemption_comes_first_and_says_for_whom(debugger: Debugger) -> None:
     moment = _moment(debugger, event)
     first = differences(moment)[0]
     assert (first.path, first.old, first.new, first.request) == (f"requests.{name}.phase", "decode", "waiting", name)
-    assert first.about.startswith("to make room for request_")
+    assert first.about.startswith("to free KV blocks for request_")
     changes = _by_path(moment)
     assert changes["instances[0].preemptions"].delta == 1
     assert changes[f"requests.{name}.computed_tokens"].new == 0

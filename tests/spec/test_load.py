@@ -255,7 +255,7 @@ def test_names_on_the_command_line_mean_what_they_would_mean_in_the_file(tmp_pat
     assert (experiment.policy.name, experiment.policy.scheduling.kind) == ("own", "sjf")
     with pytest.raises(SpecError) as caught:
         load(tmp_path / "experiment.yaml", overrides=["policy=./specs/policies/none.yaml"])
-    assert caught.value.diagnostics[0].help == "paths on the command line are relative to the working directory"
+    assert caught.value.diagnostics[0].help == "paths are relative to the working directory"
 
 
 def test_own_coefficients(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_times_that_cannot_be_meant_are_refused(
 
 def test_a_unit_in_the_name_and_another_in_the_specification(tmp_path: Path) -> None:
     message, advice = told("timestamp_ms,prompt_tokens,output_len\n1,1,1\n", tmp_path, unit="s")
-    assert message == "the column is in ms by its name, but `time_unit` is s"
+    assert message == "the column's name says ms, but `time_unit` is s"
     assert advice == "leave `time_unit` out, or rename the column"
 
 
@@ -171,7 +171,7 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
         (
             "start_time,timestamp,input_len,output_len",
             "2024-05-10 00:00:00,1,1,1",
-            "'start_time', 'timestamp' both say `arrival`",
+            "'start_time', 'timestamp' both mean `arrival`",
             "`columns: {arrival: start_time, input_tokens: input_len, output_tokens: output_len}`",
         ),
         (
@@ -221,7 +221,7 @@ def test_the_lines_of_advice_do(tmp_path: Path) -> None:
         ),
         (
             "arrival_us,input_tokens,output_tokens,prefix_group,prefix_tokens\n0,8,1,g,9\n",
-            "a prompt of 8 tokens has no 9 shared ones",
+            "a prompt of 8 tokens cannot have 9 shared ones",
         ),
     ],
 )

@@ -114,7 +114,7 @@ d,99999999999999999999,1,,,,,,,,
         (4, "slo_class", "there is no service class 'critcal'", "did you mean 'critical'?"),
         (4, "deadline_us", "the deadline 50 is before the arrival 100", "deadlines are absolute; 0 = none"),
         (5, "", "the line has 3 fields, the header 11", None),
-        (6, "prefix_group", "prefix_length is 64 but no group is named", "name a prefix_group"),
+        (6, "prefix_group", "prefix_length is 64 but there is no group", "name a prefix_group"),
         (
             6,
             "slo_class",
