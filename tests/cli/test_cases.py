@@ -42,7 +42,7 @@ def test_cases_are_not_left_out_in_silence(file: Path) -> None:
     assert json.loads(run.stdout)["meta"]["experiment"] == "demo"  # nothing but the report stands there
     assert run.stderr.startswith(
         "note: demo.blis.yaml has 4 cases, but this is the document itself, without any of them\n"
-        "  = help: --case plain,max_num_seqs=8 takes one; pytest demo.blis.yaml::plain,max_num_seqs=8 tests one,"
+        "  = help: --case plain,max_num_seqs=8 selects one; pytest demo.blis.yaml::plain,max_num_seqs=8 tests one,"
         " pytest demo.blis.yaml all\n"
     )
     assert "note: standard input has 4 cases" in blis("run", "-", stdin=CASES).stderr

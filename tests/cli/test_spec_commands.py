@@ -259,7 +259,7 @@ def test_migrate() -> None:
     assert (done.exit_code, done.stderr) == (0, "a.yaml is already blis/v1\n")
     Path("new.yaml").write_text(TIDY.replace("blis/v1", "blis/v7"))
     wrong = blis("spec", "migrate", "new.yaml")
-    assert (wrong.exit_code, "this program knows `blis/v1`" in wrong.stderr) == (ExitCode.USAGE, True)
+    assert (wrong.exit_code, "this version of blis-tui knows `blis/v1`" in wrong.stderr) == (ExitCode.USAGE, True)
 
 
 # schema

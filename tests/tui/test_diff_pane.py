@@ -22,7 +22,7 @@ def pressed() -> Debugger:
 
 def test_changes_stand_in_aligned_columns(pressed: Debugger) -> None:
     lines = text_of(diff_lines(view_at(pressed, 640).moment, 78, playing=False)).splitlines()
-    assert lines[0] == "▸ admitted"
+    assert lines[0] == "▸ scheduled"
     assert lines[1].split() == ["requests.request_24.phase", "waiting", "→", "decode"]
     arrows = {line.index("→") for line in lines if "→" in line}
     assert len(arrows) == 1

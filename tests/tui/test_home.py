@@ -220,7 +220,7 @@ async def test_searching(lab: Path, file_regression: FileRegressionFixture, size
         shown = app.screen.query_one(ExperimentList)
         assert [option.id for option in shown.options if option.id]
         await press(pilot, *"zzz")
-        assert "Nothing is called 'prezzz'. esc shows all" in screen_text(app)
+        assert "No name matches 'prezzz'. esc shows all" in screen_text(app)
         await press(pilot, "escape")
         assert app.screen.query_one(Input).value == ""
         assert "In this folder" in screen_text(app)
@@ -389,9 +389,9 @@ async def test_a_new_experiment(
         assert "taken.blis.yaml exists already." in screen_text(app)
         check_screen(app, file_regression, "new-taken")
         await press(pilot, "space")
-        assert "'taken ' is no name" not in screen_text(app)
+        assert "'taken ' is not a valid name" not in screen_text(app)
         await press(pilot, *"Up")
-        assert "is no name" in screen_text(app)
+        assert "is not a valid name" in screen_text(app)
         await press(pilot, "escape")
         assert isinstance(app.screen, HomeScreen)
         await press(pilot, "n", *"mine", "enter")

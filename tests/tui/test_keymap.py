@@ -112,4 +112,4 @@ async def test_own_keys_work_and_are_shown(tmp_path: Path, lab: Path) -> None:
         await press(pilot, "j")
         assert app.screen.has_class("-searching")
         await press(pilot, "escape", "f2")
-        assert "j  Type a part of a name" in screen_text(app)
+        assert "j  Type part of a name" in screen_text(app)

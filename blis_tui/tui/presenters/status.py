@@ -54,7 +54,7 @@ def activity(moment: Moment, *, label: str, progress: Progress | None, speed: st
     elif moment.event == 0:
         state = Content.assemble(("○ at the start", "$text-muted"))
     elif moment.event < moment.frontier:
-        state = Content.assemble(("‖ paused", "$foreground bold"), (", earlier event", "$text-muted"))
+        state = Content.assemble(("‖ paused", "$foreground bold"), (" (earlier)", "$text-muted"))
     else:
         state = Content.assemble(("‖ paused", "$foreground bold"))
     if warnings:
