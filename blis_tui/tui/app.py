@@ -336,7 +336,7 @@ class BlisApp(App[None], inherit_bindings=False):
         try:
             return await super().run_action(action, default_namespace, namespaces)
         except BlisError as error:
-            self.notify(str(error), title="That did not work", severity="error", timeout=_LONG_S, markup=False)
+            self.notify(str(error), title="Command failed", severity="error", timeout=_LONG_S, markup=False)
             return True
         except Exception as error:
             if not self._survive:
@@ -396,4 +396,4 @@ class BlisApp(App[None], inherit_bindings=False):
         if not self._survive or error is None:
             super()._fatal_error()
         else:
-            self.panic(Text(f"A defect of blis-tui; please report it with this text:\n\n{self._bundle(error)}"))
+            self.panic(Text(f"This is a bug in blis-tui; please report it with this text:\n\n{self._bundle(error)}"))

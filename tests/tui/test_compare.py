@@ -217,7 +217,7 @@ async def test_a_place_that_is_nowhere_changes_nothing() -> None:
         await press(pilot, "enter")
         await finish(pilot, screen)
         assert events(screen) == (50, 50)
-        assert "Neither side has a request of that name." in [note.message for note in app._notifications]
+        assert "Neither run has a request with that name." in [note.message for note in app._notifications]
 
 
 async def test_tab_visits_every_box_and_the_last_side_is_marked() -> None:

@@ -84,7 +84,7 @@ def test_a_life_tells_what_ended_each_stretch(pressed: Debugger) -> None:
 
 def test_a_first_token_that_was_taken_back_is_none(pressed: Debugger) -> None:
     taken = _text(view_at(pressed, 662, request="request_24"))
-    assert "no first token now: preemption took it back at event 662" in taken
+    assert "no first token now: preemption discarded it at event 662" in taken
     assert "time to first token" not in taken
     narrow = _text(view_at(pressed, 662, request="request_24"), 36).splitlines()
     assert max(map(len, narrow)) <= 36

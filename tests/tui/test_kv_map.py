@@ -103,7 +103,7 @@ def test_every_kind_has_its_own_glyph() -> None:
 
 def test_an_empty_cache_says_so(pressed: Debugger) -> None:
     text = text_of(kv_map(view_at(pressed, 0), 76, 14).lines)
-    assert "Nobody holds a block." in text
+    assert "No request holds a block." in text
     assert "cache hits none yet" in text
 
 

@@ -129,7 +129,7 @@ def test_only_the_latest_thousand_steps_count() -> None:
         (57, "1,000 steps"),
         (61, "1,000 steps"),
         (76, "of the latest 1,000 steps"),
-        (136, "of the latest 1,000 steps; stalls and preemptions left out"),
+        (136, "of the latest 1,000 steps; without stalls and preemptions"),
     ],
 )
 def test_percentiles_of_gaps_say_what_they_are_of_at_every_width(width: int, scope: str) -> None:

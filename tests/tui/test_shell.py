@@ -508,7 +508,7 @@ async def test_the_end_after_a_defect_is_a_report(lab: Path, capsys: pytest.Capt
             app.call_later(fail)
             await settle(pilot)
     said = " ".join(capsys.readouterr().err.split())
-    assert said.startswith("A defect of blis-tui; please report it with this text: blis-tui ")
+    assert said.startswith("This is a bug in blis-tui; please report it with this text: blis-tui ")
     assert "ZeroDivisionError: a defect in [the] application itself" in said
     assert app.return_code == 1
 

@@ -39,9 +39,9 @@ _NAME: Final = 24
 """Columns of the title for the name of A at most."""
 _FILE: Final = re.compile(r"(.+?)(?:\.blis)?\.ya?ml(?=\s|$)")
 """The path of an experiment's file at the beginning of a name, without its ending."""
-_NO_REQUESTS: Final = "Every request that is under way stands alike on both sides."
-_NOBODY: Final = "Nobody is under way."
-_NOTHING_YET: Final = "Nothing has happened yet: n processes the next event, c runs, D goes to where the two differ."
+_NO_REQUESTS: Final = "Every request in flight is in the same state on both sides."
+_NOBODY: Final = "No request is in flight."
+_NOTHING_YET: Final = "Nothing has happened yet: n processes the next event, c runs, D goes to the first divergence."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -377,7 +377,7 @@ def requests_text(view: CompareView, width: int) -> Content:
     if changes is not None and changes.compared:
         lines.insert(0, _summary(changes, width))
     if done:
-        lines.append(Content.styled("done, most affected", _MUTED))
+        lines.append(Content.styled("completed, most affected", _MUTED))
         lines += [
             _request(
                 RequestPair(one.request_id, Standing("completed", one.a_us), Standing("completed", one.b_us)),

@@ -76,7 +76,7 @@ def inspector_lines(view: View, width: int, notes: Mapping[int, str], ranked: Se
         return ranking_lines(view, ranked, width, _HINT)
     known = read_life(view.tape, view.experiment, name, len(view.tape))
     if known is None:
-        missing = f"No request called {name} has arrived in what is known of the run."
+        missing = f"No request named {name} has arrived in the run so far."
         return [line((row.plain, "$text-muted")) for row in words(missing, width)]
     now = read_life(view.tape, view.experiment, name, view.moment.event, view.moment.settled)
     parts = past_and_later(now, known, view.tape)
@@ -110,7 +110,7 @@ def _facts(view: View, known: Life, now: Life | None) -> list[Content]:
         look = PHASE_LOOKS[live.phase]
         facts = [Content.styled(look.label, look.style)]
     else:
-        facts = [Content.styled("○ alive, but far back in a long line", "$warning")]
+        facts = [Content.styled("○ waiting, far back in a long queue", "$warning")]
     if now.instance >= 0:
         facts.append(Content(f"instance {now.instance}"))
     facts.append(_fact("arrived", time_text(now.arrival_us)))
@@ -140,7 +140,7 @@ def _standing(live: RequestSnapshot) -> list[Content]:
     if live.max_output_tokens:
         facts.append(_fact("output", f"{count_text(live.generated_tokens)} of {count_text(live.max_output_tokens)}"))
     if live.cached_tokens:
-        facts.append(_fact("found in cache", plural(live.cached_tokens, "token")))
+        facts.append(_fact("cached", plural(live.cached_tokens, "token")))
     if live.held_blocks:
         shared = f" ({count_text(live.shared_blocks)} shared)" if live.shared_blocks else ""
         facts.append(_fact("holds", plural(live.held_blocks, "block") + shared))
@@ -167,7 +167,7 @@ def _latencies(life: Life | None, parts: Sequence[Stretch], width: int) -> list[
     first = life.first_token
     loss = life.first_token_loss
     if loss is not None:
-        gone = f"no first token now: preemption took it back at event {count_text(loss.event)}"
+        gone = f"no first token now: preemption discarded it at event {count_text(loss.event)}"
         lines += map(line, words(gone, width, "$text-muted"))
     if first is not None:
         shares = totals(_until(past, first.first))
@@ -190,7 +190,7 @@ def _which_counts(life: Life) -> str:
     if not lost or life.keeps_output:
         return ""
     taken = "the one before was" if len(lost) == 1 else f"the {count_text(len(lost))} before were"
-    return f"of the last first token, which counts; {taken} lost to preemption"
+    return f"the last first token counts; {taken} lost to preemption"
 
 
 def _until(parts: Sequence[Stretch], end_us: int) -> list[Stretch]:

@@ -129,7 +129,7 @@ def _all(view: View, instances: Sequence[InstanceSnapshot], width: int, room: in
     lines += _card(view, None, width)
     for instance in instances:
         busy = instance.running_count or instance.waiting_count
-        note = "" if busy else "idle: nobody waits or runs"
+        note = "" if busy else "idle: no request waits or runs"
         lines += [BLANK, heading(f"instance {instance.index}", note, width)]
         if busy:
             lines += _requests(view, instance, width, room)[1:]
@@ -168,8 +168,8 @@ def _preemptions(one: InstanceSnapshot, _width: int) -> Part:
 def _requests(view: View, instance: InstanceSnapshot, width: int, room: int) -> list[Line]:
     """Queue and batch, each with a blank line before it."""
     if not instance.waiting_count and not instance.running_count:
-        hint = "The next request will start it." if view.moment.state.next_event is not None else "The run is over."
-        return [BLANK, *(line(row) for row in words(f"idle: nobody waits or runs. {hint}", width))]
+        hint = "The next request starts a step." if view.moment.state.next_event is not None else "The run is over."
+        return [BLANK, *(line(row) for row in words(f"idle: no request waits or runs. {hint}", width))]
     names = [request.request_id for request in (*instance.waiting, *instance.running)]
     name_width = min(max([len("request"), *map(len, names)]), _NAME_MOST, max(width - _OTHER_COLUMNS, _NAME_LEAST))
     lines: list[Line] = []
@@ -195,7 +195,7 @@ def _queue(view: View, instance: InstanceSnapshot, name_width: int, width: int, 
     )
     look = PHASE_LOOKS["waiting"]
     return [
-        heading(f"{look.glyph} WAITING {count_text(instance.waiting_count)}", "head of the line first", width),
+        heading(f"{look.glyph} WAITING {count_text(instance.waiting_count)}", "queue head first", width),
         titles(columns),
         *table_rows(columns, shown, lambda one: one.request.request_id),
         *_more(instance.waiting_count - len(shown)),
@@ -236,7 +236,7 @@ def _batch(view: View, instance: InstanceSnapshot, name_width: int, width: int) 
     return [
         heading(
             f"{PHASE_LOOKS['decode'].glyph} RUNNING {count_text(instance.running_count)}",
-            "in order of admission",
+            "in the order scheduled",
             width,
         ),
         titles(columns),
@@ -308,11 +308,11 @@ def _in_transit(view: View, width: int) -> list[Line]:
         ],
         width,
     )
-    note = "arrived, not in a queue yet"
+    note = "arrived, not queued yet"
     rows = table_rows(columns, moving, lambda one: one.request_id)
     return [
         BLANK,
-        heading(f"{look.glyph} {plural(len(moving), 'request')} on the way", note, width),
+        heading(f"{look.glyph} {plural(len(moving), 'request')} in transit", note, width),
         titles(columns),
         *rows,
     ]

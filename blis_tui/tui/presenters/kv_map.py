@@ -27,10 +27,10 @@ LOOKS: Final[Mapping[str, Look]] = MappingProxyType(
         "private": Look("█", "private", "$primary"),
         "neighbour": Look("▓", "private", "$primary"),
         "selected": Look("▚", "selected", "$accent bold"),
-        "others": Look("▒", "of further requests, or shared", "$primary"),
+        "others": Look("▒", "of other requests, or shared", "$primary"),
         "shared": Look("◆", "shared", "$success"),
-        "cached": Look("░", "free, still findable", "$success"),
-        "blank": Look("·", "free, empty", "$text-muted"),
+        "cached": Look("░", "evictable (cached)", "$success"),
+        "blank": Look("·", "free (empty)", "$text-muted"),
     }
 )
 """How a cell looks, by what its blocks are; the private blocks of neighbours alternate between two."""
@@ -192,7 +192,7 @@ def kv_map(view: View, width: int, height: int) -> KvMapText:
     lines += legend
     if not about:
         held = any(instance.running_count for instance in shown)
-        hint = "Arrows or a click select a request." if held else "Nobody holds a block."
+        hint = "Arrows or a click select a request." if held else "No request holds a block."
         lines += [line(row) for row in words(hint, width, "$text-muted")]
     lines += _held_by(shown, width)[: max(height - len(lines), 0)]
     return KvMapText(tuple(lines), tuple(grids))

@@ -189,7 +189,7 @@ def percentile_lines(view: View, width: int) -> list[Content]:
             "ITL",
             of_histogram(gaps),
             (
-                f"of the latest {many}; stalls and preemptions left out",
+                f"of the latest {many}; without stalls and preemptions",
                 f"of the latest {many}",
                 f"latest {many}",
                 many,

@@ -55,7 +55,7 @@ def ranking_lines(view: View, found: Sequence[Ranked], width: int, hint: str) ->
         preemptions = len([1 for what in view.tape.life(one.name, view.moment.event) if what.what == "preempted"])
         if preemptions and not counts:
             parts.append((f"  \N{MULTIPLICATION SIGN} {plural(preemptions, 'preemption')}", "$error"))
-        lines.append(line(Content.assemble(*parts), key=REQUEST_KEY + one.name, tip="enter: its life; ?: why"))
+        lines.append(line(Content.assemble(*parts), key=REQUEST_KEY + one.name, tip="enter: open; ?: why"))
     keys = Content.assemble(
         ("up down", "$accent bold"),
         (" choose  ", "$text-muted"),
@@ -64,6 +64,6 @@ def ranking_lines(view: View, found: Sequence[Ranked], width: int, hint: str) ->
         ("?", "$accent bold"),
         (" why  ", "$text-muted"),
         (shown_key(named("look.rank").keys[0]), "$accent bold"),
-        (" by another figure", "$text-muted"),
+        (" rank by another metric", "$text-muted"),
     )
     return [*lines, BLANK, line(keys)]

@@ -205,7 +205,7 @@ class CompareScreen(Screen[None]):
         try:
             self.pump.drive(seconds)
         except BlisError as error:
-            self.notify(str(error), title="That did not work", severity="error", timeout=_LONG_S, markup=False)
+            self.notify(str(error), title="Command failed", severity="error", timeout=_LONG_S, markup=False)
         if self._clock is not None:
             (self._clock.resume if self.busy else self._clock.pause)()
         if not self.busy or perf_counter() - self._painted_s >= _PAINT_S:
@@ -226,10 +226,10 @@ class CompareScreen(Screen[None]):
     def _arrived(self, arrival: Arrival) -> None:
         if arrival.reason == "failed":
             failed = next(side.failure for side in self.lockstep.sides if side.failure is not None)
-            title = "The simulation cannot go on"
+            title = "The simulation failed"
             self.notify(str(failed), title=title, severity="error", timeout=_LONG_S, markup=False)
         elif arrival.reason == "unknown":
-            self.notify("Neither side has a request of that name.", severity="warning", markup=False)
+            self.notify("Neither run has a request with that name.", severity="warning", markup=False)
 
     # ---- showing ----
 
@@ -419,7 +419,7 @@ class CompareScreen(Screen[None]):
         self._halt()
         prompt = PromptScreen(
             "Export the comparison",
-            "Differences, figures as of now and the requests most affected, as text.",
+            "Differences, current figures and the requests most affected, as text.",
             value=new_name(file_stem(self._names), "txt"),
             check=_wrong_file,
             doing="writes the file",

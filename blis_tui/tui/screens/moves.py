@@ -71,7 +71,7 @@ class Moves(Stage):
         if failure is None:
             self.notify("This is the end of the run: [ goes back, home goes to the start.", markup=False)
         else:
-            self.notify(str(failure), title="The simulation cannot go on", severity="error", markup=False)
+            self.notify(str(failure), title="The simulation failed", severity="error", markup=False)
 
     # ---- run ----
 

@@ -150,7 +150,7 @@ class Stage(Screen[None]):
             self.notify(sentences, title=f"Event {count_text(self.bench.debugger.event)}", markup=False)
         elif arrival.reason == "failed":
             failure = str(self.bench.debugger.failure)
-            self.notify(failure, title="The simulation cannot go on", severity="error", timeout=_LONG_S, markup=False)
+            self.notify(failure, title="The simulation failed", severity="error", timeout=_LONG_S, markup=False)
         elif arrival.reason == "unknown":
             self.bench.forget_unknown()
             self.show_view()
@@ -191,7 +191,7 @@ class Stage(Screen[None]):
         self.bench.driver.stop()
         self._clock.pause()
         self.moved()
-        self.notify(str(error), title="That did not work", severity="error", timeout=_LONG_S, markup=False)
+        self.notify(str(error), title="Command failed", severity="error", timeout=_LONG_S, markup=False)
 
     # ---- showing ----
 

@@ -47,7 +47,7 @@ class KvMap(LinesPane):
         "request."
     )
     BINDINGS: ClassVar = [
-        Binding("left", "move(-1)", "request before", show=False),
+        Binding("left", "move(-1)", "previous request", show=False),
         Binding("right", "move(1)", "next request", show=False),
     ]
 

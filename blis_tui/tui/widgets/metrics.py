@@ -1,4 +1,4 @@
-"""How load and latencies develop, as of the present position."""
+"""How load and latencies develop, as of the current position."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class MetricsPane(Pane):
     JUMP_KEY = "m"
     FOLLOWS_SELECTION = False
     HELP_TEXT = (
-        "Each line draws one figure over the whole run, with its value at the present position and its largest value "
+        "Each line plots one figure over the whole run, with its value at the current position and its largest value "
         "until then; what lies after the position is dimmed. Up and down choose the figure that is plotted, enter "
         "makes the plot large. A click into the plot goes to that time. TTFT is the time to first token of the latest "
         "1,000 first tokens. ITL, the time between two tokens, is taken from the latest 1,000 steps: a step's duration "
@@ -40,7 +40,7 @@ class MetricsPane(Pane):
     MetricsPane { text-wrap: nowrap; }
     """
     BINDINGS: ClassVar = [
-        Binding("up", "choose(-1)", "figure before", show=False),
+        Binding("up", "choose(-1)", "previous figure", show=False),
         Binding("down", "choose(1)", "next figure", show=False),
         Binding("enter", "enlarge", "large plot", show=False),
     ]
