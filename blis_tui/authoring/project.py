@@ -115,6 +115,10 @@ blis_golden_dir = golden
 _IGNORED: Final = "__pycache__/\n.pytest_cache/\n.venv/\n/out/\n"
 
 
+_SHOWN: Final = 4
+"""Files that are named where many are in the way."""
+
+
 def project_files() -> dict[str, str]:
     """Every file of a new project: path below its folder -> text."""
     return {
@@ -146,13 +150,17 @@ def write_tree(folder: Path, files: Mapping[str, str], *, replace: bool) -> None
     Everything is written beside the folder first and then moved in; with ``replace`` other files in it stay.
 
     Raises:
-        InputError: the folder is not empty (and ``replace`` is off), or something cannot be written.
+        InputError: a file is there already (and ``replace`` is off), or something cannot be written.
     """
     try:
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder} is not a folder")
-        if folder.is_dir() and not replace and any(folder.iterdir()):
-            raise InputError(f"{folder} is not empty", help="choose another folder, or write into it with --force")
+        there = [name for name in files if os.path.lexists(folder / name)]
+        if there and not replace:
+            shown = ", ".join(there[:_SHOWN]) + (f" and {len(there) - _SHOWN} more" if len(there) > _SHOWN else "")
+            raise InputError(
+                f"{folder} already has {shown}", help="choose another folder, or replace them with --force"
+            )
         target = folder.absolute()
         above = next(parent for parent in target.parents if parent.is_dir())
         staged = Path(mkdtemp(prefix=f".{target.name}.", dir=above))

@@ -69,13 +69,14 @@ def _check_name(name: str) -> None:
 
 @click.command("init")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--force", is_flag=True, help="Write into a folder that is not empty, replacing files of the same name.")
+@click.option("--force", is_flag=True, help="Replace files that exist already.")
 @reported
 def init(folder: Path, *, force: bool) -> None:
     """Make a small project in DIR: an experiment, its parts, its golden result, CI.
 
     The experiment has a workload and a policy of its own. Also there: its result, with which `pytest` compares, the
-    schemas with settings for editors, and a workflow for GitHub. Nothing is written when DIR is not empty.
+    schemas with settings for editors, and a workflow for GitHub. Nothing is written when one of the files
+    exists already.
     """
     from blis_tui.authoring.project import DEMO, project_files, write_tree  # noqa: PLC0415
 

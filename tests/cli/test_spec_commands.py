@@ -118,13 +118,17 @@ def test_a_new_project_is_valid_runs_and_passes_its_own_tests(tmp_path: Path) ->
 def test_init_writes_all_or_nothing(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
+    (tmp_path / "full" / "README.md").write_text("mine, too")
     refused = blis("spec", "init", "full")
-    assert (refused.exit_code, "full is not empty" in refused.stderr) == (ExitCode.IO, True)
-    assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine.txt"]
+    assert (refused.exit_code, "full already has README.md" in refused.stderr) == (ExitCode.IO, True)
+    assert sorted(path.name for path in (tmp_path / "full").iterdir()) == ["README.md", "mine.txt"]
+    assert (tmp_path / "full" / "README.md").read_text() == "mine, too"
+    (tmp_path / "full" / "README.md").unlink()
     (tmp_path / "full" / "specs").write_text("a file where a folder has to be")
-    assert blis("spec", "init", "full", "--force").exit_code == ExitCode.IO
+    assert blis("spec", "init", "full").exit_code == ExitCode.IO
     assert sorted(path.name for path in (tmp_path / "full").iterdir()) == ["mine.txt", "specs"]
     (tmp_path / "full" / "specs").unlink()
+    assert blis("spec", "init", "full").exit_code == 0, "other files are not in the way"
     assert blis("spec", "init", "full", "--force").exit_code == 0
     assert (tmp_path / "full" / "mine.txt").read_text() == "mine"
     assert blis("spec", "init", "full/mine.txt").exit_code == ExitCode.IO
