@@ -370,7 +370,7 @@ async def test_shipped_experiments_are_not_edited(lab: Path, monkeypatch: pytest
     async with app.run_test(size=(140, 40), notifications=True) as pilot:
         await settle(pilot)
         await press(pilot, "end", "e")
-        assert "is shipped with blis-tui and stays" in screen_text(app)
+        assert "is shipped with blis-tui: read-only" in screen_text(app)
     assert not told.exists()
 
 

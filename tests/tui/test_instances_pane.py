@@ -113,7 +113,7 @@ def test_nobody_there_is_a_sentence(pair: Debugger) -> None:
 
 def test_a_request_on_the_way_has_a_line(pair: Debugger) -> None:
     text = text_of(instances_lines(view_at(pair, 1), 78))
-    assert "→ 1 request on the way" in text
+    assert "→ 1 request in transit" in text
     assert "request_0" in text
 
 
