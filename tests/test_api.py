@@ -117,7 +117,7 @@ def test_what_is_no_checkpoint_is_refused(experiment: blis_tui.Experiment) -> No
     other = Simulation(blis_tui.load("quickstart")).checkpoint()
     damaged = good[:-9] + bytes([good[-9] ^ 1]) + good[-8:]
     for wrong in (b"", b"nonsense", pickle.dumps(5), good[:-1], damaged, other):
-        with pytest.raises(blis_tui.InputError, match="no checkpoint of this experiment"):
+        with pytest.raises(blis_tui.InputError, match="not a checkpoint of this experiment"):
             simulation.restore(wrong)
     simulation.restore(good)
 

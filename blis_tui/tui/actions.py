@@ -64,7 +64,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     # ---- everywhere ----
     Action("app.help", ("h", "f1"), "help", "Show the keys of this screen and run one.", _APP, "app", "help"),
     Action("app.palette", ("ctrl+p",), "commands", "Find a command by its name.", _APP, "app", "commands"),
-    Action("goldens.open", ("G",), "goldens", "Look at golden results, and accept or reject new ones.", _APP, "app"),
+    Action("goldens.open", ("G",), "goldens", "Look at golden results; accept or reject new ones.", _APP, "app"),
     Action("app.theme", (), "choose a theme", "Choose the colours; the choice is saved.", _APP, "app"),
     Action("app.back", ("q",), "back", "Leave this screen; on the first one, quit.", _APP, "app", "back"),
     Action("app.quit", ("ctrl+q",), "quit", "Leave blis-tui from anywhere.", _APP, "app"),
@@ -151,7 +151,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
         "look.rank",
         ("l",),
         "rank requests",
-        "Rank the requests by latency; again: by time to first token, time per token, gaps, queue, preemptions.",
+        "Rank the requests; again: by the next metric.",
         _LOOK,
         "debugger",
     ),

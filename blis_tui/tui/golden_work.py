@@ -153,7 +153,7 @@ def _both(entry: Entry, case: Case) -> BothRuns:
     old = old_experiment(golden, experiment)
     if old is None:
         raise InputError(
-            f"this version of blis-tui can no longer build the experiment of the golden {entry.name} any more",
+            f"this version of blis-tui can no longer build the experiment of the golden {entry.name}",
             help="accept or reject by the report's values, or look at the new run alone",
         )
     divergence = find_divergence(golden, result, experiment, entry.place)

@@ -78,7 +78,7 @@ def test_without_standard_error_results_and_exit_codes_stay(closed: str) -> None
 
 
 def test_without_standard_output_the_report_goes_to_a_file(tmp_path: Path) -> None:
-    ended = shell("blis run quickstart -o report.json >&-", tmp_path)
+    ended = shell("blis run trace-replay -o report.json >&-", tmp_path)
     assert (ended.returncode, ended.stderr) == (ExitCode.OK, "")
     assert json.loads((tmp_path / "report.json").read_text())["meta"]["complete"] is True
     ended = shell("blis run quickstart --requests rows.csv >&-", tmp_path)

@@ -79,7 +79,7 @@ def test_an_experiment_is_loaded_before_the_screen_is_taken(started: list[BlisAp
         (["tui", "quickstart", "--break", "preemptd"], ExitCode.USAGE, "did you mean `preempted`?"),
         (["tui", "quickstart", "--break", "instance 7"], ExitCode.USAGE, "instance"),
         (["tui", "quickstart", "--at", ""], ExitCode.USAGE, "no place is given"),
-        (["tui", "-"], ExitCode.USAGE, "the keys come from standard input"),
+        (["tui", "-"], ExitCode.USAGE, "standard input is the keyboard here"),
         (["tui", "--at", "3"], ExitCode.USAGE, "name it as SPEC"),
         (["tui", "--seed", "3"], ExitCode.USAGE, "name it as SPEC"),
         (["serve", "--seed", "3"], ExitCode.USAGE, "name it as SPEC"),

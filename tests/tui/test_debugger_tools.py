@@ -332,7 +332,7 @@ async def test_the_document_is_that_of_the_run() -> None:
         for source in ("kv-pressure", "policy=vllm-v1"):
             lines = here.bench.document_lines(source)
             assert "  requests: 77" in lines
-            assert "no file says exactly this" in lines[0]
+            assert "no file has exactly this content" in lines[0]
 
 
 async def test_a_comparison_keeps_what_was_overridden() -> None:

@@ -405,7 +405,7 @@ def test_a_golden_that_cannot_be_run_again_is_an_error_with_a_hint(folder: Path)
     place.file(HEADER).write_text(json.dumps(header), encoding="utf-8")
     prepared: Prepared = prepare(entries(folder)["alpha"], folder)
     assert prepared.both is None
-    assert "cannot make the experiment of the golden alpha any more" in prepared.error
+    assert "can no longer build the experiment of the golden alpha" in prepared.error
     assert "help:" in prepared.error
 
 

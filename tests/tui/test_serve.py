@@ -145,7 +145,7 @@ async def test_a_browser_gets_the_list_and_ctrl_c_ends_quietly(lab: Path) -> Non
 def test_other_machines_get_a_warning(lab: Path) -> None:
     with serving(lab, "--host", "0.0.0.0", "mine.blis.yaml") as (said, _):  # noqa: S104  (what is tested)
         warning, address = said.splitlines()
-    assert warning.startswith("warning: nothing is encrypted")
+    assert warning.startswith("warning: not encrypted")
     own = re.match(r"blis-tui is at http://127\.0\.0\.1:(\S+/), for others at http://([^:]+):(\S+/) ", address)
     assert own is not None
     assert own[1] == own[3]
