@@ -104,7 +104,7 @@ class DebuggerScreen(Moves):
         elif self._remembered.position_event:
             self.bench.visited.append(self._remembered.position_event)
             event = count_text(self._remembered.position_event)
-            self.notify(f"The last session ended at event {event}: backspace goes there.", markup=False)
+            self.notify(f"The last session ended at event {event}:\nbackspace goes there.", markup=False)
 
     def on_unmount(self) -> None:
         """Remember the session."""
