@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.debugger.conditions.breakpoints import Breakpoint, Hit
-    from blis_tui.engine.records import Record
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.source import Json
 
@@ -166,14 +165,13 @@ class Workbench:
     # ---- watches ----
 
     def value(self, text: str) -> str:
-        """What a watch shows at the present event."""
+        """What a watch shows at the present event and phase."""
         try:
-            return parse_watch(text, self.experiment).value(self.debugger.simulation, self._records())
+            watch = parse_watch(text, self.experiment)
         except BlisError as error:
             return error.message
-
-    def _records(self) -> tuple[Record, ...]:
-        return () if self.driver.busy else self.debugger.moment().records
+        records = () if self.driver.busy else self.debugger.moment().past
+        return self.debugger.ask(lambda simulation: watch.value(simulation, records))
 
     def wrong_watch(self, text: str) -> str:
         """What is wrong with the text of a watch; empty when nothing is."""

@@ -10,6 +10,8 @@ import pytest
 from textual.widgets import Input
 
 import blis_tui
+from blis_tui.debugger.debugger import arrive
+from blis_tui.debugger.moment import PHASES
 from blis_tui.debugger.sessions import Session
 from blis_tui.debugger.sessions import load as load_session
 from blis_tui.debugger.sessions import save as save_session
@@ -23,6 +25,7 @@ from blis_tui.tui.screens.why import WhyScreen
 from blis_tui.tui.widgets.event_list import EventList
 from blis_tui.tui.widgets.spec_view import SpecPane
 from blis_tui.tui.widgets.tab_bar import TabBar, place_tabs
+from blis_tui.tui.workbench import Workbench
 from tests.tui.debugging import NARROW, debugging, experiment
 from tests.tui.screens import screen_text, settle
 
@@ -484,6 +487,26 @@ async def test_requests_are_ranked_by_one_figure_after_the_other() -> None:
         assert "end to end" in screen_text(here.app)
         await here.press("l")
         assert "By end-to-end latency" in screen_text(here.app)
+
+
+def test_watches_know_no_more_than_the_phase() -> None:
+    bench = Workbench(experiment("kv-pressure"))
+    debugger = bench.debugger
+    arrive(debugger.seek(2760))
+    debugger.step_phase()
+    step = debugger.moment().step
+    assert step is not None
+    assert step.completed
+    seen = []
+    for _ in PHASES:
+        seen.append((bench.value("running"), bench.value("kv.used"), bench.value("step.completed")))
+        instance = debugger.moment().instance(0)
+        assert seen[-1][0] == f"{instance.running_count} requests"
+        assert seen[-1][1] == f"{instance.kv.used_blocks:,} blocks"
+        debugger.step_phase()
+    assert seen[0] == seen[1] != seen[2] == seen[3]
+    completed = f"{len(step.completed)} requests"
+    assert [told for *_, told in seen] == ["0 requests", "0 requests", completed, completed]
 
 
 async def test_a_run_under_way_waits_while_somebody_asks_why() -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from textual.content import Content
 
 from blis_tui.tui.presenters.units import count_text, percent_text, span_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from blis_tui.debugger.overview import Bucket, Overview
     from blis_tui.debugger.rows import StepRow
@@ -205,6 +205,29 @@ def stretched(
     return found
 
 
+class _Stretch(NamedTuple):
+    """A stretch of time whose figures are counted anew: its column, its events, and how much of it is past."""
+
+    cell: int
+    first: int
+    last: int
+    us: int
+
+
+def _recounted(view: View, end_us: int, cells: int) -> Iterator[_Stretch]:
+    """The stretch in which the position lies, and those before it that share its bucket of the overview."""
+    tape, now_us = view.tape, view.moment.time_us
+    if not view.moment.event:
+        return
+    width = tape.overview.width_us
+    here = min(now_us * cells // end_us, cells - 1)
+    for cell in range(min(now_us // width * width * cells // end_us, here), here + 1):
+        start_us, stop_us = -(-cell * end_us // cells), -(-(cell + 1) * end_us // cells)
+        last = view.moment.settled if cell == here else tape.at_time(stop_us - 1)
+        past_us = max(min(stop_us, now_us + 1) - start_us, 1)
+        yield _Stretch(cell, tape.at_time(start_us - 1) + 1, last, past_us)
+
+
 def course(series: Series, view: View, end_us: int, cells: int) -> list[float | None]:
     """The figure as ``sample`` has it, but up to the present position of nothing later.
 
@@ -212,16 +235,10 @@ def course(series: Series, view: View, end_us: int, cells: int) -> list[float | 
     then, and those that share its bucket are counted anew.
     """
     tape, now_us = view.tape, view.moment.time_us
-    width = tape.overview.width_us
     values = sample(series, tape.overview, end_us, cells, tape.time_us(view.moment.frontier))
-    if not view.moment.event:
-        return values
-    here = min(now_us * cells // end_us, cells - 1)
-    for cell in range(min(now_us // width * width * cells // end_us, here), here + 1):
-        start_us, stop_us = -(-cell * end_us // cells), -(-(cell + 1) * end_us // cells)
-        last = view.moment.settled if cell == here else tape.at_time(stop_us - 1)
-        value = series.read(tape.between(tape.at_time(start_us - 1) + 1, last, now_us))
-        values[cell] = value * _S / max(min(stop_us, now_us + 1) - start_us, 1) if series.rate else value
+    for one in _recounted(view, end_us, cells):
+        value = series.read(tape.between(one.first, one.last, now_us))
+        values[one.cell] = value * _S / one.us if series.rate else value
     return values
 
 
@@ -237,17 +254,13 @@ def courses_of_instances(
         cells: how many stretches.
         requests: whether it is the number of requests there; else of KV blocks in use.
     """
-    tape, now_us = view.tape, view.moment.time_us
-    width = tape.overview.width_us
-    found = [stretched(one, width, end_us, cells, tape.time_us(view.moment.frontier)) for one in values]
-    if not view.moment.event:
-        return found
-    here = min(now_us * cells // end_us, cells - 1)
-    for cell in range(min(now_us // width * width * cells // end_us, here), here + 1):
-        start_us, stop_us = -(-cell * end_us // cells), -(-(cell + 1) * end_us // cells)
-        last = view.moment.settled if cell == here else tape.at_time(stop_us - 1)
+    tape = view.tape
+    known_us = tape.time_us(view.moment.frontier)
+    found = [stretched(one, tape.overview.width_us, end_us, cells, known_us) for one in values]
+    here = min(view.moment.time_us * cells // end_us, cells - 1)
+    for cell, first, last, _ in _recounted(view, end_us, cells):
         most: dict[int, int] = {}
-        for event in range(tape.at_time(start_us - 1) + 1, last + 1):
+        for event in range(first, last + 1):
             row = tape.row(event)
             if row.step >= 0:
                 step = tape.step(row.step)
