@@ -160,6 +160,7 @@ def inherit(document: Document, problems: Problems, chain: tuple[Path, ...] = ()
             parent.data.pop(key, None)
         expand(parent, "Experiment")  # so that a map merges with what a short form stands for
         _follow_names(parent, document, problems)
+        _choose_requests(parent, document)
         merge(parent, document, ())
         parent.source = document.source
         return parent
@@ -179,6 +180,18 @@ def _follow_names(base: Document, top: Document, problems: Problems) -> None:
             base.data[slot] = name
         if isinstance(base.get(slot), str):
             fill_slot(base, slot, kind, (), problems)
+
+
+def _choose_requests(base: Document, top: Document) -> None:
+    """Clients and a trace exclude each other: a workload that gives one of them replaces the other one inherited."""
+    below, above = base.get("workload"), top.get("workload")
+    if not isinstance(below, dict) or not isinstance(above, dict):
+        return
+    if "trace" in above and "clients" not in above and "clients" in below:
+        for key in ("clients", "rate_per_s", "requests"):
+            below.pop(key, None)
+    elif "clients" in above and "trace" not in above:
+        below.pop("trace", None)
 
 
 def merge(base: Document, top: Document, path: DataPath) -> None:

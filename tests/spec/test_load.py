@@ -197,6 +197,22 @@ def test_extends_merges_through_names_as_an_override_does(tmp_path: Path) -> Non
     assert load(tmp_path / "top.yaml").sha256 == load(tmp_path / "base.yaml", overrides=changes).sha256
 
 
+def test_a_trace_replaces_inherited_clients_and_the_other_way_round(tmp_path: Path) -> None:
+    clients = "[{id: a, input_tokens: 8, output_tokens: 2}]"
+    generated = f"workload: {{requests: 7, rate_per_s: 2, clients: {clients}}}\n"
+    (tmp_path / "trace.csv").write_text("arrival_time_us,input_tokens,output_tokens\n0,1,1\n")
+    for base in (BASE, BASE.replace("workload: chatbot\n", generated)):
+        (tmp_path / "base.yaml").write_text(base)
+        (tmp_path / "replay.yaml").write_text(HEAD + "extends: base.yaml\nworkload: {trace: {file: trace.csv}}\n")
+        replay = load(tmp_path / "replay.yaml").workload
+        assert replay.trace is not None
+        assert (replay.clients, replay.requests, replay.rate_per_s) == ((), None, 0.0)
+    (tmp_path / "again.yaml").write_text(HEAD + "extends: replay.yaml\n" + generated)
+    again = load(tmp_path / "again.yaml").workload
+    assert again.trace is None
+    assert [client.id for client in again.clients] == ["a"]
+
+
 def test_a_whole_document_replaces_the_name_that_is_inherited(tmp_path: Path) -> None:
     (tmp_path / "base.yaml").write_text(BASE)
     (tmp_path / "trace.csv").write_text("arrival_time_us,input_tokens,output_tokens\n0,1,1\n")
