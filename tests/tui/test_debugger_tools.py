@@ -512,6 +512,7 @@ def test_watches_know_no_more_than_the_phase() -> None:
 async def test_a_run_under_way_waits_while_somebody_asks_why() -> None:
     async with debugging() as here:
         await here.press("1", "n", "n", "n")
+        await here.press(*["<"] * 4)  # slow enough that the run cannot end while this one looks
         await here.pilot.press("c")
         assert here.bench.driver.playing
         await here.pilot.press("question_mark")
