@@ -104,7 +104,6 @@ class Simulation:
         self._fixed: dict[str, object] = {"experiment": experiment, "observers": self._observers}
         if isinstance(source, TraceSource):
             self._fixed["trace"] = source.table
-        self._cluster.guarded = check == "all"
 
     # ---- forward ----
 
@@ -400,7 +399,6 @@ class Simulation:
         self._take(cluster, log)
 
     def _take(self, cluster: Cluster, log: RequestLog) -> None:
-        cluster.guarded = self._check == "all"
         self._cluster = cluster
         self._log = log
         self._broken = False

@@ -8,6 +8,7 @@ from blis_tui.cluster.cluster import Cluster as ClusterState
 from blis_tui.engine.records import RECORD_KINDS, Observers, Record
 from blis_tui.engine.request import Request, Segments
 from blis_tui.metrics.request_log import RequestLog, RequestRow
+from blis_tui.simulation import Simulation
 from blis_tui.spec.model import (
     Cluster,
     Engine,
@@ -15,14 +16,17 @@ from blis_tui.spec.model import (
     Hardware,
     Latency,
     Model,
-    Plug,
+    PluginConfig,
     Policy,
+    Pool,
     Setting,
     Workload,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from blis_tui.engine.profile import Profile
 
 MODEL = Model(
     name="tiny",
@@ -69,7 +73,7 @@ def experiment(
     scheduling: str = "fcfs",
     priority: str = "constant",
     victim: str = "tail",
-    admission: Plug | None = None,
+    admission: PluginConfig | None = None,
     instances: int = 1,
     admission_latency_us: int = 0,
     routing_latency_us: int = 0,
@@ -83,40 +87,47 @@ def experiment(
         name="hand-made",
         description="",
         seed=0,
-        model=MODEL,
-        hardware=HARDWARE,
-        latency=Latency(kind="blackbox", alpha=alpha, beta=beta),
         workload=Workload(name="by hand"),
         policy=Policy(
             name="by hand",
-            admission=admission or Plug(kind="always-admit"),
-            routing=Plug(kind="round-robin"),
-            scheduling=Plug(kind=scheduling),
-            priority=Plug(kind=priority),
-            batching=Plug(kind=batching, settings=chosen),
+            admission=admission or PluginConfig(kind="always-admit"),
+            routing=PluginConfig(kind="round-robin"),
+            scheduling=PluginConfig(kind=scheduling),
+            priority=PluginConfig(kind=priority),
+            batching=PluginConfig(kind=batching, settings=chosen),
             preemption_victim=victim,
             preemption_restore="recompute",
         ),
-        cluster=Cluster(
-            instances=instances,
-            tensor_parallel=1,
-            admission_latency_us=admission_latency_us,
-            routing_latency_us=routing_latency_us,
-        ),
-        engine=Engine(
-            max_num_seqs=max_num_seqs,
-            max_num_batched_tokens=budget,
-            long_prefill_token_threshold=threshold,
-            max_model_len=max_model_len,
-            block_size_tokens=block_size,
-            kv_blocks=blocks,
-            enable_prefix_caching=caching,
+        cluster=Cluster(admission_latency_us=admission_latency_us, routing_latency_us=routing_latency_us),
+        pools=(
+            Pool(
+                name="only",
+                instances=instances,
+                model=MODEL,
+                hardware=HARDWARE,
+                tensor_parallel=1,
+                engine=Engine(
+                    max_num_seqs=max_num_seqs,
+                    max_num_batched_tokens=budget,
+                    long_prefill_token_threshold=threshold,
+                    max_model_len=max_model_len,
+                    block_size_tokens=block_size,
+                    kv_blocks=blocks,
+                    enable_prefix_caching=caching,
+                ),
+                latency=Latency(kind="blackbox", alpha=alpha, beta=beta),
+            ),
         ),
         horizon_us=horizon_us,
         expect=(),
         sha256="",
         document={},
     )
+
+
+def profiles(made: Experiment) -> list[Profile]:
+    """What the instances of an experiment are like."""
+    return [one.profile for one in Simulation(made).snapshot(0).instances]
 
 
 def request(

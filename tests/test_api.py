@@ -25,7 +25,7 @@ def test_every_public_name_is_there_and_nothing_else_is_promised() -> None:
 
 
 def test_load_checks_overrides_like_the_file() -> None:
-    assert blis_tui.load("quickstart", set={"cluster.instances": 4}, seed=7).cluster.instances == 4
+    assert blis_tui.load("quickstart", set={"cluster.instances": 4}, seed=7).instances == 4
     with pytest.raises(blis_tui.SpecError, match="must be at least 1"):
         blis_tui.load("quickstart", set={"cluster.instances": 0})
     with pytest.raises(blis_tui.InputError):

@@ -69,25 +69,16 @@ def test_the_figures_of_what_ships_are_right(tmp_path: Path) -> None:
 
 
 def test_every_policy_and_model_in_the_table_exists() -> None:
-    from blis_tui.cluster.admission import ADMISSION  # noqa: PLC0415
-    from blis_tui.cluster.routing import ROUTING  # noqa: PLC0415
-    from blis_tui.engine.batching.registry import BATCHING  # noqa: PLC0415
-    from blis_tui.engine.instance import VICTIMS  # noqa: PLC0415
+    from blis_tui.engine.batch import VICTIMS  # noqa: PLC0415
     from blis_tui.engine.latency.registry import KINDS  # noqa: PLC0415
-    from blis_tui.engine.scheduling.priority import PRIORITIES  # noqa: PLC0415
-    from blis_tui.engine.scheduling.queues import SCHEDULERS  # noqa: PLC0415
+    from blis_tui.plugins import builtin  # noqa: PLC0415
 
     rows = dict(re.findall(r"^\| `([a-z.]+)` \| (.*?) \|$", README, re.MULTILINE))
-    for name, known in {
-        "latency": KINDS,
-        "policy.batching": BATCHING,
-        "policy.scheduling": SCHEDULERS,
-        "policy.priority": PRIORITIES,
-        "policy.preemption.victim": VICTIMS,
-        "policy.admission": ADMISSION,
-        "policy.routing": ROUTING,
-    }.items():
-        assert set(re.findall(r"`([a-z0-9-]+)`", rows[name])) == set(known)
+    points = ("batching", "scheduling", "priority", "admission", "routing")
+    known = {f"policy.{point}": [plugin.name for plugin in builtin().of(f"policy.{point}")] for point in points}
+    known |= {"latency": list(KINDS), "policy.preemption.victim": list(VICTIMS)}
+    for name, there in known.items():
+        assert set(re.findall(r"`([a-z0-9-]+)`", rows[name])) == set(there)
 
 
 def test_the_keys_in_the_table_are_keys_of_the_debugger() -> None:

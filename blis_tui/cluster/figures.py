@@ -47,7 +47,7 @@ def _in_transit(cluster: Cluster) -> int:
     """By conservation (INV-1): who has arrived and neither waits nor runs nor has ended is on the way."""
     live = 0
     for instance in cluster.instances:
-        live += len(instance.waiting.items) + len(instance.running)
+        live += len(instance.waiting.items) + len(instance.batch.running)
     return cluster.arrived - cluster.closed() - live
 
 
@@ -70,23 +70,23 @@ _TABLE: Final = (
     Figure("ended", "requests", "requests that have completed, or ended otherwise", lambda cluster: cluster.closed()),
     _sum("routed", "requests", "requests sent to an instance", lambda instance: instance.routed),
     _sum("waiting", "requests", "requests in waiting queues", lambda instance: len(instance.waiting.items)),
-    _sum("running", "requests", "requests in running batches", lambda instance: len(instance.running)),
-    _sum("prefilling", "requests", "running requests in prefill", lambda instance: len(instance.prefills)),
+    _sum("running", "requests", "requests in running batches", lambda instance: len(instance.batch.running)),
+    _sum("prefilling", "requests", "running requests in prefill", lambda instance: len(instance.batch.prefills)),
     _sum(
         "decoding",
         "requests",
         "running requests in decode",
-        lambda instance: len(instance.running) - len(instance.prefills) - len(instance.stalled),
+        lambda instance: len(instance.batch.running) - len(instance.batch.prefills) - len(instance.batch.stalled),
     ),
     _sum(
         "stalled",
         "requests",
         "running requests that got no token in the last step",
-        lambda instance: len(instance.stalled),
+        lambda instance: len(instance.batch.stalled),
     ),
-    _sum("preemptions", "preemptions", "preemptions so far", lambda instance: instance.preemptions),
-    _sum("steps", "steps", "steps so far", lambda instance: instance.steps),
-    _sum("busy_us", "us", "total duration of all steps so far", lambda instance: instance.busy_us),
+    _sum("preemptions", "preemptions", "preemptions so far", lambda instance: instance.tallies.preemptions),
+    _sum("steps", "steps", "steps so far", lambda instance: instance.tallies.steps),
+    _sum("busy_us", "us", "total duration of all steps so far", lambda instance: instance.tallies.busy_us),
     _sum("kv.used", "blocks", "KV blocks that requests hold", lambda instance: instance.pool.used),
     _sum("kv.free", "blocks", "free KV blocks, evictable (cached) ones included", lambda instance: instance.pool.free),
     _sum("kv.total", "blocks", "KV blocks in all", lambda instance: instance.pool.total),

@@ -7,12 +7,13 @@ from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from blis_tui.engine.events import EVENT_NAMES
 from blis_tui.engine.request import RequestState
 
 if TYPE_CHECKING:
     from blis_tui.cluster.cluster import Cluster
+    from blis_tui.engine.events import Event
     from blis_tui.engine.instance import Instance
+    from blis_tui.engine.profile import Profile
     from blis_tui.engine.request import Request
 
 
@@ -22,7 +23,7 @@ class PendingEvent:
 
     time_us: int
     kind: str
-    """One of ``engine.events.EVENT_NAMES``."""
+    """Such as ``arrival`` or ``step``."""
     request_id: str | None
     instance: int | None
 
@@ -82,6 +83,8 @@ class InstanceSnapshot:
     preemptions: int
     busy_us: int
     routed: int
+    profile: Profile
+    """Its limits and rules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,28 +99,28 @@ class Snapshot:
     in_transit: tuple[RequestSnapshot, ...]
     instances: tuple[InstanceSnapshot, ...]
     next_event: PendingEvent | None
+    admission_rule: str
+    """How admission control decides, in a sentence; empty where its name says it."""
+    routing_rule: str
 
 
 def peek(cluster: Cluster) -> PendingEvent | None:
     """The event that will happen next; None when none will, or only beyond the horizon."""
     if cluster.next_event_us() is None:
         return None
-    time_us, _, _, kind, target = cluster.queue.heap[0]
-    request = cluster.as_request(target)
-    if request is None:
-        instance: int | None = cluster.as_instance(target).index
-    else:
-        instance = request.instance if request.instance >= 0 else None
+    time_us, _, _, event = cluster.queue.heap[0]
+    request = event.request
     return PendingEvent(
         time_us=time_us,
-        kind=EVENT_NAMES[kind],
+        kind=event.kind,
         request_id=None if request is None else request.request_id,
-        instance=instance,
+        instance=event.instance_index,
     )
 
 
 def take_snapshot(cluster: Cluster, window: int | None = None) -> Snapshot:
     """The simulation as it stands; of each queue and batch only the first ``window`` requests, if that is given."""
+    admission, routing = cluster.policies()
     return Snapshot(
         event=cluster.events,
         time_us=cluster.now,
@@ -127,13 +130,15 @@ def take_snapshot(cluster: Cluster, window: int | None = None) -> Snapshot:
         in_transit=tuple(_request(request, None, "in-transit") for request in cluster.in_transit()[:window]),
         instances=tuple(_instance(instance, window) for instance in cluster.instances),
         next_event=peek(cluster),
+        admission_rule=admission.rule,
+        routing_rule=routing.rule,
     )
 
 
 def find_request(cluster: Cluster, name: str) -> RequestSnapshot | None:
     """A live request by name."""
     for instance in cluster.instances:
-        for request in instance.running.values():
+        for request in instance.batch.running.values():
             if request.request_id == name:
                 return _request(request, instance, _phase(instance, request))
         for request in instance.waiting.ordered():
@@ -146,14 +151,14 @@ def find_request(cluster: Cluster, name: str) -> RequestSnapshot | None:
 def _instance(instance: Instance, window: int | None) -> InstanceSnapshot:
     pool = instance.pool
     waiting = instance.waiting.first(window)
-    running = islice(instance.running.values(), window)
+    running = islice(instance.batch.running.values(), window)
     cached = pool.cached_free()
     return InstanceSnapshot(
         index=instance.index,
         waiting=tuple(_request(request, instance, "waiting") for request in waiting),
         running=tuple(_request(request, instance, _phase(instance, request)) for request in running),
         waiting_count=len(instance.waiting.items),
-        running_count=len(instance.running),
+        running_count=len(instance.batch.running),
         kv=KvSnapshot(
             total_blocks=pool.total,
             used_blocks=pool.used,
@@ -162,21 +167,22 @@ def _instance(instance: Instance, window: int | None) -> InstanceSnapshot:
             hits=pool.hits,
             misses=pool.misses,
         ),
-        steps=instance.steps,
-        preemptions=instance.preemptions,
-        busy_us=instance.busy_us,
+        steps=instance.tallies.steps,
+        preemptions=instance.tallies.preemptions,
+        busy_us=instance.tallies.busy_us,
         routed=instance.routed,
+        profile=instance.profile,
     )
 
 
 def _phase(instance: Instance, request: Request) -> str:
-    if request.batch_slot in instance.prefills:
+    if request.batch_slot in instance.batch.prefills:
         return "prefill"
-    return "stalled" if request.batch_slot in instance.stalled else "decode"
+    return "stalled" if request.batch_slot in instance.batch.stalled else "decode"
 
 
 def _request(request: Request, instance: Instance | None, phase: str) -> RequestSnapshot:
-    cohort = None if instance is None else instance.cohort
+    cohort = None if instance is None else instance.batch.cohort
     return RequestSnapshot(
         request_id=request.request_id,
         phase=phase,
@@ -218,38 +224,34 @@ def digest(cluster: Cluster) -> str:
 
 def _state(cluster: Cluster) -> list[object]:
     queue = cluster.queue
+    pending = [(time, order, seq, event.kind, _about(event)) for time, order, seq, event in queue.heap]
     state: list[object] = [
-        (cluster.now, cluster.events, cluster.arrived, cluster.rejected, cluster.input_tokens, queue.seq),
-        (cluster.offered_output_tokens, cluster.present, cluster.present_us()),
-        sorted((time, order, seq, kind, _name(cluster, target)) for time, order, seq, kind, target in queue.heap),
+        (cluster.now, cluster.events, cluster.arrived, cluster.rejected, queue.seq, cluster.offered_output_tokens),
+        sorted(pending),
         cluster.policy_state(),
     ]
     for instance in cluster.instances:
-        cohort = instance.cohort
+        batch = instance.batch
+        cohort = batch.cohort
         state += [
-            (instance.steps, instance.preemptions, instance.preempted_requests, instance.routed),
-            (instance.busy_us, instance.peak_running, instance.step_pending, sorted(instance.itl_us.items())),
-            (
-                instance.prefill_us,
-                instance.beside_prefill_us,
-                instance.full_budget_us,
-                instance.kv_wait_us,
-                instance.seqs_wait_us,
-            ),
+            (instance.routed, instance.in_flight, instance.input_tokens, instance.step_pending),
+            (instance.present.count, instance.present.area_us(cluster.now)),
+            instance.tallies.state(),
+            instance.policy_state(),
             (cohort.clock, cohort.last_advance_us, cohort.uneven),
             (cohort.load.decode_requests, cohort.load.decode_context_tokens),
-            [_request_state(request) for request in instance.waiting.ordered()],
-            [_request_state(request) for request in instance.running.values()],
-            (sorted(instance.prefills), sorted(instance.stalled)),
+            [_request_state(request) for request in batch.waiting.ordered()],
+            [_request_state(request) for request in batch.running.values()],
+            (sorted(batch.prefills), sorted(batch.stalled)),
             instance.pool.state(),
         ]
     state.append(cluster.ledger.fingerprint())
     return state
 
 
-def _name(cluster: Cluster, target: object) -> tuple[object, ...]:
-    request = cluster.as_request(target)
-    return ("instance", cluster.as_instance(target).index) if request is None else _request_state(request)
+def _about(event: Event) -> tuple[object, ...]:
+    request = event.request
+    return ("instance", event.instance_index) if request is None else _request_state(request)
 
 
 def _request_state(request: Request) -> tuple[object, ...]:

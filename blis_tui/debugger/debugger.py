@@ -84,8 +84,7 @@ class Debugger:
     def __init__(self, experiment: Experiment, *, check: str = "end", cap_bytes: int = CAP_BYTES) -> None:
         self.experiment = experiment
         self._simulation = Simulation(experiment, check=check)
-        keeps_output = experiment.policy.batching.kind == "vllm-v1"
-        self.tape = Tape(experiment.cluster.instances, keeps_output=keeps_output)
+        self.tape = Tape([one.profile for one in self._simulation.snapshot(0).instances])
         self.history = History(self._simulation, cap_bytes=cap_bytes)
         self.phase: int | None = None
         self.failure: SimulationError | None = None

@@ -30,8 +30,9 @@ from blis_tui.engine.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
+    from blis_tui.engine.profile import Profile
     from blis_tui.engine.records import Record
     from blis_tui.simulation import Simulation
 
@@ -52,11 +53,12 @@ class Tape:
     """What every event so far did.
 
     Args:
-        instances: how many there are.
-        keeps_output: whether preempted requests keep the tokens they have generated; else a preemption takes also a
-            first token back.
+        profiles: what each instance is like.
 
     Attributes:
+        profiles: what each instance is like.
+        keeps_output: whether preempted requests keep the tokens they have generated; else a preemption takes also a
+            first token back.
         overview: figures of the whole run in a fixed number of buckets of time.
     """
 
@@ -65,7 +67,6 @@ class Tape:
         "_done_events",
         "_e2es",
         "_instances",
-        "_keeps_output",
         "_kinds",
         "_latest",
         "_lives",
@@ -84,10 +85,15 @@ class Tape:
         "_ttfts_lost",
         "_work",
         "_work_marks",
+        "keeps_output",
         "overview",
+        "profiles",
     )
 
-    def __init__(self, instances: int, *, keeps_output: bool) -> None:
+    def __init__(self, profiles: Sequence[Profile]) -> None:
+        instances = len(profiles)
+        self.profiles = profiles
+        self.keeps_output = profiles[0].traits.keeps_output
         self._times = array("q")
         self._kinds = array("B")
         self._instances = array("h")
@@ -102,7 +108,6 @@ class Tape:
         self._ttfts_lost = array("q")
         self._ttft_times = array("q")
         self._ttft_places: dict[int, int] = {}
-        self._keeps_output = keeps_output
         self._done_events = array("q")
         self._done = array("i")
         self._e2es = array("q")
@@ -453,7 +458,7 @@ class Tape:
         beneficiary = self._numbers[record.for_request]
         number = self._numbers[record.request_id]
         self._note(number, record.event, "preempted", record.lost_tokens, beneficiary)
-        place = None if self._keeps_output else self._ttft_places.pop(number, None)
+        place = None if self.keeps_output else self._ttft_places.pop(number, None)
         if place is not None:
             self._ttfts_lost[place] = record.event
 

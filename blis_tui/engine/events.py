@@ -1,4 +1,4 @@
-"""The event queue: one heap for the whole simulation, totally ordered, never comparing what an event is about.
+"""The event queue: one heap for the whole simulation, totally ordered, never comparing the events themselves.
 
 The key is ``(time, rank, instance, priority, seq)``: at the same microsecond cluster events (rank 0) come before
 instance events (rank 1), then the lower instance index, then the lower priority, then who was scheduled first. Rank,
@@ -8,70 +8,114 @@ instance and priority are packed into one integer, ``order``.
 from __future__ import annotations
 
 from heapq import heapify, heappush
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from blis_tui.engine.request import Request, RequestState
+from blis_tui.engine.request import RequestState
 
 if TYPE_CHECKING:
-    from blis_tui.engine.instance import Instance
+    from collections.abc import Callable
 
-# Kinds of events. Cluster events are ordered among themselves by kind.
-ARRIVAL: Final = 0
-ADMISSION: Final = 1
-ROUTING: Final = 2
-QUEUED: Final = 3
-STEP: Final = 4
-REQUEST_LEFT: Final = 5
-TIMEOUT: Final = 6
+    from blis_tui.engine.request import Request
 
-EVENT_NAMES: Final = ("arrival", "admission", "routing", "queued", "step", "request-left", "timeout")
-
-# Priorities of instance events at a tie. A completion beats the timeout of the same microsecond.
 _PRIORITY_BITS: Final = 4
-_PRIORITY: Final = {QUEUED: 1, STEP: 2, REQUEST_LEFT: 4, TIMEOUT: 5}
-
 _SWEEP_FROM: Final = 1024
 
-Event = tuple[int, int, int, int, "Request | Instance"]
-"""``(time_us, order, seq, kind, what it is about)``."""
+
+class Event(Protocol):
+    """Something that will happen, and what it will do."""
+
+    @property
+    def kind(self) -> str:
+        """What it is called, such as ``arrival``."""
+
+    @property
+    def request(self) -> Request | None:
+        """The request it is about, if it is about one."""
+
+    @property
+    def instance_index(self) -> int | None:
+        """The instance it is about, if it is about one."""
+
+    @property
+    def stale(self) -> bool:
+        """Whether nothing would come of it any more; once true, it stays so."""
+
+    def happen(self, now: int) -> None:
+        """Do it."""
+
+    def drop(self) -> None:
+        """It will not happen: it was found to be stale."""
 
 
-def instance_order(kind: int, instance: int) -> int:
-    """The packed ``order`` of an instance event."""
-    return (instance + 1) << _PRIORITY_BITS | _PRIORITY[kind]
+Entry = tuple[int, int, int, Event]
+"""``(time_us, order, seq, event)``."""
+
+
+class RequestEvent(NamedTuple):
+    """Something happens to a request: it carries the method that will do it."""
+
+    kind: str
+    request: Request
+    handler: Callable[[Request, int], None]
+    instance_index: int | None = None
+
+    @property
+    def stale(self) -> bool:
+        """Never."""
+        return False
+
+    def happen(self, now: int) -> None:
+        """Call the handler."""
+        self.handler(self.request, now)
+
+    def drop(self) -> None:
+        """Nothing depends on it."""
+
+
+class Timeout(RequestEvent):
+    """The deadline of a request that waits or runs."""
+
+    __slots__ = ()
+
+    @property
+    def stale(self) -> bool:
+        """Whether it comes too late; then it must not even move the clock."""
+        return self.request.state > RequestState.RUNNING
+
+
+def instance_order(priority: int, instance: int) -> int:
+    """The packed ``order`` of an instance event; cluster events have their priority alone."""
+    return (instance + 1) << _PRIORITY_BITS | priority
 
 
 class EventQueue:
     """Pending events, earliest first.
 
     Attributes:
-        heap: a ``heapq`` of events; its first element is the next event.
+        heap: a ``heapq`` of entries; its first element is the next event.
         seq: the number of events ever scheduled; breaks the last ties.
     """
 
     __slots__ = ("_sweep_at", "heap", "seq")
 
     def __init__(self) -> None:
-        self.heap: list[Event] = []
+        self.heap: list[Entry] = []
         self.seq = 0
         self._sweep_at = _SWEEP_FROM
 
-    def push(self, time_us: int, order: int, kind: int, target: Request | Instance) -> None:
+    def push(self, time_us: int, order: int, event: Event) -> None:
         """Schedule an event; ``time_us`` must not lie in the past."""
         self.seq += 1
-        heappush(self.heap, (time_us, order, self.seq, kind, target))
+        heappush(self.heap, (time_us, order, self.seq, event))
 
     def sweep(self) -> None:
-        """Drop timeouts of requests that have ended, once they may be most of the queue."""
+        """Drop stale events, once they may be most of the queue."""
         heap = self.heap
         if len(heap) < self._sweep_at:
             return
-        heap[:] = [event for event in heap if not _is_dead(event)]
+        for _, _, _, event in heap:
+            if event.stale:
+                event.drop()
+        heap[:] = [entry for entry in heap if not entry[3].stale]
         heapify(heap)
         self._sweep_at = max(_SWEEP_FROM, 2 * len(heap))
-
-
-def _is_dead(event: Event) -> bool:
-    """Whether an event is the timeout of a request that has ended."""
-    target = event[4]
-    return event[3] == TIMEOUT and isinstance(target, Request) and target.state > RequestState.RUNNING

@@ -1,39 +1,79 @@
-"""One serving instance: its queue, its running batch, its KV blocks, and the four phases of a step."""
+"""One serving instance: its batch and what is around it, and the four phases of a step."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from blis_tui.engine.batch import VICTIMS
 from blis_tui.engine.clientview import client_e2e_us, client_ttft_us
-from blis_tui.engine.cohort import DecodeCohort
-from blis_tui.engine.events import REQUEST_LEFT, STEP, TIMEOUT, instance_order
-from blis_tui.engine.latency.model import Chunk, StepLoad
+from blis_tui.engine.events import RequestEvent, Timeout, instance_order
+from blis_tui.engine.latency.model import StepLoad
 from blis_tui.engine.latency.pausing import Pausing
-from blis_tui.engine.records import Dropped, Preempted, Queued, Scheduled, TimedOut
+from blis_tui.engine.plan import Plan
+from blis_tui.engine.profile import Profile
+from blis_tui.engine.records import Completed, Dropped, Queued, TimedOut
 from blis_tui.engine.request import RequestState
-from blis_tui.engine.step_notes import StepNotes, tell_admissions, tell_step
-from blis_tui.errors import PolicyError, StalledError
+from blis_tui.engine.step_records import Done, emit_first_tokens, emit_plan, emit_step
+from blis_tui.engine.tallies import Presence, Tallies
+from blis_tui.errors import StalledError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from blis_tui.engine.batch import Batch
     from blis_tui.engine.batching.rule import BatchRule
     from blis_tui.engine.events import EventQueue
-    from blis_tui.engine.kv.pool import BlockPool
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.ledger import Ledger
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
     from blis_tui.engine.scheduling.priority import PriorityRule
-    from blis_tui.engine.scheduling.queues import WaitingQueue
-    from blis_tui.spec.model import Engine
 
 IDLE: Final = -1
 """A step's answer: nothing is left to do."""
-HOLLOW: Final = -2
-"""A step's answer: there was nothing to do (everybody timed out meanwhile); it did not happen."""
+NO_STEP: Final = -2
+"""A step's answer: everybody timed out meanwhile, so there was nothing to do; it did not happen."""
 
-VICTIMS: Final = ("tail", "priority")
+# Priorities of instance events at a tie. A completion beats the timeout of the same microsecond.
+QUEUED: Final = 1
+_STEP: Final = 2
+_LEFT: Final = 4
+_TIMEOUT: Final = 5
+
+_NO_PLAN: Final = Plan()
+
+
+class Step(NamedTuple):
+    """The next step of an instance; the event loop runs it itself (``happen`` is for nobody in a hurry)."""
+
+    instance: Instance
+
+    @property
+    def kind(self) -> str:
+        """A step."""
+        return "step"
+
+    @property
+    def request(self) -> None:
+        """It is about none."""
+
+    @property
+    def instance_index(self) -> int:
+        """Whose."""
+        return self.instance.index
+
+    @property
+    def stale(self) -> bool:
+        """Whether the instance has nothing to do."""
+        return not self.instance.has_work
+
+    def happen(self, now: int) -> None:
+        """Run the step."""
+        self.instance.step(now)
+
+    def drop(self) -> None:
+        """No step is pending any more."""
+        self.instance.step_pending = False
 
 
 class Instance:
@@ -41,138 +81,92 @@ class Instance:
 
     Attributes:
         index: position in the cluster, from 0.
-        running: batch slot -> request, in the order of admission.
-        prefills: those of ``running`` whose prefill is not finished.
-        stalled: those of ``running`` that decode, but got no token in the latest step.
-        now: start of the latest planned step.
-        notes: what the step being processed has done.
-        advance: whether the decode cohort takes part in the step being planned.
+        batch: the requests it works on, and its queue.
+        rule: how batches are formed.
+        tallies: what its steps add up to.
         order_step: place of its Step events among simultaneous events.
         step_pending: whether a Step event stands in the queue; there is never a second one.
-        refused: the latest attempt to admit that failed: request, pool epoch, token budget.
-        steps: steps so far.
-        preemptions: preemptions so far.
         routed: requests the router sent here.
-        itl_us: tokens by the time since the request's previous token, overheads not included.
-        busy_us: sum of the durations of all steps.
-        prefill_us: those of steps that computed prompt tokens.
-        beside_prefill_us: those of these steps, once for each request that decoded in them.
-        full_budget_us: those of steps that used up ``max_num_batched_tokens``.
-        kv_wait_us: those of steps that left somebody waiting for want of KV blocks (preempted requests wait, too).
-        seqs_wait_us: those of steps that left somebody waiting because ``max_num_seqs`` ran, though not all of the
-            token budget was used up.
-        peak_running: the largest batch so far.
+        in_flight: those of them that have not ended.
+        present: those of them in its queue and batch.
+        input_tokens: prompt tokens of all requests that entered its queue.
     """
 
     __slots__ = (
-        "_batching",
         "_events",
         "_latency",
         "_ledger",
-        "_next_slot",
         "_observers",
         "_order_left",
         "_order_timeout",
         "_priority",
-        "_stores_last_token",
-        "_victim",
-        "advance",
-        "beside_prefill_us",
-        "busy_us",
-        "cohort",
-        "full_budget_us",
+        "batch",
+        "in_flight",
         "index",
-        "itl_us",
-        "kv_wait_us",
-        "load",
-        "long_prefill_token_threshold",
-        "max_model_len",
-        "max_num_batched_tokens",
-        "max_num_seqs",
-        "notes",
-        "now",
+        "input_tokens",
         "order_step",
-        "peak_running",
         "pool",
-        "preempted_requests",
-        "preemptions",
-        "prefill_us",
-        "prefills",
-        "refused",
+        "present",
         "routed",
-        "running",
-        "seqs_wait_us",
-        "stalled",
+        "rule",
         "step_pending",
-        "steps",
+        "tallies",
         "waiting",
     )
 
     def __init__(
         self,
         index: int,
-        engine: Engine,
+        batch: Batch,
         *,
         latency: StepTimeModel,
-        batching: BatchRule,
-        waiting: WaitingQueue,
+        rule: BatchRule,
         priority: PriorityRule,
-        victim: str,
-        pool: BlockPool,
         events: EventQueue,
         ledger: Ledger,
         observers: Observers,
     ) -> None:
-        if victim not in VICTIMS:
-            raise PolicyError(f"no preemption victim `{victim}`", help=f"known: {', '.join(VICTIMS)}")
         self.index = index
-        self.max_num_seqs = engine.max_num_seqs
-        self.max_num_batched_tokens = engine.max_num_batched_tokens
-        self.max_model_len = engine.max_model_len
-        self.long_prefill_token_threshold = batching.prefill_threshold(engine)
-        self.waiting = waiting
-        self.pool = pool
-        self.load = StepLoad()
-        self.cohort = DecodeCohort(self.load, engine.block_size_tokens)
-        self.running: dict[int, Request] = {}
-        self.prefills: dict[int, Request] = {}
-        self.stalled: dict[int, Request] = {}
-        self.now = 0
-        self.notes = StepNotes()
-        self.advance = True
+        self.batch = batch
+        self.pool = batch.pool
+        self.waiting = batch.waiting
+        self.rule = rule
+        self.tallies = Tallies()
         self.step_pending = False
-        self.refused: tuple[int, int, int] | None = None
-        self.steps = 0
-        self.preemptions = 0
-        self.preempted_requests = 0
         self.routed = 0
-        self.itl_us: dict[int, int] = {}
-        self.busy_us = 0
-        self.prefill_us = 0
-        self.beside_prefill_us = 0
-        self.full_budget_us = 0
-        self.kv_wait_us = 0
-        self.seqs_wait_us = 0
-        self.peak_running = 0
+        self.in_flight = 0
+        self.present = Presence()
+        self.input_tokens = 0
+        self.order_step = instance_order(_STEP, index)
+        self._order_left = instance_order(_LEFT, index)
+        self._order_timeout = instance_order(_TIMEOUT, index)
         self._latency = latency
-        self._batching = batching
-        self._stores_last_token = batching.stores_last_token
         self._priority = priority
-        self._victim = victim
         self._events = events
         self._ledger = ledger
         self._observers = observers
-        self.order_step = instance_order(STEP, index)
-        self._order_left = instance_order(REQUEST_LEFT, index)
-        self._order_timeout = instance_order(TIMEOUT, index)
-        self._next_slot = 0
 
     # ---- the way in ----
+
+    @property
+    def profile(self) -> Profile:
+        """Its limits and rules."""
+        batch = self.batch
+        return Profile(batch.limits, self.rule.traits, batch.waiting.order, VICTIMS[batch.victim])
+
+    @property
+    def has_work(self) -> bool:
+        """Whether somebody waits or runs."""
+        return bool(self.batch.running or self.batch.waiting.items)
 
     @property
     def latency(self) -> StepTimeModel:
         """The step-time model (its overheads belong to every latency a client sees)."""
         return self._latency
+
+    def policy_state(self) -> tuple[object, ...]:
+        """What its rules remember, as plain values (for digests)."""
+        return (self.rule.state(), self._priority.state())
 
     def pause_in_steps(self, look: Callable[[], None] | None) -> None:
         """Call ``look`` in every step from now on, between its first two phases; None ends that."""
@@ -183,65 +177,47 @@ class Instance:
         """Take a request into the waiting queue, or drop it when it can never be served here."""
         request.queued_us = now
         observers = self._observers
-        reason = self._unservable(request)
+        reason = self.batch.unservable(request)
         if reason:
             request.state = RequestState.DROPPED_UNSERVABLE
             if Dropped in observers.kinds:
                 observers.emit(Dropped(observers.event, now, request.request_id, self.index, reason))
+            self.in_flight -= 1
             self._ledger.close(request)
             return
+        self.input_tokens += request.input_tokens
         if 0 < request.deadline_us <= now:
             self._expire(request, now, was_running=False)
             return
         request.state = RequestState.WAITING
+        self.present.change(1, now)
         request.priority = self._priority.priority(request)
         self.waiting.push(request)
         if request.deadline_us > 0:
-            self._events.push(request.deadline_us, self._order_timeout, TIMEOUT, request)
+            self._events.push(
+                request.deadline_us, self._order_timeout, Timeout("timeout", request, self.timeout, self.index)
+            )
             self._events.sweep()
         if not self.step_pending:
             self.step_pending = True
-            self._events.push(now, self.order_step, STEP, self)
+            self._events.push(now, self.order_step, Step(self))
         if Queued in observers.kinds:
             position = self.waiting.position(request)
             observers.emit(Queued(observers.event, now, request.request_id, self.index, position))
 
-    def _unservable(self, request: Request) -> str:
-        """Why ``request`` can never run here; empty when it can."""
-        prompt = request.input_tokens
-        limit = self.max_model_len
-        if limit is not None and prompt >= limit:
-            return f"prompt of {prompt} tokens, max_model_len is {limit}"
-        if not request.max_output_tokens:
-            request.max_output_tokens = request.output_tokens if limit is None else limit - prompt
-        budget = request.max_output_tokens
-        if limit is not None and prompt + budget > limit:
-            return f"prompt of {prompt} + {budget} output tokens, max_model_len is {limit}"
-        # The last token generated never enters the cache.
-        whole = prompt + max(min(budget, request.output_tokens), 1) - 1
-        blocks = -(-whole // self.pool.block_size_tokens)
-        if blocks > self.pool.total:
-            return f"{whole} tokens need {blocks} KV blocks, there are {self.pool.total}"
-        return ""
-
     def timeout(self, request: Request, now: int) -> None:
         """A deadline has come: a request that waits or runs leaves with nothing. A pending step stays pending."""
         was_running = request.state is RequestState.RUNNING
+        self.present.change(-1, now)
         if was_running:
-            slot = request.batch_slot
-            if request.joined_clock >= 0:
-                self.cohort.leave(request)
-            del self.running[slot]
-            self.prefills.pop(slot, None)
-            self.stalled.pop(slot, None)
-            request.batch_slot = -1
-            self.pool.release(request, findable=False)
+            self.batch.abort(request)
         else:
             self.waiting.remove(request)
         self._expire(request, now, was_running=was_running)
 
     def _expire(self, request: Request, now: int, *, was_running: bool) -> None:
         request.state = RequestState.TIMED_OUT
+        self.in_flight -= 1
         observers = self._observers
         if TimedOut in observers.kinds:
             observers.emit(
@@ -250,23 +226,45 @@ class Instance:
         started = request.first_token_us >= 0
         self._ledger.close(request, client_ttft_us(request, self._latency) if started else -1)
 
+    def leave(self, request: Request, now: int) -> None:
+        """The client of a completed request has its whole answer."""
+        self.present.change(-1, now)
+        self.in_flight -= 1
+        observers = self._observers
+        if Completed in observers.kinds:
+            latency = self._latency
+            observers.emit(
+                Completed(
+                    observers.event,
+                    now,
+                    request.request_id,
+                    self.index,
+                    request.generated_tokens,
+                    client_ttft_us(request, latency),
+                    client_e2e_us(request, latency),
+                    request.length_capped,
+                )
+            )
+
     # ---- one step ----
 
     def step(self, now: int) -> int:
-        """Run one step from ``now``; returns when the next one starts, IDLE or HOLLOW."""
-        load = self.load
+        """Run one step from ``now``; returns when the next one starts, IDLE or NO_STEP."""
+        batch = self.batch
+        load = batch.load
         decodes = load.decode_requests
-        waiting = self.waiting.items
+        waiting = batch.waiting.items
+        limits = batch.limits
         if (
             not decodes
-            or self.prefills
-            or self.stalled
-            or decodes > self.max_num_batched_tokens
-            or (waiting and len(self.running) < self.max_num_seqs)
+            or batch.prefills
+            or batch.stalled
+            or decodes > limits.max_num_batched_tokens
+            or (waiting and len(batch.running) < limits.max_num_seqs)
         ):
             return self._planned_step(now)
         # A plain decode: nothing to decide, every running request gets its token.
-        cohort = self.cohort
+        cohort = batch.cohort
         due = len(cohort.classes[cohort.clock % cohort.block_size_tokens])
         if due:
             pool = self.pool
@@ -275,48 +273,56 @@ class Instance:
             pool.take(due)
         context = load.decode_context_tokens
         duration = self._latency.step_time_us(load)
-        finishing = cohort.advance(now, duration, self.itl_us)
+        tallies = self.tallies
+        finishing = cohort.advance(now, duration, tallies.itl_us)
         if finishing is not None:
-            self._complete_decodes(finishing, now + duration)
-        self.steps += 1
-        self.busy_us += duration
+            for request in finishing:
+                cohort.retire(request)
+            self._complete(finishing, now + duration)
+        tallies.steps += 1
+        tallies.busy_us += duration
         if waiting:  # the batch is full, or this were no plain decode
-            self.seqs_wait_us += duration
-        upcoming = now + duration if waiting or self.running else IDLE
+            tallies.seqs_wait_us += duration
+        upcoming = now + duration if waiting or batch.running else IDLE
         if self._observers.kinds:
-            tell_step(self._observers, self, now, duration, (decodes, context), finishing or [], upcoming)
+            self._emit_step(_NO_PLAN, Done(now, duration, decodes, context, [], finishing or [], upcoming))
         return upcoming
 
     def _planned_step(self, now: int) -> int:
-        if not self.running and not self.waiting.items:
-            return HOLLOW
+        batch = self.batch
+        if not self.has_work:
+            return NO_STEP
         # Schedule.
-        load = self.load
-        cohort = self.cohort
-        self.now = now
-        self.advance = True
-        self._batching.schedule(self)
-        for request in self.notes.admitted:
+        plan = self.rule.plan(batch)
+        tallies = self.tallies
+        for request in plan.admitted:
             if request.scheduled_us < 0:
                 request.scheduled_us = now
-        self.peak_running = max(self.peak_running, len(self.running))
-        if Scheduled in self._observers.kinds:
-            tell_admissions(self._observers, self)
-        decodes = load.decode_requests if self.advance else 0
-        context = load.decode_context_tokens if self.advance else 0
-        if not decodes and not load.chunks and not self.notes.instant and not self.notes.preempted:
+        for preemption in plan.preempted:
+            tallies.preemptions += 1
+            tallies.preempted_requests += preemption.victim.preemptions == 1
+        tallies.peak_running = max(tallies.peak_running, len(batch.running))
+        if self._observers.kinds:
+            emit_plan(self._observers, self.index, now, plan)
+        load = batch.load if plan.decodes else StepLoad()
+        load.chunks = plan.chunks
+        decodes = load.decode_requests
+        context = load.decode_context_tokens
+        if not decodes and not plan.chunks and not plan.instant and not plan.preempted:
             raise self._stall(now)
         epoch = self.pool.epoch
         # Execute.
-        duration = self._latency.step_time_us(load if self.advance else StepLoad(load.chunks))
+        duration = self._latency.step_time_us(load)
+        load.chunks = _NO_PLAN.chunks
         end = now + duration
         # Complete.
-        finishing = (cohort.advance(now, duration, self.itl_us) if decodes else None) or []
+        cohort = batch.cohort
+        finishing = (cohort.advance(now, duration, tallies.itl_us) if decodes else None) or []
         for request in finishing:
             cohort.retire(request)
-        prefilled = self.notes.instant
+        prefilled = plan.instant
         tokens = decodes
-        for chunk in load.chunks:
+        for chunk in plan.chunks:
             request = chunk.request
             tokens += chunk.new
             request.computed_tokens = chunk.computed + chunk.new
@@ -324,176 +330,85 @@ class Instance:
                 prefilled.append(request)
         if len(prefilled) > 1:
             prefilled.sort(key=_slot)
+        first_tokens = [request for request in prefilled if not request.generated_tokens]
         for request in prefilled:
             self._end_prefill(request, end, finishing)
-        if len(finishing) > 1:
-            finishing.sort(key=_slot)
-        for request in finishing:
-            self._complete(request, end)
+        self._complete(finishing, end)
         # Next.
-        self.steps += 1
-        self.busy_us += duration
-        full_budget = tokens >= self.max_num_batched_tokens
+        tallies.steps += 1
+        tallies.busy_us += duration
+        full_budget = tokens >= batch.limits.max_num_batched_tokens
         if full_budget:
-            self.full_budget_us += duration
-        if load.chunks:
-            self.prefill_us += duration
-            self.beside_prefill_us += duration * decodes
-        waiting = self.waiting.items
+            tallies.full_budget_us += duration
+        if plan.chunks:
+            tallies.prefill_us += duration
+            tallies.beside_prefill_us += duration * decodes
+        waiting = batch.waiting.items
         if waiting:
-            if self.notes.preempted:
-                self.kv_wait_us += duration
+            if plan.preempted:
+                tallies.kv_wait_us += duration
             elif full_budget:
                 pass
-            elif len(self.running) + len(finishing) >= self.max_num_seqs:
-                self.seqs_wait_us += duration
-            elif self.refused is not None and self.refused[1] == epoch:
-                self.kv_wait_us += duration
-        upcoming = end if waiting or self.running else IDLE
+            elif len(batch.running) + len(finishing) >= batch.limits.max_num_seqs:
+                tallies.seqs_wait_us += duration
+            elif batch.refused is not None and batch.refused[1] == epoch:
+                tallies.kv_wait_us += duration
+        upcoming = end if waiting or batch.running else IDLE
         if self._observers.kinds:
-            tell_step(self._observers, self, now, duration, (decodes, context), finishing, upcoming)
-        load.chunks.clear()
-        self.notes.clear()
+            self._emit_step(plan, Done(now, duration, decodes, context, first_tokens, finishing, upcoming))
         return upcoming
 
     def _end_prefill(self, request: Request, end: int, finishing: list[Request]) -> None:
         """The last token of its prefill is computed: a first token comes out, or (after a preemption) the next one."""
-        del self.prefills[request.batch_slot]
+        batch = self.batch
+        del batch.prefills[request.batch_slot]
         wanted = min(request.output_tokens, request.max_output_tokens)
         if request.generated_tokens:
             gap = end - request.joined_us
-            self.itl_us[gap] = self.itl_us.get(gap, 0) + 1
+            itl_us = self.tallies.itl_us
+            itl_us[gap] = itl_us.get(gap, 0) + 1
         else:
             request.first_token_us = end
-            self.notes.first_tokens.append(request)
         if wanted:
             request.generated_tokens += 1
         request.joined_us = end
         if request.generated_tokens >= wanted:
             finishing.append(request)
         else:
-            self.cohort.join(request, end)
+            batch.cohort.join(request, end)
 
-    def _complete_decodes(self, finishing: list[Request], end: int) -> None:
+    def _complete(self, finishing: list[Request], end: int) -> None:
+        """Requests outside the cohort have their last token."""
         if len(finishing) > 1:
             finishing.sort(key=_slot)
-        for request in finishing:
-            self.cohort.retire(request)
-            self._complete(request, end)
-
-    def _complete(self, request: Request, end: int) -> None:
-        del self.running[request.batch_slot]
-        request.batch_slot = -1
         pool = self.pool
-        if self._stores_last_token and request.generated_tokens and pool.missing(request, request.computed_tokens + 1):
-            pool.take_spare(request)
-        pool.release(request, findable=False)
-        request.state = RequestState.COMPLETED
-        request.length_capped = request.generated_tokens < request.output_tokens
-        request.completed_us = end
         latency = self._latency
-        self._ledger.close(request, client_ttft_us(request, latency), client_e2e_us(request, latency))
-        self._events.push(end, self._order_left, REQUEST_LEFT, request)
+        stores_last_token = self.rule.traits.stores_last_token
+        for request in finishing:
+            del self.batch.running[request.batch_slot]
+            request.batch_slot = -1
+            if stores_last_token and request.generated_tokens and pool.missing(request, request.computed_tokens + 1):
+                pool.take_spare(request)
+            pool.release(request, findable=False)
+            request.state = RequestState.COMPLETED
+            request.length_capped = request.generated_tokens < request.output_tokens
+            request.completed_us = end
+            self._ledger.close(request, client_ttft_us(request, latency), client_e2e_us(request, latency))
+            self._events.push(end, self._order_left, RequestEvent("request-left", request, self.leave, self.index))
+
+    def _emit_step(self, plan: Plan, done: Done) -> None:
+        emit_step(self._observers, self.index, self.tallies.steps, self.batch, plan, done)
+        emit_first_tokens(self._observers, self.index, done, self._latency)
 
     def _stall(self, now: int) -> StalledError:
-        request = self.waiting.head() if self.waiting.items else next(iter(self.running.values()))
+        batch = self.batch
+        request = batch.waiting.head() if batch.waiting.items else next(iter(batch.running.values()))
         return StalledError(
             f"instance {self.index} cannot go on at t={now} us: request {request.request_id} needs "
             f"{request.target_tokens - request.computed_tokens} more tokens in the cache and nothing can be scheduled",
             help="a prompt must fit max_num_batched_tokens when chunked prefill is off, and its blocks the KV cache",
         )
 
-    # ---- what batch-formation rules do with it ----------------------------------------------------------------
-
-    def admit(self, request: Request, cached_blocks: int, new_tokens: int) -> None:
-        """Move the head of the queue into the running batch, with its cached blocks and a first chunk."""
-        pool = self.pool
-        self.waiting.pop()
-        if cached_blocks:
-            pool.pin(request, cached_blocks)
-        cached_tokens = cached_blocks * pool.block_size_tokens
-        request.computed_tokens = cached_tokens
-        if not request.preemptions:  # later it would find what it has computed itself
-            request.cached_tokens = cached_tokens
-        request.state = RequestState.RUNNING
-        slot = self._next_slot
-        self._next_slot = slot + 1
-        request.batch_slot = slot
-        self.running[slot] = request
-        self.prefills[slot] = request
-        if new_tokens:
-            self.grant(request, new_tokens, cached_tokens)
-        else:
-            self.notes.instant.append(request)
-        self.notes.admitted.append(request)
-
-    def grant(self, request: Request, new_tokens: int, cached_tokens: int = 0) -> None:
-        """Let a running request compute ``new_tokens`` more tokens of its prefill in this step."""
-        computed = request.computed_tokens
-        self.pool.extend(request, computed + new_tokens)
-        self.load.chunks.append(Chunk(request, computed, new_tokens, request.target_tokens, cached_tokens))
-
-    def choose_victim(self) -> Request:
-        """Whom to preempt next, by the policy's rule: the youngest running request, or the least urgent one."""
-        if self._victim == "tail":
-            return next(reversed(self.running.values()))
-        # Of equals the youngest: if the older went, they could take each other's blocks for ever.
-        return max(reversed(self.running.values()), key=_urgency)
-
-    def preempt(self, victim: Request, beneficiary: Request) -> None:
-        """Take all blocks from a running request outside the cohort and put it back to the head of the queue."""
-        slot = victim.batch_slot
-        del self.running[slot]
-        self.prefills.pop(slot, None)
-        self.stalled.pop(slot, None)
-        chunks = self.load.chunks
-        for i, chunk in enumerate(chunks):
-            if chunk.request is victim:
-                del chunks[i]
-                break
-        lost = victim.computed_tokens
-        blocks = victim.held_blocks
-        # Its content can only be found again under keys that exist for preempted requests.
-        victim.preemptions += 1
-        self.pool.release(victim, findable=True)
-        victim.computed_tokens = 0
-        victim.batch_slot = -1
-        victim.state = RequestState.WAITING
-        self._batching.restart(victim)
-        self.waiting.push_front(victim)
-        self.preemptions += 1
-        self.preempted_requests += victim.preemptions == 1
-        self.notes.preempted.append(victim)
-        observers = self._observers
-        if Preempted in observers.kinds:
-            observers.emit(
-                Preempted(
-                    observers.event,
-                    self.now,
-                    victim.request_id,
-                    self.index,
-                    beneficiary.request_id,
-                    lost,
-                    blocks,
-                )
-            )
-
-    def dissolve_cohort(self) -> None:
-        """Take every decoding request out of the cohort, to be served one by one."""
-        for request in self.cohort.members():
-            self.cohort.leave(request)
-            self.stalled[request.batch_slot] = request
-
-    def reform_cohort(self, decoding: dict[int, Request]) -> None:
-        """Let the requests that get a token in this step advance together again; the others stay stalled."""
-        for slot, request in decoding.items():
-            del self.stalled[slot]
-            self.cohort.join(request, request.joined_us)
-
 
 def _slot(request: Request) -> int:
     return request.batch_slot
-
-
-def _urgency(request: Request) -> tuple[int, int]:
-    return (request.priority, request.arrival_us)

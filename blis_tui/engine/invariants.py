@@ -6,17 +6,18 @@ verifies them once at its end unless told to after every event.
 
 from __future__ import annotations
 
+import io
+import pickle
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from blis_tui.engine.request import RequestState
+from blis_tui.engine.instance import Instance
+from blis_tui.engine.request import Request, RequestState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from blis_tui.engine.instance import Instance
     from blis_tui.engine.ledger import Ledger
-    from blis_tui.engine.request import Request
 
 
 class Auditable(Protocol):
@@ -35,9 +36,8 @@ class Auditable(Protocol):
     def ledger(self) -> Ledger:
         """The books of requests that have ended."""
 
-    @property
-    def boundary_breaches(self) -> Sequence[str]:
-        """Attempts of the control plane to read what it must not."""
+    def policies(self) -> Sequence[object]:
+        """What admits and routes."""
 
     def in_transit(self) -> list[Request]:
         """Requests on their way to a queue."""
@@ -58,7 +58,7 @@ class Invariant:
 def _conservation(state: Auditable) -> str:
     live = len(state.in_transit())
     for instance in state.instances:
-        live += len(instance.waiting.items) + len(instance.running)
+        live += len(instance.waiting.items) + len(instance.batch.running)
     if live + state.closed() != state.arrived:
         return f"{state.arrived} arrived, but {live} are alive and {state.closed()} have ended"
     return ""
@@ -74,10 +74,10 @@ def _lifecycle(state: Auditable) -> str:
                 return f"request {request.request_id} is in a queue, but is {request.state.name.lower()}"
             if request.held_blocks:
                 return f"request {request.request_id} is waiting, but holds {request.held_blocks} KV blocks"
-        for slot, request in instance.running.items():
+        for slot, request in instance.batch.running.items():
             if request.state is not RequestState.RUNNING or request.batch_slot != slot:
                 return f"request {request.request_id} is in the batch, but {request.state.name.lower()}"
-            places = (slot in instance.prefills) + (slot in instance.stalled) + (request.joined_clock >= 0)
+            places = (slot in instance.batch.prefills) + (slot in instance.batch.stalled) + (request.joined_clock >= 0)
             if places != 1:
                 return f"request {request.request_id} is in {places} of prefill, cohort and stalled; it must be in one"
     return ""
@@ -89,8 +89,8 @@ def _clock(state: Auditable) -> str:
 
 def _kv_conservation(state: Auditable) -> str:
     for instance in state.instances:
-        held_blocks = instance.cohort.held_blocks
-        wrong = instance.pool.audit([(request, held_blocks(request)) for request in instance.running.values()])
+        held_blocks = instance.batch.cohort.held_blocks
+        wrong = instance.pool.audit([(request, held_blocks(request)) for request in instance.batch.running.values()])
         if wrong:
             return f"instance {instance.index}: {wrong}"
     return ""
@@ -100,7 +100,7 @@ def _causality(state: Auditable) -> str:
     if state.ledger.acausal:
         return state.ledger.acausal[0]
     for instance in state.instances:
-        for request in instance.running.values():
+        for request in instance.batch.running.values():
             times = [request.arrival_us, request.queued_us, request.scheduled_us]
             if request.first_token_us >= 0:
                 times.append(request.first_token_us)
@@ -111,13 +111,34 @@ def _causality(state: Auditable) -> str:
 
 def _work_conservation(state: Auditable) -> str:
     for instance in state.instances:
-        if (instance.waiting.items or instance.running) and not instance.step_pending:
+        if (instance.waiting.items or instance.batch.running) and not instance.step_pending:
             return f"instance {instance.index} has work and no step is pending"
     return ""
 
 
+class _Finder(pickle.Pickler):
+    """Walks through everything an object keeps, and notes engine objects among it."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), protocol=5)
+        self.found = ""
+
+    def reducer_override(self, item: object) -> tuple[type[str], tuple[str]]:
+        """Called with every object that is no plain value."""
+        if isinstance(item, Request | Instance):
+            self.found = repr(item)
+            return str, ("",)
+        return NotImplemented  # type: ignore[no-any-return]  # what pickle calls "nothing special"
+
+
 def _oracle_boundary(state: Auditable) -> str:
-    return state.boundary_breaches[0] if state.boundary_breaches else ""
+    # They are handed frozen values without a future; what is left to check is that they keep nothing else.
+    for policy in state.policies():
+        finder = _Finder()
+        finder.dump(policy)
+        if finder.found:
+            return f"{type(policy).__name__} keeps {finder.found}, which knows output lengths"
+    return ""
 
 
 INVARIANTS: Final = (

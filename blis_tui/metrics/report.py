@@ -270,12 +270,12 @@ def build_report(
     tallies = _Tallies(table, len(cluster.instances))
     everybody = tallies.everybody
     counts = everybody.counts()
-    overhead = cluster.instances[0].latency.output_token_overhead_us
     seconds = duration_us / 1e6
     merged: dict[int, int] = {}
     for instance in cluster.instances:
-        for gap, count in instance.itl_us.items():
-            merged[gap] = merged.get(gap, 0) + count
+        for gap, count in instance.tallies.itl_us.items():
+            seen = gap + instance.latency.output_token_overhead_us
+            merged[seen] = merged.get(seen, 0) + count
     report = Report(
         meta=Meta(
             experiment=experiment.name,
@@ -296,7 +296,7 @@ def build_report(
         latency=Latencies(
             ttft_ms=of_samples(everybody.ttft_us),
             e2e_ms=of_samples(everybody.e2e_us),
-            itl_ms=of_histogram(merged, overhead),
+            itl_ms=of_histogram(merged),
             tpot_ms=of_ratios(everybody.per_token_us),
             scheduling_delay_ms=of_samples(everybody.delays_us),
         ),
@@ -343,8 +343,8 @@ def _kv(instances: Sequence[Instance]) -> KvCounts:
         misses += pool.misses
         blocks += pool.total
         peak += pool.total - pool.min_free
-        preemptions += instance.preemptions
-        preempted += instance.preempted_requests
+        preemptions += instance.tallies.preemptions
+        preempted += instance.tallies.preempted_requests
     return KvCounts(
         blocks=blocks,
         peak_used=peak,
@@ -359,11 +359,11 @@ def _instance_report(instance: Instance, tally: _Tally) -> InstanceReport:
         instance=instance.index,
         routed=instance.routed,
         completed=tally.counts().completed,
-        steps=instance.steps,
-        busy_us=instance.busy_us,
+        steps=instance.tallies.steps,
+        busy_us=instance.tallies.busy_us,
         output_tokens=tally.output_tokens,
-        peak_running=instance.peak_running,
-        itl_ms=of_histogram(instance.itl_us, instance.latency.output_token_overhead_us),
+        peak_running=instance.tallies.peak_running,
+        itl_ms=of_histogram(instance.tallies.itl_us, instance.latency.output_token_overhead_us),
         kv=_kv((instance,)),
     )
 

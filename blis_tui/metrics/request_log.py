@@ -224,8 +224,8 @@ class RequestLog:
         for request in cluster.in_transit():
             live += page.pack(request, -1, -1, 0)
         for instance in cluster.instances:
-            cohort = instance.cohort
-            for request in (*instance.waiting.ordered(), *instance.running.values()):
+            cohort = instance.batch.cohort
+            for request in (*instance.waiting.ordered(), *instance.batch.running.values()):
                 ttft = -1 if request.first_token_us < 0 else client_ttft_us(request, instance.latency)
                 live += page.pack(request, ttft, -1, cohort.generated_tokens(request))
         return RequestTable(self, self._book, len(self), page, bytes(live))

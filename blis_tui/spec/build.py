@@ -47,31 +47,27 @@ def build_experiment(document: Mapping[str, object], *, trace_path: str | None =
     model = build_model_part(document)
     hardware = build_hardware_part(document)
     resolved = with_numbers(document, model, hardware)
-    metadata, engine = top.part("metadata"), _Part(resolved, "").part("engine")
-    cluster = top.part("cluster")
+    metadata, cluster = top.part("metadata"), top.part("cluster")
     return spec.Experiment(
         name=metadata.text("name"),
         description=metadata.text("description", ""),
         seed=top.integer("seed"),
-        model=model,
-        hardware=hardware,
-        latency=_latency(top.part("latency")),
         workload=_workload(top.part("workload"), trace_path),
         policy=_policy(top.part("policy")),
         cluster=spec.Cluster(
-            instances=cluster.integer("instances"),
-            tensor_parallel=cluster.integer("tensor_parallel"),
             admission_latency_us=cluster.integer("admission_latency_us"),
             routing_latency_us=cluster.integer("routing_latency_us"),
         ),
-        engine=spec.Engine(
-            max_num_seqs=engine.integer("max_num_seqs"),
-            max_num_batched_tokens=engine.integer("max_num_batched_tokens"),
-            long_prefill_token_threshold=engine.integer("long_prefill_token_threshold"),
-            max_model_len=engine.limit("max_model_len"),
-            block_size_tokens=engine.integer("block_size_tokens"),
-            kv_blocks=engine.integer("kv_blocks"),
-            enable_prefix_caching=engine.flag("enable_prefix_caching", otherwise=True),
+        pools=(
+            spec.Pool(
+                name="default",
+                instances=cluster.integer("instances"),
+                model=model,
+                hardware=hardware,
+                tensor_parallel=cluster.integer("tensor_parallel"),
+                engine=_engine(_Part(resolved, "").part("engine")),
+                latency=_latency(top.part("latency")),
+            ),
         ),
         horizon_us=top.limit("horizon_us"),
         expect=tuple(_expectation(entry) for entry in top.parts("expect")),
@@ -136,6 +132,18 @@ def with_numbers(document: Mapping[str, object], model: spec.Model, hardware: sp
     return {**document, "engine": engine}
 
 
+def _engine(part: _Part) -> spec.Engine:
+    return spec.Engine(
+        max_num_seqs=part.integer("max_num_seqs"),
+        max_num_batched_tokens=part.integer("max_num_batched_tokens"),
+        long_prefill_token_threshold=part.integer("long_prefill_token_threshold"),
+        max_model_len=part.limit("max_model_len"),
+        block_size_tokens=part.integer("block_size_tokens"),
+        kv_blocks=part.integer("kv_blocks"),
+        enable_prefix_caching=part.flag("enable_prefix_caching", otherwise=True),
+    )
+
+
 def _latency(part: _Part) -> spec.Latency:
     return spec.Latency(kind=part.text("kind"), alpha=part.numbers("alpha"), beta=part.numbers("beta"))
 
@@ -197,18 +205,20 @@ def _policy(part: _Part) -> spec.Policy:
     preemption = part.part("preemption")
     return spec.Policy(
         name=part.name(),
-        admission=_plug(part.part("admission")),
-        routing=_plug(part.part("routing")),
-        scheduling=_plug(part.part("scheduling")),
-        priority=_plug(part.part("priority")),
-        batching=_plug(part.part("batching")),
+        admission=_plugin(part.part("admission")),
+        routing=_plugin(part.part("routing")),
+        scheduling=_plugin(part.part("scheduling")),
+        priority=_plugin(part.part("priority")),
+        batching=_plugin(part.part("batching")),
         preemption_victim=preemption.text("victim"),
         preemption_restore=preemption.text("restore"),
     )
 
 
-def _plug(part: _Part) -> spec.Plug:
-    return spec.Plug(kind=part.text("kind"), settings={key: part.setting(key) for key in part.data if key != "kind"})
+def _plugin(part: _Part) -> spec.PluginConfig:
+    return spec.PluginConfig(
+        kind=part.text("kind"), settings={key: part.setting(key) for key in part.data if key != "kind"}
+    )
 
 
 def _expectation(part: _Part) -> spec.Expectation:

@@ -10,8 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.plugins import builtin
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from blis_tui.plugins import Registry
 
 SLO_CLASSES: Final = ("critical", "standard", "sheddable", "batch", "background")
 """Service classes from the most to the least urgent; a request without one counts as ``standard``."""
@@ -151,33 +155,11 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plug:
-    """One plug point of a policy: the registered name and its settings, defaults filled in by the schema."""
+class PluginConfig:
+    """What a spec says at a plug point: a plug-in's name and its settings, defaults filled in by the schema."""
 
     kind: str
     settings: Mapping[str, Setting] = field(default_factory=dict)
-
-    def integer(self, name: str) -> int:
-        """The whole-number setting ``name``."""
-        value = self.settings[name]
-        if not isinstance(value, int):
-            raise TypeError(f"{self.kind}.{name} is not a whole number: {value!r}")
-        return value
-
-    def number(self, name: str) -> float:
-        """The numeric setting ``name``."""
-        value = self.settings[name]
-        if isinstance(value, str):
-            raise TypeError(f"{self.kind}.{name} is not a number: {value!r}")
-        return float(value)
-
-    def flag(self, name: str) -> bool:
-        """The on/off setting ``name``."""
-        return self.settings[name] is True
-
-    def text(self, name: str) -> str:
-        """The textual setting ``name``."""
-        return str(self.settings[name])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,11 +167,11 @@ class Policy:
     """Every decision that is not physics."""
 
     name: str
-    admission: Plug
-    routing: Plug
-    scheduling: Plug
-    priority: Plug
-    batching: Plug
+    admission: PluginConfig
+    routing: PluginConfig
+    scheduling: PluginConfig
+    priority: PluginConfig
+    batching: PluginConfig
     preemption_victim: str
     """``tail`` (youngest running request) or ``priority`` (least urgent, of equals the youngest)."""
     preemption_restore: str
@@ -198,10 +180,8 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """How many instances, how they are split, and what the way to them costs."""
+    """What the way to the instances costs."""
 
-    instances: int
-    tensor_parallel: int
     admission_latency_us: int
     routing_latency_us: int
 
@@ -221,6 +201,19 @@ class Engine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """Equal instances: what they run, on what, and how fast."""
+
+    name: str
+    instances: int
+    model: Model
+    hardware: Hardware
+    tensor_parallel: int
+    engine: Engine
+    latency: Latency
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
     """One ``expect:`` entry: a metric of the report (dotted path) and what it must be."""
 
@@ -237,16 +230,21 @@ class Experiment:
     name: str
     description: str
     seed: int
-    model: Model
-    hardware: Hardware
-    latency: Latency
     workload: Workload
     policy: Policy
     cluster: Cluster
-    engine: Engine
+    pools: tuple[Pool, ...]
+    """The instances of the first pool have the lowest indices, and so on."""
     horizon_us: int | None
     expect: tuple[Expectation, ...]
     sha256: str
     """Digest of the resolved document: equal digests and seeds mean equal bytes."""
     document: Mapping[str, object] = field(repr=False, compare=False)
     """The resolved document as plain data (what ``spec resolve`` prints)."""
+    plugins: Registry = field(default_factory=builtin, repr=False, compare=False)
+    """What its names may refer to."""
+
+    @property
+    def instances(self) -> int:
+        """How many instances of all pools there are at the start."""
+        return sum(pool.instances for pool in self.pools)

@@ -12,7 +12,7 @@ from blis_tui.spec.library import entries, find, suffix
 from blis_tui.units import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from blis_tui.spec.diagnostics import Diagnostic
     from blis_tui.spec.model import Experiment
@@ -169,19 +169,24 @@ def check(found: Found) -> Checked:
 
 def facts_of(experiment: Experiment) -> Facts:
     """What an experiment says, in words."""
-    cluster, policy = experiment.cluster, experiment.policy
-    parallel = f", {cluster.tensor_parallel} GPUs each" if cluster.tensor_parallel > 1 else ""
+    pools, policy = experiment.pools, experiment.policy
+    parallel = _each(f", {pool.tensor_parallel} GPUs each" if pool.tensor_parallel > 1 else "" for pool in pools)
     lines = (
-        ("model", experiment.model.name),
-        ("hardware", experiment.hardware.name),
-        ("cluster", plural(cluster.instances, "instance") + parallel),
-        ("step time", experiment.latency.kind),
+        ("model", _each(pool.model.name for pool in pools)),
+        ("hardware", _each(pool.hardware.name for pool in pools)),
+        ("cluster", plural(experiment.instances, "instance") + parallel),
+        ("step time", _each(pool.latency.kind for pool in pools)),
         ("workload", f"{experiment.workload.name}: {_requests(experiment)}"),
         ("policy", f"{policy.name}: {policy.scheduling.kind}, {policy.batching.kind} batching"),
         ("expects", plural(len(experiment.expect), "figure") if experiment.expect else "nothing"),
         ("seed", str(experiment.seed)),
     )
     return Facts(experiment.description, lines)
+
+
+def _each(facts: Iterable[str]) -> str:
+    """What is said of each pool, each fact once."""
+    return ", ".join(dict.fromkeys(facts))
 
 
 def _requests(experiment: Experiment) -> str:

@@ -7,7 +7,7 @@ from blis_tui.cluster.figures import FIGURES
 from blis_tui.cluster.snapshot import InstanceSnapshot, Snapshot, take_snapshot
 from blis_tui.engine.records import Observers
 from blis_tui.metrics.request_log import RequestLog
-from blis_tui.spec.model import Plug
+from blis_tui.spec.model import PluginConfig
 from tests.builders import ListSource, experiment, request
 
 
@@ -18,7 +18,7 @@ def busy_cluster() -> Cluster:
         budget=4,
         blocks=12,
         instances=2,
-        admission=Plug(kind="token-bucket", settings={"capacity_tokens": 120, "refill_tokens_per_s": 50_000}),
+        admission=PluginConfig(kind="token-bucket", settings={"capacity_tokens": 120, "refill_tokens_per_s": 50_000}),
         admission_latency_us=15,
         routing_latency_us=40,
     )

@@ -5,11 +5,11 @@ from itertools import pairwise
 import pytest
 
 from blis_tui.cluster.cluster import Cluster
+from blis_tui.cluster.signals import Context, IncomingRequest, InstanceSignals, declared
 from blis_tui.engine.records import Observers, Rejected, Routed, StepFinished
-from blis_tui.engine.request import Request
 from blis_tui.errors import PolicyError
 from blis_tui.metrics.request_log import RequestLog
-from blis_tui.spec.model import Plug
+from blis_tui.spec.model import PluginConfig
 from tests.builders import ListSource, Outcome, experiment, request
 
 
@@ -26,7 +26,7 @@ def test_round_robin_deals_in_order_of_routing() -> None:
 
 
 def test_a_token_bucket_starts_full_refills_at_its_rate_and_charges_prompts() -> None:
-    bucket = Plug(kind="token-bucket", settings={"capacity_tokens": 20, "refill_tokens_per_s": 10})
+    bucket = PluginConfig(kind="token-bucket", settings={"capacity_tokens": 20, "refill_tokens_per_s": 10})
     outcome = Outcome(
         experiment(admission=bucket),
         [request(0, 0, 20, 1), request(1, 500_000, 6, 1), request(2, 600_000, 6, 1), request(3, 10_000_000, 21, 1)],
@@ -38,7 +38,7 @@ def test_a_token_bucket_starts_full_refills_at_its_rate_and_charges_prompts() ->
 
 
 def test_reject_all_rejects_all_also_with_one_instance() -> None:
-    outcome = Outcome(experiment(admission=Plug(kind="reject-all")), [request(0, 0, 8, 1)])
+    outcome = Outcome(experiment(admission=PluginConfig(kind="reject-all")), [request(0, 0, 8, 1)])
     assert outcome.rows["0"].state == "rejected"
     assert outcome.rows["0"].instance is None
 
@@ -117,24 +117,18 @@ def test_nothing_happens_beyond_the_horizon() -> None:
     assert outcome.cluster.now <= 400
 
 
-def test_policies_see_no_output_lengths_while_they_are_watched() -> None:
-    class Nosy:
-        def refusal(self, request: Request, now: int) -> str:
-            return "" if request.output_tokens < 100 else "too long"
-
-        def state(self) -> tuple[object, ...]:
-            return ()
-
-    cluster = Cluster(experiment(), ListSource([request(0, 0, 8, 1)]), RequestLog(), Observers())
-    cluster.guarded = True
-    cluster._admission = Nosy()
-    cluster.run(10)
-    assert cluster.boundary_breaches == ["a policy read `output_tokens` of request 0"]
+def test_what_policies_are_shown_has_no_future() -> None:
+    shown = {*IncomingRequest._fields, *InstanceSignals._fields, *Context._fields}
+    assert not shown & {"output_tokens", "finish_clock", "request", "requests", "waiting_requests", "running_requests"}
+    one = request(0, 0, 8, 77)
+    assert 77 not in declared(one)._replace(max_output_tokens=0)
+    cluster = Cluster(experiment(instances=2), ListSource([one]), RequestLog(), Observers())
+    assert [type(value).__name__ for value in cluster._fleet[0]] == ["int"] * 6 + ["CacheView", "int"]
 
 
 def test_unknown_policies_are_refused_with_the_known_ones() -> None:
     with pytest.raises(PolicyError, match="known: always-admit, reject-all, token-bucket"):
-        Outcome(experiment(admission=Plug(kind="by-mood")), [])
+        Outcome(experiment(admission=PluginConfig(kind="by-mood")), [])
     with pytest.raises(PolicyError, match="known: tail, priority"):
         Outcome(experiment(victim="loudest"), [])
     with pytest.raises(PolicyError, match="known: blis, vllm-v1"):

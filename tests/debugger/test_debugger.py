@@ -196,7 +196,7 @@ def test_a_replay_that_goes_another_way_is_reported() -> None:
     cluster = debugger._simulation._cluster
     assert cluster.instances
     arrive(debugger.seek(60))
-    debugger._simulation._cluster.instances[0].busy_us += 1
+    debugger._simulation._cluster.instances[0].tallies.busy_us += 1
     with pytest.raises(DivergenceError, match="event 60"):
         debugger.moment()
 

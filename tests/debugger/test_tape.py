@@ -8,6 +8,7 @@ import blis_tui
 from blis_tui.debugger.debugger import Debugger, arrive
 from blis_tui.debugger.tape import Tape
 from blis_tui.engine.records import Completed, Record
+from tests.builders import profiles
 
 ALL = 10**9
 
@@ -20,7 +21,7 @@ def short() -> blis_tui.Experiment:
 def recorded(until: int | None = None) -> tuple[Tape, list[Record]]:
     """The tape of a run up to an event, and the records it was made from."""
     simulation = blis_tui.Simulation(short())
-    tape, records = Tape(short().cluster.instances, keeps_output=False), list[Record]()
+    tape, records = Tape(profiles(short())), list[Record]()
     tape.listen(simulation)
     simulation.subscribe("all", records.append)
     simulation.run(max_events=until)

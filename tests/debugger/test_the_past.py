@@ -104,9 +104,9 @@ def _requests_stand_where_the_records_put_them(run: Run, reader: Reader) -> None
 
 def _lives_end_where_the_records_end_and_add_up(run: Run, reader: Reader) -> None:
     debugger = run.debugger
-    sources = Sources(debugger.tape, run.experiment)
+    sources = Sources(debugger.tape)
     for name, told in reader.live.items():
-        life = read_life(debugger.tape, run.experiment, name, debugger.event, debugger.settled)
+        life = read_life(debugger.tape, name, debugger.event, debugger.settled)
         assert life is not None
         until_us = debugger.time_us
         if told.phase in ("prefill", "decode", "stalled"):

@@ -30,7 +30,7 @@ def test_a_lone_request_takes_one_prefill_step_and_one_step_for_each_further_tok
     assert (row.queued_us, row.scheduled_us, row.first_token_us) == (5, 5, 5 + 108)
     assert row.completed_us == 5 + 108 + 110 + 110
     assert (row.ttft_us, row.e2e_us, row.output_tokens) == (108, 328, 3)
-    assert outcome.cluster.instances[0].itl_us == {110: 2}
+    assert outcome.cluster.instances[0].tallies.itl_us == {110: 2}
 
 
 def test_overheads_reach_the_client_but_not_the_steps() -> None:
@@ -49,7 +49,8 @@ def test_an_answer_of_no_tokens_ends_with_the_prefill() -> None:
 
 def test_what_comes_after_decoding_is_not_charged_where_nothing_was_decoded() -> None:
     overheads = Latency(kind="trained-physics", alpha=(7.0, 500.0, 3.0), beta=(1.0,) * 7)
-    made = replace(experiment(), latency=overheads)
+    plain = experiment()
+    made = replace(plain, pools=(replace(plain.pools[0], latency=overheads),))
     for output_tokens, after_us in ((0, 3), (1, 3 + 500)):
         row = Outcome(made, [request(0, 0, 8, output_tokens)]).rows["0"]
         assert row.completed_us is not None
@@ -92,7 +93,7 @@ def test_a_prefill_before_decodes_can_starve_them_for_a_step_and_the_gap_is_told
     assert [one.stalled for one in steps(outcome)] == [(), (), (), (), (), ("2",), ("2",), (), ()]
     assert outcome.rows["2"].completed_us == 1000 + 100 + 4 * 110
     # 1 waits one step for each token; 2 waits for all of 1's tokens before its second.
-    assert outcome.cluster.instances[0].itl_us == {110: 3, 330: 1}
+    assert outcome.cluster.instances[0].tallies.itl_us == {110: 3, 330: 1}
 
 
 @pytest.mark.parametrize("batching", ["blis", "vllm-v1"])
@@ -186,7 +187,7 @@ def test_length_capped_requests_end_at_the_context_limit() -> None:
     outcome = Outcome(experiment(max_model_len=10), [longer])
     row = outcome.rows["0"]
     assert (row.state, row.output_tokens) == ("completed", 4)
-    assert outcome.cluster.instances[0].running == {}
+    assert outcome.cluster.instances[0].batch.running == {}
 
 
 @pytest.mark.parametrize("batching", ["blis", "vllm-v1"])

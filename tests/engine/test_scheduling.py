@@ -7,14 +7,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blis_tui.engine.request import Request
-from blis_tui.engine.scheduling import queues
-from blis_tui.engine.scheduling.priority import create_priority
-from blis_tui.engine.scheduling.queues import SCHEDULERS, create_queue
+from blis_tui.engine.scheduling import queue as queues
+from blis_tui.engine.scheduling.priority import PRIORITY, PriorityRule
+from blis_tui.engine.scheduling.queue import SCHEDULING, WaitingQueue
 from blis_tui.errors import PolicyError
-from blis_tui.spec.model import Plug
+from blis_tui.plugins import builtin
 from tests.builders import request
 
 MOVES = ("push", "push", "push", "pop", "remove")
+
+
+SCHEDULERS = [plugin.name for plugin in builtin().of("policy.scheduling")]
+
+
+def create_queue(name: str) -> WaitingQueue:
+    return builtin().create(SCHEDULING, name, {})
+
+
+def create_priority(name: str) -> PriorityRule:
+    return builtin().create(PRIORITY, name, {})
+
+
+def pop(queue: WaitingQueue) -> Request:
+    head = queue.head()
+    queue.remove(head)
+    return head
 
 
 def names(requests: list[Request]) -> list[str]:
@@ -22,7 +39,7 @@ def names(requests: list[Request]) -> list[str]:
 
 
 def test_fcfs_serves_in_order_and_lets_preempted_requests_in_front() -> None:
-    queue = create_queue(Plug(kind="fcfs"))
+    queue = create_queue("fcfs")
     first, second, third = (request(i, i, 8, 1) for i in range(3))
     queue.push(first)
     queue.push(second)
@@ -30,19 +47,19 @@ def test_fcfs_serves_in_order_and_lets_preempted_requests_in_front() -> None:
     queue.push_front(third)
     assert names(queue.ordered()) == ["2", "0", "1"]
     queue.remove(first)
-    assert queue.pop() is third
+    assert pop(queue) is third
     assert queue.head() is second
 
 
 def test_sjf_serves_short_prompts_first_and_older_ones_among_equals() -> None:
-    queue = create_queue(Plug(kind="sjf"))
+    queue = create_queue("sjf")
     for index, (arrival, length) in enumerate([(5, 30), (6, 10), (4, 30), (7, 20)]):
         queue.push(request(index, arrival, length, 1))
     assert names(queue.ordered()) == ["1", "3", "2", "0"]
 
 
 def test_equal_requests_are_ordered_by_name_as_text() -> None:
-    queue = create_queue(Plug(kind="priority-fcfs"))
+    queue = create_queue("priority-fcfs")
     for index in (2, 10, 1):
         queue.push(request(index, 0, 8, 1))
     assert names(queue.ordered()) == ["1", "10", "2"]
@@ -58,12 +75,12 @@ def test_equal_requests_are_ordered_by_name_as_text() -> None:
     ],
 )
 def test_priorities_order_the_queue_and_reverse_priority_turns_it_round(kind: str, order: list[str]) -> None:
-    rule = create_priority(Plug(kind=kind))
+    rule = create_priority(kind)
     requests = [request(i, i, 8, 1, slo_class=slo) for i, slo in enumerate(["batch", "critical", "standard"])]
     for one in requests:
         one.priority = rule.priority(one)
     for scheduler, expected in (("priority-fcfs", order), ("reverse-priority", order[::-1])):
-        queue = create_queue(Plug(kind=scheduler))
+        queue = create_queue(scheduler)
         for one in requests:
             queue.push(one)
         if kind != "constant":
@@ -78,7 +95,7 @@ def test_priorities_order_the_queue_and_reverse_priority_turns_it_round(kind: st
 def test_a_queue_gives_back_exactly_what_was_put_in(
     kind: str, requests: list[tuple[int, int, int]], removed: int
 ) -> None:
-    queue = create_queue(Plug(kind=kind))
+    queue = create_queue(kind)
     inside: list[Request] = []
     for index, (arrival, length, priority) in enumerate(requests):
         one = request(index, arrival, length, 1)
@@ -90,7 +107,7 @@ def test_a_queue_gives_back_exactly_what_was_put_in(
         queue.remove(inside.pop(removed))
     expected = queue.ordered()
     assert sorted(names(expected)) == sorted(names(inside))
-    assert [queue.pop() for _ in inside] == expected
+    assert [pop(queue) for _ in inside] == expected
     assert not queue.items
 
 
@@ -103,7 +120,7 @@ def test_a_queue_gives_back_exactly_what_was_put_in(
 def test_a_long_queue_is_a_sorted_list_however_it_is_cut(chunk: int, moves: list[tuple[str, int]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(queues, "_CHUNK", chunk)
-        queue = create_queue(Plug(kind="sjf"))
+        queue = create_queue("sjf")
         inside: list[Request] = []
         for index, (move, number) in enumerate(moves):
             if move == "push":
@@ -114,18 +131,18 @@ def test_a_long_queue_is_a_sorted_list_however_it_is_cut(chunk: int, moves: list
                 assert inside[queue.position(one)] is one
             elif inside and move == "pop":
                 assert queue.head() is inside[0]
-                assert queue.pop() is inside.pop(0)
+                assert pop(queue) is inside.pop(0)
             elif inside:
                 queue.remove(inside.pop(number % len(inside)))
             assert queue.ordered() == inside
             assert queue.first(2) == inside[:2]
             assert len(queue.items) == len(inside)
         restored = deepcopy(queue)
-        assert [restored.pop().index for _ in inside] == [one.index for one in inside]
+        assert [pop(restored).index for _ in inside] == [one.index for one in inside]
 
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:
     with pytest.raises(PolicyError, match="known: fcfs, priority-fcfs"):
-        create_queue(Plug(kind="lifo"))
+        create_queue("lifo")
     with pytest.raises(PolicyError, match="known: constant"):
-        create_priority(Plug(kind="loudest"))
+        create_priority("loudest")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import blis_tui
+from blis_tui.engine.batch import Batch, Limits
 from blis_tui.engine.batching.blis import BlisBatching
-from blis_tui.engine.instance import Instance
+from blis_tui.engine.batching.rule import RunningFirst
 from blis_tui.engine.kv.pool import BlockPool
 from blis_tui.engine.records import Admitted
 from blis_tui.golden import session
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from blis_tui.engine.plan import Plan
     from blis_tui.engine.request import Request
     from blis_tui.golden.chain import Chain
 
@@ -65,34 +68,29 @@ def test_a_stream_that_ends_early_parts_at_its_end(short: int, more: int) -> Non
 # Small faults in scheduling, admission, preemption and the cache: each is one line of the engine.
 
 
-def _cut_budget(tokens: int) -> Callable[[pytest.MonkeyPatch], None]:
+def _limit(limited: Callable[[Limits], Limits]) -> Callable[[pytest.MonkeyPatch], None]:
     def mutate(patch: pytest.MonkeyPatch) -> None:
-        schedule = BlisBatching.schedule
+        plan = RunningFirst.plan
 
-        def mutated(self: BlisBatching, instance: Instance) -> None:
-            budget = instance.max_num_batched_tokens
-            instance.max_num_batched_tokens = budget - tokens
-            schedule(self, instance)
-            instance.max_num_batched_tokens = budget
+        def mutated(self: RunningFirst, batch: Batch) -> Plan:
+            right = batch.limits
+            batch.limits = limited(right)
+            try:
+                return plan(self, batch)
+            finally:
+                batch.limits = right
 
-        patch.setattr(BlisBatching, "schedule", mutated)
+        patch.setattr(RunningFirst, "plan", mutated)
 
     return mutate
+
+
+def _cut_budget(tokens: int) -> Callable[[pytest.MonkeyPatch], None]:
+    return _limit(lambda right: replace(right, max_num_batched_tokens=right.max_num_batched_tokens - tokens))
 
 
 def _cut_batch(requests: int) -> Callable[[pytest.MonkeyPatch], None]:
-    def mutate(patch: pytest.MonkeyPatch) -> None:
-        schedule = BlisBatching.schedule
-
-        def mutated(self: BlisBatching, instance: Instance) -> None:
-            limit = instance.max_num_seqs
-            instance.max_num_seqs = requests
-            schedule(self, instance)
-            instance.max_num_seqs = limit
-
-        patch.setattr(BlisBatching, "schedule", mutated)
-
-    return mutate
+    return _limit(lambda right: replace(right, max_num_seqs=requests))
 
 
 def _hide_cache(every: int) -> Callable[[pytest.MonkeyPatch], None]:
@@ -109,11 +107,11 @@ def _hide_cache(every: int) -> Callable[[pytest.MonkeyPatch], None]:
 
 def _other_victim(place: int) -> Callable[[pytest.MonkeyPatch], None]:
     def mutate(patch: pytest.MonkeyPatch) -> None:
-        def mutated(self: Instance) -> Request:
+        def mutated(self: Batch) -> Request:
             running = list(self.running.values())
             return running[min(place, len(running) - 1)]
 
-        patch.setattr(Instance, "choose_victim", mutated)
+        patch.setattr(Batch, "choose_victim", mutated)
 
     return mutate
 

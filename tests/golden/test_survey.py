@@ -70,7 +70,7 @@ def test_the_old_experiment_is_made_from_what_was_stored(tmp_path: Path) -> None
     golden, now = place.read(), case.load()
     old = old_experiment(golden, now)
     assert old is not None
-    assert (old.engine.kv_blocks, now.engine.kv_blocks) == (60, 80)
+    assert (old.pools[0].engine.kv_blocks, now.pools[0].engine.kv_blocks) == (60, 80)
     assert gives_the_golden(old, golden)
     assert not gives_the_golden(now, golden)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from blis_tui.debugger.why.waits import limits_of, step_cause
+from blis_tui.debugger.why.waits import step_cause
+from tests.builders import profiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.debugger.rows import EventRow, Happening, StepRow
     from blis_tui.debugger.tape import Tape
-    from blis_tui.debugger.why.waits import Limits
     from blis_tui.spec.model import Experiment
 
 
@@ -60,7 +60,7 @@ class Tally:
     def __init__(self, experiment: Experiment) -> None:
         self.event = 0
         self.now_us = 0
-        self.instances = tuple(InstanceTally() for _ in range(experiment.cluster.instances))
+        self.instances = tuple(InstanceTally() for _ in range(experiment.instances))
         self.counts: dict[str, int] = {}
         self.prefill_us = self.beside_prefill_us = self.full_budget_us = self.kv_wait_us = self.room_us = (
             self.seqs_wait_us
@@ -72,7 +72,7 @@ class Tally:
         self.stayed_us = 0
         self.staying: dict[int, int] = {}
         self.unsound = -1
-        self._limits: Limits = limits_of(experiment)
+        self._profile = profiles(experiment)[0]
         self._keeps_output = experiment.policy.batching.kind == "vllm-v1"
 
     def follow(self, tape: Tape, events: int) -> bool:
@@ -115,8 +115,8 @@ class Tally:
             instance.leaving.append((row.time_us + duration, step.completed))
         self.prefill_tokens += step.prefill_tokens
         self.decode_tokens += step.decode_requests
-        full = step.batch_tokens >= self._limits.max_num_batched_tokens
-        cause = step_cause(step, self._limits) if step.waiting else ""
+        full = step.batch_tokens >= self._profile.limits.max_num_batched_tokens
+        cause = step_cause(step, self._profile) if step.waiting else ""
         self.full_budget_us += duration if full else 0
         self.prefill_us += duration if step.prefill_tokens else 0
         self.beside_prefill_us += duration * step.decode_requests if step.prefill_tokens else 0

@@ -111,7 +111,11 @@ def test_halfway_they_agree_too() -> None:
     tally.follow(debugger.tape, 1500)
     cluster = debugger.simulation._cluster
     instance = debugger.simulation.snapshot().instances[0]
-    assert cluster.present == instance.waiting_count + instance.running_count == tally.instances[0].present
+    assert (
+        cluster.instances[0].present.count
+        == instance.waiting_count + instance.running_count
+        == tally.instances[0].present
+    )
     assert cluster.present_us() == tally.present_us()
 
 
@@ -123,9 +127,9 @@ def test_a_violation_of_littles_law_is_a_defect() -> None:
     simulation.run()
     stays = simulation._cluster.present_us()
     assert "littles-law" not in ids(check_all(seen(simulation)))
-    simulation._cluster._present_us += stays // 200
+    simulation._cluster.instances[0].present._area_us += stays // 200
     assert "littles-law" not in ids(check_all(seen(simulation)))
-    simulation._cluster._present_us += stays // 50
+    simulation._cluster.instances[0].present._area_us += stays // 50
     found = check_all(seen(simulation)).findings[0]
     assert (found.id, found.severity) == ("littles-law", "error")
     assert found.figures["residual"] == pytest.approx(0.025 * found.figures["arrival_rate_times_mean_stay"], rel=0.01)
@@ -220,9 +224,9 @@ def test_imbalance() -> None:
     simulation = blis_tui.Simulation(experiment("three instances"))
     simulation.run()
     assert "imbalance" not in ids(simulation.checkup())
-    simulation._cluster.instances[2].busy_us *= 9
+    simulation._cluster.instances[2].tallies.busy_us *= 9
     found = finding(simulation.checkup(), "imbalance")
-    busy = [one.busy_us for one in simulation._cluster.instances]
+    busy = [one.tallies.busy_us for one in simulation._cluster.instances]
     assert found.instance == 2
     assert found.figures["times_mean"] == pytest.approx(3 * busy[2] / sum(busy))
 

@@ -203,14 +203,14 @@ class Instance:
 
     def __init__(self, number: int, experiment: Experiment, latency: StepTimeModel) -> None:
         self.number = number
-        self.engine = experiment.engine
+        self.engine = experiment.pools[0].engine
         self.policy = experiment.policy
         self.rule = experiment.policy.batching.kind
         self.latency = latency
         self.pool = Pool(
-            experiment.engine.kv_blocks,
-            experiment.engine.block_size_tokens,
-            caching=experiment.engine.enable_prefix_caching,
+            experiment.pools[0].engine.kv_blocks,
+            experiment.pools[0].engine.block_size_tokens,
+            caching=experiment.pools[0].engine.enable_prefix_caching,
         )
         self.waiting: list[Job] = []
         self.running: list[Job] = []
@@ -222,9 +222,9 @@ class Instance:
         self.threshold = self.engine.long_prefill_token_threshold
         if self.rule == "vllm-v1":
             settings = self.policy.batching
-            self.watermark_blocks = int(settings.number("watermark") * self.engine.kv_blocks)
+            self.watermark_blocks = int(float(settings.settings["watermark"]) * self.engine.kv_blocks)
             longest = self.engine.max_model_len
-            if settings.integer("max_num_partial_prefills") > 1 and self.threshold == 0 and longest:
+            if int(settings.settings["max_num_partial_prefills"]) > 1 and self.threshold == 0 and longest:
                 self.threshold = longest * 4 // 100
 
     # The waiting queue.
@@ -319,9 +319,9 @@ class Instance:
         else:
             settings = self.policy.batching
             wanted = job.target - start if self.threshold == 0 else min(job.target - start, self.threshold)
-            if wanted > plan.budget and not settings.flag("enable_chunked_prefill"):
+            if wanted > plan.budget and not bool(settings.settings["enable_chunked_prefill"]):
                 return False
-            whole = job.target if settings.flag("reserve_full_input") else start + tokens
+            whole = job.target if bool(settings.settings["reserve_full_input"]) else start + tokens
             reserve = self.watermark_blocks if self.running else 0
             fits = pool.blocks_for(whole) - len(found) <= len(pool.free) - idle - reserve
         if not fits:
@@ -441,12 +441,12 @@ class Oracle:
     def __init__(self, experiment: Experiment, requests: Sequence[Request], max_steps: int) -> None:
         self.experiment = experiment
         self.latency = create(
-            experiment.latency,
-            experiment.model,
-            experiment.hardware,
-            tensor_parallel=experiment.cluster.tensor_parallel,
+            experiment.pools[0].latency,
+            experiment.pools[0].model,
+            experiment.pools[0].hardware,
+            tensor_parallel=experiment.pools[0].tensor_parallel,
         )
-        self.instances = [Instance(number, experiment, self.latency) for number in range(experiment.cluster.instances)]
+        self.instances = [Instance(number, experiment, self.latency) for number in range(experiment.pools[0].instances)]
         self.jobs = [Job(request) for request in requests]
         self.arrived: list[Job] = []
         self.steps: list[StepFinished] = []
@@ -459,7 +459,7 @@ class Oracle:
         plug = experiment.policy.admission
         self._bucket: Bucket | None = None
         if plug.kind == "token-bucket":
-            self._bucket = Bucket(plug.number("capacity_tokens"), plug.number("refill_tokens_per_s"))
+            self._bucket = Bucket(float(plug.settings["capacity_tokens"]), float(plug.settings["refill_tokens_per_s"]))
         for job in self.jobs:
             self._plan_cluster(job.request.arrival_us, ARRIVAL, job)
 

@@ -21,8 +21,9 @@ from blis_tui.spec.model import (
     Hardware,
     Latency,
     Model,
-    Plug,
+    PluginConfig,
     Policy,
+    Pool,
     Workload,
 )
 
@@ -104,7 +105,7 @@ class Scenario:
     def __repr__(self) -> str:
         experiment, policy = self.experiment, self.experiment.policy
         parts = [
-            *(str(part) for part in (experiment.engine, experiment.cluster, experiment.latency)),
+            *(str(part) for part in (experiment.pools[0].engine, experiment.cluster, experiment.pools[0].latency)),
             *(
                 f"{name}: {plug.kind} {dict(plug.settings)}"
                 for name, plug in (
@@ -121,10 +122,10 @@ class Scenario:
         return "\n  ".join(["Scenario", *parts])
 
 
-def _batching(draw: DrawFn, pressure: str) -> Plug:
+def _batching(draw: DrawFn, pressure: str) -> PluginConfig:
     if draw(st.integers(0, 3)) < (3 if pressure == _SHORT_OF_TOKENS else 2):
-        return Plug(kind="blis")
-    return Plug(
+        return PluginConfig(kind="blis")
+    return PluginConfig(
         kind="vllm-v1",
         settings={
             "watermark": draw(st.sampled_from((0.0, 0.0, 0.01, 0.1, 0.25, 0.5))),
@@ -135,20 +136,25 @@ def _batching(draw: DrawFn, pressure: str) -> Plug:
     )
 
 
+_ORDERS = ("fcfs", "fcfs", "priority-fcfs", "sjf", "reverse-priority")
+
+
 def _policy(draw: DrawFn, pressure: str) -> Policy:
-    admission = Plug(kind="always-admit")
+    admission = PluginConfig(kind="always-admit")
     if pressure == _ANY and draw(st.integers(0, 4)) == 4:
         settings = {
             "capacity_tokens": draw(st.integers(1, 100)),
             "refill_tokens_per_s": draw(st.integers(0, 100_000)),
         }
-        admission = Plug(kind="token-bucket", settings=settings)
+        admission = PluginConfig(kind="token-bucket", settings=settings)
     return Policy(
         name="drawn",
         admission=admission,
-        routing=Plug(kind="round-robin"),
-        scheduling=Plug(kind=draw(st.sampled_from(("fcfs", "fcfs", "priority-fcfs", "sjf", "reverse-priority")))),
-        priority=Plug(kind=draw(st.sampled_from(("constant", "slo-based", "inverted-slo", "slo-class")))),
+        routing=PluginConfig(kind="round-robin"),
+        scheduling=PluginConfig(
+            kind=draw(st.sampled_from(("fcfs", "fcfs", "priority-fcfs", "sjf", "reverse-priority")))
+        ),
+        priority=PluginConfig(kind=draw(st.sampled_from(("constant", "slo-based", "inverted-slo", "slo-class")))),
         batching=_batching(draw, pressure),
         preemption_victim=draw(st.sampled_from(("tail", "priority"))),
         preemption_restore="recompute",
@@ -294,9 +300,8 @@ def scenarios(draw: DrawFn) -> Scenario:
             engine,
             _policy(draw, pressure),
             latency=_latency(draw),
+            instances=draw(st.sampled_from((1, 1, 1, 1, 2, 3))),
             cluster=Cluster(
-                instances=draw(st.sampled_from((1, 1, 1, 1, 2, 3))),
-                tensor_parallel=1,
                 admission_latency_us=draw(st.sampled_from((0, 0, 3))),
                 routing_latency_us=draw(st.sampled_from((0, 0, 5))),
             ),
@@ -313,11 +318,11 @@ def uncomputed_victim() -> Scenario:
     """
     policy = Policy(
         name="by hand",
-        admission=Plug(kind="always-admit"),
-        routing=Plug(kind="round-robin"),
-        scheduling=Plug(kind="fcfs"),
-        priority=Plug(kind="slo-class"),
-        batching=Plug(kind="blis"),
+        admission=PluginConfig(kind="always-admit"),
+        routing=PluginConfig(kind="round-robin"),
+        scheduling=PluginConfig(kind="fcfs"),
+        priority=PluginConfig(kind="slo-class"),
+        batching=PluginConfig(kind="blis"),
         preemption_victim="priority",
         preemption_restore="recompute",
     )
@@ -342,24 +347,37 @@ def uncomputed_victim() -> Scenario:
         name="urgent", arrival_us=0, input_tokens=1, output_tokens=3, declared_tokens=3, slo_class="critical"
     )
     latency = Latency(kind="blackbox", alpha=(0.0, 0.0, 0.0), beta=(10.0, 0.0, 0.0))
-    cluster = Cluster(instances=1, tensor_parallel=1, admission_latency_us=0, routing_latency_us=0)
+    cluster = Cluster(admission_latency_us=0, routing_latency_us=0)
     return Scenario(_experiment(engine, policy, latency=latency, cluster=cluster, horizon_us=None), (long, urgent))
 
 
 def _experiment(
-    engine: Engine, policy: Policy, *, latency: Latency, cluster: Cluster, horizon_us: int | None
+    engine: Engine,
+    policy: Policy,
+    *,
+    latency: Latency,
+    cluster: Cluster,
+    horizon_us: int | None,
+    instances: int = 1,
 ) -> Experiment:
     return Experiment(
         name="small",
         description="",
         seed=0,
-        model=_MODEL,
-        hardware=_HARDWARE,
-        latency=latency,
         workload=Workload(name="small"),
         policy=policy,
         cluster=cluster,
-        engine=engine,
+        pools=(
+            Pool(
+                name="only",
+                instances=instances,
+                model=_MODEL,
+                hardware=_HARDWARE,
+                tensor_parallel=1,
+                engine=engine,
+                latency=latency,
+            ),
+        ),
         horizon_us=horizon_us,
         expect=(),
         sha256="",

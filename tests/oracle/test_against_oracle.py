@@ -119,7 +119,7 @@ class _Run:
 def _audit(instance: Instance) -> None:
     """The pool's books are right, given who runs."""
     pool = instance.pool
-    holders = [(request, instance.cohort.held_blocks(request)) for request in instance.running.values()]
+    holders = [(request, instance.batch.cohort.held_blocks(request)) for request in instance.batch.running.values()]
     assert pool.audit(holders) == ""
     assert pool.used + pool.free == pool.total
     assert all(request.held_blocks == 0 for request in instance.waiting.ordered())
@@ -142,9 +142,9 @@ def _compare(oracle: Oracle, run: _Run) -> None:
     cluster = run.cluster
     assert [_books(row) for row in sorted(run.log.table(cluster).plain())] == oracle.books()
     for naive, instance in zip(oracle.instances, cluster.instances, strict=True):
-        assert instance.itl_us == naive.itl_us
-        assert (instance.steps, instance.busy_us) == (naive.steps, naive.busy_us)
-        assert instance.preemptions == naive.preemptions
+        assert instance.tallies.itl_us == naive.itl_us
+        assert (instance.tallies.steps, instance.tallies.busy_us) == (naive.steps, naive.busy_us)
+        assert instance.tallies.preemptions == naive.preemptions
         assert (instance.pool.hits, instance.pool.misses) == (naive.pool.hits, naive.pool.misses)
         assert instance.pool.free == len(naive.pool.free)
         _audit(instance)

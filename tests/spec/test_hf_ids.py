@@ -56,11 +56,11 @@ def test_an_id_means_the_same_experiment_as_the_name(tmp_path: Path) -> None:
 
 def test_a_file_goes_before_an_id(tmp_path: Path) -> None:
     path = experiment(tmp_path, "Qwen/Qwen3-14B")
-    assert load(path).model.name == "qwen3-14b"
+    assert load(path).pools[0].model.name == "qwen3-14b"
     (tmp_path / "Qwen").mkdir()
     text = (MODELS / "qwen3-30b-a3b.yaml").read_text(encoding="utf-8")
     (tmp_path / "Qwen" / "Qwen3-14B").write_text(text.replace("name: qwen3-30b-a3b", "name: tuned"))
-    assert load(path, overrides=["cluster.tensor_parallel=1"]).model.name == "tuned"
+    assert load(path, overrides=["cluster.tensor_parallel=1"]).pools[0].model.name == "tuned"
 
 
 def test_own_models_are_found_by_their_ids(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_own_models_are_found_by_their_ids(tmp_path: Path) -> None:
     text = (MODELS / "qwen3-14b.yaml").read_text(encoding="utf-8")
     (own / "tuned.yaml").write_text(text.replace("Qwen/Qwen3-14B", "acme/Tuned-14B").replace("qwen3-14b", "tuned"))
     (own / "broken.yaml").write_text("{")
-    assert load(experiment(tmp_path, "ACME/tuned-14b")).model.name == "tuned"
+    assert load(experiment(tmp_path, "ACME/tuned-14b")).pools[0].model.name == "tuned"
 
 
 @pytest.mark.parametrize(

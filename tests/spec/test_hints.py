@@ -100,7 +100,7 @@ def test_engine_arguments_without_a_counterpart_say_what_to_do(key: str) -> None
 def test_engine_arguments_that_exist_are_taken() -> None:
     engine = "enable_prefix_caching: false, kv_cache_dtype: fp8, gpu_memory_utilization: 0.8, max_model_len: 4096"
     experiment = load("-", stdin_text=BASE + f"engine: {{{engine}, max_num_batched_tokens: 512}}\n")
-    assert (experiment.engine.enable_prefix_caching, experiment.model.kv_cache_bytes) == (False, 1.0)
+    assert (experiment.pools[0].engine.enable_prefix_caching, experiment.pools[0].model.kv_cache_bytes) == (False, 1.0)
 
 
 @pytest.mark.parametrize("key", ["request_rate", "qps", "rps", "rate", "requests_per_second"])

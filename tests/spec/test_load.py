@@ -33,21 +33,26 @@ def codes(source: str | Path, *, overrides: Sequence[str] = (), stdin_text: str 
 def test_quickstart() -> None:
     experiment = load("quickstart")
     assert experiment.name == "quickstart"
-    assert experiment.engine.kv_blocks == 15909  # the published capacity of this model on this accelerator
-    assert experiment.engine.max_model_len == 40960
-    assert experiment.latency.alpha == (0.0, 0.0, 0.0)
-    assert experiment.latency.beta == ()
+    assert experiment.pools[0].engine.kv_blocks == 15909  # the published capacity of this model on this accelerator
+    assert experiment.pools[0].engine.max_model_len == 40960
+    assert experiment.pools[0].latency.alpha == (0.0, 0.0, 0.0)
+    assert experiment.pools[0].latency.beta == ()
     assert experiment.horizon_us is None
     assert experiment.workload.clients[0].timeout_us is None
 
 
 def test_the_kv_cache_is_of_the_activations_type_or_of_the_one_given() -> None:
     usual = load("quickstart")
-    assert (usual.model.kv_cache_bytes, usual.engine.enable_prefix_caching) == (2.0, True)
-    assert load("quickstart", overrides=["engine.kv_cache_dtype=bfloat16"]).engine.kv_blocks == usual.engine.kv_blocks
+    assert (usual.pools[0].model.kv_cache_bytes, usual.pools[0].engine.enable_prefix_caching) == (2.0, True)
+    assert (
+        load("quickstart", overrides=["engine.kv_cache_dtype=bfloat16"]).pools[0].engine.kv_blocks
+        == usual.pools[0].engine.kv_blocks
+    )
     narrow = load("quickstart", overrides=["engine.kv_cache_dtype=fp8"])
-    assert (narrow.model.kv_cache_bytes, narrow.engine.kv_blocks) == (1.0, 2 * 15909 + 1)
-    assert not load("quickstart", overrides=["engine.enable_prefix_caching=false"]).engine.enable_prefix_caching
+    assert (narrow.pools[0].model.kv_cache_bytes, narrow.pools[0].engine.kv_blocks) == (1.0, 2 * 15909 + 1)
+    assert (
+        not load("quickstart", overrides=["engine.enable_prefix_caching=false"]).pools[0].engine.enable_prefix_caching
+    )
 
 
 def test_standard_input_and_paths_mean_the_same() -> None:
@@ -80,10 +85,10 @@ def test_overrides() -> None:
         ],
         seed=7,
     )
-    assert experiment.cluster.instances == 9
-    assert experiment.engine.max_num_seqs == 100
-    assert type(experiment.engine.max_num_seqs) is int
-    assert experiment.engine.max_model_len == 700 * 16
+    assert experiment.pools[0].instances == 9
+    assert experiment.pools[0].engine.max_num_seqs == 100
+    assert type(experiment.pools[0].engine.max_num_seqs) is int
+    assert experiment.pools[0].engine.max_model_len == 700 * 16
     assert experiment.policy.scheduling.kind == "sjf"
     assert experiment.workload.clients[0].arrivals.cv == 2.0
     assert experiment.workload.rate_per_s == 20.0
@@ -98,14 +103,14 @@ def test_overrides_as_a_mapping() -> None:
 
 def test_overrides_reach_into_what_was_left_out() -> None:
     assert load("-", stdin_text=BASE, overrides=["policy.scheduling.kind=sjf"]).policy.scheduling.kind == "sjf"
-    assert load("-", stdin_text=BASE, overrides=["engine.kv_blocks=100"]).engine.kv_blocks == 100
-    assert load("-", stdin_text=BASE, overrides=["latency.alpha=[1, 2, 3]"]).latency.alpha == (1.0, 2.0, 3.0)
+    assert load("-", stdin_text=BASE, overrides=["engine.kv_blocks=100"]).pools[0].engine.kv_blocks == 100
+    assert load("-", stdin_text=BASE, overrides=["latency.alpha=[1, 2, 3]"]).pools[0].latency.alpha == (1.0, 2.0, 3.0)
 
 
 def test_an_override_can_replace_a_whole_document_and_then_change_it() -> None:
     experiment = load("quickstart", overrides=["policy=vllm-v1", "policy.batching.watermark=0.5"])
-    assert experiment.policy.batching.number("watermark") == 0.5
-    assert experiment.policy.batching.integer("max_num_partial_prefills") == 1
+    assert float(experiment.policy.batching.settings["watermark"]) == 0.5
+    assert int(experiment.policy.batching.settings["max_num_partial_prefills"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -146,7 +151,11 @@ def test_extends_merges_maps_and_replaces_lists(tmp_path: Path) -> None:
         HEAD + "extends: ./middle.yaml\nseed: 9\nexpect: [{metric: kv.blocks, max: 2}]\n"
     )
     experiment = load(tmp_path / "top.yaml")
-    assert (experiment.engine.max_num_seqs, experiment.engine.kv_blocks, experiment.seed) == (6, 900, 9)
+    assert (experiment.pools[0].engine.max_num_seqs, experiment.pools[0].engine.kv_blocks, experiment.seed) == (
+        6,
+        900,
+        9,
+    )
     assert [entry.max for entry in experiment.expect] == [2.0]
     assert "extends" not in experiment.document
 
@@ -157,10 +166,12 @@ def test_the_experiment_to_extend_can_be_overridden(tmp_path: Path) -> None:
     top, written = tmp_path / "top.yaml", tmp_path / "written.yaml"
     top.write_text(HEAD + "extends: ./five.yaml\nseed: 9\n")
     written.write_text(HEAD + "extends: ./six.yaml\nseed: 9\n")
-    assert load(top).engine.max_num_seqs == 5
+    assert load(top).pools[0].engine.max_num_seqs == 5
     six = load(top, overrides=[f"extends={tmp_path}/six.yaml"])
     assert six == load(written)
-    assert load(top, overrides=[f"extends={tmp_path}/six.yaml", "engine.max_num_seqs=7"]).engine.max_num_seqs == 7
+    assert (
+        load(top, overrides=[f"extends={tmp_path}/six.yaml", "engine.max_num_seqs=7"]).pools[0].engine.max_num_seqs == 7
+    )
     assert codes(top, overrides=["extends=no-such-experiment"]) == ["BLIS2001"]
     assert codes(top, overrides=[f"extends={top}"]) == ["BLIS2003"]
     assert codes(top, overrides=["extends.seed=3"]) == ["BLIS1009"]
@@ -282,7 +293,7 @@ def test_own_coefficients(tmp_path: Path) -> None:
         "  - {model: qwen3-14b, hardware: h100, tensor_parallel: 1, alpha: [7, 7, 7], beta: [7, 7, 7]}\n"
     )
     (tmp_path / "experiment.yaml").write_text(BASE)
-    latency = load(tmp_path / "experiment.yaml", overrides=["latency={kind: blackbox}"]).latency
+    latency = load(tmp_path / "experiment.yaml", overrides=["latency={kind: blackbox}"]).pools[0].latency
     assert (latency.alpha, latency.beta) == ((1.0, 2.0, 3.0), (4.0, 5.0, 6.0))
 
 
@@ -352,13 +363,13 @@ def test_building_needs_the_standard_library_only() -> None:
 
 
 def test_blackbox_takes_the_measured_row() -> None:
-    latency = load("quickstart", overrides=["latency.kind=blackbox"]).latency
+    latency = load("quickstart", overrides=["latency.kind=blackbox"]).pools[0].latency
     assert latency.alpha[0] == pytest.approx(8888.09, abs=0.01)
     assert latency.beta == pytest.approx((13578.19, 39.4447, 27.3228), rel=1e-5)
 
 
 def test_given_coefficients_win() -> None:
-    latency = load("quickstart", overrides=["latency={kind: crossmodel, alpha: [1, 0, 2]}"]).latency
+    latency = load("quickstart", overrides=["latency={kind: crossmodel, alpha: [1, 0, 2]}"]).pools[0].latency
     assert latency.alpha == (1.0, 0.0, 2.0)
     assert latency.beta == (116.110, 1226.868, 19.943, 9445.157)
 

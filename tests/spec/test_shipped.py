@@ -109,7 +109,7 @@ def test_experiments_resolve(name: str) -> None:
     experiment = load(name)
     assert experiment.name == name
     assert experiment.description
-    assert experiment.engine.kv_blocks > 0
+    assert experiment.pools[0].engine.kv_blocks > 0
     assert experiment.expect
 
 
@@ -124,15 +124,19 @@ def test_entries_lists_each_document_once() -> None:
 
 
 def test_models_mean_what_their_configuration_says() -> None:
-    scout = load(
-        "quickstart",
-        overrides=["model=llama-4-scout-17b-16e-instruct-fp8-dynamic", "cluster.tensor_parallel=2"],
-    ).model
+    scout = (
+        load(
+            "quickstart",
+            overrides=["model=llama-4-scout-17b-16e-instruct-fp8-dynamic", "cluster.tensor_parallel=2"],
+        )
+        .pools[0]
+        .model
+    )
     assert (scout.hidden_size, scout.num_experts, scout.num_experts_per_tok) == (5120, 16, 1)
     assert (scout.weight_bytes, scout.activation_bytes) == (1.0, 2.0)
     assert (scout.interleave_moe_layer_step, scout.dense_intermediate_size) == (1, 16384)
     assert scout.max_position_embeddings == 10485760
-    lite = load("quickstart", overrides=["model=deepseek-v2-lite"]).model
+    lite = load("quickstart", overrides=["model=deepseek-v2-lite"]).pools[0].model
     assert (lite.num_experts, lite.moe_intermediate_size, lite.shared_expert_intermediate_size) == (
         64,
         1408,
@@ -140,7 +144,7 @@ def test_models_mean_what_their_configuration_says() -> None:
     )
     assert (lite.kv_lora_rank, lite.qk_rope_head_dim, lite.first_k_dense_replace) == (512, 64, 1)
     assert lite.max_position_embeddings == 163840
-    nemo = load("quickstart", overrides=["model=mistral-nemo-instruct-2407"]).model
+    nemo = load("quickstart", overrides=["model=mistral-nemo-instruct-2407"]).pools[0].model
     assert (nemo.head_dim, nemo.hidden_size // nemo.num_attention_heads) == (128, 160)
 
 

@@ -186,7 +186,7 @@ async def test_a_million_rows_cost_what_is_in_sight(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Tape, "row", counted)
     made = knowing(at=10)
     tape = made.tape
-    big = Tape(1, keeps_output=False)
+    big = Tape(tape.profiles)
     repeat = million // len(tape) + 1
     for name in ("_times", "_kinds", "_instances", "_subjects"):
         column: array[int] = getattr(tape, name)

@@ -384,7 +384,7 @@ async def test_both_runs_are_opened_where_they_part(folder: Path) -> None:
         await press(pilot, "v")
     assert len(app.compared) == 2
     left, right, names, event = app.compared[0]
-    assert (left.engine.kv_blocks, right.engine.kv_blocks) == (60, 90)
+    assert (left.pools[0].engine.kv_blocks, right.pools[0].engine.kv_blocks) == (60, 90)
     assert names == ("alpha (golden)", "alpha (now)")
     assert event
     assert event > 1

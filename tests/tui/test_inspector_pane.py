@@ -43,7 +43,7 @@ def _text(view: View, width: int = 78) -> str:
 def test_the_stretches_of_a_whole_life_add_up_to_it(pressed: Debugger) -> None:
     checked = 0
     for name in pressed.tape.names():
-        life = read_life(pressed.tape, pressed.experiment, name, 1300)
+        life = read_life(pressed.tape, name, 1300)
         assert life is not None
         if life.end is None:
             continue
@@ -56,9 +56,9 @@ def test_the_stretches_of_a_whole_life_add_up_to_it(pressed: Debugger) -> None:
 
 @pytest.mark.parametrize("event", [660, 672, 900])
 def test_what_is_known_of_the_future_is_marked(pressed: Debugger, event: int) -> None:
-    life = read_life(pressed.tape, pressed.experiment, "request_24", 1300)
+    life = read_life(pressed.tape, "request_24", 1300)
     assert life is not None
-    now = read_life(pressed.tape, pressed.experiment, "request_24", event)
+    now = read_life(pressed.tape, "request_24", event)
     assert now is not None
     now_us = now.now_us
     parts = past_and_later(now, life, pressed.tape)
@@ -136,9 +136,9 @@ def test_a_bar_is_exactly_as_wide_as_it_may_be(sizes: list[int]) -> None:
 
 
 def test_the_bar_shows_where_the_position_is(pressed: Debugger) -> None:
-    life = read_life(pressed.tape, pressed.experiment, "request_24", 1300)
+    life = read_life(pressed.tape, "request_24", 1300)
     assert life is not None
-    now = read_life(pressed.tape, pressed.experiment, "request_24", 1000)
+    now = read_life(pressed.tape, "request_24", 1000)
     parts = past_and_later(now, life, pressed.tape)
     bar, mark = life_bar(parts, 60), position_mark(parts, 60)
     assert bar.cell_length == 60

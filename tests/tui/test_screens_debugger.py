@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from blis_tui.engine.instance import Instance
+from blis_tui.engine.batch import Batch
 from blis_tui.errors import StalledError
 from blis_tui.tui.presenters.events import KINDS
 from blis_tui.tui.presenters.phases import PHASE_LOOKS
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.strip import Strip
 
+    from blis_tui.engine.plan import Plan
     from blis_tui.engine.request import Request
 
 PREEMPTS: Final = "2761"
@@ -119,18 +120,18 @@ async def test_a_large_terminal(name: str, file_regression: FileRegressionFixtur
 async def test_a_failure(
     size: tuple[int, int], monkeypatch: pytest.MonkeyPatch, file_regression: FileRegressionFixture
 ) -> None:
-    admit = Instance.admit
+    admit = Batch.admit
 
-    def stuck(instance: Instance, request: Request, cached_blocks: int, new_tokens: int) -> None:
+    def stuck(batch: Batch, plan: Plan, request: Request, cached_blocks: int, new_tokens: int) -> None:
         if request.request_id == "request_20":
             raise StalledError(
                 "instance 0 cannot go on: request request_20 needs 128 more tokens in the cache and nothing can be "
                 "scheduled",
                 help="its blocks must fit the KV cache",
             )
-        admit(instance, request, cached_blocks, new_tokens)
+        admit(batch, plan, request, cached_blocks, new_tokens)
 
-    monkeypatch.setattr(Instance, "admit", stuck)
+    monkeypatch.setattr(Batch, "admit", stuck)
     await look(Scene(name="failed", keys=("end", "7")), size, file_regression)
 
 

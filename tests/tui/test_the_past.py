@@ -69,9 +69,9 @@ def _figures(view: View) -> Iterator[str]:
 
 
 def _past_of_the_inspector(view: View, name: str) -> str:
-    life = read_life(view.tape, view.experiment, name, view.moment.event, view.moment.settled)
+    life = read_life(view.tape, name, view.moment.event, view.moment.settled)
     assert life is not None
-    notes = {**wait_lines(view.tape, view.experiment, life), **decode_lines(view.tape, life)}
+    notes = {**wait_lines(view.tape, life), **decode_lines(view.tape, life)}
     selected = replace(view, selection=replace(view.selection, request=name))
     lines = inspector_lines(selected, WIDTH, notes)
     texts = [one.draw().plain.rstrip() for one in lines]

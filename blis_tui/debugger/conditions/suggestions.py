@@ -86,7 +86,7 @@ def _after_keyword(words: list[str], experiment: Experiment) -> Iterator[Word]:
             yield from ((word, KIND_MEANINGS[kind]) for word, kind in FIRST.items())
             yield "slo-miss", KEYWORDS["slo-miss"].meaning
         case ["instance"]:
-            yield from ((str(number), "an instance") for number in range(experiment.cluster.instances)[:_MAX_INSTANCES])
+            yield from ((str(number), "an instance") for number in range(experiment.instances)[:_MAX_INSTANCES])
         case ["instance" | "request", _]:
             yield from _kinds()
         case ["slo-miss"] | ["slo-miss", _, _] | ["first", "slo-miss"] | ["first", "slo-miss", _, _]:

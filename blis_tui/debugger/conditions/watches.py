@@ -51,7 +51,7 @@ def parse_watch(text: str, experiment: Experiment) -> WatchExpression:
     Raises:
         PredicateError: it is neither a number nor a condition.
     """
-    instances = experiment.cluster.instances
+    instances = experiment.instances
     try:
         return WatchExpression(Parser(text, instances).parse(), is_condition=True)
     except PredicateError as condition:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.debugger.why.lifespans import steps_within
-from blis_tui.debugger.why.waits import CAUSES, cause_text, limits_of, wait_causes
+from blis_tui.debugger.why.waits import CAUSES, cause_text, wait_causes
 from blis_tui.units import count_text, plural, span_text
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from blis_tui.debugger.tape import Tape
     from blis_tui.debugger.why.lifespans import Life, Span
     from blis_tui.debugger.why.waits import WaitCauses
-    from blis_tui.spec.model import Experiment
 
 KINDS: Final = {
     "admission": "admission control",
@@ -86,7 +85,6 @@ class Sources:
     """Where a breakdown is read from."""
 
     tape: Tape
-    experiment: Experiment
 
 
 def ttft_breakdown(life: Life, sources: Sources) -> Breakdown | None:
@@ -152,7 +150,7 @@ def _share(kind: str, spans: list[Span], life: Life, sources: Sources) -> Share:
 
 
 def _waiting(kind: str, us: int, spans: list[Span], life: Life, sources: Sources) -> Share:
-    limits = limits_of(sources.experiment)
+    limits = sources.tape.profiles[life.instance]
     found: list[WaitCauses] = [wait_causes(sources.tape, limits, span, life.instance, life.until) for span in spans]
     inner = []
     for cause in CAUSES:

@@ -18,7 +18,7 @@ from blis_tui.debugger.why.explanation import (
     say,
 )
 from blis_tui.debugger.why.lifespans import last_step
-from blis_tui.debugger.why.waits import cause_sentence, limits_of, step_cause
+from blis_tui.debugger.why.waits import cause_sentence, step_cause
 from blis_tui.engine.records import Preempted, StepFinished
 from blis_tui.units import count_text, percent_text, plural, span_text, time_text
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.rows import EventRow, StepRow
     from blis_tui.debugger.tape import Tape
-    from blis_tui.spec.model import Experiment, Plug
 
 MEANINGS: Final = {
     "arrived": "A client's request reached the cluster. Admission control decides about it next.",
@@ -82,7 +81,7 @@ def _admitted(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
             _subject(debugger.tape, row),
             f" {span_text(since)} after it arrived.",
         ),
-        *_admission_rule(plug),
+        *_rule(debugger.moment().state.admission_rule),
     ]
     return f"Admission control ({plug.kind}) admitted it.", [Part("The decision", tuple(told))]
 
@@ -91,30 +90,23 @@ def _rejected(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     plug = debugger.experiment.policy.admission
     return (
         f"Admission control ({plug.kind}) rejected it: {debugger.tape.reason(row.event)}.",
-        [Part("The decision", tuple(rejection_sentences(debugger.experiment, debugger.tape, row)))],
+        [Part("The decision", tuple(rejection_sentences(debugger, row)))],
     )
 
 
-def rejection_sentences(experiment: Experiment, tape: Tape, row: EventRow) -> list[Sentence]:
+def rejection_sentences(debugger: Debugger, row: EventRow) -> list[Sentence]:
     """Why a request was rejected, with the numbers."""
-    plug = experiment.policy.admission
+    tape, policy = debugger.tape, debugger.experiment.policy.admission.kind
     prompt = tape.life(tape.name(row.request), row.event)[0].first
-    told = [say(f"The policy {plug.kind} rejected ", _subject(tape, row), f": {tape.reason(row.event)}.")]
-    if plug.kind == "token-bucket":
-        told.append(say(f"Its prompt of {plural(prompt, 'token')} was more than the bucket held."))
-    return told + _admission_rule(plug)
-
-
-def _admission_rule(plug: Plug) -> list[Sentence]:
-    if plug.kind != "token-bucket":
-        return []
-    capacity, refill = plug.number("capacity_tokens"), plug.number("refill_tokens_per_s")
     return [
-        say(
-            f"The bucket holds at most {capacity:,.0f} tokens and refills at {refill:,.0f} per second;"
-            " each request takes as many as its prompt has."
-        )
+        say(f"The policy {policy} rejected ", _subject(tape, row), f": {tape.reason(row.event)}."),
+        say(f"Its prompt has {plural(prompt, 'token')}."),
+        *_rule(debugger.moment().state.admission_rule),
     ]
+
+
+def _rule(sentence: str) -> list[Sentence]:
+    return [say(sentence)] if sentence else []
 
 
 def _routed(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
@@ -122,16 +114,14 @@ def _routed(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     kind = debugger.experiment.policy.routing.kind
     reason = tape.reason(row.event)
     rows = []
-    for index in range(debugger.experiment.cluster.instances):
+    for index in range(debugger.experiment.instances):
         waiting, running, kv = load_before(tape, index, row.event)
         chosen = "chosen" if index == row.instance else ""
         note = f"{running:,} running, {plural(kv, 'KV block')} in use after its latest step"
         rows.append(Row(f"instance {index}", f"{waiting:,} waiting", chosen, say(note)))
     told = say("The policy ", f"{kind} sent ", _subject(tape, row), " to ", instance_ref(row.instance), f" ({reason}).")
     head = f"The router ({kind}) chose instance {row.instance}: {reason}."
-    sentences = [told]
-    if kind == "round-robin":
-        sentences.append(say("Round-robin takes the instances in turn; it does not look at their load."))
+    sentences = [told, *_rule(debugger.moment().state.routing_rule)]
     return head, [Part("The choice", tuple(sentences)), Part("The instances just before", (), tuple(rows))]
 
 
@@ -314,8 +304,8 @@ def _admissions(debugger: Debugger, row: EventRow, record: StepFinished, figures
     """Why no further request was scheduled, and when the next step begins."""
     told: list[Sentence] = []
     if record.waiting:
-        limits = limits_of(debugger.experiment)
-        told.append(say(cause_sentence(step_cause(figures, limits), limits)))
+        profile = debugger.tape.profiles[row.instance]
+        told.append(say(cause_sentence(step_cause(figures, profile), profile)))
     if record.next_step_us < 0:
         told.append(say("No request is left: ", instance_ref(row.instance), " is idle until a request arrives."))
     heading = "Why no more were scheduled" if record.waiting else "What follows"

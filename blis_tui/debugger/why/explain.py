@@ -60,10 +60,10 @@ def explain_event(debugger: Debugger, event: int) -> Explanation:
 def explain_request(debugger: Debugger, name: str) -> Explanation:
     """Why a request stands where it stands at the present position, or took as long as it did. The position stays."""
     about = request_ref(name)
-    life = read_life(debugger.tape, debugger.experiment, name, debugger.event, debugger.settled)
+    life = read_life(debugger.tape, name, debugger.event, debugger.settled)
     if life is None:
         return _unarrived(debugger, about)
-    sources = Sources(debugger.tape, debugger.experiment)
+    sources = Sources(debugger.tape)
     parts: list[Part] = []
     live = debugger.request(name)
     if live is not None:
@@ -109,7 +109,7 @@ def _end_part(debugger: Debugger, life: Life) -> Part:
     tape = debugger.tape
     told: list[Sentence]
     if end.what == "rejected":
-        told = rejection_sentences(debugger.experiment, tape, tape.row(end.event))
+        told = rejection_sentences(debugger, tape.row(end.event))
     elif end.what == "dropped":
         told = [say(f"No instance can ever serve it: {tape.reason(end.event)}.")]
     else:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from blis_tui.debugger.rows import Happening, StepRow
     from blis_tui.debugger.tape import Tape
-    from blis_tui.spec.model import Experiment
 
 ENDS: Final = ("rejected", "dropped", "completed", "timed-out")
 """What ends a request's life."""
@@ -125,12 +124,11 @@ class Life:
         return next((one for one in reversed(self.happenings) if one.what == what), None)
 
 
-def read_life(tape: Tape, experiment: Experiment, name: str, until: int, settled: int | None = None) -> Life | None:
+def read_life(tape: Tape, name: str, until: int, settled: int | None = None) -> Life | None:
     """A request's life up to an event; None when it has not arrived by then.
 
     Args:
         tape: what is known.
-        experiment: whose tape it is.
         name: the request.
         until: the last event to know of.
         settled: the last event whose results are past; None = ``until``.
@@ -139,7 +137,7 @@ def read_life(tape: Tape, experiment: Experiment, name: str, until: int, settled
     happenings = tape.life(name, until, settled)
     if not happenings:
         return None
-    keeps = experiment.policy.batching.kind == "vllm-v1"
+    keeps = tape.keeps_output
     reader = _Reader(tape, keeps_output=keeps, input_tokens=happenings[0].first, start_us=happenings[0].time_us)
     for happening in happenings:
         reader.read(happening)

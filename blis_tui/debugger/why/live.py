@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.debugger.why.explanation import Part, Ref, Sentence, event_ref, instance_ref, listing, request_ref, say
 from blis_tui.debugger.why.lifespans import last_step
-from blis_tui.debugger.why.waits import limits_of, step_cause
-from blis_tui.engine.batching.registry import create_batching
+from blis_tui.debugger.why.waits import step_cause
 from blis_tui.engine.records import Preempted, StepFinished
 from blis_tui.units import count_text, percent_text, plural, span_text, time_text
 
@@ -16,16 +15,11 @@ if TYPE_CHECKING:
     from blis_tui.cluster.snapshot import InstanceSnapshot, RequestSnapshot
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.rows import StepRow
+    from blis_tui.engine.profile import Profile
     from blis_tui.engine.records import Record
     from blis_tui.spec.model import Experiment
 
 _HEAD_FIRST = "no request is scheduled before the queue head"
-_ORDERS = {
-    "fcfs": f"First come, first served: {_HEAD_FIRST}, even if a smaller one would fit.",
-    "priority-fcfs": f"The most urgent request goes first, then the oldest; {_HEAD_FIRST}.",
-    "sjf": f"The shortest prompt goes first; {_HEAD_FIRST}.",
-    "reverse-priority": f"The least urgent request goes first, then the oldest; {_HEAD_FIRST}.",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +104,7 @@ def _waiting(debugger: Debugger, live: RequestSnapshot, instance: InstanceSnapsh
     latest = latest_step(debugger, instance)
     sentences += _why_not_admitted(debugger, live.request_id, instance, latest)
     if place:
-        order = debugger.experiment.policy.scheduling.kind
-        sentences.append(say(_ORDERS.get(order, "Requests are scheduled from the queue head only.")))
+        sentences.append(say(f"{instance.profile.order}; {_HEAD_FIRST}."))
     return Part("Why it waits now", tuple(sentences))
 
 
@@ -124,8 +117,8 @@ def _why_not_admitted(
     here = instance_ref(instance.index)
     if latest is None or _joined_after(debugger, head, latest.event):
         return [say(name, " was queued after the latest step of ", here, " had begun; ", *_next_look(latest))]
-    limits = limits_of(debugger.experiment)
-    cause = step_cause(latest.row, limits)
+    profile = instance.profile
+    limits, cause = profile.limits, step_cause(latest.row, profile)
     step = say("In the latest step (", event_ref(latest.event), ") ")
     if cause == "preempted":
         return [step + _preemptions(latest), say("A step that preempts schedules no request from the queue.")]
@@ -190,29 +183,25 @@ def _budget(latest: LatestStep, budget: int) -> Sentence:
     return (*pieces, ".")
 
 
-def blocks_needed(experiment: Experiment, request: RequestSnapshot, budget_left: int) -> int:
+def blocks_needed(profile: Profile, request: RequestSnapshot, budget_left: int, *, may_be_cached: bool) -> int:
     """KV blocks that a waiting request needs to be scheduled, without the watermark.
 
     Where the cache may hold a part of it, this is the most it can need: what is found there saves nothing while nobody
     else uses it, and the first chunk begins behind it.
     """
-    engine = experiment.engine
-    batching = experiment.policy.batching
+    limits = profile.limits
     tokens = request.target_tokens
-    whole = batching.kind == "vllm-v1" and batching.flag("reserve_full_input")
-    if not whole and not _may_be_cached(experiment, request):
-        threshold = create_batching(batching).prefill_threshold(engine)
-        if 0 < threshold < tokens:
-            tokens = threshold
+    if not profile.traits.reserves_whole_prompt and not may_be_cached:
+        if 0 < limits.long_prefill_token_threshold < tokens:
+            tokens = limits.long_prefill_token_threshold
         tokens = min(tokens, budget_left)
-    return -(-tokens // engine.block_size_tokens)
+    return -(-tokens // limits.block_size_tokens)
 
 
-def _watermark(experiment: Experiment, latest: LatestStep) -> int:
-    batching = experiment.policy.batching
-    if batching.kind != "vllm-v1" or latest.row.running + latest.row.completed == 0:
+def _watermark(profile: Profile, latest: LatestStep) -> int:
+    if latest.row.running + latest.row.completed == 0:
         return 0
-    return int(batching.number("watermark") * experiment.engine.kv_blocks)
+    return profile.traits.spare_blocks(profile.limits.kv_blocks)
 
 
 def _may_be_cached(experiment: Experiment, request: RequestSnapshot) -> bool:
@@ -223,14 +212,16 @@ def _may_be_cached(experiment: Experiment, request: RequestSnapshot) -> bool:
 def _blocks(
     experiment: Experiment, head: RequestSnapshot, instance: InstanceSnapshot, latest: LatestStep, step: Sentence
 ) -> list[Sentence]:
-    row = latest.row
-    left = experiment.engine.max_num_batched_tokens - row.batch_tokens
-    need = blocks_needed(experiment, head, left)
-    free = experiment.engine.kv_blocks - row.kv_used_blocks
-    about = "up to " if _may_be_cached(experiment, head) else ""
-    size = f"{about}{plural(need, 'KV block')} of {experiment.engine.block_size_tokens} tokens"
+    row, profile = latest.row, instance.profile
+    limits = profile.limits
+    left = limits.max_num_batched_tokens - row.batch_tokens
+    cached = _may_be_cached(experiment, head)
+    need = blocks_needed(profile, head, left, may_be_cached=cached)
+    free = limits.kv_blocks - row.kv_used_blocks
+    about = "up to " if cached else ""
+    size = f"{about}{plural(need, 'KV block')} of {limits.block_size_tokens} tokens"
     told = [step + say(request_ref(head.request_id), f" did not fit: it needs {size}.")]
-    watermark = _watermark(experiment, latest)
+    watermark = _watermark(profile, latest)
     if watermark:
         told.append(say(f"On top of that, {plural(watermark, 'block')} must stay free (watermark)."))
     if row.completed:
@@ -239,8 +230,8 @@ def _blocks(
             + _next_look(latest)
         )
     else:
-        told.append(say(f"{free:,} of {experiment.engine.kv_blocks:,} were free."))
-    if limits_of(experiment).whole_prompts and head.target_tokens > left:
+        told.append(say(f"{free:,} of {limits.kv_blocks:,} were free."))
+    if not profile.traits.chunked_prefill and head.target_tokens > left:
         told.append(
             say(f"Its prompt of {head.target_tokens:,} tokens also exceeds the {left:,} left of the token budget,")
             + say(" and chunked prefill is off.")
@@ -265,14 +256,16 @@ def _overtaking(experiment: Experiment, instance: InstanceSnapshot, latest: Late
     """Head-of-line blocking: a request behind the head would have fit."""
     if latest.row.completed:
         return []
-    free = experiment.engine.kv_blocks - latest.row.kv_used_blocks - _watermark(experiment, latest)
-    left = experiment.engine.max_num_batched_tokens - latest.row.batch_tokens
+    profile = instance.profile
+    free = profile.limits.kv_blocks - latest.row.kv_used_blocks - _watermark(profile, latest)
+    left = profile.limits.max_num_batched_tokens - latest.row.batch_tokens
     began = latest.step.time_us
     for request in instance.waiting[1:]:
         early = request.queued_us is not None and request.queued_us <= began
-        too_long = limits_of(experiment).whole_prompts and request.target_tokens > left
-        if early and not too_long and blocks_needed(experiment, request, left) <= free:
-            need = plural(blocks_needed(experiment, request, left), "block")
+        too_long = not profile.traits.chunked_prefill and request.target_tokens > left
+        blocks = blocks_needed(profile, request, left, may_be_cached=_may_be_cached(experiment, request))
+        if early and not too_long and blocks <= free:
+            need = plural(blocks, "block")
             who: str | Ref = "this request"
             if request.request_id != asked:
                 who = request_ref(request.request_id)
@@ -335,7 +328,7 @@ def _part_in_step(debugger: Debugger, live: RequestSnapshot, latest: LatestStep)
 
 
 def _why_nothing(debugger: Debugger, latest: LatestStep) -> list[Sentence]:
-    limits = limits_of(debugger.experiment)
+    limits = debugger.tape.profiles[latest.step.instance].limits
     if latest.row.batch_tokens >= limits.max_num_batched_tokens:
         told = _budget(latest, limits.max_num_batched_tokens)
         return [say("Running requests are served in the order in which they were scheduled: ") + told]

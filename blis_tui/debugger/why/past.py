@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 
 _TOLD: Final = 3
 """Preemptions that are explained one by one."""
-VICTIM_RULES: Final = {
-    "tail": "the youngest running request (the one scheduled last)",
-    "priority": "the least urgent running request (the youngest of equals)",
-}
 GROUPS: Final = {
     "reaching the queue": ("admission", "routing", "intake"),
     "waiting in the queue": ("wait",),
@@ -59,7 +55,7 @@ def _preemption_part(debugger: Debugger, life: Life, preempted: Happening) -> Pa
     records = debugger.records_of(preempted.event)
     record = next(one for one in records if isinstance(one, Preempted) and one.request_id == life.name)
     step = next(one for one in records if isinstance(one, StepFinished))
-    rule = VICTIM_RULES[debugger.experiment.policy.preemption_victim]
+    rule = tape.profiles[record.instance].victims
     own = beneficiary == life.name
     sentences = [
         say(
@@ -168,11 +164,11 @@ class Comparison:
 
 def compare(life: Life, own: Breakdown, sources: Sources) -> Comparison | None:
     """Against the median of all that have completed; None where there are fewer than three."""
-    ranked = ranking(sources.tape, sources.experiment, "e2e", Position(life.until, life.settled))
+    ranked = ranking(sources.tape, "e2e", Position(life.until, life.settled))
     if len(ranked) < 3:
         return None
     median = ranked[len(ranked) // 2]
-    there = read_life(sources.tape, sources.experiment, median.name, life.until)
+    there = read_life(sources.tape, median.name, life.until)
     other = None if there is None else e2e_breakdown(there, sources)
     if there is None or other is None:
         return None

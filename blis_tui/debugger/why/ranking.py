@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from blis_tui.debugger.tape import Tape
     from blis_tui.debugger.why.lifespans import Life
-    from blis_tui.spec.model import Experiment
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +44,11 @@ class Order:
     """The figure of a life; None where there is none."""
 
 
-def ranking(tape: Tape, experiment: Experiment, by: str, here: Position, count: int | None = None) -> list[Ranked]:
+def ranking(tape: Tape, by: str, here: Position, count: int | None = None) -> list[Ranked]:
     """The requests that have a figure, the largest first; of equals the earlier.
 
     Args:
         tape: what is known.
-        experiment: whose tape it is.
         by: a key of ``ORDERS``.
         here: what of it is past.
         count: how many at most; None = all.
@@ -60,7 +58,7 @@ def ranking(tape: Tape, experiment: Experiment, by: str, here: Position, count: 
     steps = _Steps(tape, here.settled)
     found: list[Ranked] = []
     for name in tape.names():
-        life = read_life(tape, experiment, name, here.event, here.settled)
+        life = read_life(tape, name, here.event, here.settled)
         value = None if life is None else ORDERS[by].read(life, steps)
         if value is not None:
             found.append(Ranked(name, value))

@@ -28,41 +28,21 @@ if TYPE_CHECKING:
     from blis_tui.debugger.rows import StepRow
     from blis_tui.debugger.tape import Tape
     from blis_tui.debugger.why.lifespans import Life, Span
-    from blis_tui.spec.model import Experiment
+    from blis_tui.engine.profile import Profile
 
 CAUSES: Final = ("step", "preempted", "seqs", "tokens", "blocks", "room")
 """Every cause, in the order in which they are told."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What the steps of an instance must keep to."""
-
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    whole_prompts: bool
-    """Chunked prefill is off."""
-
-
-def limits_of(experiment: Experiment) -> Limits:
-    """The limits that an experiment sets."""
-    batching = experiment.policy.batching
-    return Limits(
-        experiment.engine.max_num_seqs,
-        experiment.engine.max_num_batched_tokens,
-        whole_prompts=batching.kind == "vllm-v1" and not batching.flag("enable_chunked_prefill"),
-    )
-
-
-def step_cause(row: StepRow, limits: Limits) -> str:
+def step_cause(row: StepRow, profile: Profile) -> str:
     """What kept the head of the queue out of a step after which somebody waits."""
     if row.preempted:
         return "preempted"
-    if row.running + row.completed >= limits.max_num_seqs:
+    if row.running + row.completed >= profile.limits.max_num_seqs:
         return "seqs"
-    if row.batch_tokens >= limits.max_num_batched_tokens:
+    if row.batch_tokens >= profile.limits.max_num_batched_tokens:
         return "tokens"
-    return "room" if limits.whole_prompts else "blocks"
+    return "blocks" if profile.traits.chunked_prefill else "room"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,33 +63,34 @@ class WaitCauses:
         return max(self.us, key=lambda cause: self.us[cause], default="")
 
 
-def wait_causes(tape: Tape, limits: Limits, span: Span, instance: int, until: int) -> WaitCauses:
+def wait_causes(tape: Tape, profile: Profile, span: Span, instance: int, until: int) -> WaitCauses:
     """Divide a wait: each step that did not admit the request accounts for the time until the next one began."""
     us = dict.fromkeys(CAUSES, 0)
     steps = dict.fromkeys(CAUSES, 0)
     cause, since = "step", span.start_us
     for _, start_us, row in steps_within(tape, instance, span.start_us, span.end_us, until):
         us[cause] += start_us - since
-        cause, since = step_cause(row, limits), start_us
+        cause, since = step_cause(row, profile), start_us
         steps[cause] += 1
     us[cause] += span.end_us - since
     return WaitCauses({name: value for name, value in us.items() if value}, steps)
 
 
-def cause_text(cause: str, limits: Limits) -> str:
+def cause_text(cause: str, profile: Profile) -> str:
     """A cause in a few words."""
     return {
         "step": "step under way",
         "preempted": "preemption",
-        "seqs": f"batch full ({limits.max_num_seqs:,})",
-        "tokens": f"token budget spent ({limits.max_num_batched_tokens:,})",
+        "seqs": f"batch full ({profile.limits.max_num_seqs:,})",
+        "tokens": f"token budget spent ({profile.limits.max_num_batched_tokens:,})",
         "blocks": "too few free KV blocks",
         "room": "whole prompt does not fit",
     }[cause]
 
 
-def cause_sentence(cause: str, limits: Limits) -> str:
+def cause_sentence(cause: str, profile: Profile) -> str:
     """Why a step scheduled no further request, for people who never read the documentation."""
+    limits = profile.limits
     return {
         "step": "Requests are scheduled only between steps, and one was under way.",
         "preempted": "The step preempted running requests; such a step schedules no request from the queue.",
@@ -120,15 +101,15 @@ def cause_sentence(cause: str, limits: Limits) -> str:
     }[cause]
 
 
-def wait_lines(tape: Tape, experiment: Experiment, life: Life) -> Mapping[int, str]:
+def wait_lines(tape: Tape, life: Life) -> Mapping[int, str]:
     """Why a request waited: the event at which a wait began -> a few words about it."""
-    limits = limits_of(experiment)
     lines: dict[int, str] = {}
     for span in life.spans:
         if span.what == "wait":
-            causes = wait_causes(tape, limits, span, life.instance, life.until)
+            profile = tape.profiles[life.instance]
+            causes = wait_causes(tape, profile, span, life.instance, life.until)
             told = sorted(causes.us, key=lambda cause: -causes.us[cause])
-            pieces = [f"{cause_text(cause, limits)} {span_text(causes.us[cause])}" for cause in told[:2]]
+            pieces = [f"{cause_text(cause, profile)} {span_text(causes.us[cause])}" for cause in told[:2]]
             verb = "waits" if span.open else "waited"
             tail = f": {', '.join(pieces)}" if pieces else ""
             lines[span.first] = f"{verb} {span_text(span.duration_us)}{tail}"

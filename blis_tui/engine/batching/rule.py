@@ -1,75 +1,157 @@
-"""What a batch-formation rule is, and the half of a step that running-first engines share."""
+"""What a batch-formation rule is, and what engines share that serve running requests first."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from blis_tui.engine.plan import Plan
+from blis_tui.plugins import PlugPoint
 
 if TYPE_CHECKING:
-    from blis_tui.engine.instance import Instance
+    from blis_tui.engine.batch import Batch
     from blis_tui.engine.request import Request
     from blis_tui.spec.model import Engine
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What a rule says about itself: the engine keeps to it, explanations tell it."""
+
+    keeps_output: bool = False
+    """A preempted request keeps the tokens it has generated and prefills them again; else it generates them again."""
+    caches_whole_prompts: bool = False
+    """A prompt may be found in the cache as a whole, its last token included: then no token of it is computed."""
+    stores_last_token: bool = False
+    """The last token of an answer takes a place in the KV cache before all places are given back."""
+    chunked_prefill: bool = True
+    """A prompt that exceeds what is left of the token budget is split; else it waits for a step it fits in."""
+    reserves_whole_prompt: bool = False
+    """A request is admitted only when all of its prompt fits into the free blocks, not just its first chunk."""
+    watermark: float = 0.0
+    """Share of the KV blocks kept free when a request joins others."""
+
+    def spare_blocks(self, total: int) -> int:
+        """The blocks that the watermark keeps free."""
+        return int(self.watermark * total)
+
+
 class BatchRule(Protocol):
-    """Decides what an instance's next step works on. It remembers nothing from step to step."""
+    """Decides what an instance's next step works on."""
 
-    stores_last_token: bool
-    """Whether the last token of an answer takes a place in the KV cache before all places are given back."""
+    traits: Traits
 
-    def schedule(self, instance: Instance) -> None:
+    def plan(self, batch: Batch) -> Plan:
         """Plan one step: grant prefill chunks and decode tokens, admit waiting requests, preempt if need be.
 
         It is called unless the step is a plain decode (nothing prefills, stalls or could be admitted, and budget and
-        free blocks cover every decode). A rule that lets no decode advance in this step sets ``instance.advance`` to
-        False.
+        free blocks cover every decode).
         """
 
     def prefill_threshold(self, engine: Engine) -> int:
         """The ``long_prefill_token_threshold`` in force; 0 = off."""
 
-    def restart(self, request: Request) -> None:
-        """A preempted request lost its KV cache: set what it must compute again, and what it still has."""
+    def state(self) -> tuple[object, ...]:
+        """All it remembers from step to step, as plain values (for digests)."""
 
 
-def schedule_running(instance: Instance, budget: int) -> int:
+BATCHING: Final = PlugPoint[[], BatchRule]("policy.batching", "batching rule")
+
+
+class RunningFirst:
+    """Running requests first, then waiting ones, queue head first, while token budget, batch and blocks last."""
+
+    traits = Traits()
+
+    def plan(self, batch: Batch) -> Plan:
+        """Plan one step."""
+        plan = Plan()
+        budget = _serve_running(batch, plan, batch.limits.max_num_batched_tokens)
+        if budget > 0 and batch.waiting.items:
+            _admit_waiting(batch, plan, budget, self.traits)
+        return plan
+
+    def prefill_threshold(self, engine: Engine) -> int:
+        """As configured."""
+        return engine.long_prefill_token_threshold
+
+    def state(self) -> tuple[object, ...]:
+        """Nothing."""
+        return ()
+
+
+def _admit_waiting(batch: Batch, plan: Plan, budget: int, traits: Traits) -> None:
+    """Admit from the head of the queue for as long as everything fits: nobody overtakes."""
+    waiting = batch.waiting
+    pool = batch.pool
+    size = pool.block_size_tokens
+    threshold = batch.limits.long_prefill_token_threshold
+    max_num_seqs = batch.limits.max_num_seqs
+    watermark = traits.spare_blocks(pool.total)
+    computed_anyway = 0 if traits.caches_whole_prompts else 1
+    while budget > 0 and waiting.items and len(batch.running) < max_num_seqs:
+        request = waiting.head()
+        attempt = (request.index, pool.epoch, budget)
+        if attempt == batch.refused:
+            break  # nothing has changed since it did not fit
+        known = request.target_tokens
+        cached = pool.cached_prefix(request, (known - computed_anyway) // size)
+        start = cached * size
+        tokens = known - start
+        if 0 < threshold < tokens:
+            tokens = threshold
+        if tokens > budget:
+            if not traits.chunked_prefill:
+                break
+            tokens = budget
+        whole = known if traits.reserves_whole_prompt else start + tokens
+        spare = pool.free - pool.idle_among(request, cached) - (watermark if batch.running else 0)
+        if -(-whole // size) - cached > spare:
+            batch.refused = attempt
+            break
+        batch.admit(plan, request, cached, tokens)
+        budget -= tokens
+
+
+def _serve_running(batch: Batch, plan: Plan, budget: int) -> int:
     """Give running requests their tokens for this step, in the order of their admission.
 
     A prefill gets ``min(what is left of it, threshold, budget left)``, a decode one token. Where blocks run out,
     victims are preempted. Returns the token budget that is left, or -1 when something was preempted.
     """
-    if not instance.stalled:
-        left = _grant_all(instance, budget)
+    if not batch.stalled:
+        left = _grant_all(batch, plan, budget)
         if left >= 0:
             return left
-    return _grant_in_order(instance, budget)
+    return _grant_in_order(batch, plan, budget)
 
 
-def _want(instance: Instance, request: Request) -> int:
+def _want(batch: Batch, request: Request) -> int:
     """Tokens a prefilling request asks for in this step."""
     want = request.target_tokens - request.computed_tokens
-    threshold = instance.long_prefill_token_threshold
+    threshold = batch.limits.long_prefill_token_threshold
     return threshold if 0 < threshold < want else want
 
 
-def _grant_all(instance: Instance, budget: int) -> int:
+def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
     """Serve everybody without walking the batch, where order cannot matter; -1 = it could.
 
     It cannot when the budget covers all wishes, nor when all prefills stand behind all decodes (then the decodes are
     served first in either view); and the blocks must suffice for all.
     """
-    pool = instance.pool
-    load = instance.load
+    pool = batch.pool
+    load = batch.load
     left = budget - load.decode_requests
     if left < 0:
         return -1
-    prefills = list(instance.prefills.values())
-    wants = [_want(instance, request) for request in prefills]
+    prefills = list(batch.prefills.values())
+    wants = [_want(batch, request) for request in prefills]
     total = 0
     for want in wants:
         total += want
-    if total > left and not _prefills_are_last(instance, prefills):
+    if total > left and not _prefills_are_last(batch, prefills):
         return -1
-    due = need = len(instance.cohort.due()) if load.decode_requests else 0
+    due = need = len(batch.cohort.due()) if load.decode_requests else 0
     grants: list[int] = []
     for request, want in zip(prefills, wants, strict=True):
         grant = min(want, left)
@@ -82,48 +164,46 @@ def _grant_all(instance: Instance, budget: int) -> int:
         pool.take(due)
     for request, grant in zip(prefills, grants, strict=True):
         if grant:
-            instance.grant(request, grant)
+            batch.grant(plan, request, grant)
     return left
 
 
-def _prefills_are_last(instance: Instance, prefills: list[Request]) -> bool:
+def _prefills_are_last(batch: Batch, prefills: list[Request]) -> bool:
     """Whether the running list ends in exactly these requests."""
-    tail = reversed(instance.running.values())
+    tail = reversed(batch.running.values())
     return all(next(tail) is request for request in reversed(prefills))
 
 
-def _grant_in_order(instance: Instance, budget: int) -> int:
+def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
     """Walk the running list request by request: the budget or the blocks do not cover everybody."""
-    pool = instance.pool
-    instance.dissolve_cohort()
+    pool = batch.pool
+    batch.dissolve_cohort()
     granted: dict[int, int] = {}
     decoding: dict[int, Request] = {}
-    preempted = False
-    for request in list(instance.running.values()):
+    for request in list(batch.running.values()):
         if budget <= 0:
             break
         slot = request.batch_slot
         if slot < 0:
             continue  # it fell victim to a request before it
-        prefilling = slot in instance.prefills
-        tokens = min(_want(instance, request), budget) if prefilling else 1
+        prefilling = slot in batch.prefills
+        tokens = min(_want(batch, request), budget) if prefilling else 1
         need = pool.missing(request, request.computed_tokens + tokens)
         while need > pool.free:
-            victim = instance.choose_victim()
+            victim = batch.choose_victim()
             budget += granted.pop(victim.batch_slot, 0)
             decoding.pop(victim.batch_slot, None)
-            instance.preempt(victim, request)
-            preempted = True
+            batch.preempt(plan, victim, request)
             if victim is request:
                 break
         if request.batch_slot < 0:
             break  # it was its own victim: nobody behind it is served either
         if prefilling:
-            instance.grant(request, tokens)
+            batch.grant(plan, request, tokens)
         else:
             pool.extend(request, request.computed_tokens + 1)
             decoding[slot] = request
         granted[slot] = tokens
         budget -= tokens
-    instance.reform_cohort(decoding)
-    return -1 if preempted else budget
+    batch.reform_cohort(decoding)
+    return -1 if plan.preempted else budget

@@ -182,14 +182,18 @@ class BlockPool:
         """How many leading blocks of the prompt, at most ``limit_blocks``, are in the cache right now."""
         index = self._index
         keys = self.prompts.shareable(request.segments)
-        # Whoever holds a block holds all before it, and gives them back after it: what is left is always a head.
-        found = bisect_left(range(min(limit_blocks, len(keys))), 1, key=lambda i: keys[i] not in index)
+        found = _cached_head(index, keys, min(limit_blocks, len(keys)))
         # Only a preempted request has left content of its own behind.
         if request.preemptions and found == len(keys):
             own = self.prompts.own
             while found < limit_blocks and own(request, found) in index:
                 found += 1
         return found
+
+    def cached_head(self, segments: Segments) -> int:
+        """How many leading blocks of these segments are in the cache right now."""
+        keys = self.prompts.shareable(segments)
+        return _cached_head(self._index, keys, len(keys))
 
     def idle_among(self, request: Request, blocks: int) -> int:
         """How many of the first ``blocks`` cached blocks nobody references: pinning them takes free blocks."""
@@ -391,3 +395,8 @@ class BlockPool:
             older.remove(block)
         if not older:
             del self._older[key]
+
+
+def _cached_head(index: dict[int, Block], keys: Sequence[int], count: int) -> int:
+    # Whoever holds a block holds all before it, and gives them back after it: what is left is always a head.
+    return bisect_left(range(count), 1, key=lambda i: keys[i] not in index)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from blis_tui.errors import PolicyError
+from blis_tui.plugins import PlugPoint
 from blis_tui.spec.model import SLO_CLASSES
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
-    from blis_tui.spec.model import Plug
+    from blis_tui.plugins import NoSettings
 
 
 class PriorityRule(Protocol):
@@ -22,8 +22,26 @@ class PriorityRule(Protocol):
     def priority(self, request: Request) -> int:
         """The request's priority; lower is more urgent."""
 
+    def state(self) -> tuple[object, ...]:
+        """All it remembers, as plain values (for digests)."""
 
-class ConstantPriority:
+
+PRIORITY: Final = PlugPoint[[], PriorityRule]("policy.priority", "priority rule")
+
+
+class _Stateless:
+    """The part all rules here share: no settings, nothing to remember."""
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+
+    def state(self) -> tuple[object, ...]:
+        """Nothing."""
+        return ()
+
+
+@PRIORITY.plugin("constant", "All requests alike.")
+class ConstantPriority(_Stateless):
     """Everybody is equal."""
 
     def priority(self, request: Request) -> int:  # noqa: ARG002  (the protocol's signature)
@@ -31,7 +49,8 @@ class ConstantPriority:
         return 0
 
 
-class AgePriority:
+@PRIORITY.plugin("slo-based", "Priority grows with age, whatever the class.")
+class AgePriority(_Stateless):
     """``slo-based`` as BLIS (Go) has it: the older the more urgent. It ignores the SLO class."""
 
     def priority(self, request: Request) -> int:
@@ -39,7 +58,8 @@ class AgePriority:
         return request.arrival_us
 
 
-class InvertedAgePriority:
+@PRIORITY.plugin("inverted-slo", "Priority falls with age: a deliberately bad baseline.")
+class InvertedAgePriority(_Stateless):
     """``inverted-slo``: the younger the more urgent; a deliberately unfair rule to study starvation with."""
 
     def priority(self, request: Request) -> int:
@@ -47,25 +67,10 @@ class InvertedAgePriority:
         return -request.arrival_us
 
 
-class SloClassPriority:
+@PRIORITY.plugin("slo-class", "Priority follows the request's service class.")
+class SloClassPriority(_Stateless):
     """``slo-class``: by service class, critical first."""
 
     def priority(self, request: Request) -> int:
         """Position of the class in ``SLO_CLASSES``."""
         return SLO_CLASSES.index(request.slo_class)
-
-
-PRIORITIES: Final[dict[str, type[PriorityRule]]] = {
-    "constant": ConstantPriority,
-    "slo-based": AgePriority,
-    "inverted-slo": InvertedAgePriority,
-    "slo-class": SloClassPriority,
-}
-
-
-def create_priority(plug: Plug) -> PriorityRule:
-    """The priority rule of that name. Raises PolicyError when there is none."""
-    try:
-        return PRIORITIES[plug.kind]()
-    except KeyError:
-        raise PolicyError(f"no priority rule `{plug.kind}`", help=f"known: {', '.join(PRIORITIES)}") from None

@@ -257,22 +257,22 @@ def imbalance(seen: Seen) -> Finding | str:
     instances = seen.cluster.instances
     if len(instances) < 3:
         return "it needs at least three instances"
-    routed = seen.total("routed")
+    routed = sum(instance.routed for instance in instances)
     if routed < _MANY:
         return "too few requests have been routed yet"
-    total = seen.busy_us
-    busiest = max(instances, key=lambda one: one.busy_us)
-    if busiest.busy_us * len(instances) <= 2 * total:
+    busiest = max(instances, key=lambda one: one.tallies.busy_us)
+    busy_us, total = busiest.tallies.busy_us, seen.busy_us
+    if busy_us * len(instances) <= 2 * total:
         return ""
-    ratio = busiest.busy_us * len(instances) / total
+    ratio = busy_us * len(instances) / total
     return Finding(
         id="imbalance",
         severity="warning",
         message=(
-            f"instance {busiest.index} was busy for {span_text(busiest.busy_us)}, {ratio:.1f} times the mean of all"
+            f"instance {busiest.index} was busy for {span_text(busy_us)}, {ratio:.1f} times the mean of all"
             f" {len(instances)} instances; it got {busiest.routed:,} of {routed:,} requests."
         ),
-        figures={"busy_us": busiest.busy_us, "times_mean": ratio, "routed": busiest.routed, "routed_in_all": routed},
+        figures={"busy_us": busy_us, "times_mean": ratio, "routed": busiest.routed, "routed_in_all": routed},
         advice="The router does not spread the work evenly: look at policy.routing.",
         keys=("policy.routing",),
         instance=busiest.index,
@@ -286,10 +286,12 @@ def unused_capacity(seen: Seen) -> Finding | str:
     decode steps of the largest batch that ``max_num_seqs`` and the KV cache allow, by the step-time model. Under more
     load prompts share steps, so that an instance serves rather more than this.
     """
-    cluster, flow, engine = seen.cluster, seen.flow, seen.experiment.engine
+    cluster, flow, engine = seen.cluster, seen.flow, seen.limits
     instances = len(cluster.instances)
     if instances < 2:
         return "there is one instance"
+    if len(seen.experiment.pools) > 1:
+        return "the instances are not alike"
     if not seen.done:
         return "the run has not ended yet"
     completed = flow.states[RequestState.COMPLETED]
@@ -340,7 +342,7 @@ def kv_cache(seen: Seen) -> Finding | str:
     arrived = seen.flow.total
     if 100 * waited_us <= _KV_SHARE * busy_us and 100 * preempted <= _PREEMPTED_SHARE * arrived:
         return ""
-    engine = seen.experiment.engine
+    engine = seen.limits
     return Finding(
         id="kv-cache",
         severity="warning",
@@ -397,7 +399,7 @@ def token_budget(seen: Seen) -> Finding | str:
     full_us, busy_us = seen.total("full_budget_us"), seen.busy_us
     if 100 * full_us <= _FULL_SHARE * busy_us:
         return ""
-    budget = seen.experiment.engine.max_num_batched_tokens
+    budget = seen.limits.max_num_batched_tokens
     return Finding(
         id="token-budget",
         severity="warning",
@@ -423,7 +425,7 @@ def decode_tail(seen: Seen) -> Finding | str:
     beside_us = seen.total("beside_prefill_us")
     if itl.p99 < _TAIL * itl.p50 or 100 * beside_us < _BESIDE_SHARE * total_us:
         return ""
-    budget = seen.experiment.engine.max_num_batched_tokens
+    budget = seen.limits.max_num_batched_tokens
     return Finding(
         id="decode-tail",
         severity="warning",
@@ -450,7 +452,7 @@ def decode_tail(seen: Seen) -> Finding | str:
 def max_num_seqs(seen: Seen) -> Finding | str:
     """In more than 10 % of the step time, requests wait for a place in the batch though tokens are left."""
     waited_us, busy_us = seen.total("seqs_wait_us"), seen.busy_us
-    engine = seen.experiment.engine
+    engine = seen.limits
     if 100 * waited_us <= _SEQS_SHARE * busy_us or engine.max_num_seqs >= engine.max_num_batched_tokens:
         return ""
     return Finding(
@@ -471,7 +473,7 @@ def prefix_cache(seen: Seen) -> Finding | str:
     workload = seen.experiment.workload
     if workload.trace is not None:
         return "a trace does not say beforehand which requests share a prefix"
-    size = seen.experiment.engine.block_size_tokens
+    size = seen.limits.block_size_tokens
     prefixes = [client.prefix.tokens for client in workload.clients if client.prefix is not None]
     if not prefixes:
         return "no client has a prefix"

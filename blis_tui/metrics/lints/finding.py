@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from blis_tui.cluster.cluster import Cluster
+    from blis_tui.engine.batch import Limits
     from blis_tui.metrics.load import Flow
     from blis_tui.metrics.request_log import RequestTable
     from blis_tui.spec.model import Experiment
@@ -59,14 +60,19 @@ class Seen:
         """How often each inter-token latency occurred, at the engine, over all instances."""
         gaps: dict[int, int] = {}
         for instance in self.cluster.instances:
-            for gap_us, count in instance.itl_us.items():
+            for gap_us, count in instance.tallies.itl_us.items():
                 gaps[gap_us] = gaps.get(gap_us, 0) + count
         return gaps
 
     def total(self, name: str) -> int:
-        """The sum of an attribute over all instances."""
+        """The sum of a tally over all instances."""
         total = 0
         for instance in self.cluster.instances:
-            value: int = getattr(instance, name)
+            value: int = getattr(instance.tallies, name)
             total += value
         return total
+
+    @property
+    def limits(self) -> Limits:
+        """What bounds the first instance; the checks that use it say what an instance is like."""
+        return self.cluster.instances[0].batch.limits

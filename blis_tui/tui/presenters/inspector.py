@@ -74,11 +74,11 @@ def inspector_lines(view: View, width: int, notes: Mapping[int, str], ranked: Se
     name = subject(view)
     if name is None or shows_ranking(view, name):
         return ranking_lines(view, ranked, width, _HINT)
-    known = read_life(view.tape, view.experiment, name, len(view.tape))
+    known = read_life(view.tape, name, len(view.tape))
     if known is None:
         missing = f"No request named {name} has arrived in the run so far."
         return [line((row.plain, "$text-muted")) for row in words(missing, width)]
-    now = read_life(view.tape, view.experiment, name, view.moment.event, view.moment.settled)
+    now = read_life(view.tape, name, view.moment.event, view.moment.settled)
     parts = past_and_later(now, known, view.tape)
     lines = [heading(name), *map(line, flow(_facts(view, known, now), width)), BLANK]
     lines += _latencies(now, parts, width)

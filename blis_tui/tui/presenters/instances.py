@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from blis_tui.cluster.snapshot import InstanceSnapshot, RequestSnapshot
-    from blis_tui.spec.model import Engine
     from blis_tui.tui.presenters.lines import Line, Part
     from blis_tui.tui.view import View
 
@@ -77,7 +76,7 @@ def instances_lines(view: View, width: int, room: int = 1000) -> list[Line]:
 
 
 def _one(view: View, instance: InstanceSnapshot, width: int, room: int, *, alone: bool) -> list[Line]:
-    items = _figures(instance, view.experiment.engine)
+    items = _figures(instance)
     if not alone:
         items.insert(0, Content.styled(f"instance {instance.index}", "bold"))
     lines = [line(row) for row in flow(items, width)]
@@ -90,17 +89,18 @@ def _card(view: View, instance: int | None, width: int) -> list[Line]:
     step = view.moment.step
     if step is None or instance not in (None, step.instance):
         return []
-    budget = view.experiment.engine.max_num_batched_tokens
+    budget = view.tape.profiles[step.instance].limits.max_num_batched_tokens
     head = [heading(f"step {count_text(step.step)} of instance {step.instance}")] if instance is None else []
     return [BLANK, *head, *step_card(step, view.moment.phase, budget, width)]
 
 
-def _figures(instance: InstanceSnapshot, engine: Engine) -> list[Content]:
+def _figures(instance: InstanceSnapshot) -> list[Content]:
     preempted = instance.preemptions
     return [
         Content.assemble(("step ", "$text-muted"), count_text(instance.steps)),
         Content.assemble(
-            ("running ", "$text-muted"), f"{count_text(instance.running_count)} of {count_text(engine.max_num_seqs)}"
+            ("running ", "$text-muted"),
+            f"{count_text(instance.running_count)} of {count_text(instance.profile.limits.max_num_seqs)}",
         ),
         Content.assemble(
             ("waiting ", "$text-muted"),
@@ -124,7 +124,7 @@ def kv_bar(instance: InstanceSnapshot, cells: int = _KV_BAR) -> Content:
 
 
 def _all(view: View, instances: Sequence[InstanceSnapshot], width: int, room: int) -> list[Line]:
-    columns = fit(_instance_columns(view.experiment.engine), width)
+    columns = fit(_instance_columns(instances), width)
     lines = [titles(columns), *table_rows(columns, instances, lambda one: f"{INSTANCE_KEY}{one.index}")]
     lines += _card(view, None, width)
     for instance in instances:
@@ -136,17 +136,19 @@ def _all(view: View, instances: Sequence[InstanceSnapshot], width: int, room: in
     return lines
 
 
-def _instance_columns(engine: Engine) -> tuple[Column[InstanceSnapshot], ...]:
-    seats = count_text(engine.max_num_seqs)
+def _instance_columns(instances: Sequence[InstanceSnapshot]) -> tuple[Column[InstanceSnapshot], ...]:
+    def seats(one: InstanceSnapshot) -> str:
+        return count_text(one.profile.limits.max_num_seqs)
 
     def full(one: InstanceSnapshot, _width: int) -> Part:
         used, total = one.kv.used_blocks, one.kv.total_blocks
         warn = used * 100 >= total * NEARLY_FULL
         return (f"{bar_text(used, total, _KV_BAR)} {percent_text(used, total):>5}", "$warning" if warn else "$primary")
 
+    widest = 6 + max(len(seats(one)) for one in instances)
     return (
         Column("instance", 8, lambda one, _: f"{one.index}"),
-        Column("running", 6 + len(seats), lambda one, _: f"{one.running_count:,} of {seats}", right=True),
+        Column("running", widest, lambda one, _: f"{one.running_count:,} of {seats(one)}", right=True),
         Column("waiting", 7, _waiting, right=True),
         Column("KV cache", _KV_BAR + 6, full, rank=1),
         Column("step", 9, lambda one, _: count_text(one.steps), right=True, rank=2),

@@ -32,7 +32,7 @@ def shows_ranking(view: View, name: str | None) -> bool:
 def ranked_requests(view: View) -> Sequence[Ranked]:
     """The first of all requests in the order that the reader chose, as of the position."""
     here = Position(view.moment.event, view.moment.settled)
-    return ranking(view.tape, view.experiment, view.selection.order, here, _COUNT)
+    return ranking(view.tape, view.selection.order, here, _COUNT)
 
 
 def ranking_lines(view: View, found: Sequence[Ranked], width: int, hint: str) -> list[Line]:

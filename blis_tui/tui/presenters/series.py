@@ -58,7 +58,7 @@ def latest_step(view: View) -> StepRow | None:
 
 def kv_blocks(view: View) -> int:
     """All blocks of all instances."""
-    return view.experiment.engine.kv_blocks * len(view.moment.state.instances)
+    return sum(instance.kv.total_blocks for instance in view.moment.state.instances)
 
 
 def _ttft(view: View) -> float | None:

@@ -63,10 +63,10 @@ class Inspector(LinesPane):
         name = subject(view)
         if name is None or view.playing:
             return {}
-        life = read_life(view.tape, view.experiment, name, view.moment.event, view.moment.settled)
+        life = read_life(view.tape, name, view.moment.event, view.moment.settled)
         if life is None:
             return {}
-        return {**wait_lines(view.tape, view.experiment, life), **decode_lines(view.tape, life)}
+        return {**wait_lines(view.tape, life), **decode_lines(view.tape, life)}
 
     def pick(self, key: str, *, go: bool) -> None:
         """Go to where a stretch began; in the ranking, look at a request."""

@@ -26,7 +26,7 @@ from tests.debugger.pressed_runs import RUNS, experiment, finished
 
 
 def sources(debugger: Debugger) -> Sources:
-    return Sources(debugger.tape, debugger.experiment)
+    return Sources(debugger.tape)
 
 
 def stalled_in(debugger: Debugger, event: int) -> tuple[str, ...]:
@@ -34,7 +34,7 @@ def stalled_in(debugger: Debugger, event: int) -> tuple[str, ...]:
 
 
 def lives(debugger: Debugger, until: int) -> list[Life]:
-    found = [read_life(debugger.tape, debugger.experiment, name, until) for name in debugger.tape.names()]
+    found = [read_life(debugger.tape, name, until) for name in debugger.tape.names()]
     return [life for life in found if life is not None]
 
 
@@ -95,7 +95,7 @@ def test_spans_are_the_phases_of_the_engine(name: str) -> None:
         arrive(debugger.seek(event))
         for instance in debugger.simulation.snapshot().instances:
             for live in (*instance.waiting, *instance.running):
-                life = read_life(debugger.tape, debugger.experiment, live.request_id, event)
+                life = read_life(debugger.tape, live.request_id, event)
                 assert life is not None
                 last = life.spans[-1] if life.spans else None
                 if last is None or not last.open:

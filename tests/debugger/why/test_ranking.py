@@ -40,16 +40,16 @@ def test_every_request_has_its_place(name: str) -> None:
     simulation.run()
     expected = figures(reader)
     for order in ORDERS:
-        found = ranking(debugger.tape, debugger.experiment, order, end)
+        found = ranking(debugger.tape, order, end)
         values = [one.value for one in found]
         assert values == sorted(values, reverse=True)
         assert {one.name: one.value for one in found} == expected[order], order
-        assert ranking(debugger.tape, debugger.experiment, order, end, 3) == found[:3]
+        assert ranking(debugger.tape, order, end, 3) == found[:3]
 
 
 def test_ttft_counts_the_token_that_was_not_lost() -> None:
     debugger = finished("kv-pressure")
     end = Position(debugger.frontier, debugger.frontier)
     rows = {row.request_id: row.ttft_us for row in blis_tui.run(debugger.experiment).rows if row.ttft_us is not None}
-    found = ranking(debugger.tape, debugger.experiment, "ttft", end)
+    found = ranking(debugger.tape, "ttft", end)
     assert {one.name: one.value for one in found} == rows

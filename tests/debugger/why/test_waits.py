@@ -11,16 +11,17 @@ from hypothesis import strategies as st
 import blis_tui
 from blis_tui.debugger.tape import Tape
 from blis_tui.debugger.why.lifespans import read_life
-from blis_tui.debugger.why.waits import CAUSES, cause_sentence, cause_text, limits_of, step_cause, wait_lines
+from blis_tui.debugger.why.waits import CAUSES, cause_sentence, cause_text, step_cause, wait_lines
+from tests.builders import profiles
 from tests.debugger.pressed_runs import RUNS, experiment, finished
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from blis_tui.debugger.debugger import Debugger
+    from blis_tui.engine.batch import Batch
     from blis_tui.engine.batching.rule import BatchRule
-    from blis_tui.engine.instance import Instance
-    from blis_tui.engine.request import Request
+    from blis_tui.engine.plan import Plan
     from blis_tui.spec.model import Engine
 
 
@@ -29,34 +30,34 @@ class Spy:
 
     def __init__(self, rule: BatchRule) -> None:
         self.rule = rule
-        self.stores_last_token = rule.stores_last_token
+        self.traits = rule.traits
         self.holding: set[str] = set()
 
-    def schedule(self, instance: Instance) -> None:
-        self.rule.schedule(instance)
+    def plan(self, batch: Batch) -> Plan:
+        plan = self.rule.plan(batch)
         self.holding = set()
-        load = instance.load
-        spent = (load.decode_requests if instance.advance else 0) + sum(chunk.new for chunk in load.chunks)
-        if instance.notes.preempted:
+        spent = (batch.load.decode_requests if plan.decodes else 0) + sum(chunk.new for chunk in plan.chunks)
+        if plan.preempted:
             self.holding.add("preempted")
-        if len(instance.running) == instance.max_num_seqs:
+        if len(batch.running) == batch.limits.max_num_seqs:
             self.holding.add("seqs")
-        if spent == instance.max_num_batched_tokens:
+        if spent == batch.limits.max_num_batched_tokens:
             self.holding.add("tokens")
-        if instance.waiting.items:
-            head = instance.waiting.head()
-            refused = instance.refused
-            if refused is not None and refused[:2] == (head.index, instance.pool.epoch):
+        if batch.waiting.items:
+            head = batch.waiting.head()
+            refused = batch.refused
+            if refused is not None and refused[:2] == (head.index, batch.pool.epoch):
                 self.holding.add("blocks")
-            left = instance.max_num_batched_tokens - spent
+            left = batch.limits.max_num_batched_tokens - spent
             if not self.holding and head.target_tokens > left:
                 self.holding.add("whole")
+        return plan
 
     def prefill_threshold(self, engine: Engine) -> int:
         return self.rule.prefill_threshold(engine)
 
-    def restart(self, request: Request) -> None:
-        self.rule.restart(request)
+    def state(self) -> tuple[object, ...]:
+        return self.rule.state()
 
 
 def classify(made: blis_tui.Experiment) -> dict[str, int]:
@@ -65,12 +66,12 @@ def classify(made: blis_tui.Experiment) -> dict[str, int]:
     instances = simulation._cluster.instances
     spies = []
     for instance in instances:
-        spy = Spy(instance._batching)
-        instance._batching = spy
+        spy = Spy(instance.rule)
+        instance.rule = spy
         spies.append(spy)
-    tape = Tape(len(instances), keeps_output=False)
+    tape = Tape([instance.profile for instance in instances])
     tape.listen(simulation)
-    limits = limits_of(made)
+    profile = instances[0].profile
     found: dict[str, int] = {}
     while True:
         for spy in spies:
@@ -80,7 +81,7 @@ def classify(made: blis_tui.Experiment) -> dict[str, int]:
         row = tape.row(len(tape))
         if row.step < 0 or not tape.step(row.step).waiting:
             continue
-        cause = step_cause(tape.step(row.step), limits)
+        cause = step_cause(tape.step(row.step), profile)
         holding = spies[row.instance].holding
         found[cause] = found.get(cause, 0) + 1
         if cause == "room":
@@ -131,18 +132,18 @@ def test_causes_are_the_engines_for_any_limits(
 
 
 def test_texts_have_the_limits() -> None:
-    limits = limits_of(experiment("small batch"))
-    assert cause_text("seqs", limits) == "batch full (6)"
-    assert "(max_num_batched_tokens)" in cause_sentence("tokens", limits)
+    profile = profiles(experiment("small batch"))[0]
+    assert cause_text("seqs", profile) == "batch full (6)"
+    assert "(max_num_batched_tokens)" in cause_sentence("tokens", profile)
     for cause in CAUSES:
-        assert cause_text(cause, limits)
-        assert cause_sentence(cause, limits).endswith(".")
+        assert cause_text(cause, profile)
+        assert cause_sentence(cause, profile).endswith(".")
 
 
 def told(debugger: Debugger, name: str, until: int) -> Mapping[int, str]:
-    life = read_life(debugger.tape, debugger.experiment, name, until)
+    life = read_life(debugger.tape, name, until)
     assert life is not None
-    return wait_lines(debugger.tape, debugger.experiment, life)
+    return wait_lines(debugger.tape, life)
 
 
 def test_wait_lines() -> None:

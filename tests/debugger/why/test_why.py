@@ -185,7 +185,7 @@ def test_before_it_is_let_in_again() -> None:
 
 
 def by_e2e(debugger: Debugger, until: int) -> list[Ranked]:
-    return ranking(debugger.tape, debugger.experiment, "e2e", Position(until, until))
+    return ranking(debugger.tape, "e2e", Position(until, until))
 
 
 def test_a_slow_request_is_compared_with_the_median() -> None:
@@ -322,7 +322,7 @@ def test_refs() -> None:
 def test_who_did_not_fit_needed_more_than_was_free(name: str) -> None:
     debugger = Debugger(experiment(name))
     arrive(debugger.run())
-    total = debugger.experiment.engine.kv_blocks
+    total = debugger.experiment.pools[0].engine.kv_blocks
     checked = 0
     for event in range(1, debugger.frontier, 37):
         arrive(debugger.seek(event))

@@ -48,7 +48,7 @@ def preempted_lives(run: str) -> Iterator[tuple[Life, RequestSnapshot]]:
         arrive(debugger.seek(event))
         for record in debugger.records_of(event):
             if isinstance(record, Preempted):
-                life = read_life(tape, debugger.experiment, record.request_id, event)
+                life = read_life(tape, record.request_id, event)
                 live = debugger.request(record.request_id)
                 assert life is not None
                 assert live is not None

@@ -8,13 +8,12 @@ from itertools import chain, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
-from blis_tui.errors import PolicyError
+from blis_tui.plugins import PlugPoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from blis_tui.engine.request import Request
-    from blis_tui.spec.model import Plug
 
 SortKey = tuple[int, int, str, int]
 _Entry = tuple[SortKey, "Request"]
@@ -26,6 +25,9 @@ _FIRST: Final = itemgetter(0)
 
 class WaitingQueue(Protocol):
     """The requests an instance has not scheduled yet, in the order in which it will."""
+
+    order: str
+    """Who goes first, as a sentence without its full stop."""
 
     @property
     def items(self) -> Collection[object]:
@@ -40,9 +42,6 @@ class WaitingQueue(Protocol):
     def head(self) -> Request:
         """Who is next; somebody must be waiting."""
 
-    def pop(self) -> Request:
-        """Take out the head."""
-
     def remove(self, request: Request) -> None:
         """Take out a request from anywhere; it must be there."""
 
@@ -56,8 +55,13 @@ class WaitingQueue(Protocol):
         """The first ``count`` of them; None = all."""
 
 
+SCHEDULING: Final = PlugPoint[[], WaitingQueue]("policy.scheduling", "scheduler")
+
+
 class FcfsQueue:
     """First come, first served; preempted requests come back to the head."""
+
+    order = "First come, first served"
 
     __slots__ = ("items",)
 
@@ -81,10 +85,6 @@ class FcfsQueue:
         """The first in line."""
         return next(iter(self.items.values()))
 
-    def pop(self) -> Request:
-        """Take out the first in line."""
-        return self.items.popitem(last=False)[1]
-
     def remove(self, request: Request) -> None:
         """Take out a request from anywhere."""
         del self.items[request.index]
@@ -98,18 +98,6 @@ class FcfsQueue:
         return list(islice(self.items.values(), count))
 
 
-def _by_priority(request: Request) -> SortKey:
-    return (request.priority, request.arrival_us, request.request_id, request.index)
-
-
-def _by_reversed_priority(request: Request) -> SortKey:
-    return (-request.priority, request.arrival_us, request.request_id, request.index)
-
-
-def _by_length(request: Request) -> SortKey:
-    return (request.input_tokens, request.arrival_us, request.request_id, request.index)
-
-
 class SortedQueue:
     """Served by a fixed sort key; a preempted request takes the place its key gives it.
 
@@ -117,19 +105,20 @@ class SortedQueue:
     stand in chunks of bounded length, so that a change moves a few hundred of them however many wait.
     """
 
-    __slots__ = ("_chunks", "_key", "items")
+    __slots__ = ("_chunks", "_key", "items", "order")
 
-    def __init__(self, key: Callable[[Request], SortKey]) -> None:
+    def __init__(self, key: Callable[[Request], SortKey], order: str) -> None:
         self._key = key
+        self.order = order
         self.items: dict[int, Request] = {}
         # In order, none empty. Keys are unique (they end in the index), so requests themselves are never compared.
         self._chunks: list[list[_Entry]] = []
 
-    def __getstate__(self) -> tuple[Callable[[Request], SortKey], list[Request]]:
-        return (self._key, self.ordered())  # how the chunks came to be cut is nobody's business
+    def __getstate__(self) -> tuple[Callable[[Request], SortKey], str, list[Request]]:
+        return (self._key, self.order, self.ordered())  # how the chunks came to be cut is nobody's business
 
-    def __setstate__(self, state: tuple[Callable[[Request], SortKey], list[Request]]) -> None:
-        self._key, requests = state
+    def __setstate__(self, state: tuple[Callable[[Request], SortKey], str, list[Request]]) -> None:
+        self._key, self.order, requests = state
         self.items = {request.index: request for request in requests}
         entries = [(self._key(request), request) for request in requests]
         self._chunks = [entries[i : i + _CHUNK] for i in range(0, len(entries), _CHUNK)]
@@ -166,12 +155,11 @@ class SortedQueue:
         """The entry with the smallest key."""
         return self._chunks[0][0][1]
 
-    def pop(self) -> Request:
-        """Take out the entry with the smallest key."""
-        return self._take(0, 0)
-
     def remove(self, request: Request) -> None:
         """Take out a request from anywhere."""
+        if request is self._chunks[0][0][1]:  # as nearly always
+            self._take(0, 0)
+            return
         entry = (self._key(request), request)
         place = self._place(entry)
         self._take(place, bisect_left(self._chunks[place], entry))
@@ -188,27 +176,9 @@ class SortedQueue:
         """The chunk in which an entry stands or belongs."""
         return max(0, bisect_right(self._chunks, entry, key=_FIRST) - 1)
 
-    def _take(self, place: int, position: int) -> Request:
+    def _take(self, place: int, position: int) -> None:
         chunk = self._chunks[place]
         _, request = chunk.pop(position)
         if not chunk:
             del self._chunks[place]
         del self.items[request.index]
-        return request
-
-
-SCHEDULERS: Final[dict[str, Callable[[Request], SortKey] | None]] = {
-    "fcfs": None,
-    "priority-fcfs": _by_priority,
-    "sjf": _by_length,
-    "reverse-priority": _by_reversed_priority,
-}
-
-
-def create_queue(plug: Plug) -> WaitingQueue:
-    """The waiting queue of the scheduler of that name. Raises PolicyError when there is none."""
-    try:
-        key = SCHEDULERS[plug.kind]
-    except KeyError:
-        raise PolicyError(f"no scheduler `{plug.kind}`", help=f"known: {', '.join(SCHEDULERS)}") from None
-    return FcfsQueue() if key is None else SortedQueue(key)

@@ -1,0 +1,1 @@
+"""Admission control: may a request enter the cluster at all? One module a policy."""

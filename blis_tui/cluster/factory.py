@@ -1,0 +1,81 @@
+"""Makes instances: what a pool of a spec describes, put together from plug-ins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blis_tui.engine.batch import Batch, Limits
+from blis_tui.engine.batching.rule import BATCHING
+from blis_tui.engine.instance import Instance
+from blis_tui.engine.kv.pool import BlockPool, PromptKeys
+from blis_tui.engine.latency.registry import create as create_latency
+from blis_tui.engine.scheduling.priority import PRIORITY
+from blis_tui.engine.scheduling.queue import SCHEDULING
+
+if TYPE_CHECKING:
+    from blis_tui.engine.events import EventQueue
+    from blis_tui.engine.latency.model import StepTimeModel
+    from blis_tui.engine.ledger import Ledger
+    from blis_tui.engine.records import Observers
+    from blis_tui.spec.model import Experiment, Pool
+
+
+class InstanceFactory:
+    """Instances of one cluster. Those of a pool share its step-time model, all of a block size the prompts' keys."""
+
+    def __init__(self, experiment: Experiment, events: EventQueue, ledger: Ledger, observers: Observers) -> None:
+        self._experiment = experiment
+        self._events = events
+        self._ledger = ledger
+        self._observers = observers
+        self._latencies: dict[str, StepTimeModel] = {}
+        self._prompts: dict[int, PromptKeys] = {}
+
+    def create(self, index: int, pool: Pool) -> Instance:
+        """One more instance of a pool.
+
+        Raises:
+            PolicyError: a policy does not exist or rejects its settings.
+        """
+        plugins, policy, engine = self._experiment.plugins, self._experiment.policy, pool.engine
+        rule = plugins.create(BATCHING, policy.batching.kind, policy.batching.settings)
+        limits = Limits(
+            model=pool.model.name,
+            max_num_seqs=engine.max_num_seqs,
+            max_num_batched_tokens=engine.max_num_batched_tokens,
+            long_prefill_token_threshold=rule.prefill_threshold(engine),
+            max_model_len=engine.max_model_len,
+            block_size_tokens=engine.block_size_tokens,
+            kv_blocks=engine.kv_blocks,
+        )
+        prompts = self._prompts.setdefault(engine.block_size_tokens, PromptKeys(engine.block_size_tokens))
+        blocks = BlockPool(engine.kv_blocks, engine.block_size_tokens, prompts, caching=engine.enable_prefix_caching)
+        waiting = plugins.create(SCHEDULING, policy.scheduling.kind, policy.scheduling.settings)
+        return Instance(
+            index,
+            Batch(
+                limits,
+                waiting,
+                blocks,
+                victim=policy.preemption_victim,
+                restore=policy.preemption_restore,
+                keeps_output=rule.traits.keeps_output,
+            ),
+            latency=self._latency(pool),
+            rule=rule,
+            priority=plugins.create(PRIORITY, policy.priority.kind, policy.priority.settings),
+            events=self._events,
+            ledger=self._ledger,
+            observers=self._observers,
+        )
+
+    def _latency(self, pool: Pool) -> StepTimeModel:
+        if pool.name not in self._latencies:
+            self._latencies[pool.name] = create_latency(
+                pool.latency,
+                pool.model,
+                pool.hardware,
+                tensor_parallel=pool.tensor_parallel,
+                max_num_seqs=pool.engine.max_num_seqs,
+            )
+        return self._latencies[pool.name]

@@ -1,0 +1,40 @@
+"""The plug points of the control plane: what an admission policy and a routing policy are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from blis_tui.plugins import PlugPoint
+
+if TYPE_CHECKING:
+    from blis_tui.cluster.signals import Context, Fleet, IncomingRequest
+
+
+class AdmissionPolicy(Protocol):
+    """Decides about each request once, when it arrives."""
+
+    rule: str
+    """How it decides, with its settings, in a sentence for explanations; empty where its name says it."""
+
+    def refusal(self, request: IncomingRequest, fleet: Fleet, context: Context) -> str:
+        """Why ``request`` is turned away; empty when it may enter."""
+
+    def state(self) -> tuple[object, ...]:
+        """All it remembers, as plain values (for digests)."""
+
+
+class RoutingPolicy(Protocol):
+    """Decides about each admitted request once."""
+
+    rule: str
+    """How it decides, with its settings, in a sentence for explanations; empty where its name says it."""
+
+    def choose(self, request: IncomingRequest, fleet: Fleet, context: Context) -> tuple[int, str]:
+        """The place in ``fleet`` of the instance that serves ``request``, and the reason in a few words."""
+
+    def state(self) -> tuple[object, ...]:
+        """All it remembers, as plain values (for digests)."""
+
+
+ADMISSION: Final = PlugPoint[[], AdmissionPolicy]("policy.admission", "admission policy")
+ROUTING: Final = PlugPoint[[], RoutingPolicy]("policy.routing", "routing policy")

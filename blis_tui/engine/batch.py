@@ -1,0 +1,197 @@
+"""The running batch of one instance: who takes part, what they hold, and how a plan for a step is put together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.cohort import DecodeCohort
+from blis_tui.engine.latency.model import Chunk, StepLoad
+from blis_tui.engine.plan import Preemption
+from blis_tui.engine.request import RequestState
+from blis_tui.errors import PolicyError
+
+if TYPE_CHECKING:
+    from blis_tui.engine.kv.pool import BlockPool
+    from blis_tui.engine.plan import Plan
+    from blis_tui.engine.request import Request
+    from blis_tui.engine.scheduling.queue import WaitingQueue
+
+VICTIMS: Final = {
+    "tail": "the youngest running request (the one scheduled last)",
+    "priority": "the least urgent running request (the youngest of equals)",
+}
+"""Whom a full KV cache preempts, by the name in a spec."""
+RESTORES: Final = {"recompute": "it lost its KV blocks and is prefilled again"}
+"""How a victim comes back, by the name in a spec."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What bounds an instance, under vLLM's names; None and 0 mean "unlimited" and "off"."""
+
+    model: str
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    long_prefill_token_threshold: int
+    """The one in force: a batch-formation rule may work it out from the other limits."""
+    max_model_len: int | None
+    block_size_tokens: int
+    kv_blocks: int
+
+
+class Batch:
+    """The requests that an instance is working on, and the queue from which they come.
+
+    Attributes:
+        limits: what bounds it.
+        waiting: requests that are not scheduled yet.
+        pool: the KV blocks.
+        running: batch slot -> request, in the order of admission.
+        prefills: those of ``running`` whose prefill is not finished.
+        stalled: those of ``running`` that decode, but got no token in the latest step.
+        cohort: all others of ``running``: they decode in lock-step.
+        load: the work of a step, as far as the cohort determines it.
+        victim: whom it preempts, by its name in ``VICTIMS``.
+        refused: the latest attempt to admit that failed: request, pool epoch, token budget.
+    """
+
+    __slots__ = (
+        "_keeps_output",
+        "_next_slot",
+        "cohort",
+        "limits",
+        "load",
+        "pool",
+        "prefills",
+        "refused",
+        "running",
+        "stalled",
+        "victim",
+        "waiting",
+    )
+
+    def __init__(
+        self, limits: Limits, waiting: WaitingQueue, pool: BlockPool, *, victim: str, restore: str, keeps_output: bool
+    ) -> None:
+        for what, name, known in (("victim", victim, VICTIMS), ("restore", restore, RESTORES)):
+            if name not in known:
+                raise PolicyError(f"no preemption {what} `{name}`", help=f"known: {', '.join(known)}")
+        self.limits = limits
+        self.waiting = waiting
+        self.pool = pool
+        self.load = StepLoad()
+        self.cohort = DecodeCohort(self.load, limits.block_size_tokens)
+        self.running: dict[int, Request] = {}
+        self.prefills: dict[int, Request] = {}
+        self.stalled: dict[int, Request] = {}
+        self.refused: tuple[int, int, int] | None = None
+        self._next_slot = 0
+        self.victim = victim
+        self._keeps_output = keeps_output
+
+    # ---- what batch-formation rules do with it ----
+
+    def admit(self, plan: Plan, request: Request, cached_blocks: int, new_tokens: int) -> None:
+        """Move a waiting request into the batch, with its cached blocks and a first chunk."""
+        self.waiting.remove(request)
+        pool = self.pool
+        if cached_blocks:
+            pool.pin(request, cached_blocks)
+        cached_tokens = cached_blocks * pool.block_size_tokens
+        request.computed_tokens = cached_tokens
+        if not request.preemptions:  # later it would find what it has computed itself
+            request.cached_tokens = cached_tokens
+        request.state = RequestState.RUNNING
+        slot = self._next_slot
+        self._next_slot = slot + 1
+        request.batch_slot = slot
+        self.running[slot] = request
+        self.prefills[slot] = request
+        if new_tokens:
+            self.grant(plan, request, new_tokens, cached_tokens)
+        else:
+            plan.instant.append(request)
+        plan.admitted.append(request)
+
+    def grant(self, plan: Plan, request: Request, new_tokens: int, cached_tokens: int = 0) -> None:
+        """Let a running request compute ``new_tokens`` more tokens of its prefill in this step."""
+        computed = request.computed_tokens
+        self.pool.extend(request, computed + new_tokens)
+        plan.chunks.append(Chunk(request, computed, new_tokens, request.target_tokens, cached_tokens))
+
+    def choose_victim(self) -> Request:
+        """Whom to preempt next, by the policy's rule: the youngest running request, or the least urgent one."""
+        if self.victim == "tail":
+            return next(reversed(self.running.values()))
+        # Of equals the youngest: if the older went, they could take each other's blocks for ever.
+        return max(reversed(self.running.values()), key=_urgency)
+
+    def preempt(self, plan: Plan, victim: Request, beneficiary: Request) -> None:
+        """Take all blocks from a running request outside the cohort and put it back to the head of the queue."""
+        slot = victim.batch_slot
+        del self.running[slot]
+        self.prefills.pop(slot, None)
+        self.stalled.pop(slot, None)
+        for i, chunk in enumerate(plan.chunks):
+            if chunk.request is victim:
+                del plan.chunks[i]
+                break
+        plan.preempted.append(Preemption(victim, beneficiary, victim.computed_tokens, victim.held_blocks))
+        # Its content can only be found again under keys that exist for preempted requests.
+        victim.preemptions += 1
+        self.pool.release(victim, findable=True)
+        victim.computed_tokens = 0
+        victim.batch_slot = -1
+        victim.state = RequestState.WAITING
+        if not self._keeps_output:
+            victim.generated_tokens = 0
+        victim.target_tokens = victim.input_tokens + victim.generated_tokens
+        self.waiting.push_front(victim)
+
+    def dissolve_cohort(self) -> None:
+        """Take every decoding request out of the cohort, to be served one by one."""
+        for request in self.cohort.members():
+            self.cohort.leave(request)
+            self.stalled[request.batch_slot] = request
+
+    def reform_cohort(self, decoding: dict[int, Request]) -> None:
+        """Let the requests that get a token in this step advance together again; the others stay stalled."""
+        for slot, request in decoding.items():
+            del self.stalled[slot]
+            self.cohort.join(request, request.joined_us)
+
+    # ---- what its instance does with it ----
+
+    def unservable(self, request: Request) -> str:
+        """Why ``request`` can never run here; empty when it can."""
+        prompt = request.input_tokens
+        limit = self.limits.max_model_len
+        if limit is not None and prompt >= limit:
+            return f"prompt of {prompt} tokens, max_model_len is {limit}"
+        if not request.max_output_tokens:
+            request.max_output_tokens = request.output_tokens if limit is None else limit - prompt
+        budget = request.max_output_tokens
+        if limit is not None and prompt + budget > limit:
+            return f"prompt of {prompt} + {budget} output tokens, max_model_len is {limit}"
+        # The last token generated never enters the cache.
+        whole = prompt + max(min(budget, request.output_tokens), 1) - 1
+        blocks = -(-whole // self.limits.block_size_tokens)
+        if blocks > self.pool.total:
+            return f"{whole} tokens need {blocks} KV blocks, there are {self.pool.total}"
+        return ""
+
+    def abort(self, request: Request) -> None:
+        """A running request leaves with nothing."""
+        slot = request.batch_slot
+        if request.joined_clock >= 0:
+            self.cohort.leave(request)
+        del self.running[slot]
+        self.prefills.pop(slot, None)
+        self.stalled.pop(slot, None)
+        request.batch_slot = -1
+        self.pool.release(request, findable=False)
+
+
+def _urgency(request: Request) -> tuple[int, int]:
+    return (request.priority, request.arrival_us)

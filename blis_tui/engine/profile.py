@@ -1,0 +1,23 @@
+"""What an instance is like, whatever it does: for signals, explanations and checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from blis_tui.engine.batch import Limits
+    from blis_tui.engine.batching.rule import Traits
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Limits and rules of one instance."""
+
+    limits: Limits
+    traits: Traits
+    """Of its batch-formation rule."""
+    order: str
+    """Who goes first in its queue, as a sentence without its full stop."""
+    victims: str
+    """Whom it preempts, such as "the youngest running request"."""

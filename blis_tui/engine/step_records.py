@@ -1,0 +1,80 @@
+"""How observers get to know what a step did."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from blis_tui.engine.clientview import client_ttft_us
+from blis_tui.engine.records import ChunkDone, FirstToken, Preempted, Scheduled, StepFinished
+
+if TYPE_CHECKING:
+    from blis_tui.engine.batch import Batch
+    from blis_tui.engine.latency.model import StepTimeModel
+    from blis_tui.engine.plan import Plan
+    from blis_tui.engine.records import Observers
+    from blis_tui.engine.request import Request
+
+
+class Done(NamedTuple):
+    """What came of a step's plan. Times in microseconds."""
+
+    start_us: int
+    duration_us: int
+    decode_requests: int
+    decode_context_tokens: int
+    """Their contexts before the step, summed."""
+    first_tokens: list[Request]
+    """Who had the first token in it, in running order."""
+    finishing: list[Request]
+    """Who had the last one."""
+    upcoming_us: int
+    """Start of the next step, or -1."""
+
+
+def emit_plan(observers: Observers, index: int, now: int, plan: Plan) -> None:
+    """A Preempted record for everybody the step puts back, a Scheduled record for everybody it admits."""
+    event = observers.event
+    if Preempted in observers.kinds:
+        for victim, beneficiary, tokens, blocks in plan.preempted:
+            observers.emit(Preempted(event, now, victim.request_id, index, beneficiary.request_id, tokens, blocks))
+    if Scheduled in observers.kinds:
+        granted = {chunk.request.index: chunk.new for chunk in plan.chunks}
+        for request in plan.admitted:
+            cached, new = request.computed_tokens, granted.get(request.index, 0)
+            observers.emit(Scheduled(event, now, request.request_id, index, cached, new, now - request.arrival_us))
+
+
+def emit_step(observers: Observers, index: int, number: int, batch: Batch, plan: Plan, done: Done) -> None:
+    """A StepFinished record; the batch is as after the step."""
+    if StepFinished in observers.kinds:
+        observers.emit(
+            StepFinished(
+                observers.event,
+                done.start_us,
+                index,
+                number,
+                tuple(request.request_id for request in plan.admitted),
+                tuple(one.victim.request_id for one in plan.preempted),
+                tuple(ChunkDone(c.request.request_id, c.computed, c.new) for c in plan.chunks),
+                done.decode_requests,
+                done.decode_context_tokens,
+                tuple(batch.stalled[slot].request_id for slot in sorted(batch.stalled)),
+                done.duration_us,
+                tuple(request.request_id for request in done.first_tokens),
+                tuple(request.request_id for request in done.finishing),
+                len(batch.waiting.items),
+                len(batch.running),
+                batch.pool.used,
+                done.upcoming_us,
+            )
+        )
+
+
+def emit_first_tokens(observers: Observers, index: int, done: Done, latency: StepTimeModel) -> None:
+    """A FirstToken record for each first token, as its client sees it."""
+    if FirstToken in observers.kinds:
+        for request in done.first_tokens:
+            ttft_us = client_ttft_us(request, latency)
+            observers.emit(
+                FirstToken(observers.event, done.start_us, request.request_id, index, request.first_token_us, ttft_us)
+            )

@@ -1,0 +1,56 @@
+"""What an instance counts about itself."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, field
+
+
+@dataclass(slots=True)
+class Tallies:
+    """What the steps of an instance add up to. Times in microseconds of step durations."""
+
+    steps: int = 0
+    preemptions: int = 0
+    preempted_requests: int = 0
+    """Requests that were preempted at least once."""
+    peak_running: int = 0
+    """The largest batch so far."""
+    busy_us: int = 0
+    """Of all steps."""
+    prefill_us: int = 0
+    """Of steps that computed prompt tokens."""
+    beside_prefill_us: int = 0
+    """Of these steps, once for each request that decoded in them."""
+    full_budget_us: int = 0
+    """Of steps that used up ``max_num_batched_tokens``."""
+    kv_wait_us: int = 0
+    """Of steps that left somebody waiting for want of KV blocks (preempted requests wait, too)."""
+    seqs_wait_us: int = 0
+    """Of steps that left somebody waiting because ``max_num_seqs`` ran, though not all of the token budget was used."""
+    itl_us: dict[int, int] = field(default_factory=dict)
+    """Tokens by the time since the request's previous token, overheads not included."""
+
+    def state(self) -> tuple[object, ...]:
+        """All of it, as plain values (for digests)."""
+        return (*astuple(self)[:-1], tuple(sorted(self.itl_us.items())))
+
+
+class Presence:
+    """How many are there, and that number added up over time."""
+
+    __slots__ = ("_area_us", "_since_us", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._area_us = 0
+        self._since_us = 0
+
+    def change(self, by: int, now: int) -> None:
+        """Some come, or (negative) leave."""
+        self._area_us = self.area_us(now)
+        self._since_us = now
+        self.count += by
+
+    def area_us(self, now: int) -> int:
+        """The number present, added up over time until now."""
+        return self._area_us + self.count * (now - self._since_us)
