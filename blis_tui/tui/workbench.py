@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.authoring.provenance import Composed, compose
 from blis_tui.debugger.conditions.breakpoints import Watch, parse_breakpoint
+from blis_tui.debugger.conditions.expression import parse_expression
 from blis_tui.debugger.conditions.suggestions import suggestions
-from blis_tui.debugger.conditions.watches import parse_watch
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.sessions import Session
 from blis_tui.debugger.why.ranking import ORDERS
@@ -167,16 +167,16 @@ class Workbench:
     def value(self, text: str) -> str:
         """What a watch shows at the present event and phase."""
         try:
-            watch = parse_watch(text, self.experiment)
+            watch = parse_expression(text, instances=self.experiment.instances)
         except BlisError as error:
             return error.message
         records = () if self.driver.busy else self.debugger.moment().past
-        return self.debugger.ask(lambda simulation: watch.value(simulation, records))
+        return self.debugger.ask(lambda simulation: watch.shown(simulation, records))
 
     def wrong_watch(self, text: str) -> str:
         """What is wrong with the text of a watch; empty when nothing is."""
         try:
-            parse_watch(text, self.experiment)
+            parse_expression(text, instances=self.experiment.instances)
         except BlisError as error:
             return str(error)
         return ""

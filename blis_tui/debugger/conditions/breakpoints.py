@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.debugger.conditions.parser import NAMES, check_instance
-from blis_tui.debugger.conditions.predicate import PredicateError, parse_predicate
+from blis_tui.debugger.conditions.expression import parse_condition
+from blis_tui.debugger.conditions.lexer import PredicateError, check_length, unquoted
 from blis_tui.debugger.conditions.probes import Breaks, Happens, Holds, Misses, Reaches
-from blis_tui.debugger.conditions.tree import TIME_UNITS
-from blis_tui.debugger.conditions.words import check_length, unquoted
+from blis_tui.debugger.conditions.quantities import TIME_UNITS
+from blis_tui.debugger.conditions.syntax import NAMES, check_instance
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.spec.diagnostics import printable, suggestion
 
@@ -288,7 +288,7 @@ def parse_breakpoint(text: str, experiment: Experiment) -> Breakpoint:
     if plain and _NAME.fullmatch(first) and first not in (*NAMES, "not"):
         hint = suggestion(first, tuple(dict.fromkeys((*KEYWORDS, *RECORD_KINDS, *NAMES))))
         raise PredicateError(f"unknown word `{first}`", text, words[0].start(), words[0].end(), help=hint)
-    return Breakpoint(text=text.strip(), condition=Holds(parse_predicate(text, instances=experiment.instances)))
+    return Breakpoint(text=text.strip(), condition=Holds(parse_condition(text, instances=experiment.instances)))
 
 
 def _after_kind(text: str, kind: str, word: re.Match[str]) -> PredicateError:

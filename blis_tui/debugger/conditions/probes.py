@@ -6,11 +6,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Protocol
 
-from blis_tui.cluster.figures import FIGURES
-from blis_tui.debugger.conditions.compiling import compile_measure
 from blis_tui.debugger.conditions.sentences import amount, milliseconds, sentence
-from blis_tui.debugger.conditions.tree import describe
-from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, State, instance_of, names_request, takes_part
+from blis_tui.debugger.conditions.vocabulary import State, instance_of, names_request, takes_part
 from blis_tui.engine.records import RECORD_KINDS, Completed, FirstToken, StepFinished
 from blis_tui.errors import InvariantError
 from blis_tui.units import count_text, time_text
@@ -18,7 +15,7 @@ from blis_tui.units import count_text, time_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from blis_tui.debugger.conditions.predicate import Predicate
+    from blis_tui.debugger.conditions.expression import Expression
     from blis_tui.engine.records import Record
 
 
@@ -68,11 +65,11 @@ class _Edge:
     __slots__ = ("_before", "_truth", "_words")
 
     def __init__(
-        self, truth: Callable[[Watched, Sequence[Record]], bool], words: Callable[[Watched, Sequence[Record]], str]
+        self, truth: Callable[[Watched, Sequence[Record]], float], words: Callable[[Watched, Sequence[Record]], str]
     ) -> None:
         self._truth = truth
         self._words = words
-        self._before = False
+        self._before: float = False
 
     def reset(self, simulation: Watched) -> None:
         self._before = self._truth(simulation, ())
@@ -158,19 +155,19 @@ class Reaches:
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """A predicate: where it becomes true, or each event of which it is, when it asks about events."""
+    """A condition of figures: where it becomes true, or each event of which it is, when it asks about events."""
 
-    predicate: Predicate
+    condition: Expression
 
     @property
     def needs(self) -> frozenset[str]:
         """What its names are read from."""
-        return self.predicate.needs
+        return self.condition.needs
 
     def probe(self) -> Probe:
         """Stops as the class says."""
-        truth = self.predicate.compile()
-        if not self.predicate.about_event:
+        truth = self.condition.measure
+        if not self.condition.about_event:
             return _Edge(truth, lambda simulation, records: self._words("became", simulation, records))
 
         def find(simulation: Watched, records: Sequence[Record]) -> str:
@@ -179,15 +176,14 @@ class Holds:
         return _Each(find)
 
     def _words(self, verb: str, simulation: Watched, records: Sequence[Record]) -> str:
-        numbers = [name for name in self.predicate.names if name.name in FIGURES or name.name in EVENT_NUMBERS]
+        numbers = [one for one in self.condition.names if one.quantity.is_number]
         values: list[str] = []
-        for name in numbers:
-            value = compile_measure(name)(simulation, records)
+        for one in numbers:
+            value = one.measure(simulation, records)
             if isfinite(value):
-                figure = FIGURES.get(name.name)
-                shown = amount(value, EVENT_NUMBERS[name.name].unit if figure is None else figure.unit)
-                values.append(shown if len(numbers) == 1 else f"{describe(name)}: {shown}")
-        return f"{self.predicate} {verb} true" + (f" ({', '.join(values)})" if values else "")
+                shown = amount(value, one.quantity.unit)
+                values.append(shown if len(numbers) == 1 else f"{one.text}: {shown}")
+        return f"{self.condition} {verb} true" + (f" ({', '.join(values)})" if values else "")
 
 
 @dataclass(frozen=True, slots=True)

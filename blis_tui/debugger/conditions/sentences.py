@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.debugger.conditions.tree import TIME_UNITS
+from blis_tui.debugger.conditions.quantities import TIME_UNITS
 from blis_tui.engine.records import (
     Admitted,
     Arrived,

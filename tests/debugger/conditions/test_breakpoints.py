@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import blis_tui
 from blis_tui.debugger.conditions.breakpoints import Breakpoint, Hit, Watch, about_request, parse_breakpoint
-from blis_tui.debugger.conditions.predicate import PredicateError
+from blis_tui.debugger.conditions.lexer import PredicateError
 from blis_tui.debugger.conditions.probes import Breaks, Happens, Misses, Reaches
 from blis_tui.debugger.conditions.sentences import sentence
 from blis_tui.debugger.conditions.suggestions import suggestions
@@ -410,7 +410,7 @@ def test_words_that_are_no_predicates(text: str, condition: object) -> None:
     ],
 )
 def test_predicates_may_start_with_the_same_words(text: str) -> None:
-    assert hasattr(parse_breakpoint(text, MADE).condition, "predicate")
+    assert hasattr(parse_breakpoint(text, MADE).condition, "condition")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The words of predicates, and how a mistake in one is shown."""
+"""The tokens of conditions, and how a mistake in one is shown."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _TOKEN: Final = re.compile(
     | (?P<name>[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)
     | (?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
     | (?P<sign><=|>=|==|!=|[-<>+*/()\[\].])
+    | (?P<space>\s+)
+    | (?P<other>.)
     """,
     re.VERBOSE | re.DOTALL,
 )
-_SPACE: Final = re.compile(r"\s*")
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 _FOREIGN: Final = {
     "&": "write `and`",
@@ -74,7 +75,7 @@ class PredicateError(BlisError):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word: ``number`` (its ``text`` without the ``unit``), ``name``, ``text`` (in quotes), ``sign`` or ``end``."""
+    """One of ``number`` (its ``text`` without the ``unit``), ``name``, ``text`` (in quotes), ``sign`` or ``end``."""
 
     kind: str
     text: str
@@ -90,32 +91,26 @@ def check_length(text: str) -> None:
 
 
 def tokens(text: str) -> list[Token]:
-    """The words of a condition; the last one is always its ``end``.
+    """The tokens of a condition; the last one is always its ``end``.
 
     Raises:
-        PredicateError: something in it is no word.
+        PredicateError: something in it is no token.
     """
     check_length(text)
     found: list[Token] = []
-    at = _skip_space(text, 0)
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            char = text[at]
-            if char in "\"'":
-                raise PredicateError("a text without its closing quote", text, at, len(text))
-            raise PredicateError(f"`{printable(char)}` means nothing here", text, at, help=_FOREIGN.get(char))
-        unit = match.group("unit") or ""
-        kind = "number" if unit else match.lastgroup or ""
-        found.append(Token(kind, match.group(kind), at, match.end(), unit))
-        at = _skip_space(text, match.end())
-    found.append(Token("end", "", at, at))
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup or ""
+        at, word = match.start(), match.group()
+        if word in ("'", '"'):
+            raise PredicateError("a text without its closing quote", text, at, len(text))
+        if kind == "other":
+            raise PredicateError(f"`{printable(word)}` means nothing here", text, at, help=_FOREIGN.get(word))
+        if kind == "unit":
+            found.append(Token("number", match["number"], at, match.end(), match["unit"]))
+        elif kind != "space":
+            found.append(Token(kind, word, at, match.end()))
+    found.append(Token("end", "", len(text), len(text)))
     return found
-
-
-def _skip_space(text: str, start: int) -> int:
-    match = _SPACE.match(text, start)
-    return start if match is None else match.end()
 
 
 def unquoted(text: str) -> str:

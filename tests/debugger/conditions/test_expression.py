@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import blis_tui
 from blis_tui.cluster.figures import FIGURES
-from blis_tui.debugger.conditions.compiling import compile_measure
-from blis_tui.debugger.conditions.parser import Parser
-from blis_tui.debugger.conditions.predicate import Predicate, PredicateError, parse_predicate
-from blis_tui.debugger.conditions.tree import describe, quantity_of
+from blis_tui.debugger.conditions.expression import Expression, parse_condition, parse_expression
+from blis_tui.debugger.conditions.lexer import PredicateError
 from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
 from blis_tui.engine.records import (
     ChunkDone,
@@ -82,8 +81,8 @@ LAST_TOKEN: tuple[Record, ...] = (Completed(13, 1_600_000, "h", 0, 7, 100_000, 9
 REJECTION: tuple[Record, ...] = (Rejected(14, 1_700_000, "z", "reject-all", "because"),)
 
 
-def holds(text: str, records: Sequence[Record] = STEP_EVENT, state: Fixed = STATE) -> bool:
-    return parse_predicate(text, instances=2).compile()(state, records)
+def holds(text: str, records: Sequence[Record] = STEP_EVENT, state: Fixed = STATE) -> object:
+    return parse_condition(text, instances=2).measure(state, records)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +181,7 @@ def test_a_quoted_name_may_hold_anything() -> None:
     name = 'a "quoted" \\ name\nwith a break'
     text = 'request == "' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
     assert holds(text, (Rejected(1, 0, name, "p", "r"),))
-    assert str(parse_predicate(text, instances=1)) == text
+    assert str(parse_condition(text, instances=1)) == text
 
 
 def test_every_name_can_be_asked_for() -> None:
@@ -204,14 +203,14 @@ def test_every_name_can_be_asked_for() -> None:
     ],
 )
 def test_what_a_condition_needs_is_known(text: str, about_event: bool, needs: set[str]) -> None:
-    predicate = parse_predicate(text, instances=1)
+    predicate = parse_condition(text, instances=1)
     assert predicate.about_event is about_event
     assert predicate.needs == needs
 
 
 @pytest.mark.parametrize("text", ['kind == "step"', 'request != "a"', "instance > 0"])
 def test_questions_about_any_record_need_all_kinds(text: str) -> None:
-    assert len(parse_predicate(text, instances=1).needs) == 12
+    assert len(parse_condition(text, instances=1).needs) == 12
 
 
 @pytest.mark.parametrize(
@@ -229,7 +228,7 @@ def test_questions_about_any_record_need_all_kinds(text: str) -> None:
     ],
 )
 def test_canonical_text(text: str, canonical: str) -> None:
-    assert str(parse_predicate(text, instances=2)) == canonical
+    assert str(parse_condition(text, instances=2)) == canonical
 
 
 @pytest.mark.parametrize(
@@ -297,7 +296,7 @@ def test_canonical_text(text: str, canonical: str) -> None:
 )
 def test_mistakes_are_located_and_explained(text: str, column: int, message: str, help_: str) -> None:
     with pytest.raises(PredicateError) as caught:
-        parse_predicate(text, instances=2)
+        parse_condition(text, instances=2)
     error = caught.value
     assert message in error.message
     assert error.column == column
@@ -306,13 +305,13 @@ def test_mistakes_are_located_and_explained(text: str, column: int, message: str
 
 def test_the_only_instance_is_named() -> None:
     with pytest.raises(PredicateError) as caught:
-        parse_predicate("instance[1].running > 1", instances=1)
+        parse_condition("instance[1].running > 1", instances=1)
     assert caught.value.help == "the only one is 0"
 
 
 def test_an_error_shows_the_text_and_marks_the_mistake() -> None:
     with pytest.raises(PredicateError) as caught:
-        parse_predicate('request == "日本" and kv.usd > 1', instances=1)
+        parse_condition('request == "日本" and kv.usd > 1', instances=1)
     assert str(caught.value).splitlines() == [
         "unknown name `kv.usd`",
         "  |",
@@ -324,7 +323,7 @@ def test_an_error_shows_the_text_and_marks_the_mistake() -> None:
 
 def test_a_long_text_is_clipped_around_the_mistake() -> None:
     with pytest.raises(PredicateError) as caught:
-        parse_predicate("1 > 0 or " * 40 + "runing > 1" + " or 1 > 0" * 10, instances=1)
+        parse_condition("1 > 0 or " * 40 + "runing > 1" + " or 1 > 0" * 10, instances=1)
     _, _, source, mark, *_ = str(caught.value).splitlines()
     assert len(source) <= 104
     start = mark.index("^")
@@ -348,10 +347,10 @@ def test_a_long_text_is_clipped_around_the_mistake() -> None:
     ],
 )
 def test_a_number_can_be_asked_for_on_its_own(text: str, value: float, dimension: str, unit: str) -> None:
-    tree = Parser(text, 2).parse_number()
-    assert compile_measure(tree)(STATE, STEP_EVENT) == pytest.approx(value, nan_ok=True)
-    assert (quantity_of(tree).dimension, quantity_of(tree).unit) == (dimension, unit)
-    assert Parser(describe(tree), 2).parse_number() == tree
+    figure = parse_expression(text, instances=2)
+    assert figure.measure(STATE, STEP_EVENT) == pytest.approx(value, nan_ok=True)
+    assert (figure.quantity.dimension, figure.quantity.unit) == (dimension, unit)
+    assert parse_expression(str(figure), instances=2) == figure
 
 
 @pytest.mark.parametrize(
@@ -359,17 +358,36 @@ def test_a_number_can_be_asked_for_on_its_own(text: str, value: float, dimension
     [
         ("", 0, "there is no figure"),
         ("kind", 0, "`kind` is a text, not a number"),
-        ("(running > 3)", 0, "`(running > 3)` is a condition, not a number"),
-        ("running > 3", 8, "unexpected `>`"),
         ("running waiting", 8, "unexpected `waiting`"),
+        ("running > 3 waiting", 12, "unexpected `waiting`"),
+        ("running >", 9, "something is missing after `>`"),
         ("runing", 0, "unknown name `runing`"),
     ],
 )
-def test_what_is_no_number_is_explained(text: str, column: int, message: str) -> None:
+def test_what_is_neither_a_figure_nor_a_condition_is_explained(text: str, column: int, message: str) -> None:
     with pytest.raises(PredicateError) as caught:
-        Parser(text, 2).parse_number()
+        parse_expression(text, instances=2)
     assert caught.value.message == message
     assert caught.value.column == column
+
+
+def test_what_is_shown_has_its_unit() -> None:
+    experiment = blis_tui.load("kv-pressure")
+    simulation = blis_tui.Simulation(experiment)
+    simulation.run(max_events=1000)
+    snapshot = simulation.snapshot()
+    instance = snapshot.instances[0]
+
+    def value(text: str) -> str:
+        return parse_expression(text, instances=experiment.cluster.instances).shown(simulation, ())
+
+    assert value("running") == f"{instance.running_count} requests"
+    assert value("instance[0].kv.used") == f"{instance.kv.used_blocks:,} blocks"
+    assert value("kv.utilization") == f"{100 * instance.kv.used_blocks / instance.kv.total_blocks:.1f} %"
+    assert value("running >= 0 and waiting >= 0") == "yes"
+    assert value("running < 0") == "no"
+    assert value("step.duration_ms") in ("-", "0 ms")
+    assert value("running / 0") == "-"
 
 
 # ---- properties ----
@@ -427,9 +445,9 @@ def _conditions() -> st.SearchStrategy[Conditional]:
     return st.recursive(st.builds(compare, st.sampled_from(sorted(_ORDER)), numbers, numbers), larger, max_leaves=4)
 
 
-def _parse(text: str) -> Predicate | PredicateError:
+def _parse(text: str) -> Expression | PredicateError:
     try:
-        return parse_predicate(text, instances=2)
+        return parse_condition(text, instances=2)
     except PredicateError as error:
         return error
 
@@ -442,9 +460,9 @@ def test_a_condition_means_what_it_says_and_so_does_its_canonical_text(condition
     if isinstance(predicate, PredicateError):  # the language has limits
         assert "within each other" in predicate.message or "characters" in predicate.message
         return
-    assert predicate.compile()(STATE, ()) is expected
+    assert holds(text, ()) is expected
     canonical = str(predicate)
-    again = parse_predicate(canonical, instances=2)
+    again = parse_condition(canonical, instances=2)
     assert again == predicate
     assert str(again) == canonical
     assert len(canonical) <= len(text)
@@ -468,6 +486,6 @@ def test_junk_is_either_understood_or_explained_with_a_place(text: str) -> None:
         assert found.column < found.end_column
         assert found.message in str(found)
         return
-    assert parse_predicate(str(found), instances=2) == found
+    assert parse_condition(str(found), instances=2) == found
     figures = Fixed(**dict.fromkeys(("running", "kv__utilization", "time_ms", "waiting"), 1))
-    assert found.compile()(figures, ()) in {True, False}
+    assert found.measure(figures, ()) in {True, False}
