@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.golden.case import Case
-    from blis_tui.golden.session import Settings, Verdict
-    from blis_tui.golden.store import Place
+    from blis_tui.golden.session import Outcome, Settings
+    from blis_tui.golden.store import GoldenFiles
 
 # Spelled out once more than in blis_tui.golden, which must not be imported to print pytest's help.
 _MODES = ("auto", "no", "new", "unseen", "always")
@@ -93,11 +93,11 @@ class SpecFile(pytest.File):
 
 
 class GoldenFailure(Exception):  # noqa: N818  (it is shown to nobody by this name)
-    """A golden test failed; carries its verdict."""
+    """A golden test failed; carries its outcome."""
 
-    def __init__(self, verdict: Verdict) -> None:
-        super().__init__(verdict.text)
-        self.verdict = verdict
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.text)
+        self.outcome = outcome
 
 
 class SpecItem(pytest.Item):
@@ -114,21 +114,21 @@ class SpecItem(pytest.Item):
             raise self.problem
         if self.case is None:
             raise TypeError("an item has a case or a problem")
-        from blis_tui.golden.session import judge  # noqa: PLC0415
+        from blis_tui.golden.session import run_case  # noqa: PLC0415
 
-        place = _place(self.config, self.path, self.case.name)
-        told: dict[str, object] = {"golden": str(place.file(".golden.json"))}
+        files = _files(self.config, self.path, self.case.name)
+        told: dict[str, object] = {"golden": str(files.file(".golden.json"))}
         self.user_properties.append((_PROPERTY, ""))
         try:
-            verdict = judge(self.case, place, self._spec(), _settings(self.config))
-            told |= {"status": verdict.status, "pending": verdict.pending, "text": verdict.text}
+            outcome = run_case(self.case, files, self._spec(), _settings(self.config))
+            told |= {"status": outcome.status, "pending": outcome.pending, "text": outcome.text}
             if self.config.getoption("--blis-report"):
-                told["report"] = json.loads(verdict.report)
+                told["report"] = json.loads(outcome.report)
         finally:
             told |= {"nodeid": self.nodeid, "spec": self._spec(), "case": self.case.name, "line": self.case.line}
             self.user_properties[-1] = (_PROPERTY, json.dumps(told))
-        if not verdict.ok:
-            raise GoldenFailure(verdict)
+        if not outcome.ok:
+            raise GoldenFailure(outcome)
 
     def _spec(self) -> str:
         """The file's path as it is stored: relative to the root, with ``/``."""
@@ -171,15 +171,15 @@ def _golden_dir(config: pytest.Config) -> Path:
     return config.rootpath / str(config.getini("blis_golden_dir"))
 
 
-def _place(config: pytest.Config, spec: Path, case: str) -> Place:
-    from blis_tui.golden.store import place_of  # noqa: PLC0415
+def _files(config: pytest.Config, spec: Path, case: str) -> GoldenFiles:
+    from blis_tui.golden.store import files_of  # noqa: PLC0415
 
     root = config.rootpath / config.getini("blis_spec_root")
     folder = _golden_dir(config)
     try:
-        return place_of(spec, case, folder=folder, root=root)
+        return files_of(spec, case, folder=folder, root=root)
     except ValueError:  # the spec lies elsewhere: by its place below the root folder of the run
-        return place_of(spec, case, folder=folder, root=config.rootpath)
+        return files_of(spec, case, folder=folder, root=config.rootpath)
 
 
 class _Session:
@@ -207,8 +207,8 @@ class _Session:
         """Goldens of skipped tests are not orphans."""
         for item in session.items:
             if isinstance(item, SpecItem) and item.case is not None:
-                place = _place(self._config, item.path, item.case.name)
-                told = {"golden": str(place.file(".golden.json")), "nodeid": item.nodeid, "status": "skipped"}
+                files = _files(self._config, item.path, item.case.name)
+                told = {"golden": str(files.file(".golden.json")), "nodeid": item.nodeid, "status": "skipped"}
                 self._told.setdefault(item.nodeid, told)
             elif isinstance(item, SpecItem):
                 self._deselected = True  # a broken file: nobody knows its cases
@@ -227,16 +227,16 @@ class _Session:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     @property
-    def _obsolete(self) -> list[Place]:
+    def _obsolete(self) -> list[GoldenFiles]:
         """Goldens that belong to no test; empty unless this was a full run."""
         config = self._config
         if config.getoption("--blis-obsolete") == "ignore" or not self._told or not self._is_full():
             return []
-        from blis_tui.golden.store import places  # noqa: PLC0415
+        from blis_tui.golden.store import all_goldens  # noqa: PLC0415
 
         known = {told["golden"] for told in self._told.values()}
         folder = _golden_dir(config)
-        return [place for place in places(folder) if str(place.file(".golden.json")) not in known]
+        return [files for files in all_goldens(folder) if str(files.file(".golden.json")) not in known]
 
     def _is_full(self) -> bool:
         config = self._config
@@ -270,10 +270,10 @@ class _Session:
         if obsolete:
             delete = self._config.getoption("--blis-obsolete") == "delete"
             terminalreporter.section("obsolete goldens", sep="-")
-            for place in obsolete:
-                terminalreporter.line(f"    {place.folder / place.name}{' (deleted)' if delete else ''}")
+            for files in obsolete:
+                terminalreporter.line(f"    {files.folder / files.name}{' (deleted)' if delete else ''}")
                 if delete:
-                    place.remove()
+                    files.remove()
             if not delete:
                 terminalreporter.line("no experiment has them: delete them with --blis-obsolete=delete")
         if os.environ.get("GITHUB_ACTIONS") == "true":

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 import blis_tui
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.produce import produce
-from blis_tui.golden.store import place_of
+from blis_tui.golden.store import files_of
 from blis_tui.spec.library import shipped_specs
 from blis_tui.tui.app import BlisApp, Start
 from blis_tui.tui.screens.compare import CompareScreen
@@ -184,7 +184,7 @@ def furnish_goldens(folder: Path) -> None:
 
 def _store(folder: Path, spec: Path, *, pending: bool) -> None:
     for case in cases_of(spec):
-        place = place_of(spec, case.name, folder=folder / "golden", root=folder)
+        place = files_of(spec, case.name, folder=folder / "golden", root=folder)
         place.write(produce(case.load(), spec=spec.name, case=case.name), pending=pending)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from blis_tui.errors import InputError
-from blis_tui.golden.store import HEADER, RECORDS, REPORT, Place
+from blis_tui.golden.store import HEADER, RECORDS, REPORT, GoldenFiles
 from blis_tui.inputs import MAX_DEPTH, TooLargeError, input_digest, parse_json, read_input, real_path
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
@@ -91,21 +91,21 @@ def test_json_is_parsed_up_to_a_depth() -> None:
 @pytest.mark.parametrize("kind", [HEADER, REPORT])
 @pytest.mark.parametrize("text", ["[" * 100_000, "[]", "{", "\x00"])
 def test_a_damaged_golden_is_an_error_with_its_file(tmp_path: Path, kind: str, text: str) -> None:
-    place = Place(tmp_path, "demo")
-    place.file(HEADER).write_text("{}", encoding="utf-8")
-    place.file(REPORT).write_text("{}", encoding="utf-8")
-    place.file(kind).write_text(text, encoding="utf-8")
+    files = GoldenFiles(tmp_path, "demo")
+    files.file(HEADER).write_text("{}", encoding="utf-8")
+    files.file(REPORT).write_text("{}", encoding="utf-8")
+    files.file(kind).write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=f"demo{kind} is not a golden file of format 1"):
-        place.read()
+        files.read()
 
 
 def test_a_damaged_record_stream_is_an_error_with_its_file(tmp_path: Path) -> None:
-    place = Place(tmp_path, "demo")
-    place.write_records(iter(["{}\n"] * 100))
-    whole = place.file(RECORDS).read_bytes()
+    files = GoldenFiles(tmp_path, "demo")
+    files.write_records(iter(["{}\n"] * 100))
+    whole = files.file(RECORDS).read_bytes()
     for damaged in (b"plain text", whole[:-9], whole[:12] + b"\xff" * 9 + whole[21:]):
-        place.file(RECORDS).write_bytes(damaged)
-        lines = place.read_records()
+        files.file(RECORDS).write_bytes(damaged)
+        lines = files.read_records()
         assert lines is not None
         with pytest.raises(InputError, match=r"demo\.records\.jsonl\.gz"):
             list(lines)

@@ -16,7 +16,7 @@ from blis_tui.cli.failures import reported
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from blis_tui.golden.store import Place
+    from blis_tui.golden.store import GoldenFiles
 
 _folder = click.option(
     "--golden-dir",
@@ -50,7 +50,7 @@ def status(names: tuple[str, ...], folder: Path, root: Path, as_json: bool) -> N
     from blis_tui.golden.review import find, state  # noqa: PLC0415
     from blis_tui.units import plural  # noqa: PLC0415  (heavy imports only when the command runs)
 
-    states = [state(place, folder, root) for place in find(folder, names)]
+    states = [state(files, folder, root) for files in find(folder, names)]
     if as_json:
         click.echo(json.dumps([asdict(one) for one in states], indent=2, ensure_ascii=False))
     else:
@@ -74,8 +74,8 @@ def diff(names: tuple[str, ...], folder: Path, root: Path) -> None:
     """Show what waiting results would change, with the first event that differs."""
     from blis_tui.golden.review import difference_text, find  # noqa: PLC0415
 
-    for place in _waiting(find(folder, names, pending=True), names):
-        click.echo(difference_text(place, root) + "\n")
+    for files in _waiting(find(folder, names, pending=True), names):
+        click.echo(difference_text(files, root) + "\n")
 
 
 @golden.command(short_help="Make waiting results the goldens.")
@@ -88,9 +88,9 @@ def accept(names: tuple[str, ...], folder: Path, force: bool) -> None:
     from blis_tui.golden.review import accept as accept_one  # noqa: PLC0415
     from blis_tui.golden.review import find, shown_name  # noqa: PLC0415
 
-    for place in _waiting(find(folder, names, pending=True), names):
-        accept_one(place, force=force)
-        click.echo(f"accepted {shown_name(place, folder)}")
+    for files in _waiting(find(folder, names, pending=True), names):
+        accept_one(files, force=force)
+        click.echo(f"accepted {shown_name(files, folder)}")
 
 
 @golden.command(short_help="Forget waiting results.")
@@ -101,9 +101,9 @@ def reject(names: tuple[str, ...], folder: Path) -> None:
     """Forget waiting results: those that NAME (or a pattern) matches, or all."""
     from blis_tui.golden.review import find, shown_name  # noqa: PLC0415
 
-    for place in _waiting(find(folder, names, pending=True), names):
-        place.drop_pending()
-        click.echo(f"rejected {shown_name(place, folder)}")
+    for files in _waiting(find(folder, names, pending=True), names):
+        files.drop_pending()
+        click.echo(f"rejected {shown_name(files, folder)}")
 
 
 @golden.command(short_help="Decide about waiting results one by one.")
@@ -121,20 +121,20 @@ def review(names: tuple[str, ...], folder: Path, root: Path) -> None:
 
     waiting = _waiting(find(folder, names, pending=True), names)
     if not sys.stdin.isatty():
-        for place in waiting:
-            name = shown_name(place, folder)
+        for files in waiting:
+            name = shown_name(files, folder)
             click.echo(f"{name}\n    blis-tui golden diff {name}\n    blis-tui golden accept {name}")
             click.echo(f"    blis-tui golden reject {name}")
         return
-    for number, place in enumerate(waiting, 1):
-        click.echo(f"--- {number} of {len(waiting)} ---\n{difference_text(place, root)}\n")
-        answer = _ask(lambda place=place: difference_text(place, root))  # type: ignore[misc]
+    for number, files in enumerate(waiting, 1):
+        click.echo(f"--- {number} of {len(waiting)} ---\n{difference_text(files, root)}\n")
+        answer = _ask(lambda files=files: difference_text(files, root))  # type: ignore[misc]
         if answer == "q":
             return
         if answer == "a":
-            accept_one(place)
+            accept_one(files)
         elif answer == "r":
-            place.drop_pending()
+            files.drop_pending()
 
 
 @golden.command(short_help="Store the record streams of goldens.")
@@ -150,12 +150,12 @@ def record(names: tuple[str, ...], folder: Path, root: Path, full: bool) -> None
     """
     from blis_tui.golden.review import find, record_full, shown_name  # noqa: PLC0415
 
-    for place in _waiting(find(folder, names), names):
-        stored = record_full(place, root)
-        click.echo(f"{'stored' if stored else 'differs, left alone:'} {shown_name(place, folder)}")
+    for files in _waiting(find(folder, names), names):
+        stored = record_full(files, root)
+        click.echo(f"{'stored' if stored else 'differs, left alone:'} {shown_name(files, folder)}")
 
 
-def _waiting(found: Sequence[Place], names: Sequence[str]) -> Sequence[Place]:
+def _waiting(found: Sequence[GoldenFiles], names: Sequence[str]) -> Sequence[GoldenFiles]:
     """The places that were found; names that match nothing are an error, nothing at all is said."""
     from blis_tui.errors import InputError  # noqa: PLC0415
 

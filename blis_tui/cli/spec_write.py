@@ -94,15 +94,15 @@ def _goldens(files: Mapping[str, str], spec: str) -> dict[str, str]:
 
     from blis_tui.authoring.project import write_tree  # noqa: PLC0415
     from blis_tui.golden.case import cases_of  # noqa: PLC0415
-    from blis_tui.golden.session import Settings, judge  # noqa: PLC0415
-    from blis_tui.golden.store import place_of  # noqa: PLC0415
+    from blis_tui.golden.session import Settings, run_case  # noqa: PLC0415
+    from blis_tui.golden.store import files_of  # noqa: PLC0415
 
     with TemporaryDirectory() as name:
         folder, goldens = Path(name), Path(name, "golden")
         write_tree(folder, files, replace=True)
         for case in cases_of(folder / spec):
-            place = place_of(case.spec, case.name, folder=goldens, root=folder / "specs")
-            judge(case, place, spec, Settings(mode="always", checks=()))
+            target = files_of(case.spec, case.name, folder=goldens, root=folder / "specs")
+            run_case(case, target, spec, Settings(mode="always", checks=()))
         return {f"golden/{path.name}": path.read_text(encoding="utf-8") for path in sorted(goldens.iterdir())}
 
 

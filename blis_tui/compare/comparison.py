@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from blis_tui.compare.documents import Difference, differences
+from blis_tui.compare.documents import Difference, experiment_differences
 from blis_tui.compare.metrics import Row, rows
 from blis_tui.compare.requests import RequestChanges, request_changes
 from blis_tui.simulation import Simulation
@@ -106,7 +106,7 @@ def compare(a: Side, b: Side, notes: tuple[str, ...] = ()) -> Comparison:
     return Comparison(
         a=a,
         b=b,
-        spec=tuple(differences(a.experiment.document, b.experiment.document)),
+        spec=tuple(experiment_differences(a.experiment.document, b.experiment.document)),
         metrics=tuple(rows(a.report.to_dict(), b.report.to_dict())),
         requests=request_changes(a.report.rows, b.report.rows),
         notes=notes,

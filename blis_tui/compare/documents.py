@@ -1,16 +1,18 @@
-"""What differs between two resolved experiments, in words a person would use for it."""
+"""What differs between two plain JSON documents: experiments, reports, records. DeepDiff computes it.
+
+Values count as equal when JSON would write them alike: ``1``, ``1.0`` and ``true`` are three values. The order of a
+map's keys carries no meaning.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-from blis_tui.compare.walk import ABSENT, Change, pointer
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from blis_tui.compare.walk import Path
+Path: TypeAlias = "tuple[str | int, ...]"
 
 _IDENTITIES: Final[Mapping[tuple[str, ...], str]] = {
     ("workload", "clients"): "id",
@@ -26,7 +28,7 @@ class Difference:
     """One difference between two documents."""
 
     path: str
-    """Dotted, with an entry's name in brackets: ``workload.clients[chat].share``."""
+    """Where it is: dotted in experiments and records, a JSON pointer in reports."""
     kind: str
     """``changed``, ``added``, ``removed`` or ``reordered``."""
     old: object
@@ -39,61 +41,98 @@ class Difference:
         return {"path": self.path, "kind": self.kind, "old": self.old, "new": self.new}
 
 
-def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[Difference]:
-    """Every difference between two resolved documents, in the order of the documents."""
-    found: list[Difference] = []
+def experiment_differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[Difference]:
+    """Every difference between two resolved experiments, in the order of the documents.
+
+    An entry of a list is called by its name, where it has one: ``workload.clients[chat].share``.
+    """
     left, right = dict(old), dict(new)
     orders: dict[Path, tuple[list[str], list[str]]] = {}
     for listed, key in _IDENTITIES.items():
         _name_entries(left, right, listed, key, orders)
-    for change in _changes(left, right):
-        # A whole list of entries that one side lacks is shown as the list it is.
-        before, after = (
-            list(value.values()) if change.steps in _IDENTITIES and isinstance(value, dict) else value
-            for value in (change.old, change.new)
-        )
-        found.append(
-            Difference(
-                path=_dotted(change.steps, orders),
-                kind=change.kind,
-                old=None if before is ABSENT else before,
-                new=None if after is ABSENT else after,
-            )
-        )
+
+    def unnamed(value: object, steps: Path) -> object:
+        """A whole list of entries that one side lacks is shown as the list it is."""
+        return list(value.values()) if steps in _IDENTITIES and isinstance(value, dict) else value
+
+    found = [
+        replace(one, old=unnamed(one.old, steps), new=unnamed(one.new, steps))
+        for steps, one in _differences(left, right, lambda steps: dotted(steps, orders))
+    ]
     for path, (before_names, after_names) in orders.items():
         common = [name for name in before_names if name in set(after_names)]
         if common != [name for name in after_names if name in set(before_names)]:
-            dotted = _dotted(path, {})
-            found.append(Difference(path=dotted, kind="reordered", old=before_names, new=after_names))
+            found.append(Difference(path=dotted(path), kind="reordered", old=before_names, new=after_names))
     return found
 
 
-def _changes(left: object, right: object) -> list[Change]:
-    """What DeepDiff finds, in the order of the documents; what is new comes after what was there."""
+def differences(old: object, new: object, path_text: Callable[[Path], str]) -> list[Difference]:
+    """Every difference between two documents, in the order of ``old``; what is new comes after what was there.
+
+    A map or list that only one side has is one difference, not one for each value in it. Lists are compared by
+    position.
+
+    Args:
+        old: the one document.
+        new: the other.
+        path_text: how a path is written: :func:`dotted` or :func:`pointer`.
+    """
+    return [one for _, one in _differences(old, new, path_text)]
+
+
+def _differences(old: object, new: object, path_text: Callable[[Path], str]) -> list[tuple[Path, Difference]]:
+    """The differences with their paths."""
     from deepdiff import DeepDiff  # noqa: PLC0415  (100 ms, and only when there is something to say)
 
-    found: list[Change] = []
-    # Maps with few keys in common are still compared key by key, lists by position.
-    tree = DeepDiff(left, right, view="tree", zip_ordered_iterables=True, threshold_to_diff_deeper=0)
-    for kind, places in tree.items():
-        for place in places:
-            steps: Path = tuple(place.path(output_format="list"))
-            old = ABSENT if kind.endswith("_added") else place.t1
-            new = ABSENT if kind.endswith("_removed") else place.t2
-            found.append(Change(pointer(steps), old, new, steps))
-    found.sort(key=lambda change: _order(change.steps, left, right))
+    # Maps with few keys in common are still compared key by key, lists by position, and no name is private.
+    tree = DeepDiff(
+        old,
+        new,
+        view="tree",
+        zip_ordered_iterables=True,
+        threshold_to_diff_deeper=0,
+        ignore_private_variables=False,
+    )
+    found: list[tuple[Path, Difference]] = []
+    for category, levels in tree.items():
+        kind = category.rpartition("_")[2].replace("changes", "changed")
+        for level in levels:
+            steps: Path = tuple(level.path(output_format="list"))
+            before = None if kind == "added" else level.t1
+            after = None if kind == "removed" else level.t2
+            found.append((steps, Difference(path=path_text(steps), kind=kind, old=before, new=after)))
+    places: dict[Path, dict[object, int]] = {}
+    found.sort(key=lambda pair: _order(pair[0], old, new, places))
     return found
 
 
-def _order(steps: Path, left: object, right: object) -> list[int]:
-    """Where a path stands in the documents, level by level."""
+def pointer(steps: Path) -> str:
+    """A path as a JSON pointer (RFC 6901), such as ``/workload/clients/0/share``; empty = the whole document."""
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+
+
+def dotted(steps: Path, named: Collection[Path] = ()) -> str:
+    """A path with dots; the steps below one of ``named`` are names, in brackets."""
+    text = ""
+    for at, step in enumerate(steps):
+        if steps[:at] in named:
+            text += f"[{step}]"
+        else:
+            text += f".{step}" if text else str(step)
+    return text
+
+
+def _order(steps: Path, left: object, right: object, places: dict[Path, dict[object, int]]) -> list[int]:
+    """Where a path stands in the documents, level by level; ``places`` remembers where the keys of a map stand."""
     order: list[int] = []
-    for step in steps:
+    for at, step in enumerate(steps):
         if isinstance(step, int):
             order.append(step)
         else:
-            keys = list(dict.fromkeys([*_keys(left), *_keys(right)]))
-            order.append(keys.index(step))
+            if steps[:at] not in places:
+                keys = dict.fromkeys([*_keys(left), *_keys(right)])
+                places[steps[:at]] = {key: place for place, key in enumerate(keys)}
+            order.append(places[steps[:at]][step])
         left, right = _inner(left, step), _inner(right, step)
     return order
 
@@ -151,13 +190,3 @@ def _put(document: dict[str, object], path: Sequence[str], value: object) -> Non
         inner = here[step]
         here[step] = here = dict(inner) if isinstance(inner, dict) else {}
     here[path[-1]] = value
-
-
-def _dotted(steps: Path, named: Mapping[Path, object]) -> str:
-    text = ""
-    for at, step in enumerate(steps):
-        if steps[:at] in named:
-            text += f"[{step}]"
-        else:
-            text += f".{step}" if text else str(step)
-    return text

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.compare.requests import THRESHOLD
+from blis_tui.compare.wording import MARKS, clip, value_change
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 WIDTH: Final = 100
 _TENANTS: Final = 3
 """Tenants whose figures are shown, where there are more."""
-_MARKS: Final = {"changed": " ", "added": "+", "removed": "-", "reordered": "~"}
 
 
 def comparison_text(comparison: Comparison, *, everything: bool = False) -> str:
@@ -32,7 +32,7 @@ def comparison_text(comparison: Comparison, *, everything: bool = False) -> str:
         [
             _side("A", comparison.a),
             _side("B", comparison.b),
-            *(_clip(f"note: {note}", WIDTH) for note in comparison.notes),
+            *(clip(f"note: {note}", WIDTH) for note in comparison.notes),
         ],
         _documents(comparison.spec),
         _metrics(comparison, everything=everything),
@@ -44,24 +44,18 @@ def comparison_text(comparison: Comparison, *, everything: bool = False) -> str:
 def _side(letter: str, side: Side) -> str:
     overrides = "".join(f" --set {one}" for one in side.overrides)
     source = "" if side.source == side.experiment.name else f"  ({side.source})"
-    return _clip(f"{letter}  {side.experiment.name}{overrides}{source}  seed {side.experiment.seed}", WIDTH)
+    return clip(f"{letter}  {side.experiment.name}{overrides}{source}  seed {side.experiment.seed}", WIDTH)
 
 
 def _documents(spec: Sequence[Difference]) -> list[str]:
     if not spec:
         return ["specification: no differences"]
-    lines = [f"specification: {_counted(len(spec), 'difference')}"]
+    lines = [f"specification: {plural(len(spec), 'difference')}"]
     width = min(max(len(one.path) for one in spec), WIDTH // 2)
     room = WIDTH - width - 6
     for one in spec:
-        path = f"  {_MARKS[one.kind]} {_clip(one.path, width):<{width}}  "
-        if one.kind == "added":
-            lines.append(path + _value(one.new, room))
-        elif one.kind == "removed":
-            lines.append(path + _value(one.old, room))
-        else:
-            old = _value(one.old, room // 2 - 2)
-            lines.append(f"{path}{old} -> {_value(one.new, room - len(old) - 4)}")
+        mark = MARKS.get(one.kind, " ")
+        lines.append(f"  {mark} {clip(one.path, width):<{width}}  {value_change(one, room)}")
     return lines
 
 
@@ -73,17 +67,17 @@ def _metrics(comparison: Comparison, *, everything: bool) -> list[str]:
     differing = sum(row.differs for row in comparison.metrics)
     total = len(comparison.metrics)
     if not differing and not rows:
-        return [f"report: no differences in {_counted(total, 'figure')}"]
-    lines = [f"report: {differing:,} of {_counted(total, 'figure')} differ"]
+        return [f"report: no differences in {plural(total, 'figure')}"]
+    lines = [f"report: {differing:,} of {plural(total, 'figure')} differ"]
     table = [("", "A", "B", "change", "%", ""), *map(_cells, rows)]
     widths = [max(len(cells[column]) for cells in table) for column in range(6)]
     widths[0] = max(12, min(widths[0], WIDTH - 2 - sum(widths[1:]) - 2 * 5))
     for name, *figures, verdict in table:
         aligned = "  ".join(f"{cell:>{width}}" for cell, width in zip(figures, widths[1:-1], strict=True))
-        lines.append(f"  {_clip(name, widths[0]):<{widths[0]}}  {aligned}  {verdict}")
+        lines.append(f"  {clip(name, widths[0]):<{widths[0]}}  {aligned}  {verdict}")
     hidden = sum(row.differs for row in comparison.metrics) - sum(row.differs for row in rows)
     if hidden:
-        lines.append(f"  and {_counted(hidden, 'figure')} more that differ (--all shows everything)")
+        lines.append(f"  and {plural(hidden, 'figure')} more that differ (--all shows everything)")
     return lines
 
 
@@ -114,32 +108,15 @@ def _requests(requests: RequestChanges) -> list[str]:
     lines = [f"requests: {requests.compared:,} compared end to end, {counts}"]
     lines += [f"  {one.count:,} {one.a} -> {one.b}" for one in requests.different_ends]
     if requests.other:
-        lines.append(f"  {_counted(requests.other, 'name')} shared by different requests (not compared)")
+        lines.append(f"  {plural(requests.other, 'name')} shared by different requests (not compared)")
     for letter, count in (("A", requests.only_a), ("B", requests.only_b)):
         if count:
-            lines.append(f"  {_counted(count, 'request')} only in {letter}")
+            lines.append(f"  {plural(count, 'request')} only in {letter}")
     if requests.most_affected:
-        names = [_clip(one.request_id, 40) for one in requests.most_affected]
+        names = [clip(one.request_id, 40) for one in requests.most_affected]
         width = max(len("most affected"), *map(len, names))
         lines.append(f"  {'most affected':<{width}}  {'A ms':>14}  {'B ms':>14}  {'change ms':>14}")
         for name, one in zip(names, requests.most_affected, strict=True):
             figures = (f"{one.a_us / 1000:,.3f}", f"{one.b_us / 1000:,.3f}", f"{one.change_us / 1000:+,.3f}")
             lines.append(f"  {name:<{width}}  " + "  ".join(f"{figure:>14}" for figure in figures))
     return lines
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def _value(value: object, room: int) -> str:
-    text = value if isinstance(value, str) and value.isprintable() and value else json.dumps(value, ensure_ascii=False)
-    return _clip(text, room)
-
-
-def _clip(text: str, room: int) -> str:
-    """The text, its middle left out where it is too long: both ends of a path matter."""
-    if len(text) <= room:
-        return text
-    head = (room - 1) // 2
-    return f"{text[:head]}…{text[len(text) - (room - 1 - head) :]}"

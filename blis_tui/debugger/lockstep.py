@@ -6,57 +6,23 @@ going back is the exact reverse of going forward.
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, fields
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.compare.divergence import record_stream, search
 from blis_tui.debugger.debugger import SLICE, Arrival, Debugger, Progress, arrive
 from blis_tui.engine.records import StepFinished
-from blis_tui.errors import InvariantError, SimulationError
-from blis_tui.simulation import Simulation
+from blis_tui.records.tables import record_dict
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from blis_tui.compare.divergence import Divergence
     from blis_tui.debugger.debugger import Journey
-    from blis_tui.engine.records import Record
     from blis_tui.spec.model import Experiment
 
-NEIGHBOURS: Final = 3
-"""Records both sides share that are remembered before the first that differs."""
 _BURSTS: Final = 32
 """Turns of one side or the other between two looks at whether to go on."""
 _NEVER: Final = 1 << 62
-
-
-@dataclass(frozen=True, slots=True)
-class FieldChange:
-    """A field that two records of one kind disagree about."""
-
-    name: str
-    left: object
-    right: object
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Divergence:
-    """Where the records of two runs first differ; None for a side whose run has ended there."""
-
-    event: int
-    left: Record | None
-    right: Record | None
-    before: tuple[Record, ...]
-    """The last records that both sides share."""
-
-    @property
-    def fields(self) -> tuple[FieldChange, ...]:
-        """What differs in the two records, where they are of one kind."""
-        left, right = self.left, self.right
-        if left is None or type(left) is not type(right):
-            return ()
-        pairs = ((one.name, getattr(left, one.name), getattr(right, one.name)) for one in fields(left))
-        return tuple(FieldChange(name, old, new) for name, old, new in pairs if old != new)
 
 
 if TYPE_CHECKING:
@@ -177,20 +143,14 @@ class Lockstep:
 
     def first_divergence(self) -> Search:
         """Look for the first event whose records differ, from the beginning; the position stays."""
-        left, right = (_Stream(side.experiment) for side in self.sides)
-        shared: deque[Record] = deque(maxlen=NEIGHBOURS)
-        while not (left.over and right.over):
-            ours, theirs = left.more(), right.more()
-            if ours == theirs:
-                shared.extend(ours[-NEIGHBOURS:])
-                yield Progress(left.events, left.time_us, None)
-                continue
-            for old, new in zip_longest(ours, theirs):
-                if old != new:
-                    event = min(record.event for record in (old, new) if record is not None)
-                    return Divergence(event=event, left=old, right=new, before=tuple(shared))
-                shared.append(old)
-        return None
+        looking = search(record_stream(self.left.experiment), record_stream(self.right.experiment), record_dict)
+        while True:
+            try:
+                record = next(looking)
+            except StopIteration as end:
+                found: Divergence | None = end.value
+                return found
+            yield Progress(record.event, record.time_us, None)
 
     # ---- underneath ----
 
@@ -232,40 +192,3 @@ def _last(side: Debugger) -> tuple[int, int]:
 def _knows(side: Debugger, time_us: int) -> bool:
     """Whether it is known what a side does up to a time."""
     return side.complete or side.tape.at_time(time_us) < side.frontier
-
-
-class _Stream:
-    """The records of a fresh run, a few events at a time."""
-
-    __slots__ = ("_records", "_simulation", "over")
-
-    def __init__(self, experiment: Experiment) -> None:
-        self._simulation = Simulation(experiment, check="off")
-        self._records: list[Record] = []
-        self._simulation.subscribe("all", self._records.append)
-        self.over = False
-
-    @property
-    def events(self) -> int:
-        """Events so far."""
-        return self._simulation.events
-
-    @property
-    def time_us(self) -> int:
-        """Time of the latest event."""
-        return self._simulation.now_us
-
-    def more(self) -> list[Record]:
-        """The records of the next events; of one that fails halfway, none."""
-        self._records.clear()
-        if self.over:
-            return []
-        simulation = self._simulation
-        try:
-            simulation.run(max_events=SLICE)
-            self.over = simulation.done
-        except SimulationError as error:
-            self.over = True
-            last = error.event - 1 if isinstance(error, InvariantError) else simulation.events
-            return [record for record in self._records if record.event <= last]
-        return list(self._records)

@@ -36,7 +36,7 @@ class Tolerance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class ComparisonOptions:
     """How results are compared with golden files."""
 
     records: bool = True
@@ -58,7 +58,7 @@ class Case:
     """Why it is not run; empty = it is."""
     xfail: str
     """Why it is known to fail; empty = it is not."""
-    comparison: Comparison
+    comparison: ComparisonOptions
 
     def load(self) -> Experiment:
         """The experiment of this case. Raises SpecError and InputError."""
@@ -127,9 +127,9 @@ def _word(value: object) -> str:
     return value if isinstance(value, str) else repr(value).replace(" ", "").replace("/", "-")
 
 
-def _comparison(data: Mapping[str, Json]) -> Comparison:
+def _comparison(data: Mapping[str, Json]) -> ComparisonOptions:
     tolerance = {pointer: Tolerance(**_bounds(_map(bounds))) for pointer, bounds in _map(data.get("tolerance")).items()}
-    return Comparison(
+    return ComparisonOptions(
         records=data.get("records") is not False,
         tolerance=tolerance,
         redact=tuple(str(pointer) for pointer in _list(data.get("redact"))),

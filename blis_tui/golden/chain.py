@@ -1,4 +1,4 @@
-"""A chain of digests over a record stream: small enough to store, fine enough to say where two streams part.
+"""A chain of digests over a record stream: small enough to store, fine enough to say where two streams first differ.
 
 Entry ``i`` is a digest of all records of the first ``(i + 1) * every`` events. Two streams agree up to the last entry
 they have in common. The number of entries is bounded: when it is reached, every other one is dropped and ``every``
@@ -41,7 +41,7 @@ class Chain:
         return self.entries[step - 1 :: step]
 
 
-def parting_window(old: Chain, new: Chain) -> tuple[int, int] | None:
+def divergence_window(old: Chain, new: Chain) -> tuple[int, int] | None:
     """The events ``(after, until]`` among which the streams first differ; None when they are equal."""
     if old.sha256 == new.sha256:
         return None

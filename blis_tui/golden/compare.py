@@ -1,4 +1,4 @@
-"""Is a new result the golden one? Cheap answers first: equal bytes, then a walk along the paths that differ."""
+"""Is a new result the golden one? Cheap answers first: equal bytes, then what differs in the reports."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.compare.walk import walk
+from blis_tui.compare.documents import differences
+from blis_tui.compare.documents import pointer as as_pointer
 
 if TYPE_CHECKING:
-    from blis_tui.compare.walk import Change
-    from blis_tui.golden.case import Comparison
+    from collections.abc import Mapping
+
+    from blis_tui.compare.documents import Difference
+    from blis_tui.golden.case import ComparisonOptions, Tolerance
     from blis_tui.golden.store import Golden
 
 REDACTED: Final = "[redacted]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """How a result differs from its golden; it does when ``changes`` is not empty or ``records`` is true."""
+class ResultDifference:
+    """How a result differs from its golden; it does when ``report`` is not empty or ``records`` is true."""
 
-    changes: tuple[Change, ...]
-    """Paths of the report, tolerated ones left out."""
+    report: tuple[Difference, ...]
+    """Of the reports; tolerated ones are left out."""
     spec: bool
     """The experiment is another one than the golden's."""
     engine: tuple[str, str] | None
@@ -34,40 +37,38 @@ class Difference:
     @property
     def found(self) -> bool:
         """Whether there is a difference that counts."""
-        return bool(self.changes) or self.records
+        return bool(self.report) or self.records
 
 
-def compare(golden: Golden, result: Golden, comparison: Comparison) -> Difference:
+def compare(golden: Golden, result: Golden, options: ComparisonOptions) -> ResultDifference:
     """Compare a result with its golden, in layers."""
-    return Difference(
-        changes=_changes(golden.report, result.report, comparison),
+    return ResultDifference(
+        report=_report_differences(golden.report, result.report, options),
         spec=golden.spec_sha256 != result.spec_sha256,
         engine=None if golden.engine == result.engine else (golden.engine, result.engine),
         schemas=golden.schemas_sha256 != result.schemas_sha256,
-        records=comparison.records and golden.chain.sha256 != result.chain.sha256,
+        records=options.records and golden.chain.sha256 != result.chain.sha256,
     )
 
 
-def _changes(golden: str, result: str, comparison: Comparison) -> tuple[Change, ...]:
+def _report_differences(golden: str, result: str, options: ComparisonOptions) -> tuple[Difference, ...]:
     if golden == result:
         return ()
     before, after = json.loads(golden), json.loads(result)
-    for pointer in comparison.redact:
+    for pointer in options.redact:
         redact(before, pointer)
         redact(after, pointer)
-    tolerance = comparison.tolerance
-    return tuple(
-        change for change in walk(before, after) if change.path not in tolerance or not _close(change, comparison)
-    )
+    found = differences(before, after, as_pointer)
+    return tuple(one for one in found if one.path not in options.tolerance or not _close(one, options.tolerance))
 
 
-def _close(change: Change, comparison: Comparison) -> bool:
-    old, new = change.old, change.new
+def _close(one: Difference, tolerance: Mapping[str, Tolerance]) -> bool:
+    old, new = one.old, one.new
     if isinstance(old, bool) or isinstance(new, bool):
         return False
     if not isinstance(old, int | float) or not isinstance(new, int | float):
         return False
-    return comparison.tolerance[change.path].accepts(old, new)
+    return tolerance[one.path].accepts(old, new)
 
 
 def redact(data: object, pointer: str) -> None:

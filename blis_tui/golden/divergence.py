@@ -7,122 +7,94 @@ chain of digests: then the window of events among which it lies, and this side's
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.compare.divergence import divergence_lines, first_divergence, record_stream, record_text
 from blis_tui.errors import InputError
-from blis_tui.golden.chain import ChainRecorder, parting_window
-from blis_tui.golden.wording import field_pair, record_words
+from blis_tui.golden.chain import ChainRecorder, divergence_window
 from blis_tui.inputs import parse_json
-from blis_tui.records.tables import record_line
+from blis_tui.records.tables import record_dict, record_line
 from blis_tui.simulation import Simulation
 from blis_tui.spec.build import build_experiment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from blis_tui.cluster.snapshot import InstanceSnapshot, RequestSnapshot
-    from blis_tui.engine.records import Record
-    from blis_tui.golden.store import Golden, Place
+    from blis_tui.compare.divergence import Divergence, Fields
+    from blis_tui.golden.store import Golden, GoldenFiles
     from blis_tui.spec.model import Experiment
-
-NEIGHBOURS: Final = 3
-"""Records shown before the first that differs."""
 
 _SHOWN_OF_WINDOW: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Divergence:
-    """Where two runs part.
-
-    ``event`` is the first event with a different record, or None when only its window is known. ``golden`` and
-    ``found`` are the record lines on both sides (None = the stream has ended there), ``before`` the last ones they
-    share.
-    """
+class GoldenDivergence:
+    """Where a run parts from its golden, as exactly as what is stored can tell."""
 
     after: int
-    """Both sides agree up to and including this event."""
+    """Both agree up to and including this event."""
     until: int
     """They differ at this event at the latest."""
-    event: int | None
-    before: tuple[str, ...] = ()
-    golden: str | None = None
-    found: str | None = None
+    exact: Divergence | None
+    """Left the golden, right this run; None where only the window is known."""
+    records: tuple[Fields, ...] = ()
+    """Where only the window is known, this run's first records in it."""
     state: str = ""
     """The request and the instance concerned, just before the event, in words."""
 
+    @property
+    def event(self) -> int:
+        """The first event that differs, or the last that may be it."""
+        return self.until if self.exact is None else self.exact.event
+
     def text(self) -> str:
         """For people: the event, the records around it, and the state before."""
-        if self.event is None:
+        if self.exact is None:
             lines = [f"first divergence: between event {self.after} (still equal) and event {self.until}"]
-            lines += [f"  + {_words(line)}" for line in self.before]
+            lines += [f"  + {record_text(fields)}" for fields in self.records]
             lines.append("    (`blis-tui golden record --full` stores the records: then the exact event can be found)")
             return "\n".join(lines)
-        lines = [f"first divergence: event {self.event}"]
-        lines += [f"    {_words(line)}" for line in self.before]
-        lines += [f"  - {_words(self.golden)}", f"  + {_words(self.found)}"]
-        lines += [f"    {line}" for line in _field_changes(self.golden, self.found)]
+        lines = divergence_lines(self.exact, ("-", "+"))
         if self.state:
             lines += ["state before it:", *(f"    {line}" for line in self.state.splitlines())]
         return "\n".join(lines)
 
 
-def find_divergence(golden: Golden, result: Golden, experiment: Experiment, place: Place) -> Divergence | None:
+def find_divergence(
+    golden: Golden, result: Golden, experiment: Experiment, files: GoldenFiles
+) -> GoldenDivergence | None:
     """Where ``experiment``, whose result is at hand, parts from its golden; None when their records are equal."""
-    window = parting_window(golden.chain, result.chain)
+    window = divergence_window(golden.chain, result.chain)
     if window is None:
         return None
     after, until = window
-    old = _stored(place) or _again(golden, experiment)
+    old = files.read_records() or _repeated(golden, experiment)
     if old is None:
-        lines = tuple(line for line in _lines(experiment, after, until))[:_SHOWN_OF_WINDOW]
-        return Divergence(after=after, until=until, event=None, before=lines)
-    return _first_difference(old, experiment, after, until)
+        inside = takewhile(lambda record: record.event <= until, record_stream(experiment, after))
+        records = tuple(map(record_dict, islice(inside, _SHOWN_OF_WINDOW)))
+        return GoldenDivergence(after=after, until=until, exact=None, records=records)
+    exact = first_divergence(old, record_lines(experiment), _fields)
+    if exact is None:
+        raise AssertionError("streams with different digests are equal")
+    return GoldenDivergence(after=after, until=until, exact=exact, state=_state(experiment, exact))
 
 
-def _first_difference(old: Iterable[str], experiment: Experiment, after: int, until: int) -> Divergence:
-    """Walk both streams side by side from the start: what they share is cheap to skip."""
-    shared: list[str] = []
-    for golden, found in zip_longest(old, _lines(experiment, 0, None)):
-        if golden != found:
-            event = min(_event(line) for line in (golden, found) if line is not None)
-            return Divergence(
-                after=after,
-                until=until,
-                event=event,
-                before=tuple(shared),
-                golden=golden,
-                found=found,
-                state=_state(experiment, event, golden, found),
-            )
-        shared.append(found)
-        del shared[:-NEIGHBOURS]
-    raise AssertionError("streams with different digests are equal")
-
-
-def _event(line: str) -> int:
-    """The event that a record belongs to.
+def _fields(line: str) -> Fields:
+    """The record on a line.
 
     Raises:
         InputError: the line, which somebody stored, is not a record.
     """
     try:
-        record = parse_json(line)
+        fields = parse_json(line)
     except ValueError:
-        record = None
-    event = record.get("event") if isinstance(record, dict) else None
-    if not isinstance(event, int):
-        raise InputError(f"the stored record stream is damaged: {line[:60]!r} is not a record")
-    return event
-
-
-def _stored(place: Place) -> Iterator[str] | None:
-    """The golden's record lines, where somebody stored them."""
-    lines = place.read_records()
-    return None if lines is None else (line.rstrip("\n") for line in lines)
+        fields = None
+    if not isinstance(fields, dict) or not all(isinstance(fields.get(name), int) for name in ("event", "time_us")):
+        raise InputError(f"the stored record stream is damaged: {line.rstrip()[:60]!r} is not a record")
+    return fields
 
 
 def old_experiment(golden: Golden, experiment: Experiment) -> Experiment | None:
@@ -140,7 +112,7 @@ def old_experiment(golden: Golden, experiment: Experiment) -> Experiment | None:
     return old if old.sha256 == golden.spec_sha256 else None
 
 
-def gives_the_golden(old: Experiment, golden: Golden) -> bool:
+def reproduces(old: Experiment, golden: Golden) -> bool:
     """Whether this engine still gives a golden's records for its experiment."""
     try:
         simulation = Simulation(old)
@@ -152,55 +124,26 @@ def gives_the_golden(old: Experiment, golden: Golden) -> bool:
     return recorder.finish(simulation.events).sha256 == golden.chain.sha256
 
 
-def _again(golden: Golden, experiment: Experiment) -> Iterator[str] | None:
+def _repeated(golden: Golden, experiment: Experiment) -> Iterator[str] | None:
     """The golden's record lines, by running its experiment again; None when this engine no longer gives them."""
     old = old_experiment(golden, experiment)
-    return None if old is None or not gives_the_golden(old, golden) else _lines(old, 0, None)
-
-
-def _lines(experiment: Experiment, after: int, until: int | None) -> Iterator[str]:
-    """The record lines of the events ``(after, until]``."""
-    simulation = Simulation(experiment)
-    simulation.run(max_events=after)
-    records: list[Record] = []
-    simulation.subscribe("all", records.append)
-    while not simulation.done and (until is None or simulation.events < until):
-        simulation.step()
-        for record in records:
-            yield record_line(record).rstrip("\n")
-        records.clear()
+    return None if old is None or not reproduces(old, golden) else record_lines(old)
 
 
 def record_lines(experiment: Experiment) -> Iterator[str]:
     """The whole record stream, line by line with its line ends, without holding it in memory."""
-    for line in _lines(experiment, 0, None):
-        yield line + "\n"
+    return map(record_line, record_stream(experiment))
 
 
-def _words(line: str | None) -> str:
-    return "the run has ended" if line is None else record_words(json.loads(line))
-
-
-def _field_changes(golden: str | None, found: str | None) -> list[str]:
-    """Which fields of two records of the same kind differ."""
-    if golden is None or found is None:
-        return []
-    before, after = json.loads(golden), json.loads(found)
-    if before["kind"] != after["kind"]:
-        return []
-    pairs = [(field_pair(name, before[name]), field_pair(name, after[name])) for name in before]
-    return [f"{name}: {old} -> {new}" for (name, old), (_, new) in pairs if old != new]
-
-
-def _state(experiment: Experiment, event: int, golden: str | None, found: str | None) -> str:
+def _state(experiment: Experiment, found: Divergence) -> str:
     """The request and the instance that the parting records are about, just before the event, in this run."""
     simulation = Simulation(experiment)
-    simulation.run(max_events=event - 1)
+    simulation.run(max_events=found.event - 1)
     snapshot = simulation.snapshot()
-    about = [json.loads(line) for line in (golden, found) if line is not None]
-    numbers = dict.fromkeys(record["instance"] for record in about if record.get("instance", -1) >= 0)
-    lines = [_instance(snapshot.instances[number]) for number in numbers]
-    names = dict.fromkeys(record["request_id"] for record in about if "request_id" in record)
+    about = [fields for fields in (found.left, found.right) if fields is not None]
+    numbers = {fields.get("instance") for fields in about}
+    lines = [_instance(instance) for instance in snapshot.instances if instance.index in numbers]
+    names = {fields.get("request_id") for fields in about}
     live = [*snapshot.in_transit]
     for instance in snapshot.instances:
         live += [*instance.waiting, *instance.running]

@@ -12,14 +12,14 @@ from blis_tui.golden.compare import compare
 from blis_tui.golden.divergence import record_lines
 from blis_tui.golden.produce import run_watched
 from blis_tui.golden.session import describe
-from blis_tui.golden.store import places
+from blis_tui.golden.store import all_goldens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from blis_tui.golden.case import Case
-    from blis_tui.golden.store import Place
+    from blis_tui.golden.store import GoldenFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,98 +38,98 @@ class State:
     """Its spec, or the case in it, is no longer there."""
 
 
-def find(folder: Path, patterns: Sequence[str] = (), *, pending: bool = False) -> list[Place]:
+def find(folder: Path, patterns: Sequence[str] = (), *, pending: bool = False) -> list[GoldenFiles]:
     """Goldens below a folder; those whose path or name matches one of the patterns, if there are any."""
-    found = [place for place in places(folder) if not pending or place.exists(pending=True)]
+    found = [files for files in all_goldens(folder) if not pending or files.exists(pending=True)]
     if not patterns:
         return found
-    return [place for place in found if any(_matches(place, folder, pattern) for pattern in patterns)]
+    return [files for files in found if any(_matches(files, folder, pattern) for pattern in patterns)]
 
 
-def shown_name(place: Place, folder: Path) -> str:
+def shown_name(files: GoldenFiles, folder: Path) -> str:
     """A golden's path below the folder."""
-    return (place.folder / place.name).relative_to(folder).as_posix()
+    return (files.folder / files.name).relative_to(folder).as_posix()
 
 
-def _matches(place: Place, folder: Path, pattern: str) -> bool:
-    return fnmatch(shown_name(place, folder), pattern) or fnmatch(place.name, pattern)
+def _matches(files: GoldenFiles, folder: Path, pattern: str) -> bool:
+    return fnmatch(shown_name(files, folder), pattern) or fnmatch(files.name, pattern)
 
 
-def state(place: Place, folder: Path, root: Path) -> State:
+def state(files: GoldenFiles, folder: Path, root: Path) -> State:
     """What is there, and whether anything still stands behind it."""
-    stored = place.read(pending=not place.exists())
+    stored = files.read(pending=not files.exists())
     return State(
-        name=shown_name(place, folder),
+        name=shown_name(files, folder),
         spec=stored.spec,
         case=stored.case,
-        golden=place.exists(),
-        pending=place.exists(pending=True),
-        orphan=case_of(place, root) is None,
+        golden=files.exists(),
+        pending=files.exists(pending=True),
+        orphan=case_of(files, root) is None,
     )
 
 
-def case_of(place: Place, root: Path) -> Case | None:
+def case_of(files: GoldenFiles, root: Path) -> Case | None:
     """The case behind a golden, if its spec still has it.
 
     Raises:
         InputError: the golden is broken, or the spec cannot be read.
         SpecError: the spec is broken.
     """
-    stored = place.read(pending=not place.exists())
+    stored = files.read(pending=not files.exists())
     spec = root / stored.spec
     if not spec.is_file():
         return None
     return next((case for case in cases_of(spec) if case.name == stored.case), None)
 
 
-def difference_text(place: Place, root: Path) -> str:
+def difference_text(files: GoldenFiles, root: Path) -> str:
     """What a waiting result would change, the first divergent event included where the spec is still there."""
-    if not place.exists(pending=True):
-        raise InputError(f"no new result of {place.name} is waiting")
-    new = place.read(pending=True)
-    if not place.exists():
-        return f"{place.name}: a new golden\n" + "\n".join(f"    {line}" for line in new.report.splitlines()[:40])
-    golden = place.read()
-    case = case_of(place, root)
+    if not files.exists(pending=True):
+        raise InputError(f"no new result of {files.name} is waiting")
+    new = files.read(pending=True)
+    if not files.exists():
+        return f"{files.name}: a new golden\n" + "\n".join(f"    {line}" for line in new.report.splitlines()[:40])
+    golden = files.read()
+    case = case_of(files, root)
     if case is None:
         raise InputError(f"{new.spec} no longer has the case `{new.case}`")
     experiment = case.load()
     difference = compare(golden, new, case.comparison)
-    return describe(case.name, place, golden, new, difference, experiment)
+    return describe(case.name, files, golden, new, difference, experiment)
 
 
-def accept(place: Place, *, force: bool = False) -> None:
+def accept(files: GoldenFiles, *, force: bool = False) -> None:
     """Make a waiting result the golden.
 
     Raises:
         InputError: none waits, or it was made by another Python or system than the golden (unless ``force``).
     """
-    if not place.exists(pending=True):
-        raise InputError(f"no new result of {place.name} is waiting")
-    if place.exists() and not force:
-        old, new = place.read().baseline, place.read(pending=True).baseline
+    if not files.exists(pending=True):
+        raise InputError(f"no new result of {files.name} is waiting")
+    if files.exists() and not force:
+        old, new = files.read().baseline, files.read(pending=True).baseline
         if old != new:
             raise InputError(
-                f"the golden of {place.name} was written by {old.python} on {old.system}, the new result by "
+                f"the golden of {files.name} was written by {old.python} on {old.system}, the new result by "
                 f"{new.python} on {new.system}",
                 help="produce it again there, or accept it with --force",
             )
-    place.accept()
+    files.accept()
 
 
-def record_full(place: Place, root: Path) -> bool:
+def record_full(files: GoldenFiles, root: Path) -> bool:
     """Store the record stream of a golden; False when this engine gives another one.
 
     Raises:
         InputError: its case is no longer there.
     """
-    case = case_of(place, root)
-    golden = place.read()
+    case = case_of(files, root)
+    golden = files.read()
     if case is None:
         raise InputError(f"{golden.spec} no longer has the case `{golden.case}`")
     experiment = case.load()
     _, chain = run_watched(experiment)
     if chain.sha256 != golden.chain.sha256:
         return False
-    place.write_records(record_lines(experiment))
+    files.write_records(record_lines(experiment))
     return True

@@ -85,7 +85,7 @@ class Golden:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class GoldenFiles:
     """Where the files of one golden test lie: a folder and a name."""
 
     folder: Path
@@ -202,7 +202,7 @@ def _parse(header: Mapping[str, object], report: str) -> Golden:
     )
 
 
-def places(folder: Path) -> Iterator[Place]:
+def all_goldens(folder: Path) -> Iterator[GoldenFiles]:
     """All goldens and waiting results below a folder, in order of their paths."""
     seen: dict[tuple[Path, str], None] = {}
     for path in sorted(folder.rglob(f"*{HEADER}*")):
@@ -210,10 +210,10 @@ def places(folder: Path) -> Iterator[Place]:
         if rest in ("", PENDING):
             seen[path.parent, name] = None
     for where, name in seen:
-        yield Place(where, name)
+        yield GoldenFiles(where, name)
 
 
-def place_of(spec: Path, case: str, *, folder: Path, root: Path) -> Place:
+def files_of(spec: Path, case: str, *, folder: Path, root: Path) -> GoldenFiles:
     """Where the golden of a case lies: below ``folder`` as its spec lies below ``root``.
 
     Raises:
@@ -221,4 +221,4 @@ def place_of(spec: Path, case: str, *, folder: Path, root: Path) -> Place:
     """
     relative = real_path(spec).relative_to(real_path(root))
     stem = relative.name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".blis")
-    return Place(folder / relative.parent, stem if case == "default" else f"{stem}@{case}")
+    return GoldenFiles(folder / relative.parent, stem if case == "default" else f"{stem}@{case}")

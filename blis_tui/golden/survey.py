@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from blis_tui.golden.store import Place
+    from blis_tui.golden.store import GoldenFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """One golden test."""
 
-    place: Place
+    files: GoldenFiles
     name: str
     """Path of the golden below its folder, without its endings."""
     spec: str
@@ -35,22 +35,22 @@ class Entry:
 
 def survey(folder: Path, root: Path, patterns: Sequence[str] = ()) -> tuple[Entry, ...]:
     """Every golden below a folder, in order of their paths; none raises."""
-    return tuple(look(place, folder, root) for place in find(folder, patterns))
+    return tuple(look(files, folder, root) for files in find(folder, patterns))
 
 
-def look(place: Place, folder: Path, root: Path) -> Entry:
+def look(files: GoldenFiles, folder: Path, root: Path) -> Entry:
     """One golden, as it is now."""
-    golden, waiting = place.exists(), place.exists(pending=True)
-    name = shown_name(place, folder)
+    golden, waiting = files.exists(), files.exists(pending=True)
+    name = shown_name(files, folder)
     try:
-        stored = [place.read(pending=pending) for pending, there in ((True, waiting), (False, golden)) if there]
+        stored = [files.read(pending=pending) for pending, there in ((True, waiting), (False, golden)) if there]
     except BlisError as error:
-        return Entry(place=place, name=name, spec="", case="", state="broken", waiting=waiting, problem=str(error))
+        return Entry(files=files, name=name, spec="", case="", state="broken", waiting=waiting, problem=str(error))
     spec, case = (stored[-1].spec, stored[-1].case) if stored else ("", "")
     state, problem = "changed" if golden and waiting else "new" if waiting else "golden", ""
     try:
-        if case_of(place, root) is None:
+        if case_of(files, root) is None:
             state = "obsolete"
     except BlisError as error:
         state, problem = "broken", str(error)
-    return Entry(place=place, name=name, spec=spec, case=case, state=state, waiting=waiting, problem=problem)
+    return Entry(files=files, name=name, spec=spec, case=case, state=state, waiting=waiting, problem=problem)

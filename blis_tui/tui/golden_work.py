@@ -11,14 +11,14 @@ from blis_tui._version import ENGINE
 from blis_tui.errors import BlisError, InputError
 from blis_tui.golden.divergence import find_divergence, old_experiment
 from blis_tui.golden.review import case_of, difference_text
-from blis_tui.golden.session import Settings, decide_mode, judge, on_ci
+from blis_tui.golden.session import Settings, decide_mode, on_ci, run_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from blis_tui.golden.case import Case
-    from blis_tui.golden.session import Verdict
+    from blis_tui.golden.session import Outcome
     from blis_tui.golden.survey import Entry
     from blis_tui.simulation import Simulation
     from blis_tui.spec.model import Experiment
@@ -77,12 +77,12 @@ class CheckGoesOn(Message):
 
 
 class CheckOver(Message):
-    """A check has ended: with a verdict, with an error, or because it was stopped."""
+    """A check has ended: with a outcome, with an error, or because it was stopped."""
 
-    def __init__(self, name: str, verdict: Verdict | None, error: str) -> None:
+    def __init__(self, name: str, outcome: Outcome | None, error: str) -> None:
         super().__init__()
         self.name = name
-        self.verdict = verdict
+        self.outcome = outcome
         self.error = error
 
 
@@ -103,7 +103,7 @@ class Stopped(Exception):  # noqa: N818  (no error: somebody wants it to end)
 def explain(entry: Entry, root: Path) -> Explained:
     """What a waiting result would change; may run simulations."""
     try:
-        return Explained(entry.name, difference_text(entry.place, root), failed=False)
+        return Explained(entry.name, difference_text(entry.files, root), failed=False)
     except BlisError as error:
         return Explained(entry.name, str(error), failed=True)
 
@@ -118,12 +118,12 @@ def check(entry: Entry, root: Path, goes_on: Callable[[str], bool]) -> CheckOver
         return True
 
     try:
-        verdict = judge(_case(entry, root), entry.place, entry.spec, _settings(), go_on)
+        outcome = run_case(_case(entry, root), entry.files, entry.spec, _settings(), go_on)
     except Stopped:
         return CheckOver(entry.name, None, "")
     except (BlisError, OSError) as error:
         return CheckOver(entry.name, None, str(error))
-    return CheckOver(entry.name, verdict, "")
+    return CheckOver(entry.name, outcome, "")
 
 
 def prepare(entry: Entry, root: Path) -> Prepared:
@@ -136,7 +136,7 @@ def prepare(entry: Entry, root: Path) -> Prepared:
 
 def _case(entry: Entry, root: Path) -> Case:
     """The case of a golden test. Raises BlisError where there is none."""
-    case = case_of(entry.place, root)
+    case = case_of(entry.files, root)
     if case is None:
         raise InputError(f"{entry.spec} no longer has the case `{entry.case}`")
     return case
@@ -148,7 +148,7 @@ def _settings() -> Settings:
 
 
 def _both(entry: Entry, case: Case) -> BothRuns:
-    golden, result = entry.place.read(), entry.place.read(pending=True)
+    golden, result = entry.files.read(), entry.files.read(pending=True)
     experiment = case.load()
     old = old_experiment(golden, experiment)
     if old is None:
@@ -156,12 +156,11 @@ def _both(entry: Entry, case: Case) -> BothRuns:
             f"this version of blis-tui can no longer build the experiment of the golden {entry.name}",
             help="accept or reject by the report's values, or look at the new run alone",
         )
-    divergence = find_divergence(golden, result, experiment, entry.place)
+    divergence = find_divergence(golden, result, experiment, entry.files)
     note = ""
     if golden.engine != ENGINE:
         note = (
             f"The golden was made by engine {golden.engine}, this is engine {ENGINE}: "
             "A is the golden's experiment as this engine runs it."
         )
-    event = None if divergence is None else divergence.until if divergence.event is None else divergence.event
-    return BothRuns(old=old, new=experiment, event=event, note=note)
+    return BothRuns(old=old, new=experiment, event=None if divergence is None else divergence.event, note=note)

@@ -8,7 +8,7 @@ import pytest
 
 from blis_tui.api import load, run
 from blis_tui.compare.comparison import Comparison, Side, compare, simulate
-from blis_tui.compare.documents import differences
+from blis_tui.compare.documents import experiment_differences
 from blis_tui.compare.metrics import HIGHER, LOWER, Row, direction_of, rows
 from blis_tui.compare.requests import Affected, Fates, request_changes
 from blis_tui.compare.text import WIDTH, comparison_text
@@ -97,13 +97,13 @@ def workload(*clients: dict[str, object]) -> dict[str, object]:
     ],
 )
 def test_documents(old: dict[str, Any], new: dict[str, Any], expected: list[tuple[str, str, object, object]]) -> None:
-    found = differences(old, new)
+    found = experiment_differences(old, new)
     assert [(one.path, one.kind, one.old, one.new) for one in found] == expected
 
 
 def test_comparing_leaves_the_documents_alone() -> None:
     old, new = workload(client("x", 1)), workload(client("x", 2))
-    differences(old, new)
+    experiment_differences(old, new)
     assert (old, new) == (workload(client("x", 1)), workload(client("x", 2)))
 
 

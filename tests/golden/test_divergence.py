@@ -17,12 +17,12 @@ from blis_tui.engine.batching.rule import RunningFirst
 from blis_tui.engine.kv.pool import BlockPool
 from blis_tui.engine.records import Admitted
 from blis_tui.golden import session
-from blis_tui.golden.case import Comparison
-from blis_tui.golden.chain import MAX_ENTRIES, ChainRecorder, parting_window
+from blis_tui.golden.case import ComparisonOptions
+from blis_tui.golden.chain import MAX_ENTRIES, ChainRecorder, divergence_window
 from blis_tui.golden.compare import compare
 from blis_tui.golden.divergence import find_divergence, record_lines
 from blis_tui.golden.produce import produce
-from blis_tui.golden.store import Place
+from blis_tui.golden.store import GoldenFiles
 
 from .projects import SPEC
 
@@ -49,17 +49,17 @@ def test_the_window_holds_the_first_difference_and_is_small(length: int, data: s
     new = list(old)
     where = data.draw(st.integers(0, length - 1))
     new[where] = "y"
-    window = parting_window(chain_of(old), chain_of(new))
+    window = divergence_window(chain_of(old), chain_of(new))
     assert window is not None
     after, until = window
     assert after < where + 1 <= until
     assert until - after <= max(1, 2 * length // MAX_ENTRIES + 2)
-    assert parting_window(chain_of(old), chain_of(old)) is None
+    assert divergence_window(chain_of(old), chain_of(old)) is None
 
 
 @given(short=st.integers(1, 300), more=st.integers(1, 3 * MAX_ENTRIES))
 def test_a_stream_that_ends_early_parts_at_its_end(short: int, more: int) -> None:
-    window = parting_window(chain_of(["x"] * short), chain_of(["x"] * (short + more)))
+    window = divergence_window(chain_of(["x"] * short), chain_of(["x"] * (short + more)))
     assert window is not None
     assert window[0] <= short
     assert window[1] > short
@@ -161,53 +161,55 @@ def test_a_mutated_engine_is_caught_at_the_right_event(
     name: str, full: bool, experiment: blis_tui.Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     golden = produce(experiment, spec="demo.blis.yaml", case="default")
-    place = Place(tmp_path, "demo")
+    files = GoldenFiles(tmp_path, "demo")
     old = list(record_lines(experiment))
-    place.write(golden)
+    files.write(golden)
     if full:
-        place.write_records(iter(old))
+        files.write_records(iter(old))
     MUTATIONS[name](monkeypatch)
     result = produce(experiment, spec="demo.blis.yaml", case="default")
     new = list(record_lines(experiment))
     expected = first_difference(old, new)
     assert expected is not None, "the mutation changes nothing: it tests nothing"
-    found = find_divergence(golden, result, experiment, place)
+    found = find_divergence(golden, result, experiment, files)
     assert found is not None
     assert found.after < expected <= found.until
     if full:
-        assert found.event == expected
-        assert found.golden != found.found
+        assert found.exact is not None
+        assert found.event == found.exact.event == expected
+        assert found.exact.left != found.exact.right
         assert f"first divergence: event {expected}" in found.text()
     else:
         # The old engine is gone and its records were not kept: the chain still gives a window, here of one event.
-        assert found.event is None
+        assert found.exact is None
+        assert found.event == found.until
         assert found.until - found.after == golden.chain.every
 
 
 def test_records_of_an_older_golden_do_not_outlive_it(experiment: blis_tui.Experiment, tmp_path: Path) -> None:
     golden = produce(experiment, spec="demo.blis.yaml", case="default")
-    place = Place(tmp_path, "demo")
-    place.write(golden)
-    place.write_records(record_lines(experiment))
+    files = GoldenFiles(tmp_path, "demo")
+    files.write(golden)
+    files.write_records(record_lines(experiment))
     smaller = blis_tui.load("quickstart", set={"workload.requests": 3, "expect": []})
-    place.write(produce(smaller, spec="demo.blis.yaml", case="default"), pending=True)
-    place.accept()
-    assert place.read_records() is None
+    files.write(produce(smaller, spec="demo.blis.yaml", case="default"), pending=True)
+    files.accept()
+    assert files.read_records() is None
 
 
 def test_the_terminal_interface_is_offered_where_it_is_there(
     experiment: blis_tui.Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     golden = produce(experiment, spec="demo.blis.yaml", case="default")
-    place = Place(tmp_path, "demo")
-    place.write(golden)
-    place.write_records(record_lines(experiment))
+    files = GoldenFiles(tmp_path, "demo")
+    files.write(golden)
+    files.write_records(record_lines(experiment))
     MUTATIONS["batch-2"](monkeypatch)
     result = produce(experiment, spec="demo.blis.yaml", case="default")
-    difference = compare(golden, result, Comparison())
-    found = find_divergence(golden, result, experiment, place)
+    difference = compare(golden, result, ComparisonOptions())
+    found = find_divergence(golden, result, experiment, files)
     assert found is not None
     for there, expected in ((None, 0), (object(), 1)):
         monkeypatch.setattr(session, "find_spec", lambda _, there=there: there)
-        text = session.describe("default", place, golden, result, difference, experiment)
+        text = session.describe("default", files, golden, result, difference, experiment)
         assert text.count(f"blis-tui tui demo.blis.yaml --at {found.event}") == expected

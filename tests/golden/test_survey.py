@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.golden.case import cases_of
-from blis_tui.golden.divergence import gives_the_golden, old_experiment
+from blis_tui.golden.divergence import old_experiment, reproduces
 from blis_tui.golden.produce import produce
-from blis_tui.golden.session import Settings, judge
-from blis_tui.golden.store import HEADER, Place, place_of
+from blis_tui.golden.session import Settings, run_case
+from blis_tui.golden.store import HEADER, GoldenFiles, files_of
 from blis_tui.golden.survey import look, survey
 from tests.golden.projects import SPEC, project
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from blis_tui.simulation import Simulation
 
 
-def stored(folder: Path, *, pending: bool = False) -> tuple[Case, Place]:
+def stored(folder: Path, *, pending: bool = False) -> tuple[Case, GoldenFiles]:
     """A project whose result is stored, as its golden or waiting."""
     spec = project(folder) / "demo.blis.yaml"
     case = cases_of(spec)[0]
-    place = place_of(spec, case.name, folder=folder / "golden", root=folder)
-    place.write(produce(case.load(), spec="demo.blis.yaml", case=case.name), pending=pending)
-    return case, place
+    files = files_of(spec, case.name, folder=folder / "golden", root=folder)
+    files.write(produce(case.load(), spec="demo.blis.yaml", case=case.name), pending=pending)
+    return case, files
 
 
 def states(folder: Path) -> list[tuple[str, str, bool]]:
@@ -35,50 +35,50 @@ def states(folder: Path) -> list[tuple[str, str, bool]]:
 
 
 def test_states_follow_what_is_stored(tmp_path: Path) -> None:
-    case, place = stored(tmp_path, pending=True)
+    case, files = stored(tmp_path, pending=True)
     assert states(tmp_path) == [("demo", "new", True)]
-    place.accept()
+    files.accept()
     assert states(tmp_path) == [("demo", "golden", False)]
-    place.write(produce(case.load(), spec="demo.blis.yaml", case=case.name), pending=True)
+    files.write(produce(case.load(), spec="demo.blis.yaml", case=case.name), pending=True)
     assert states(tmp_path) == [("demo", "changed", True)]
     (tmp_path / "demo.blis.yaml").unlink()
     assert states(tmp_path) == [("demo", "obsolete", True)]
-    place.remove()
+    files.remove()
     assert states(tmp_path) == []
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99}', '{"format": 1}', "\udcff"])
 def test_a_broken_golden_is_listed_with_its_error(tmp_path: Path, text: str) -> None:
-    _, place = stored(tmp_path)
-    place.file(HEADER).write_bytes(text.encode(errors="surrogateescape"))
-    entry = look(place, tmp_path / "golden", tmp_path)
+    _, files = stored(tmp_path)
+    files.file(HEADER).write_bytes(text.encode(errors="surrogateescape"))
+    entry = look(files, tmp_path / "golden", tmp_path)
     assert (entry.state, entry.spec) == ("broken", "")
     assert "demo.golden.json" in entry.problem
 
 
 def test_a_broken_experiment_is_told_apart(tmp_path: Path) -> None:
-    _, place = stored(tmp_path)
+    _, files = stored(tmp_path)
     (tmp_path / "demo.blis.yaml").write_text("kind: [\n", encoding="utf-8")
-    entry = look(place, tmp_path / "golden", tmp_path)
+    entry = look(files, tmp_path / "golden", tmp_path)
     assert (entry.state, entry.spec, entry.case) == ("broken", "demo.blis.yaml", "default")
     assert "demo.blis.yaml" in entry.problem
 
 
 def test_the_old_experiment_is_made_from_what_was_stored(tmp_path: Path) -> None:
-    case, place = stored(tmp_path)
+    case, files = stored(tmp_path)
     (tmp_path / "demo.blis.yaml").write_text(SPEC.replace("kv_blocks: 60", "kv_blocks: 80"), encoding="utf-8")
-    golden, now = place.read(), case.load()
+    golden, now = files.read(), case.load()
     old = old_experiment(golden, now)
     assert old is not None
     assert (old.pools[0].engine.kv_blocks, now.pools[0].engine.kv_blocks) == (60, 80)
-    assert gives_the_golden(old, golden)
-    assert not gives_the_golden(now, golden)
+    assert reproduces(old, golden)
+    assert not reproduces(now, golden)
 
 
 def test_who_watches_a_golden_test_can_stop_it_before_anything_is_written(tmp_path: Path) -> None:
     spec = project(tmp_path, SPEC.replace("requests: 25", "requests: 4000")) / "demo.blis.yaml"
     case = cases_of(spec)[0]
-    place = place_of(spec, case.name, folder=tmp_path / "golden", root=tmp_path)
+    files = files_of(spec, case.name, folder=tmp_path / "golden", root=tmp_path)
 
     class Stopped(Exception):  # noqa: N818  (no error)
         pass
@@ -88,5 +88,5 @@ def test_who_watches_a_golden_test_can_stop_it_before_anything_is_written(tmp_pa
         raise Stopped
 
     with pytest.raises(Stopped):
-        judge(case, place, "demo.blis.yaml", Settings(mode="new", checks=()), stop)
-    assert not place.exists(pending=True)
+        run_case(case, files, "demo.blis.yaml", Settings(mode="new", checks=()), stop)
+    assert not files.exists(pending=True)

@@ -11,12 +11,14 @@ from textual.app import App
 from textual.widgets import Input
 
 import blis_tui
+from blis_tui.compare.divergence import Divergence
 from blis_tui.compare.metrics import Row
 from blis_tui.compare.requests import RequestChanges
 from blis_tui.debugger.debugger import arrive
-from blis_tui.debugger.lockstep import Divergence, Lockstep
+from blis_tui.debugger.lockstep import Lockstep
 from blis_tui.debugger.side_by_side import NOT_ARRIVED, Standing
 from blis_tui.engine.records import Admitted, Dropped, Queued, Routed
+from blis_tui.records.tables import record_dict
 from blis_tui.tui.presenters.compare import (
     differences_text,
     metrics_text,
@@ -376,7 +378,8 @@ def test_standings_are_short_words() -> None:
 
 def test_a_divergence_is_told_in_one_line() -> None:
     def told(left: Record | None, right: Record | None) -> str:
-        found = Divergence(event=9, left=left, right=right, before=())
+        old, new = (None if record is None else record_dict(record) for record in (left, right))
+        found = Divergence(event=9, left=old, right=new, before=())
         view = replace(comparison().view(), searched=True, divergence=found)
         return differences_text(view, 80).plain.splitlines()[0]
 
@@ -384,7 +387,7 @@ def test_a_divergence_is_told_in_one_line() -> None:
     assert told(Routed(9, 100, "r1", 0, "x", "y"), queued) == "≠ first at event 9: A routed r1 · B queued r1"
     assert told(queued, None) == "≠ first at event 9: A queued r1 · B the run has ended"
     later = Queued(9, 1105, "r1", 0, 5)
-    assert told(queued, later) == "≠ first at event 9: queued r1, time_us 100 → 1,105; position 3 → 5"
+    assert told(queued, later) == "≠ first at event 9: queued r1, time_us 100 → 1,105; place 4th → 6th"
     assert "request_id r1 → r2" in told(Admitted(9, 100, "r1", "x"), Admitted(9, 100, "r2", "x"))
     assert len(told(Dropped(9, 100, "r1", 0, "x" * 90), Dropped(9, 100, "r1", 0, "y"))) == 80
 

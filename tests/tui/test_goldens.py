@@ -10,12 +10,12 @@ import pytest
 from textual.app import App
 from textual.widgets import Input
 
+from blis_tui.compare.divergence import record_text
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.produce import produce
-from blis_tui.golden.session import Verdict
-from blis_tui.golden.store import HEADER, Place, place_of
+from blis_tui.golden.session import Outcome
+from blis_tui.golden.store import HEADER, GoldenFiles, files_of
 from blis_tui.golden.survey import survey
-from blis_tui.golden.wording import record_words
 from blis_tui.tui import golden_work
 from blis_tui.tui.golden_work import CheckOver, Prepared, check, prepare
 from blis_tui.tui.presenters.goldens import checked, decision, difference, matching, name_width, row, summary
@@ -70,18 +70,18 @@ def write(folder: Path, name: str, text: str = SPEC) -> Path:
     return path
 
 
-def store(folder: Path, name: str, *, pending: bool = False) -> list[Place]:
+def store(folder: Path, name: str, *, pending: bool = False) -> list[GoldenFiles]:
     """Store what an experiment gives now, as golden or waiting."""
     spec = folder / f"{name}.blis.yaml"
     found = []
     for case in cases_of(spec):
-        place = place_of(spec, case.name, folder=folder / "golden", root=folder)
+        place = files_of(spec, case.name, folder=folder / "golden", root=folder)
         place.write(produce(case.load(), spec=spec.name, case=case.name), pending=pending)
         found.append(place)
     return found
 
 
-def changed(folder: Path, name: str) -> Place:
+def changed(folder: Path, name: str) -> GoldenFiles:
     """A golden test whose experiment has changed, with the new result waiting."""
     write(folder, name)
     store(folder, name)
@@ -218,7 +218,7 @@ async def test_accepting_makes_it_the_golden_and_goes_on_to_the_next(folder: Pat
         await settle(pilot)
         await press(pilot, "a")
         assert states(folder)["alpha"] == "golden"
-        assert entries(folder)["alpha"].place.read().report == new
+        assert entries(folder)["alpha"].files.read().report == new
         assert cursor(app) == "beta@calm"
         assert "accepted: alpha. To undo: git checkout -- golden/alpha.*" in said(app)
         await press(pilot, "r")
@@ -330,7 +330,7 @@ def test_a_check_that_is_stopped_leaves_everything_as_it_was(folder: Path) -> No
         return False
 
     over = check(entries(folder)["alpha"], folder, stop)
-    assert (over.verdict, over.error) == (None, "")
+    assert (over.outcome, over.error) == (None, "")
     assert len(told) == 1
     assert told[0].endswith(" %")
     assert states(folder) == {"alpha": "golden"}
@@ -434,7 +434,7 @@ def test_the_summary_counts_what_needs_attention(folder: Path) -> None:
 
 
 def test_records_are_told_in_words_that_wrap_below_each_other() -> None:
-    record = record_words({"event": 62, "time_us": 19, "kind": "step", "chunks": [], "running": 5, "next_step_us": 194})
+    record = record_text({"event": 62, "time_us": 19, "kind": "step", "chunks": [], "running": 5, "next_step_us": 194})
     text = difference(f"title\nfirst divergence: event 62\n  - {record}", 50).plain
     assert text.splitlines() == [
         "first divergence: event 62",
@@ -444,7 +444,7 @@ def test_records_are_told_in_words_that_wrap_below_each_other() -> None:
 
 
 def test_verdicts_are_words() -> None:
-    assert checked(Verdict(status="equal", text="")).plain == "✓ checked just now: equal to the golden"
-    unexpected = checked(Verdict(status="unexpected", text="expected: x is 3")).plain
+    assert checked(Outcome(status="equal", text="")).plain == "✓ checked just now: equal to the golden"
+    unexpected = checked(Outcome(status="unexpected", text="expected: x is 3")).plain
     assert unexpected.endswith("expected: x is 3")
-    assert "unsteady" in checked(Verdict(status="unsteady", text="")).plain
+    assert "unsteady" in checked(Outcome(status="unsteady", text="")).plain

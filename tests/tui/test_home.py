@@ -13,7 +13,7 @@ from textual.widgets import Input, Static
 
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.produce import produce
-from blis_tui.golden.store import place_of
+from blis_tui.golden.store import files_of
 from blis_tui.spec.load import load
 from blis_tui.tui import catalog
 from blis_tui.tui.app import BlisApp
@@ -104,7 +104,7 @@ def test_facts_of_recorded_and_endless_workloads() -> None:
 def test_goldens_are_counted_by_experiment(lab: Path) -> None:
     spec = lab / "mine.blis.yaml"
     case = cases_of(spec)[0]
-    place = place_of(spec, case.name, folder=lab / "golden", root=lab)
+    place = files_of(spec, case.name, folder=lab / "golden", root=lab)
     result = produce(case.load(), spec="mine.blis.yaml", case=case.name)
     place.write(result)
     assert golden_states(lab) == ({spec.resolve(): GoldenState(golden=1)}, 0)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
+from blis_tui.compare.wording import MARKS, clip, value_change
 from blis_tui.debugger.side_by_side import RequestPair, Standing
 from blis_tui.tui.presenters.events import event_line, fitting, milliseconds
 from blis_tui.tui.presenters.units import count_text, plural, span_text, time_text
@@ -17,15 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.cluster.snapshot import PendingEvent
+    from blis_tui.compare.divergence import Divergence, Fields
     from blis_tui.compare.documents import Difference
     from blis_tui.compare.metrics import Row
     from blis_tui.compare.requests import RequestChanges
     from blis_tui.debugger.debugger import Progress
-    from blis_tui.debugger.lockstep import Divergence
     from blis_tui.debugger.moment import Moment
     from blis_tui.debugger.side_by_side import FigurePair
     from blis_tui.debugger.tape import Tape
-    from blis_tui.engine.records import Record
 
 DIFFERS: Final = "≠"
 LETTERS: Final = ("A", "B")
@@ -78,7 +77,7 @@ class CompareView:
 def names_text(names: tuple[str, str]) -> Content:
     """Which two runs; a long name on the left leaves room for the other."""
     left, right = short_names(names)
-    left = _clip(left, _NAME)
+    left = clip(left, _NAME)
     return Content.assemble(("A ", "$accent bold"), (left, "bold"), ("  B ", "$accent bold"), (right, "bold"))
 
 
@@ -125,32 +124,10 @@ def differences_text(view: CompareView, width: int) -> Content:
     return Content("\n").join(lines)
 
 
-_MARKS: Final[Mapping[str, str]] = {"changed": DIFFERS, "added": "+", "removed": "-", "reordered": "~"}
-
-
 def _difference(one: Difference, path_width: int, width: int) -> Content:
-    room = max(width - path_width - 4, 8)
-    if one.kind in ("added", "removed"):
-        value = _value(one.new if one.kind == "added" else one.old, room)
-    else:
-        old = _value(one.old, max(room // 2 - 2, 4))
-        value = f"{old} → {_value(one.new, max(room - len(old) - 3, 4))}"
-    return Content.assemble(
-        (f"{_MARKS[one.kind]} ", _LIT), f"{_clip(one.path, path_width):<{path_width}}  ", (value, "bold")
-    )
-
-
-def _value(value: object, room: int) -> str:
-    text = value if isinstance(value, str) and value and value.isprintable() else json.dumps(value, ensure_ascii=False)
-    return _clip(text, room)
-
-
-def _clip(text: str, room: int) -> str:
-    """The text, its middle left out where it is too long: both ends of a path matter."""
-    if len(text) <= room:
-        return text
-    head = (room - 1) // 2
-    return f"{text[:head]}…{text[len(text) - (room - 1 - head) :]}"
+    value = value_change(one, max(width - path_width - 4, 8), "→")
+    mark = MARKS.get(one.kind, DIFFERS)
+    return Content.assemble((f"{mark} ", _LIT), f"{clip(one.path, path_width):<{path_width}}  ", (value, "bold"))
 
 
 def _divergence(view: CompareView, width: int) -> list[Content]:
@@ -160,28 +137,20 @@ def _divergence(view: CompareView, width: int) -> list[Content]:
     if found is None:
         return [Content.styled("✓ The two runs do exactly the same, from the first event to the last.", "$success")]
     head = f"{DIFFERS} first at event {count_text(found.event)}: "
-    if found.fields:
-        about = f"{_subject(found.left)}, " if found.left is not None else ""
-        changes = "; ".join(f"{one.name} {_plain(one.left)} → {_plain(one.right)}" for one in found.fields)
-        text = about + changes
+    changed = found.fields
+    if changed:
+        text = f"{_subject(found.left)}, " + "; ".join(f"{one.path} {value_change(one, width, '→')}" for one in changed)
     else:
         text = f"A {_subject(found.left)} · B {_subject(found.right)}"
     return [Content.assemble((head, f"{_LIT} bold"), _end_clipped(text, max(width - len(head), 10)))]
 
 
-def _plain(value: object) -> str:
-    if isinstance(value, tuple):
-        return plural(len(value), "entry").replace("entrys", "entries")
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-def _subject(record: Record | None) -> str:
+def _subject(record: Fields | None) -> str:
     """What a record is about: ``scheduled request_12``, ``step i0``."""
     if record is None:
         return "the run has ended"
-    request = getattr(record, "request_id", "")
-    instance = getattr(record, "instance", None)
-    return f"{record.kind} {request or f'i{instance}'}"
+    request = record.get("request_id") or f"i{record.get('instance')}"
+    return f"{record['kind']} {request}"
 
 
 def _end_clipped(text: str, room: int) -> str:

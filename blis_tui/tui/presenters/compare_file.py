@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from blis_tui.compare.divergence import divergence_lines
 from blis_tui.compare.text import comparison_text
-from blis_tui.golden.wording import record_words
-from blis_tui.records.tables import record_dict
 from blis_tui.tui.presenters.compare import LETTERS
 from blis_tui.tui.presenters.units import count_text, time_text
 
 if TYPE_CHECKING:
     from blis_tui.compare.comparison import Comparison
-    from blis_tui.debugger.lockstep import Divergence
-    from blis_tui.engine.records import Record
     from blis_tui.tui.presenters.compare import CompareView
 
 
@@ -32,21 +29,7 @@ def file_text(comparison: Comparison, view: CompareView) -> str:
         for letter, side in zip(LETTERS, view.sides, strict=True)
     ]
     if view.searched:
-        lines += ["", *_divergence(view.divergence)]
+        found = view.divergence
+        same = "the two runs do exactly the same, from the first event to the last"
+        lines += ["", *([same] if found is None else divergence_lines(found, LETTERS))]
     return "\n".join(lines) + "\n\n" + comparison_text(comparison)
-
-
-def _divergence(found: Divergence | None) -> list[str]:
-    if found is None:
-        return ["the two runs do exactly the same, from the first event to the last"]
-    return [
-        f"first divergence: event {found.event}",
-        *(f"    {_line(record)}" for record in found.before),
-        f"  A {_line(found.left)}",
-        f"  B {_line(found.right)}",
-        *(f"    {change.name}: {change.left!r} -> {change.right!r}" for change in found.fields),
-    ]
-
-
-def _line(record: Record | None) -> str:
-    return "the run has ended" if record is None else record_words(record_dict(record))

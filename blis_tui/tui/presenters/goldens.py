@@ -14,7 +14,7 @@ from blis_tui.tui.presenters.units import count_text, plural
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from blis_tui.golden.session import Verdict
+    from blis_tui.golden.session import Outcome
     from blis_tui.golden.store import Golden
     from blis_tui.golden.survey import Entry
 
@@ -120,7 +120,7 @@ def _some(patterns: Sequence[str]) -> str:
 
 def _files(entry: Entry) -> str:
     """The files of a golden as a pattern for a shell: what is quoted is not the star."""
-    return f"{quote((entry.place.folder / entry.place.name).as_posix())}.*"
+    return f"{quote((entry.files.folder / entry.files.name).as_posix())}.*"
 
 
 # ---- the one under the cursor ----
@@ -198,7 +198,7 @@ def _line(text: str, width: int) -> Content:
     return Content.styled(text, style) if style else Content(text)
 
 
-_VERDICTS: Final[Mapping[str, tuple[str, str]]] = {
+_OUTCOMES: Final[Mapping[str, tuple[str, str]]] = {
     "equal": ("✓ checked just now: equal to the golden", "$success"),
     "missing": ("+ checked just now: there is no golden to compare with", "$warning"),
     "changed": ("≠ checked just now: another result than the golden", "$warning"),
@@ -206,12 +206,12 @@ _VERDICTS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def checked(verdict: Verdict) -> Content:
+def checked(outcome: Outcome) -> Content:
     """The outcome of a check, in a line or more."""
-    text, style = _VERDICTS.get(verdict.status, (f"✗ checked just now: {verdict.status}", "$error"))
+    text, style = _OUTCOMES.get(outcome.status, (f"✗ checked just now: {outcome.status}", "$error"))
     said = Content.styled(text, f"{style} bold")
-    if verdict.status == "unexpected":
-        return Content("\n").join([said, Content(verdict.text)])
-    if verdict.status in ("changed", "missing") and not verdict.pending:
+    if outcome.status == "unexpected":
+        return Content("\n").join([said, Content(outcome.text)])
+    if outcome.status in ("changed", "missing") and not outcome.pending:
         said += Content.styled("; nothing was written, because this runs on CI", _MUTED)
     return said

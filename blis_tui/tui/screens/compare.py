@@ -14,7 +14,7 @@ from textual.screen import Screen
 
 from blis_tui.compare.comparison import Side as ComparedSide
 from blis_tui.compare.comparison import compare
-from blis_tui.compare.documents import differences
+from blis_tui.compare.documents import experiment_differences
 from blis_tui.compare.metrics import rows
 from blis_tui.compare.requests import request_changes
 from blis_tui.debugger.lockstep import Lockstep
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from textual.events import DescendantFocus, Resize
     from textual.timer import Timer
 
+    from blis_tui.compare.divergence import Divergence
     from blis_tui.compare.metrics import Row
     from blis_tui.compare.requests import RequestChanges
     from blis_tui.debugger.debugger import Arrival, Debugger, Journey
-    from blis_tui.debugger.lockstep import Divergence
     from blis_tui.debugger.places import Place
     from blis_tui.metrics.report import Report
     from blis_tui.spec.model import Experiment
@@ -127,7 +127,7 @@ class CompareScreen(Screen[None]):
         self._names = names
         self._first = event
         self._first_us = time_us
-        self._documents = tuple(differences(left.document, right.document))
+        self._documents = tuple(experiment_differences(left.document, right.document))
         self._searched = False
         self._divergence: Divergence | None = None
         self._side = 0

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from blis_tui.golden.session import Verdict
-    from blis_tui.golden.store import Golden, Place
+    from blis_tui.golden.session import Outcome
+    from blis_tui.golden.store import Golden, GoldenFiles
     from blis_tui.golden.survey import Entry
 
 FOLDER: Final = Path("golden")
@@ -83,7 +83,7 @@ class GoldensScreen(Screen[None]):
         self._root = root
         self._entries: tuple[Entry, ...] = ()
         self._explained: dict[str, Explained] = {}
-        self._verdicts: dict[str, Verdict] = {}
+        self._outcomes: dict[str, Outcome] = {}
         self._explaining = ""
         self._checking = ""
         self._progress = ""
@@ -139,8 +139,8 @@ class GoldensScreen(Screen[None]):
 
     def _look_again(self, entry: Entry, *, go_on: bool = False) -> None:
         """Replace what is known about one; ``go_on`` = the cursor goes on to the next that waits."""
-        there = entry.place.exists() or entry.place.exists(pending=True)
-        new = look(entry.place, self._folder, self._root) if there else None
+        there = entry.files.exists() or entry.files.exists(pending=True)
+        new = look(entry.files, self._folder, self._root) if there else None
         place = next((at for at, one in enumerate(self._entries) if one.name == entry.name), len(self._entries))
         kept = () if new is None else (new,)
         self._entries = (*self._entries[:place], *kept, *self._entries[place + 1 :])
@@ -194,8 +194,8 @@ class GoldensScreen(Screen[None]):
         self.refresh_bindings()
 
     def _about(self, entry: Entry) -> Content:
-        verdict = self._verdicts.get(entry.name)
-        parts = [] if verdict is None else [checked(verdict), Content("")]
+        outcome = self._outcomes.get(entry.name)
+        parts = [] if outcome is None else [checked(outcome), Content("")]
         if entry.problem or not entry.waiting:
             parts.append(standing(entry, _stored(entry)))
         elif entry.name in self._explained:
@@ -230,7 +230,7 @@ class GoldensScreen(Screen[None]):
 
     def action_golden_reject(self) -> None:
         """Forget the waiting result."""
-        self._decide([self._waiting()], lambda place: place.drop_pending(), "rejected")
+        self._decide([self._waiting()], lambda files: files.drop_pending(), "rejected")
 
     def action_golden_accept_all(self) -> None:
         """Accept everything listed that waits."""
@@ -238,13 +238,13 @@ class GoldensScreen(Screen[None]):
 
     def action_golden_reject_all(self) -> None:
         """Reject everything listed that waits."""
-        self._ask_all("Reject", lambda place: place.drop_pending(), "rejected")
+        self._ask_all("Reject", lambda files: files.drop_pending(), "rejected")
 
     def _waiting(self) -> Entry | None:
         entry = self._list.current
         return entry if entry is not None and entry.waiting else None
 
-    def _ask_all(self, verb: str, decide: Callable[[Place], object], done: str) -> None:
+    def _ask_all(self, verb: str, decide: Callable[[GoldenFiles], object], done: str) -> None:
         listed = [entry for entry in matching(self._entries, self._query) if entry.waiting]
         if not listed:
             self.notify("No result is waiting.", markup=False)
@@ -258,19 +258,19 @@ class GoldensScreen(Screen[None]):
 
         self.app.push_screen(ConfirmScreen(f"{verb} {count}?", names, doing=f"{verb.lower()}s all"), go_on)
 
-    def _decide(self, entries: Sequence[Entry | None], decide: Callable[[Place], object], done: str) -> None:
+    def _decide(self, entries: Sequence[Entry | None], decide: Callable[[GoldenFiles], object], done: str) -> None:
         decided: list[Entry] = []
         refused: list[str] = []
         for entry in entries:
             if entry is None:
                 continue
             try:
-                decide(entry.place)
+                decide(entry.files)
             except (BlisError, OSError) as error:
                 refused.append(str(error))
             else:
                 decided.append(entry)
-                self._verdicts.pop(entry.name, None)
+                self._outcomes.pop(entry.name, None)
             self._look_again(entry, go_on=not refused)
         if decided:
             self.notify(decision(decided, done), timeout=_LONG_S, markup=False)
@@ -311,11 +311,11 @@ class GoldensScreen(Screen[None]):
         entry = next((one for one in self._entries if one.name == message.name), None)
         if message.error:
             self.notify(message.error, title="The test cannot run", severity="error", timeout=_LONG_S, markup=False)
-        if entry is None or message.verdict is None:
+        if entry is None or message.outcome is None:
             self._title()
             self._details()
             return
-        self._verdicts[entry.name] = message.verdict
+        self._outcomes[entry.name] = message.outcome
         # Where the cursor has gone meanwhile, it stays.
         cursor = self._list.current
         self._look_again(entry)
@@ -359,7 +359,7 @@ class GoldensScreen(Screen[None]):
 
     def action_golden_reload(self) -> None:
         """Read everything again."""
-        self._verdicts.clear()
+        self._outcomes.clear()
         self._survey()
 
     def action_golden_search(self) -> None:
@@ -391,6 +391,6 @@ def _can_run(entry: Entry) -> bool:
 def _stored(entry: Entry) -> Golden | None:
     """What is stored of a test, if it can be read."""
     try:
-        return entry.place.read(pending=not entry.place.exists())
+        return entry.files.read(pending=not entry.files.exists())
     except BlisError:
         return None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from blis_tui.compare.walk import walk
-from blis_tui.golden.wording import change_lines, field_words, record_words
+from blis_tui.compare.divergence import record_text
+from blis_tui.compare.documents import differences, pointer
+from blis_tui.compare.wording import difference_lines, value_change
 
 
 def told(old: object, new: object, most: int = 12) -> list[str]:
-    return change_lines(walk(old, new), most)
+    return difference_lines(differences(old, new, pointer), most)
 
 
 def test_a_line_for_what_went_and_one_for_what_came() -> None:
@@ -39,7 +40,7 @@ def test_a_line_for_what_went_and_one_for_what_came() -> None:
         ("3", 3, ['"3"', "3"]),
         ("", "a b", ['""', "a b"]),
         ("d961cbd072b1" * 5, "752f1ebc1e89" * 5, ["d961cbd072b1…", "752f1ebc1e89…"]),
-        ([1], {"a": "x" * 80}, ["[1]", '{"a": "' + "x" * 52 + "…"]),
+        ([1], {"a": "x" * 80}, ["[1]", '{"a": "' + "x" * 22 + "…" + "x" * 28 + '"}']),
     ],
 )
 def test_values_are_short_and_differ(old: object, new: object, texts: list[str]) -> None:
@@ -53,8 +54,23 @@ def test_what_is_left_out_is_counted() -> None:
 
 def test_records_are_words_and_count_places_as_people_do() -> None:
     queued = {"kind": "queued", "event": 1307, "time_us": 872279, "request_id": "r1", "instance": 0, "position": 2}
-    assert record_words(queued) == "event 1,307  0.872 279 s  queued  request_id=r1 instance=0 place=3rd"
-    assert (
-        record_words({"kind": "admitted", "event": 1, "time_us": 0, "policy": ""}) == "event 1  0.000 000 s  admitted"
-    )
-    assert field_words("chunks", [["r1", 5]]) == 'chunks=[["r1",5]]'
+    assert record_text(queued) == "event 1,307  0.872 279 s  queued  request_id=r1 instance=0 place=3rd"
+    assert record_text({"kind": "admitted", "event": 1, "time_us": 0, "policy": ""}) == "event 1  0.000 000 s  admitted"
+    chunks = {"kind": "step", "event": 1, "time_us": 0, "chunks": [["r1", 5]]}
+    assert record_text(chunks).endswith('chunks=[["r1",5]]')
+    assert record_text(None) == "the run has ended"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ({"a": 60}, {"a": 90}, "60 → 90"),
+        ({"a": "x"}, {}, "x"),
+        ({}, {"a": [1]}, "[1]"),
+        ({"a": "x" * 90}, {"a": 1}, '"xxxxxx…xxxxxxx" → 1'),
+        ({"a": 1}, {"a": "y" * 90}, '1 → "yyyyyy…yyyyyyy"'),
+    ],
+)
+def test_a_change_fits_its_room(old: object, new: object, text: str) -> None:
+    (one,) = differences(old, new, pointer)
+    assert value_change(one, 20, "→") == text

@@ -1,0 +1,102 @@
+"""The words for what differs, wherever it is told: on the command line, in golden tests and on the screen."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.compare.documents import Difference
+
+MARKS: Final[Mapping[str, str]] = {"added": "+", "removed": "-", "reordered": "~"}
+"""Kind of a difference -> its mark; a value that changed has none of its own."""
+
+_LONGEST: Final = 60
+"""Columns of a value."""
+_DIGITS: Final = (6, 9, 12, 17)
+"""Digits that count in a number: the first choice that tells the two values apart."""
+_NO_CHANGE: Final = 0.00005
+"""A smaller share would be written as 0.00 %."""
+_DIGEST: Final = re.compile(r"[0-9a-f]{32,}")
+_DIGEST_SHOWN: Final = 12
+
+
+def difference_lines(found: Sequence[Difference], most: int) -> list[str]:
+    """As ``diff`` writes it: ``-`` what went, ``+`` what came, in columns; of more than ``most``, how many."""
+    shown: list[tuple[Difference, str, str]] = []
+    for one in found[:most]:
+        old, new = value_texts(one)
+        shown.append((one, clip(old, _LONGEST), clip(new, _LONGEST)))
+    paths = max((len(one.path) for one, *_ in shown), default=0)
+    figures = max((len(text) for one, *texts in shown for text in texts if _is_number(one.old)), default=0)
+    lines: list[str] = []
+    for one, old, new in shown:
+        width = figures if _is_number(one.old) else 0
+        if old:
+            lines.append(f"  - {one.path:<{paths}}  {old:>{width}}")
+        if new:
+            lines.append(f"  + {one.path:<{paths}}  {new:>{width}}{_share(one)}")
+    return lines if len(found) <= most else [*lines, f"  … {len(found) - most:,} more"]
+
+
+def value_change(one: Difference, room: int, arrow: str = "->") -> str:
+    """From what to what, or the value that one side alone has, in at most ``room`` columns."""
+    old, new = value_texts(one)
+    if not old or not new:
+        return clip(old or new, room)
+    between = f" {arrow} "
+    room -= len(between)
+    old = clip(old, max(room // 2, room - len(new), 4))
+    return f"{old}{between}{clip(new, max(room - len(old), 4))}"
+
+
+def value_texts(one: Difference) -> tuple[str, str]:
+    """Both values; empty for one that is not there."""
+    old, new = one.old, one.new
+    if one.kind in ("added", "removed"):
+        return ("", _value(new)) if one.kind == "added" else (_value(old), "")
+    if _is_number(old) and _is_number(new):
+        pairs = ((_number(old, digits), _number(new, digits)) for digits in _DIGITS)
+        return next((pair for pair in pairs if pair[0] != pair[1]), (repr(old), repr(new)))
+    bare = type(old) is type(new)
+    return _value(old, bare=bare), _value(new, bare=bare)
+
+
+def clip(text: str, room: int) -> str:
+    """The text, its middle left out where it is too long: both ends of a path matter."""
+    if len(text) <= room:
+        return text
+    head = (room - 1) // 2
+    return f"{text[:head]}…{text[len(text) - (room - 1 - head) :]}"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _number(value: object, digits: int) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.{digits}g}"
+
+
+def _value(value: object, *, bare: bool = True) -> str:
+    """A value as JSON; a text without quotes where they would tell nothing, a digest by its beginning."""
+    if isinstance(value, str):
+        text = value if bare and value and value.isprintable() else json.dumps(value, ensure_ascii=False)
+        return _DIGEST.sub(lambda found: f"{found[0][:_DIGEST_SHOWN]}…", text)
+    return _number(value, _DIGITS[0]) if _is_number(value) else json.dumps(value, ensure_ascii=False)
+
+
+def _share(one: Difference) -> str:
+    """The change as a share of the old value."""
+    old, new = one.old, one.new
+    if isinstance(old, bool) or isinstance(new, bool) or not old:
+        return ""
+    if not isinstance(old, int | float) or not isinstance(new, int | float):
+        return ""
+    share = (new - old) / abs(old)
+    if not share:
+        return ""
+    return f"  {share:+.2%}".replace("%", " %") if abs(share) >= _NO_CHANGE else "  < 0.01 %"
