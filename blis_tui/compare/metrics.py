@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.compare.requests import THRESHOLD
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+THRESHOLD: Final = 0.01
+"""What changes by no more than this share of itself is neither better nor worse: it is noise."""
 LOWER: Final = "lower"
 HIGHER: Final = "higher"
 
@@ -21,15 +21,15 @@ _DIRECTIONS: Final = (
     (r"(.*\.)?kv\.(preemptions|preempted_requests)", LOWER),
     (r"(requests|slo_classes\..*|tenants\..*)\.completed", HIGHER),
     (r"throughput\..*", HIGHER),
-    (r"steady\.(requests|output_tokens)_per_s", HIGHER),
     (r"(.*\.)?kv\.hit_rate", HIGHER),
 )
-"""Pattern of a metric's whole name -> which way is better. What is not listed has no obvious direction."""
+"""Pattern of a metric's whole name -> which way is better. What is not listed has no obvious direction: what is served
+in the `steady` half of the arrivals follows what arrives in it, and a backlog from before it counts, too."""
 
 _PATTERNS: Final = tuple((re.compile(pattern), direction) for pattern, direction in _DIRECTIONS)
 
 _MAIN: Final = re.compile(
-    r"(requests|tokens|throughput|kv)\..*|(offered|steady)\..*_per_s|duration_us|(latency|slo_classes|tenants)\..*\.(mean|p50|p99)"
+    r"(requests|tokens|throughput|kv)\..*|(offered|steady)\..*_per_s|duration_us|(latency|slo_classes|tenants)\..*\.(mean|p50|p99|max)"
     r"|(slo_classes|tenants)\..*\.(completed|rejected|timed_out)"
 )
 """The figures one looks at first; the others are shown when everything is asked for."""
@@ -75,7 +75,7 @@ class Row:
     @property
     def is_noise(self) -> bool:
         """Whether the figures differ by less than what matters."""
-        return self.differs and self.relative is not None and abs(self.relative) < THRESHOLD
+        return self.differs and self.a is not None and self.b is not None and not matters(self.a, self.b)
 
     @property
     def verdict(self) -> str:
@@ -95,6 +95,11 @@ class Row:
             "relative": self.relative,
             "verdict": self.verdict or None,
         }
+
+
+def matters(a: float, b: float) -> bool:
+    """Whether a figure changes by more than noise."""
+    return abs(b - a) > THRESHOLD * abs(a)
 
 
 def direction_of(metric: str) -> str | None:

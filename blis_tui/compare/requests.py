@@ -6,14 +6,12 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.compare.metrics import THRESHOLD, matters
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.metrics.request_log import RequestRow
-
-THRESHOLD: Final = 0.01
-"""A request counts as slower or faster when its end-to-end time changes by more than this share of it; a figure of the
-report that changes by less is neither better nor worse."""
 
 MOST_AFFECTED: Final = 5
 
@@ -54,6 +52,7 @@ class RequestChanges:
     compared: int
     """Of the common ones, those that completed in both runs."""
     slower: int
+    """By more than noise, end to end."""
     faster: int
     different_ends: tuple[Fates, ...]
     """Requests that did not end alike, by frequency."""
@@ -91,7 +90,7 @@ def request_changes(a: Sequence[RequestRow], b: Sequence[RequestRow]) -> Request
         if row.e2e_us is not None and other.e2e_us is not None:
             timed.append(Affected(request_id=row.request_id, a_us=row.e2e_us, b_us=other.e2e_us))
     changed = sorted((one for one in timed if one.change_us), key=lambda one: -abs(one.change_us))
-    beyond = [one for one in changed if abs(one.change_us) > THRESHOLD * one.a_us]
+    beyond = [one for one in changed if matters(one.a_us, one.b_us)]
     slower = sum(one.change_us > 0 for one in beyond)
     return RequestChanges(
         common=common,

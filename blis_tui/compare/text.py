@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.compare.requests import THRESHOLD
+from blis_tui.compare.metrics import THRESHOLD
 from blis_tui.compare.wording import MARKS, clip, value_change
 from blis_tui.units import plural
 

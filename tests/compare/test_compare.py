@@ -121,6 +121,8 @@ def test_comparing_leaves_the_documents_alone() -> None:
         ("kv.hit_rate", HIGHER),
         ("kv.preemptions", LOWER),
         ("instances.3.kv.preempted_requests", LOWER),
+        ("steady.requests_per_s", None),
+        ("steady.output_tokens_per_s", None),
         ("kv.peak_used", None),
         ("requests.total", None),
         ("duration_us", None),
@@ -138,6 +140,8 @@ def test_directions(metric: str, direction: str | None) -> None:
         (10.0, 12.0, 2.0, 0.2, "worse"),
         (10.0, 8.0, -2.0, -0.2, "better"),
         (1000.0, 1009.0, 9.0, 0.009, ""),
+        (1000.0, 1010.0, 10.0, 0.01, ""),
+        (1000.0, 1011.0, 11.0, 0.011, "worse"),
         (10.0, 10.0, 0.0, 0.0, ""),
         (0.0, 5.0, 5.0, None, "worse"),
         (None, 5.0, None, None, ""),
@@ -190,6 +194,7 @@ def test_a_known_change_gives_known_rows(small: Path) -> None:
     by_name = {one.metric: one for one in found.metrics}
     assert (by_name["kv.blocks"].b, by_name["kv.preemptions"].verdict) == (61, "worse")
     assert by_name["latency.e2e_ms.p99"].verdict == "worse"
+    assert "latency.e2e_ms.max" in {one.metric for one in found.shown_metrics(everything=False)}
     assert found.results_differ
 
 
