@@ -379,7 +379,7 @@ def test_what_is_shown_has_its_unit() -> None:
     instance = snapshot.instances[0]
 
     def value(text: str) -> str:
-        return parse_expression(text, instances=experiment.cluster.instances).shown(simulation, ())
+        return parse_expression(text, instances=experiment.instances).shown(simulation, ())
 
     assert value("running") == f"{instance.running_count} requests"
     assert value("instance[0].kv.used") == f"{instance.kv.used_blocks:,} blocks"
