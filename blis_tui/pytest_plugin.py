@@ -143,7 +143,8 @@ class SpecItem(pytest.Item):
 
         error = excinfo.value
         if isinstance(error, TraceError):
-            from blis_tui.spec.diagnostics import from_trace_error, render_text  # noqa: PLC0415
+            from blis_tui.spec.diagnostics import render_text  # noqa: PLC0415
+            from blis_tui.spec.trace_errors import from_trace_error  # noqa: PLC0415
 
             return render_text(from_trace_error(error))
         if isinstance(error, GoldenFailure | BlisError):

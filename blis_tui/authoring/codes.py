@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.authoring.code_examples import EXAMPLES, Example
 from blis_tui.errors import BlisError, SpecError, TraceError
 from blis_tui.spec.codes import CODES
-from blis_tui.spec.diagnostics import from_trace_error, render_text
+from blis_tui.spec.diagnostics import render_text
 from blis_tui.spec.load import load
+from blis_tui.spec.trace_errors import from_trace_error
 
 if TYPE_CHECKING:
     from blis_tui.spec.diagnostics import Diagnostic

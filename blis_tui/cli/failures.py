@@ -37,7 +37,8 @@ def _text(error: Exception) -> str:
     if isinstance(error, errors.SpecError):
         return str(error)
     if isinstance(error, errors.TraceError):
-        from blis_tui.spec.diagnostics import from_trace_error, render_text  # noqa: PLC0415
+        from blis_tui.spec.diagnostics import render_text  # noqa: PLC0415
+        from blis_tui.spec.trace_errors import from_trace_error  # noqa: PLC0415
 
         return render_text(from_trace_error(error))
     return f"error: {error}"

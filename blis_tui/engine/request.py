@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from blis_tui.engine.kv.pool import Block
+    from blis_tui.engine.kv.block import Block
 
 Segments = tuple[tuple[str, int], ...]
 """The shareable head of a prompt: ``(segment id, tokens)`` pairs; what follows them is the request's own."""

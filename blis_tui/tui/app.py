@@ -138,11 +138,11 @@ class BlisApp(App[None], inherit_bindings=False):
     def _again(self, start: Start) -> None:
         self.open_experiment(start.source, start.overrides, seed=start.seed, at=start.at, breaks=start.breaks)
 
-    def show_error(self, source: str, error: BlisError, retry: Callable[[], object]) -> None:
+    def show_error(self, source: str, error: BlisError, again: Callable[[], object]) -> None:
         """Show what is wrong with an experiment, with a way to try again."""
         from blis_tui.tui.screens.error import ErrorScreen  # noqa: PLC0415
 
-        self.push_screen(ErrorScreen(source, error, retry))
+        self.push_screen(ErrorScreen(source, error, again))
 
     def notify(
         self,

@@ -154,8 +154,8 @@ def _printable(text: str) -> str:
 def check(found: Found) -> Checked:
     """Load an experiment. Takes some ten milliseconds, and a few hundred the first time."""
     from blis_tui.errors import BlisError, SpecError, TraceError  # noqa: PLC0415  (the list appears before these load)
-    from blis_tui.spec.diagnostics import from_trace_error  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
+    from blis_tui.spec.trace_errors import from_trace_error  # noqa: PLC0415
 
     try:
         return Checked(facts_of(load(found.path)))

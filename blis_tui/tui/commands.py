@@ -9,12 +9,13 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from blis_tui.spec.library import names
 from blis_tui.tui.actions import ACTIONS, APP, shown_keys
+from blis_tui.tui.shell import shell
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from blis_tui.tui.actions import Action
-    from blis_tui.tui.app import BlisApp
+    from blis_tui.tui.shell import Shell
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +69,8 @@ class Commands(Provider):
                 yield Hit(score, matcher.highlight(entry.title), entry.run, text=entry.title, help=entry.help or None)
 
     @property
-    def _app(self) -> BlisApp:
-        from blis_tui.tui.app import BlisApp  # noqa: PLC0415  (the application imports this module)
-
-        app = self.app
-        if not isinstance(app, BlisApp):
-            raise TypeError("these commands are BlisApp's")
-        return app
+    def _app(self) -> Shell:
+        return shell(self.app)
 
     def _all(self, query: str) -> Iterator[PaletteEntry]:
         yield from self._actions()

@@ -51,7 +51,8 @@ def read(text: str, given: Mapping[str, str], time_unit: str, problems: Problems
     """
     header, first_row = read_header(text, problems)
     found = resolve_columns(header, first_row, given, time_unit, problems)
-    clock = clock_of(found, *first_cell(text, header.index(found.names["arrival"])), problems)
+    arrival = found.names["arrival"]
+    clock = clock_of(arrival, found.unit, *first_cell(text, header.index(arrival)), problems, native=found.native)
     try:
         cells = read_columns(text, header)
         columns = {what: cells[name] for what, name in found.names.items()}

@@ -18,7 +18,6 @@ from blis_tui.workload.trace_text import LARGEST_NUMBER, Suspicious, shown, whol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from blis_tui.workload.trace_columns import Columns
     from blis_tui.workload.trace_text import Problems
 
 _US_IN: Final[Mapping[str, Decimal]] = MappingProxyType(
@@ -121,19 +120,20 @@ class Clock:
 _LIKE: Final = "write it like 2023-11-16 18:17:03.9799600"
 
 
-def clock_of(columns: Columns, first: str, line: int, problems: Problems) -> Clock:
+def clock_of(column: str, unit: str, first: str, line: int, problems: Problems, *, native: bool) -> Clock:
     """How to read the arrivals of a file.
 
     Args:
-        columns: its columns.
+        column: the one with the arrivals.
+        unit: theirs, as far as something says it; empty = nothing does.
         first: the first cell with an arrival.
         line: where that is.
         problems: where to note that nothing tells the unit.
+        native: whether arrivals count from the start of the simulation.
 
     Raises:
         TraceError: nothing tells the unit.
     """
-    column, unit = columns.names["arrival"], columns.unit
     if _TIMESTAMP.match(first.strip()):
         unit = ""
     elif not unit and (guess := likely_unit(first)):
@@ -145,7 +145,7 @@ def clock_of(columns: Columns, first: str, line: int, problems: Problems) -> Clo
             f"write below `trace:` `time_unit: {guess}` (or {others})",
         )
         problems.check()
-    return Clock(column, unit, columns.native)
+    return Clock(column, unit, native)
 
 
 def likely_unit(cell: str) -> str:

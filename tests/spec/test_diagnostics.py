@@ -8,7 +8,6 @@ from blis_tui.errors import SpecError, TraceError, TraceProblem
 from blis_tui.spec.diagnostics import (
     MAX_SHOWN,
     Diagnostic,
-    from_trace_error,
     in_order,
     located,
     render_json,
@@ -16,6 +15,7 @@ from blis_tui.spec.diagnostics import (
     suggestion,
 )
 from blis_tui.spec.source import Place, Source, Span
+from blis_tui.spec.trace_errors import from_trace_error
 
 
 def at(text: str, column: int, end: int) -> Diagnostic:

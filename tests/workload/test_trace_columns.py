@@ -11,9 +11,9 @@ import pytest
 import blis_tui
 from blis_tui.errors import TraceError
 from blis_tui.records.tables import requests_csv
-from blis_tui.spec.diagnostics import from_trace_error
 from blis_tui.spec.library import schema_path
 from blis_tui.spec.model import Trace
+from blis_tui.spec.trace_errors import from_trace_error
 from blis_tui.workload.trace_columns import _NAMES, FIELDS
 from blis_tui.workload.traces import read_trace
 

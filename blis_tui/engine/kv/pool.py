@@ -21,6 +21,7 @@ from collections import OrderedDict
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.engine.kv.block import Block
 from blis_tui.errors import SimulationError
 
 if TYPE_CHECKING:
@@ -90,17 +91,6 @@ class PromptKeys:
     def own(request: Request, block: int) -> int:
         """Key of a block that ends in tokens only ``request`` has."""
         return (request.index << 1 | 1) << _INDEX_BITS | block
-
-
-class Block:
-    """A block whose content can be found: its key, its holders, and its place in the free order (-1 = in use)."""
-
-    __slots__ = ("key", "place", "references")
-
-    def __init__(self, key: int, references: int, place: int) -> None:
-        self.key = key
-        self.references = references
-        self.place = place
 
 
 class Span:

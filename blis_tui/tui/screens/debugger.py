@@ -21,6 +21,7 @@ from blis_tui.tui.screens.jump import JumpScreen
 from blis_tui.tui.screens.moves import Moves
 from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.screens.stage import GOING
+from blis_tui.tui.shell import shell
 from blis_tui.tui.widgets.breakpoints import BreakpointsPane
 from blis_tui.tui.widgets.event_list import EventList
 from blis_tui.tui.widgets.inspector import Inspector
@@ -423,10 +424,7 @@ class DebuggerScreen(Moves):
             self._reopen()
 
     def _reopen(self) -> None:
-        from blis_tui.tui.app import BlisApp  # noqa: PLC0415  (the application imports this module)
-
-        if isinstance(self.app, BlisApp):
-            self.app.reopen_experiment(self.source, at=str(self.bench.debugger.event))
+        shell(self.app).reopen_experiment(self.source, at=str(self.bench.debugger.event))
 
     def action_compare_open(self) -> None:
         """Compare with the same experiment, one value changed."""
@@ -441,11 +439,9 @@ class DebuggerScreen(Moves):
             return ""
 
         def compare(text: str | None) -> None:
-            from blis_tui.tui.app import BlisApp  # noqa: PLC0415  (the application imports this module)
-
-            if text is not None and isinstance(self.app, BlisApp):
+            if text is not None:
                 time_us = self.bench.debugger.time_us if self.bench.debugger.event else None
-                self.app.open_compare(self.bench.experiment, loaded[0], (self.source, text), time_us=time_us)
+                shell(self.app).open_compare(self.bench.experiment, loaded[0], (self.source, text), time_us=time_us)
 
         prompt = PromptScreen("Compare with", about, placeholder="policy=vllm-v1", doing="compares", on_enter=wrong)
         self.app.push_screen(prompt, compare)

@@ -11,7 +11,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from blis_tui.errors import SpecError, TraceError
-from blis_tui.spec.diagnostics import from_trace_error
+from blis_tui.spec.trace_errors import from_trace_error
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.editor import edit
 from blis_tui.tui.presenters.problems import diagnostics_text, message_text

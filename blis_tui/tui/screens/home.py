@@ -6,7 +6,7 @@ import asyncio
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from textual import on, work
 from textual.binding import Binding
@@ -32,6 +32,7 @@ from blis_tui.tui.editor import edit
 from blis_tui.tui.presenters.home import Entry, details, matching, summary
 from blis_tui.tui.presenters.units import plural
 from blis_tui.tui.screens.prompt import PromptScreen
+from blis_tui.tui.shell import shell
 from blis_tui.tui.widgets.experiments import ExperimentList
 from blis_tui.tui.widgets.footer import KeyBar
 from blis_tui.tui.widgets.header import TitleBar
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from blis_tui.tui.app import BlisApp
     from blis_tui.tui.catalog import Catalog, Checked, Found
+    from blis_tui.tui.shell import Shell
 
 
 class Listed(Message):
@@ -286,8 +287,8 @@ class HomeScreen(Screen[None]):
     # ---- actions ----
 
     @property
-    def _app(self) -> BlisApp:
-        return cast("BlisApp", self.app)
+    def _app(self) -> Shell:
+        return shell(self.app)
 
     def action_home_reload(self) -> None:
         """Look and check again."""

@@ -1,0 +1,66 @@
+"""What screens and commands ask of the application around them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from textual.app import App
+    from textual.screen import Screen
+
+    from blis_tui.errors import BlisError
+    from blis_tui.spec.model import Experiment
+    from blis_tui.tui.actions import Action
+    from blis_tui.tui.keymap import Keymap
+
+
+class Shell(Protocol):
+    """The application, as far as it is more than Textual's."""
+
+    folder: Path
+    keymap: Keymap
+
+    def open_experiment(self, source: str) -> object:
+        """Show an experiment in the debugger."""
+
+    def reopen_experiment(self, source: str, at: str | None = None) -> object:
+        """Read an experiment again, and go to where one was."""
+
+    def show_error(self, source: str, error: BlisError, again: Callable[[], object]) -> None:
+        """Say why an experiment cannot be opened, with a way to try again."""
+
+    def open_compare(
+        self,
+        left: Experiment,
+        right: Experiment,
+        names: tuple[str, str],
+        event: int | None = None,
+        time_us: int | None = None,
+    ) -> None:
+        """Show two experiments side by side, at an event or a time if one is given."""
+
+    def open_goldens(self) -> None:
+        """Show the golden results and what waits for a decision."""
+
+    def theme_names(self) -> Iterable[str]:
+        """The themes to choose from."""
+
+    def choose_theme(self, name: str) -> None:
+        """Use a theme from now on."""
+
+    def scope_of(self, screen: Screen[object]) -> str:
+        """The scope of a screen's actions."""
+
+    def is_usable(self, action: Action, screen: Screen[object]) -> bool:
+        """Whether a screen can run an action at present."""
+
+    async def perform(self, action: Action, screen: Screen[object] | None = None) -> bool:
+        """Run an action as if its key had been pressed."""
+
+
+def shell(app: App[object]) -> Shell:
+    """The application, which is always one of ours."""
+    return cast("Shell", app)
