@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+import textual.app
+import textual.pilot
 from textual import constants
+from textual._compositor import Compositor
+from textual.pilot import Pilot
 from textual.widgets import Input
+
+from tests.tui.screens import draw, idle
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,6 +72,25 @@ def _quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(constants, "TEXTUAL_ANIMATIONS", "none")
     monkeypatch.setattr(Input, "_toggle_cursor", lambda _self: None)
+    monkeypatch.setattr(textual.app, "wait_for_idle", idle)
+    monkeypatch.setattr(textual.pilot, "wait_for_idle", idle)
+    monkeypatch.setattr(Pilot, "_wait_for_screen", _wait_for_screen)
+    monkeypatch.setattr(Pilot, "pause", _pause)
+    monkeypatch.setattr(Compositor, "render_update", lambda _self, **_how: None)
+
+
+async def _wait_for_screen(pilot: Pilot[None]) -> bool:
+    """Textual's own has each widget tell when it is done; they all are when nothing can go on."""
+    await idle()
+    return not pilot.app._exception_event.is_set()
+
+
+async def _pause(pilot: Pilot[None], delay: float = 0) -> None:
+    """Textual's own, and what has changed since the last pause is drawn at the end, once."""
+    await idle()
+    if delay:
+        await asyncio.sleep(delay)
+    await draw(pilot)
 
 
 @pytest.fixture

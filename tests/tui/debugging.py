@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import TYPE_CHECKING
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING
 import blis_tui
 from blis_tui.tui.app import BlisApp, Start
 from blis_tui.tui.screens.debugger import DebuggerScreen
-from tests.tui.screens import settle
+from blis_tui.tui.widgets.event_list import EventList
+from tests.tui.screens import finish, settle
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -58,11 +60,15 @@ class Debugging:
         await self.press("enter")
 
     async def idle(self) -> None:
-        """Wait for the journey and the workers."""
+        """Wait for the journey, the filter and the workers; what is shown on the way is not drawn."""
+        await finish(self.pilot)
+        while self.bench.driver.busy or self._searching():  # noqa: ASYNC110  (the product has no event to tell)
+            await asyncio.sleep(0.005)
         await settle(self.pilot)
-        while self.bench.driver.busy:
-            await self.pilot.pause(0.01)
-        await settle(self.pilot)
+
+    def _searching(self) -> bool:
+        events = self.screen.query_one(EventList)
+        return events.matches is not None and events.is_on_screen and events._searched < self.debugger.frontier
 
     def said(self) -> str:
         """All notifications so far."""
@@ -89,8 +95,9 @@ async def debugging(
     requests: int | None = 60,
     at: str | None = None,
     breaks: tuple[str, ...] = (),
+    at_once: bool = False,
 ) -> AsyncIterator[Debugging]:
-    """An experiment open in the debugger."""
+    """An experiment open in the debugger; its journeys may all be over at once, however slow the machine is."""
     overrides = () if requests is None else (f"workload.requests={requests}",)
     app = BlisApp(Start(experiment=experiment(name, requests), source=name, at=at, breaks=breaks, overrides=overrides))
     async with app.run_test(size=size) as pilot:
@@ -98,4 +105,6 @@ async def debugging(
         assert isinstance(screen, DebuggerScreen)
         open_ = Debugging(app, pilot, screen)
         await open_.idle()
+        if at_once:
+            open_.bench.driver._clock = lambda: 0.0
         yield open_

@@ -6,12 +6,14 @@ the environment variable ``BLIS_SCREENS_DIR`` each checked screen is also writte
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from textual._compositor import Compositor
 from textual.worker import WorkerCancelled
 
 if TYPE_CHECKING:
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
 GOLDENS = Path(__file__).parent / "goldens"
+
+render_update = Compositor.render_update
+"""Draws what has changed; under test the screens do not call it, but whoever waits for them."""
 
 
 def screen_text(app: App[None]) -> str:
@@ -39,12 +44,45 @@ def check_screen(app: App[None], file_regression: FileRegressionFixture, name: s
     file_regression.check(screen_text(app), fullpath=GOLDENS / f"{file}.txt")
 
 
-async def settle(pilot: Pilot[None]) -> None:
-    """Wait until everything that was begun is done and shown."""
+async def idle(*_times: float) -> None:
+    """Wait until no task can go on by itself.
+
+    Textual's own way is to sleep until the process takes next to no processor time: 20 ms at least, several times at
+    each key, and longer on a busy machine. Messages are handled by tasks, so when none is ready all have been.
+    """
+    ready = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]
+    await asyncio.sleep(0)
+    while ready:  # noqa: ASYNC110  (others set no event: they are to have their turn)
+        await asyncio.sleep(0)
+
+
+async def draw(pilot: Pilot[None]) -> None:
+    """Lay out and draw what has changed, and what drawing changes: what a terminal would do sixty times a second."""
     for _ in range(3):
-        await pilot.pause()
-        with suppress(WorkerCancelled):
-            await pilot.app.workers.wait_for_complete()
+        await idle()
+        screen = pilot.app.screen
+        screen._on_timer_update()
+        if not screen._compositor._dirty_regions:
+            return
+        render_update(screen._compositor, screen_stack=pilot.app._background_screens)
+
+
+async def finish(pilot: Pilot[None]) -> None:
+    """Wait until what was begun is done."""
+    await idle()
+    with suppress(WorkerCancelled):
+        await pilot.app.workers.wait_for_complete()
+    await idle()
+    if pilot.app._resize_timer is not None:  # Textual waits a moment for further changes of the size
+        pilot.app._check_resize()
+        await idle()
+    pilot.app.screen._on_timer_update()
+
+
+async def settle(pilot: Pilot[None]) -> None:
+    """Wait until everything that was begun, and what that began in turn, is done and shown."""
+    for _ in range(3):
+        await finish(pilot)
     await pilot.pause()
 
 

@@ -89,7 +89,7 @@ async def drive(here: Debugging, scene: Scene) -> None:
 
 async def look(scene: Scene, size: tuple[int, int], file_regression: FileRegressionFixture) -> None:
     """Compare a scene with its golden."""
-    async with debugging(scene.spec, size=size, requests=None, at=scene.at, breaks=scene.breaks) as here:
+    async with debugging(scene.spec, size=size, requests=None, at=scene.at, breaks=scene.breaks, at_once=True) as here:
         await drive(here, scene)
         check_screen(here.app, file_regression, f"debugger-{scene.name}")
 
@@ -151,7 +151,9 @@ async def test_the_text_does_not_depend_on_colours(
     few_colours: str, name: str, file_regression: FileRegressionFixture
 ) -> None:
     scene = BY_NAME[name]
-    async with debugging(scene.spec, size=NORMAL, requests=None, at=scene.at, breaks=scene.breaks) as here:
+    async with debugging(
+        scene.spec, size=NORMAL, requests=None, at=scene.at, breaks=scene.breaks, at_once=True
+    ) as here:
         assert here.app.no_color if few_colours == "NO_COLOR" else here.app.native_ansi_color
         await drive(here, scene)
         check_screen(here.app, file_regression, f"debugger-{name}")
