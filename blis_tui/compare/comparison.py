@@ -60,7 +60,7 @@ class Comparison:
         )
 
     def shown_metrics(self, *, everything: bool) -> list[Row]:
-        """The main figures that differ, or all figures. A group of requests that is everybody says nothing new."""
+        """The main figures that differ, or all figures. A group of all requests says nothing new."""
         if everything:
             return list(self.metrics)
         only_groups = tuple(

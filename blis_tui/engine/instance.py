@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 IDLE: Final = -1
 """A step's answer: nothing is left to do."""
 NO_STEP: Final = -2
-"""A step's answer: everybody timed out meanwhile, so there was nothing to do; it did not happen."""
+"""A step's answer: all its requests timed out meanwhile, so there was nothing to do; it did not happen."""
 
 # Priorities of instance events at a tie. A completion beats the timeout of the same microsecond.
 QUEUED: Final = 1

@@ -97,8 +97,8 @@ def _kv_conservation(state: Auditable) -> str:
 
 
 def _causality(state: Auditable) -> str:
-    if state.ledger.acausal:
-        return state.ledger.acausal[0]
+    if state.ledger.contradictions:
+        return state.ledger.contradictions[0]
     for instance in state.instances:
         for request in instance.batch.running.values():
             times = [request.arrival_us, request.queued_us, request.scheduled_us]

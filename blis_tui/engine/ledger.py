@@ -20,7 +20,7 @@ class Ledger(Protocol):
         """
 
     @property
-    def acausal(self) -> Sequence[str]:
+    def contradictions(self) -> Sequence[str]:
         """Requests whose times contradict each other, in words."""
 
     def __len__(self) -> int:

@@ -32,7 +32,7 @@ class Done(NamedTuple):
 
 
 def emit_plan(observers: Observers, index: int, now: int, plan: Plan) -> None:
-    """A Preempted record for everybody the step puts back, a Scheduled record for everybody it admits."""
+    """A Preempted record for each request the step puts back, a Scheduled record for each it admits."""
     event = observers.event
     if Preempted in observers.kinds:
         for victim, beneficiary, tokens, blocks in plan.preempted:

@@ -44,7 +44,7 @@ class Clients:
 
     Attributes:
         upgrade: whether the classes of version 1 are known.
-        shares: the rate fractions of everybody in the input.
+        shares: the rate fractions of all clients in the input.
         kept_shares: the same of those that were carried over.
     """
 

@@ -67,7 +67,7 @@ class Presence:
         self._left_us = [0, *accumulate(self._left)]
 
     def total_us(self, until_us: int) -> int:
-        """The number present, added up over time until a moment: everybody's stays until then."""
+        """The number present, added up over time until a moment: all stays until then."""
         came = bisect_right(self._came, until_us)
         left = bisect_right(self._left, until_us)
         return (came - left) * until_us - self._came_us[came] + self._left_us[left]

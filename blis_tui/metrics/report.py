@@ -77,7 +77,7 @@ class Throughput:
 class Latencies:
     """What clients measured, in milliseconds; overheads outside of steps included.
 
-    ``ttft_ms``: arrival to first token, of everybody who got one. ``e2e_ms``: arrival to last token. ``itl_ms``: each
+    ``ttft_ms``: arrival to first token, of all that got one. ``e2e_ms``: arrival to last token. ``itl_ms``: each
     gap between two tokens of a request. ``tpot_ms``: a request's mean gap. ``scheduling_delay_ms``: arrival to the
     first step that worked on the request.
     """
@@ -240,13 +240,13 @@ class _Tallies:
 
     def __init__(self, table: RequestTable, instances: int) -> None:
         self.flow = Flow()
-        self.everybody = _Tally()
+        self.overall = _Tally()
         self.instances = [(_Tally()) for _ in range(instances)]
         self.slo_classes: dict[str, _Tally] = {}
         self.tenants: dict[str, _Tally] = {}
         for row in table.plain():
             self.flow.add(row)
-            self.everybody.add(row)
+            self.overall.add(row)
             if row.instance >= 0:
                 self.instances[row.instance].add(row)
             slo_class, tenant = table.group(row)
@@ -268,8 +268,8 @@ def build_report(
     """Summarise a simulation as it stands now."""
     table = log.table(cluster)
     tallies = _Tallies(table, len(cluster.instances))
-    everybody = tallies.everybody
-    counts = everybody.counts()
+    overall = tallies.overall
+    counts = overall.counts()
     seconds = duration_us / 1e6
     merged: dict[int, int] = {}
     for instance in cluster.instances:
@@ -285,20 +285,20 @@ def build_report(
             complete=complete,
         ),
         requests=counts,
-        tokens=TokenCounts(input=cluster.input_tokens, output=everybody.output_tokens, cached=everybody.cached_tokens),
+        tokens=TokenCounts(input=cluster.input_tokens, output=overall.output_tokens, cached=overall.cached_tokens),
         duration_us=duration_us,
         throughput=Throughput(
             requests_per_s=counts.completed / seconds if seconds else 0.0,
-            output_tokens_per_s=everybody.output_tokens / seconds if seconds else 0.0,
+            output_tokens_per_s=overall.output_tokens / seconds if seconds else 0.0,
         ),
         offered=tallies.flow.offered(cluster.offered_output_tokens),
         steady=tallies.flow.steady(),
         latency=Latencies(
-            ttft_ms=of_samples(everybody.ttft_us),
-            e2e_ms=of_samples(everybody.e2e_us),
+            ttft_ms=of_samples(overall.ttft_us),
+            e2e_ms=of_samples(overall.e2e_us),
             itl_ms=of_histogram(merged),
-            tpot_ms=of_ratios(everybody.per_token_us),
-            scheduling_delay_ms=of_samples(everybody.delays_us),
+            tpot_ms=of_ratios(overall.per_token_us),
+            scheduling_delay_ms=of_samples(overall.delays_us),
         ),
         kv=_kv(cluster.instances),
         instances=tuple(map(_instance_report, cluster.instances, tallies.instances)),

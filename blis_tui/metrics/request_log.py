@@ -161,30 +161,30 @@ class LogMark(NamedTuple):
 
     rows: int
     groups: int
-    acausal: int
+    contradictions: int
 
 
 class RequestLog:
     """The ledger behind reports and request files.
 
     Attributes:
-        acausal: requests whose times contradict each other (INV-5), in words.
+        contradictions: requests whose times contradict each other (INV-5), in words.
     """
 
-    __slots__ = ("_book", "_hashed", "_hasher", "_packed", "acausal")
+    __slots__ = ("_book", "_hashed", "_hasher", "_packed", "contradictions")
 
     def __init__(self) -> None:
         self._packed = bytearray()
         self._book = _Book()
-        self.acausal: list[str] = []
+        self.contradictions: list[str] = []
         self._hasher = sha256()
         self._hashed = 0
 
     def __getstate__(self) -> tuple[bytearray, _Book, list[str]]:
-        return (self._packed, self._book, self.acausal)
+        return (self._packed, self._book, self.contradictions)
 
     def __setstate__(self, state: tuple[bytearray, _Book, list[str]]) -> None:
-        self._packed, self._book, self.acausal = state
+        self._packed, self._book, self.contradictions = state
         self._hasher = sha256()
         self._hashed = 0
 
@@ -200,12 +200,12 @@ class RequestLog:
             <= request.first_token_us
             <= request.completed_us
         ):
-            self.acausal.append(f"the times of request {request.request_id} contradict each other")
+            self.contradictions.append(f"the times of request {request.request_id} contradict each other")
         self._packed += self._book.pack(request, ttft_us, e2e_us, request.generated_tokens)
 
     def mark(self) -> LogMark:
         """How far it has got."""
-        return LogMark(len(self), len(self._book.groups), len(self.acausal))
+        return LogMark(len(self), len(self._book.groups), len(self.contradictions))
 
     def up_to(self, mark: LogMark) -> RequestLog:
         """A log that ends where this one (or one that this one continues) was marked."""
@@ -214,7 +214,7 @@ class RequestLog:
         other = RequestLog()
         other._packed += memoryview(self._packed)[: mark.rows * _ROW.size]
         other._book = self._book.up_to(mark)
-        other.acausal += self.acausal[: mark.acausal]
+        other.contradictions += self.contradictions[: mark.contradictions]
         return other
 
     def table(self, cluster: Cluster) -> RequestTable:

@@ -134,7 +134,7 @@ def _want(batch: Batch, request: Request) -> int:
 
 
 def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
-    """Serve everybody without walking the batch, where order cannot matter; -1 = it could.
+    """Serve all requests without walking the batch, where order cannot matter; -1 = it could.
 
     It cannot when the budget covers all wishes, nor when all prefills stand behind all decodes (then the decodes are
     served first in either view); and the blocks must suffice for all.
@@ -175,7 +175,7 @@ def _prefills_are_last(batch: Batch, prefills: list[Request]) -> bool:
 
 
 def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
-    """Walk the running list request by request: the budget or the blocks do not cover everybody."""
+    """Walk the running list request by request: the budget or the blocks do not cover all."""
     pool = batch.pool
     batch.dissolve_cohort()
     granted: dict[int, int] = {}

@@ -1,7 +1,7 @@
 """Priorities: one number a request, computed when it is queued; lower is more urgent (vLLM's convention).
 
 Each rule's order never changes with time, so nothing is recomputed while a request waits: an age-based priority
-grows at the same rate for everybody, and who is older stays older.
+grows at the same rate for all, and who is older stays older.
 """
 
 from __future__ import annotations
