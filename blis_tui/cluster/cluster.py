@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.ledger import Ledger
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
-    from blis_tui.spec.model import Experiment
+    from blis_tui.spec.model import Experiment, Pool
     from blis_tui.workload.source import RequestSource
 
 
@@ -69,13 +69,19 @@ class Cluster:
         self._routing_stream = streams.stream("policy/routing")
         self._admission_latency_us = experiment.cluster.admission_latency_us
         self._routing_latency_us = experiment.cluster.routing_latency_us
-        factory = InstanceFactory(experiment, self.queue, ledger, observers)
+        self._factory = InstanceFactory(experiment, self.queue, ledger, observers)
         self.instances: list[Instance] = []
         for pool in experiment.pools:
             for _ in range(pool.instances):
-                self.instances.append(factory.create(len(self.instances), pool))
+                self.add_instance(pool)
         self._fleet = Fleet(self.instances)
         self._pull()
+
+    def add_instance(self, pool: Pool) -> Instance:
+        """One more instance of a pool, empty; requests are routed to it from now on."""
+        instance = self._factory.create(len(self.instances), pool)
+        self.instances.append(instance)
+        return instance
 
     @property
     def input_tokens(self) -> int:
