@@ -5,7 +5,6 @@ from statistics import mean
 
 import pytest
 
-from blis_tui import Simulation
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.snapshot import take_snapshot
 from blis_tui.engine.invariants import INVARIANTS
@@ -48,7 +47,8 @@ def test_each_instance_keeps_to_the_limits_of_its_pool() -> None:
 
 
 def test_snapshots_say_what_each_instance_is_like() -> None:
-    profiles = [one.profile for one in Simulation(two_pools()).snapshot().instances]
+    cluster = Cluster(two_pools(), ListSource([]), RequestLog(), Observers())
+    profiles = [one.profile for one in take_snapshot(cluster).instances]
     assert [one.limits.max_num_seqs for one in profiles] == [1, 4, 4]
     assert [(one.limits.block_size_tokens, one.limits.kv_blocks) for one in profiles] == [(4, 100), (8, 50), (8, 50)]
 
