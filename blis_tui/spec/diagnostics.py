@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import unicodedata
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.spec.nearness import begin_alike, nearest
@@ -103,12 +102,6 @@ def render_text(diagnostics: Sequence[Diagnostic], *, limit: int = MAX_SHOWN) ->
     if hidden > 0:
         parts.append(f"... and {hidden} more error{'' if hidden == 1 else 's'}")
     return "\n\n".join(parts)
-
-
-def render_json(diagnostics: Sequence[Diagnostic]) -> str:
-    """All diagnostics as a JSON list of objects with a fixed order of keys."""
-    text = json.dumps([asdict(one) for one in diagnostics], indent=2, ensure_ascii=False, allow_nan=False)
-    return text.encode(errors="replace").decode()  # an argument may hold bytes that are no text
 
 
 def _render_one(one: Diagnostic) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.debugger.conditions.breakpoints import Breakpoint, Hit
+    from blis_tui.debugger.conditions.suggestions import Suggestion
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.source import Json
 
@@ -152,10 +153,9 @@ class Workbench:
             return str(error)
         return ""
 
-    def complete_breakpoint(self, text: str) -> str | None:
+    def complete_breakpoint(self, text: str) -> Suggestion | None:
         """How the text of a breakpoint may go on; None = in no way that is known."""
-        found = (one.text for one in suggestions(text, self.experiment) if one.text.startswith(text))
-        return next((one for one in found if one != text), None)
+        return next(iter(suggestions(text, self.experiment)), None)
 
     def done_with(self, hits: tuple[Hit, ...]) -> None:
         """Switch off breakpoints that were to stop only once."""

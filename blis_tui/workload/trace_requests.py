@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 _COUNTS: Final = ("input_tokens", "output_tokens")
 _OPTIONAL_NUMBERS: Final = ("prefix_length", "prefix_tokens", "deadline", "round_index")
-_TEXTS: Final = ("request_id", "prefix_group", "slo_class", "tenant_id", "session_id")
 
 
 def read(text: str, given: Mapping[str, str], time_unit: str, problems: Problems) -> TraceColumns:

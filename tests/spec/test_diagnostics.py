@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 from blis_tui.errors import SpecError, TraceError, TraceProblem
 from blis_tui.spec.diagnostics import (
     MAX_SHOWN,
     Diagnostic,
     in_order,
     located,
-    render_json,
     render_text,
     suggestion,
 )
@@ -55,23 +52,6 @@ def test_only_so_many_are_shown() -> None:
     assert text.count("error[") == MAX_SHOWN
     assert text.endswith("... and 5 more errors")
     assert str(SpecError(many)) == text
-
-
-def test_json_form_keeps_every_field() -> None:
-    (found,) = json.loads(render_json([at("k: v", 1, 2)]))
-    assert list(found) == [
-        "code",
-        "severity",
-        "message",
-        "file",
-        "line",
-        "column",
-        "end_column",
-        "path",
-        "source_line",
-        "help",
-        "notes",
-    ]
 
 
 def test_order_and_repetition() -> None:

@@ -23,6 +23,7 @@ from blis_tui.tui.screens.export import KINDS, ExportScreen
 from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.screens.why import WhyScreen
 from blis_tui.tui.widgets.event_list import EventList
+from blis_tui.tui.widgets.event_rows import EventRows
 from blis_tui.tui.widgets.spec_view import SpecPane
 from blis_tui.tui.widgets.tab_bar import TabBar, place_tabs
 from blis_tui.tui.workbench import Workbench
@@ -74,6 +75,26 @@ async def test_breakpoints_are_edited_switched_and_removed() -> None:
         assert [one.text for one in here.bench.breakpoints] == ["kv.utilization > 0.5"]
         await here.press("delete")
         assert not here.bench.breakpoints
+
+
+async def test_a_click_on_a_breakpoint_moves_there_and_one_on_its_glyph_switches_it() -> None:
+    async with debugging() as here:
+        await here.press("ctrl+b")
+        assert "B writes one: preempted" in screen_text(here.app)
+        for text in ("preempted", "dropped"):
+            here.bench.put(text)
+        here.screen.show_view()
+        await here.idle()
+        lines = here.screen.query_one("#breakpoints Lines")
+        await here.pilot.click(lines, offset=(8, 1))
+        assert "▸ ● dropped" in screen_text(here.app)
+        assert all(one.enabled for one in here.bench.breakpoints)
+        await here.pilot.click(lines, offset=(2, 0))
+        await here.idle()
+        assert "▸ ○ preempted  off" in screen_text(here.app)
+        assert [one.enabled for one in here.bench.breakpoints] == [False, True]
+        await here.press("down", "delete")
+        assert [one.text for one in here.bench.breakpoints] == ["preempted"]
 
 
 async def test_a_breakpoint_that_stops_once() -> None:
@@ -173,10 +194,10 @@ async def test_filter_and_its_end() -> None:
         await here.press("/")
         await here.type("preempted")
         events = here.screen.query_one(EventList)
-        assert events.matches is not None
-        assert len(events.matches) > 1
+        assert events.query_one(EventRows).index is not None
+        assert events.query_one(EventRows).count > 1
         await here.press("escape")
-        assert events.matches is None
+        assert events.query_one(EventRows).index is None
 
 
 async def test_copies() -> None:
@@ -455,6 +476,7 @@ async def test_the_list_follows_a_run_through_a_new_size() -> None:
 async def test_breakpoints_are_completed() -> None:
     async with debugging() as here:
         await here.press("B", *"kv.ut")
+        assert "→ kv.utilization: used share of the KV blocks, 0 to 1" in screen_text(here.app)
         await here.press("right")
         await here.type(" > 90%")
         assert [one.text for one in here.bench.breakpoints] == ["kv.utilization > 90%"]

@@ -1,4 +1,7 @@
-"""The keys of the screen below, as a list that runs what is chosen."""
+"""The keys of the screen below, as a list that runs what is chosen.
+
+Textual's ``HelpPanel`` shows keys beside a screen that has no room for it; it can be neither searched nor used.
+"""
 
 from __future__ import annotations
 

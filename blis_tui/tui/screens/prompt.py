@@ -21,21 +21,32 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
+    from blis_tui.debugger.conditions.suggestions import Suggestion
+
 
 def _anything(_text: str) -> str:
     return ""
 
 
+def _nothing(_text: str) -> None:
+    return None
+
+
+def _hint(mark: str, text: str, style: str) -> Content:
+    return Content.assemble((mark, f"{style} bold"), (f" {text}", "$error" if style == "$error" else "$text-muted"))
+
+
 class _Completing(Suggester):
     """Offers what a function says."""
 
-    def __init__(self, complete: Callable[[str], str | None]) -> None:
+    def __init__(self, complete: Callable[[str], Suggestion | None]) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
         self._complete = complete
 
     async def get_suggestion(self, value: str) -> str | None:
         """How the text may go on."""
-        return self._complete(value)
+        found = self._complete(value)
+        return None if found is None else found.text
 
 
 class PromptScreen(Window[str | None]):
@@ -50,7 +61,7 @@ class PromptScreen(Window[str | None]):
         doing: the word for what enter does.
         on_enter: as `check`, but asked only when the text is given, so it may take a moment, and may say several
             lines, such as a located error. The text stays, to be corrected.
-        complete: how a text may go on, or None; it is shown dimmed, and the right arrow takes it.
+        complete: how a text may go on, or None; it is shown dimmed with its meaning, and the right arrow takes it.
     """
 
     BINDINGS = [  # noqa: RUF012  (Textual's way)
@@ -89,7 +100,7 @@ class PromptScreen(Window[str | None]):
         check: Callable[[str], str] = _anything,
         doing: str = "go on",
         on_enter: Callable[[str], str] = _anything,
-        complete: Callable[[str], str | None] | None = None,
+        complete: Callable[[str], Suggestion | None] = _nothing,
     ) -> None:
         super().__init__()
         self._title = title
@@ -99,7 +110,7 @@ class PromptScreen(Window[str | None]):
         self._check = check
         self._doing = doing
         self._check_given = on_enter
-        self._suggester = None if complete is None else _Completing(complete)
+        self._complete = complete
 
     def compose(self) -> ComposeResult:
         """Explanation, input, what is wrong or what enter does."""
@@ -109,7 +120,7 @@ class PromptScreen(Window[str | None]):
             yield Input(
                 value=self._value,
                 placeholder=self._placeholder,
-                suggester=self._suggester,
+                suggester=_Completing(self._complete),
                 select_on_focus=False,
                 compact=True,
             )
@@ -127,11 +138,11 @@ class PromptScreen(Window[str | None]):
 
     def _say(self, text: str) -> None:
         wrong = self._check(text.strip()) if text.strip() else ""
-        said = self.query_one("#said", Static)
-        if wrong:
-            said.update(Content.assemble(("✗ ", "$error bold"), (wrong, "$error")))
-        else:
-            said.update(Content.assemble(("enter", "$accent bold"), (f" {self._doing}", "$text-muted")))
+        said = _hint("✗", wrong, "$error") if wrong else _hint("enter", self._doing, "$accent")
+        found = self._complete(text) if text else None
+        if found is not None:
+            said = Content.assemble(_hint("→", f"{found.word}: {found.meaning}", "$accent"), "\n", said)
+        self.query_one("#said", Static).update(said)
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:

@@ -6,17 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding
-from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.message import Message
-from textual.widgets import Static
 
-from blis_tui.tui.widgets.pane import Pane
+from blis_tui.tui.presenters.lines import Line, line
+from blis_tui.tui.widgets.lines import Lines, LinesPane
 
 if TYPE_CHECKING:
-    from textual.app import ComposeResult
-    from textual.events import Click
-
+    from blis_tui.debugger.conditions.breakpoints import Breakpoint
     from blis_tui.tui.view import View
 
 
@@ -28,23 +25,15 @@ class WatchedFigure:
     value: str
 
 
-def breakpoint_lines(view: View, watches: tuple[WatchedFigure, ...], cursor: int) -> list[Content]:
-    """One line a breakpoint, one a watch."""
-    lines = []
-    for place, one in enumerate(view.breakpoints):
-        glyph, style = ("●", "$error") if one.enabled else ("○", "$text-muted")
-        text = Content.assemble((f"{glyph} ", style), (one.text, "" if one.enabled else "$text-muted"))
-        if not one.enabled:
-            text = Content.assemble(text, ("  off", "$text-muted"))
-        lines.append(_marked(text, marked=place == cursor))
-    for place, watch in enumerate(watches, len(view.breakpoints)):
-        text = Content.assemble(("= ", "$accent"), watch.text, ("  ", ""), (watch.value, "bold"))
-        lines.append(_marked(text, marked=place == cursor))
-    return lines
+def breakpoint_line(one: Breakpoint, place: int) -> Line:
+    """Its state and text."""
+    glyph, style, text = ("●", "$error", "") if one.enabled else ("○", "$text-muted", "$text-muted")
+    return line((f" {glyph} ", style), (one.text, text), ("" if one.enabled else "  off", text), key=str(place))
 
 
-def _marked(line: Content, *, marked: bool) -> Content:
-    return Content.assemble(("▸ ", "$accent bold"), line.stylize("bold")) if marked else Content.assemble("  ", line)
+def watch_line(one: WatchedFigure, place: int) -> Line:
+    """Its text and value."""
+    return line((" = ", "$accent"), one.text, "  ", (one.value, "bold"), key=str(place))
 
 
 NOTHING = Content.assemble(
@@ -70,7 +59,7 @@ NOTHING = Content.assemble(
 )
 
 
-class BreakpointsPane(Pane):
+class BreakpointsPane(LinesPane):
     """Breakpoints and watches; the screen keeps them, this shows them."""
 
     TITLE = "Breakpoints and watches"
@@ -80,8 +69,6 @@ class BreakpointsPane(Pane):
         "Watches (=) show a figure at the current event. Enter edits, space switches, delete removes."
     )
     BINDINGS: ClassVar = [
-        Binding("up", "move(-1)", show=False),
-        Binding("down", "move(1)", show=False),
         Binding("enter", "edit", "edit"),
         Binding("space", "switch", "on/off"),
         Binding("delete", "remove", "remove"),
@@ -98,37 +85,17 @@ class BreakpointsPane(Pane):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's name)
         super().__init__(id=id)
         self.watches: tuple[WatchedFigure, ...] = ()
-        self._cursor = 0
 
-    def compose(self) -> ComposeResult:
-        """One scrolled text."""
-        with VerticalScroll(can_focus=False):
-            yield Static(id="text")
+    def lines(self, view: View, width: int) -> list[Line]:
+        """One a breakpoint, one a watch; or how to make the first one."""
+        found = [breakpoint_line(one, at) for at, one in enumerate(view.breakpoints)]
+        found += [watch_line(one, at) for at, one in enumerate(self.watches, len(found))]
+        return found or [line(row) for row in NOTHING.wrap(width)]
 
-    def show(self, view: View) -> None:
-        """Show the lines, or how to make the first one."""
-        count = len(view.breakpoints) + len(self.watches)
-        self._cursor = max(0, min(self._cursor, count - 1))
-        lines = breakpoint_lines(view, self.watches, self._cursor if self.has_focus else -1)
-        self.query_one("#text", Static).update(Content("\n").join(lines) if lines else NOTHING)
-
-    def on_focus(self) -> None:
-        """The cursor is shown only here."""
-        self.refresh_view()
-
-    def on_blur(self) -> None:
-        """As above."""
-        self.refresh_view()
-
-    @property
-    def count(self) -> int:
-        """Lines there are."""
-        return 0 if self.view is None else len(self.view.breakpoints) + len(self.watches)
-
-    def action_move(self, by: int) -> None:
-        """Move the cursor."""
-        self._cursor = max(0, min(self._cursor + by, self.count - 1))
-        self.refresh_view()
+    def key_of(self, view: View) -> str:
+        """The line where it was left, or the last one."""
+        last = len(view.breakpoints) + len(self.watches) - 1
+        return str(min(int(self._key or 0), last)) if last >= 0 else ""
 
     def action_edit(self) -> None:
         """Edit the line."""
@@ -143,17 +110,11 @@ class BreakpointsPane(Pane):
         self._want("remove")
 
     def _want(self, what: str) -> None:
-        if self.count:
-            self.post_message(self.Wanted(what, self._cursor))
+        if self._key:
+            self.post_message(self.Wanted(what, int(self._key)))
 
-    def on_click(self, event: Click) -> None:
-        """Put the cursor on the line; on the glyph, switch it."""
-        offset = event.get_content_offset(self)
-        if offset is None or self.view is None:
-            return
-        line = offset.y + int(self.query_one(VerticalScroll).scroll_y)
-        if line < self.count:
-            self._cursor = line
-            self.refresh_view()
-            if offset.x <= 3:  # the glyph
-                self._want("switch")
+    def on_lines_pointed(self, event: Lines.Pointed) -> None:
+        """On the glyph, switch it; that the cursor comes there is seen to by the base, whose handler runs, too."""
+        key = self.query_one(Lines).lines[event.at].key
+        if key and event.column <= 2:  # the glyph
+            self.post_message(self.Wanted("switch", int(key)))

@@ -15,7 +15,7 @@ from blis_tui.tui.widgets.event_rows import EventRows
 from blis_tui.tui.widgets.pane import Pane
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from textual.app import ComposeResult
     from textual.events import Click
@@ -135,11 +135,6 @@ class EventList(Pane):
         self._rows.refresh()
 
     # ---- filter ----
-
-    @property
-    def matches(self) -> Sequence[int] | None:
-        """The events that match the filter, as far as it has come, after a 0 for the start; None without a filter."""
-        return self._rows.index
 
     def set_filter(self, matches: Callable[[EventRow], bool] | None, label: str = "") -> None:
         """Show only the events that match; None = all of them.

@@ -1,4 +1,4 @@
-"""The rows of the list of events: only those in sight are made."""
+"""The rows of the list of events: only those in sight are made; a list of options needs one for each of millions."""
 
 from __future__ import annotations
 

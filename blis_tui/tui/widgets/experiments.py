@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from textual.binding import Binding
 from textual.content import Content
 from textual.widgets.option_list import Option
 
 from blis_tui.tui.presenters.home import columns_line, name_width, row, section
-from blis_tui.tui.widgets.cursor_list import CursorList
+from blis_tui.tui.widgets.cursor_list import RowList
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,25 +19,11 @@ if TYPE_CHECKING:
     from blis_tui.tui.presenters.home import Entry
 
 
-class ExperimentList(CursorList, inherit_bindings=False):
+class ExperimentList(RowList):
     """One line an experiment; opening and marking are the screen's."""
 
-    BINDINGS: ClassVar = [
-        Binding("down", "cursor_down", show=False),
-        Binding("up", "cursor_up", show=False),
-        Binding("pagedown", "page_down", show=False),
-        Binding("pageup", "page_up", show=False),
-        Binding("home", "first", show=False),
-        Binding("end", "last", show=False),
-    ]
     DEFAULT_CSS = """
-    ExperimentList, ExperimentList:focus {
-        height: 1fr;
-        border: none;
-        padding: 0;
-        background: $background;
-        background-tint: transparent;
-    }
+    ExperimentList { height: 1fr; }
     ExperimentList > .option-list--option-disabled { color: $text-muted; }
     """
 
@@ -74,20 +59,15 @@ class ExperimentList(CursorList, inherit_bindings=False):
 
     def headings(self) -> Content:
         """The line above the rows."""
-        return columns_line(name_width(self._entries, self._width), self._width)
+        return columns_line(name_width(self._entries, self.row_width), self.row_width)
 
     def on_resize(self, _event: Resize) -> None:
         """Lay the rows out anew."""
         self._wanted = self.cursor_path
         self._build()
 
-    @property
-    def _width(self) -> int:
-        # One column is the scrollbar's, whether it is there or not: rows must not jump when it appears.
-        return max(1, self.size.width - 1 if not self.show_vertical_scrollbar else self.scrollable_content_region.width)
-
     def _row(self, entry: Entry) -> Content:
-        return row(entry, name_width(self._entries, self._width), self._width)
+        return row(entry, name_width(self._entries, self.row_width), self.row_width)
 
     def _build(self) -> None:
         self.clear_options()

@@ -1,4 +1,7 @@
-"""The last line of a screen: the keys that work now, as many whole entries as fit."""
+"""The last line of a screen: the keys that work now, as many whole entries as fit.
+
+Textual's ``Footer`` cuts entries off at the edge, and the way to all others (help, commands, back) with them.
+"""
 
 from __future__ import annotations
 

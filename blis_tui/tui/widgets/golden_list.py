@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from textual.binding import Binding
-from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from blis_tui.tui.presenters.goldens import columns_line, name_width, row
+from blis_tui.tui.widgets.cursor_list import RowList
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,25 +18,8 @@ if TYPE_CHECKING:
     from blis_tui.golden.survey import Entry
 
 
-class GoldenList(OptionList, inherit_bindings=False):
+class GoldenList(RowList):
     """One line a golden test; what can be done with it is the screen's."""
-
-    BINDINGS: ClassVar = [
-        Binding("down", "cursor_down", show=False),
-        Binding("up", "cursor_up", show=False),
-        Binding("pagedown", "page_down", show=False),
-        Binding("pageup", "page_up", show=False),
-        Binding("home", "first", show=False),
-        Binding("end", "last", show=False),
-    ]
-    DEFAULT_CSS = """
-    GoldenList, GoldenList:focus {
-        border: none;
-        padding: 0;
-        background: $background;
-        background-tint: transparent;
-    }
-    """
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's name)
         super().__init__(id=id)
@@ -57,20 +39,15 @@ class GoldenList(OptionList, inherit_bindings=False):
 
     def headings(self) -> Content:
         """The line above the rows."""
-        return columns_line(name_width(self._entries, self._width), self._width)
+        return columns_line(name_width(self._entries, self.row_width), self.row_width)
 
     def on_resize(self, _event: Resize) -> None:
         """Lay the rows out anew."""
         self._build(None if self.current is None else self.current.name)
 
-    @property
-    def _width(self) -> int:
-        # One column is the scrollbar's, whether it is there or not: rows must not jump when it appears.
-        return max(1, self.size.width - 1 if not self.show_vertical_scrollbar else self.scrollable_content_region.width)
-
     def _build(self, wanted: str | None) -> None:
-        names = name_width(self._entries, self._width)
+        names = name_width(self._entries, self.row_width)
         self.clear_options()
-        self.add_options(Option(row(entry, names, self._width)) for entry in self._entries)
+        self.add_options(Option(row(entry, names, self.row_width)) for entry in self._entries)
         place = next((at for at, entry in enumerate(self._entries) if entry.name == wanted), 0)
         self.highlighted = place if self._entries else None

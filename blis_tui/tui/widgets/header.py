@@ -1,4 +1,7 @@
-"""The first line of a screen: what it shows on the left, how it stands on the right."""
+"""The first line of a screen: what it shows on the left, how it stands on the right.
+
+Textual's ``Header`` has one title in the middle, which is cut off where it does not fit.
+"""
 
 from __future__ import annotations
 

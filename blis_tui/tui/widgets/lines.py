@@ -1,4 +1,7 @@
-"""A pane that is a list of lines with a cursor. Only the lines that can be seen are drawn, however many there are."""
+"""A pane that is a list of lines with a cursor. Only the lines that can be seen are drawn, however many there are.
+
+(A step changes them all, and Textual's ``OptionList`` would make and measure every one of them anew.)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The line that names the panes and their keys; it marks the one in use."""
+"""The line that names the panes and their keys; it marks the one in use.
+
+Textual's ``Tabs`` scroll out of sight where they do not fit, know one active tab but none that is also shown, and take
+a second line.
+"""
 
 from __future__ import annotations
 
