@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.debugger.conditions.expression import parse_condition
-from blis_tui.debugger.conditions.lexer import PredicateError, check_length, unquoted
+from blis_tui.debugger.conditions.lexer import ConditionError, check_length, unquoted
 from blis_tui.debugger.conditions.probes import Breaks, Happens, Holds, Misses, Reaches
 from blis_tui.debugger.conditions.quantities import TIME_UNITS
 from blis_tui.debugger.conditions.syntax import NAMES, check_instance
@@ -119,7 +119,7 @@ class _Reader:
         """The next word; it must be there."""
         word = self.optional()
         if word is None:
-            raise PredicateError(f"{what} is missing", self.text, len(self.text), help=f"such as `{example}`")
+            raise ConditionError(f"{what} is missing", self.text, len(self.text), help=f"such as `{example}`")
         return word
 
     def optional(self) -> re.Match[str] | None:
@@ -154,9 +154,9 @@ class _Reader:
         if word is not None:
             raise self.error(word, f"unexpected `{printable(word.group())}`", "nothing more is expected here")
 
-    def error(self, word: re.Match[str], message: str, help: str) -> PredicateError:  # noqa: A002  (the errors' word)
+    def error(self, word: re.Match[str], message: str, help: str) -> ConditionError:  # noqa: A002  (the errors' word)
         """A mistake at a word."""
-        return PredicateError(message, self.text, word.start(), word.end(), help=help)
+        return ConditionError(message, self.text, word.start(), word.end(), help=help)
 
 
 def _first(reader: _Reader) -> Condition:
@@ -212,7 +212,7 @@ def _slo_miss(reader: _Reader) -> Condition:
         return Misses(bounds.get("ttft"), bounds.get("e2e"))
     expected = Misses(_expected_us(reader.experiment, "ttft_ms"), _expected_us(reader.experiment, "e2e_ms"))
     if not expected.needs:
-        raise PredicateError(
+        raise ConditionError(
             "the experiment expects no maximum of `latency.ttft_ms` or `latency.e2e_ms`",
             reader.text,
             0,
@@ -241,7 +241,7 @@ def _whole_number(reader: _Reader, word: re.Match[str], example: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Keyword:
-    """A word that starts a breakpoint which is no predicate."""
+    """A word that starts a breakpoint which is no condition."""
 
     usage: str
     meaning: str
@@ -259,20 +259,20 @@ KEYWORDS: Final[Mapping[str, Keyword]] = MappingProxyType(
         "invariant": Keyword("invariant", "an invariant that does not hold (slow: checks the whole state)", _invariant),
     }
 )
-"""Breakpoints that are no predicates, by their first word; a kind of record alone is one, too."""
+"""Breakpoints that are no conditions, by their first word; a kind of record alone is one, too."""
 
 
 def parse_breakpoint(text: str, experiment: Experiment) -> Breakpoint:
-    """Understand a breakpoint: a kind of record, one of :data:`KEYWORDS`, or a predicate.
+    """Understand a breakpoint: a kind of record, one of :data:`KEYWORDS`, or a condition.
 
     Raises:
-        PredicateError: it is none.
+        ConditionError: it is none.
     """
     check_length(text)
     words = list(_WORD.finditer(text))
     if not words:
         hint = "write one, such as `preempted`, `first timeout`, `time 1.5s` or `kv.utilization > 90%`"
-        raise PredicateError("there is no breakpoint", text, len(text), help=hint)
+        raise ConditionError("there is no breakpoint", text, len(text), help=hint)
     first = words[0].group()
     rest = text[words[0].end() :].lstrip()
     plain = not rest.startswith(_OPERATORS)
@@ -287,14 +287,14 @@ def parse_breakpoint(text: str, experiment: Experiment) -> Breakpoint:
         return Breakpoint(text=text.strip(), condition=Happens(first))
     if plain and _NAME.fullmatch(first) and first not in (*NAMES, "not"):
         hint = suggestion(first, tuple(dict.fromkeys((*KEYWORDS, *RECORD_KINDS, *NAMES))))
-        raise PredicateError(f"unknown word `{first}`", text, words[0].start(), words[0].end(), help=hint)
+        raise ConditionError(f"unknown word `{first}`", text, words[0].start(), words[0].end(), help=hint)
     return Breakpoint(text=text.strip(), condition=Holds(parse_condition(text, instances=experiment.instances)))
 
 
-def _after_kind(text: str, kind: str, word: re.Match[str]) -> PredicateError:
+def _after_kind(text: str, kind: str, word: re.Match[str]) -> ConditionError:
     """Something stands behind a kind of record."""
     if word.group() in ("and", "or"):
         hint = f'within a condition write `kind == "{kind}" {word.group()} ...`'
     else:
         hint = f"write `request NAME {kind}` or `instance NUMBER {kind}`"
-    return PredicateError(f"unexpected `{printable(word.group())}`", text, word.start(), word.end(), help=hint)
+    return ConditionError(f"unexpected `{printable(word.group())}`", text, word.start(), word.end(), help=hint)

@@ -23,7 +23,7 @@ from math import isfinite, nan
 from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.cluster.figures import FIGURES
-from blis_tui.debugger.conditions.lexer import PredicateError
+from blis_tui.debugger.conditions.lexer import ConditionError
 from blis_tui.debugger.conditions.quantities import TEXT, TIME_UNITS, TRUTH, Quantity, combine, common_unit
 from blis_tui.debugger.conditions.syntax import MAX_DEPTH, Syntax
 from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
@@ -89,10 +89,10 @@ def parse_condition(text: str, *, instances: int) -> Expression:
     """Understand a condition on a cluster of so many instances.
 
     Raises:
-        PredicateError: it is none.
+        ConditionError: it is none.
     """
     if not text.strip():
-        raise PredicateError("there is no condition", text, len(text), help="write one, such as `kv.utilization > 90%`")
+        raise ConditionError("there is no condition", text, len(text), help="write one, such as `kv.utilization > 90%`")
     analysis = _Analysis(Syntax(text, instances))
     analysis.require_truth(analysis.whole)
     analysis.syntax.require_end(_JOIN)
@@ -103,10 +103,10 @@ def parse_expression(text: str, *, instances: int) -> Expression:
     """Understand a condition or a figure.
 
     Raises:
-        PredicateError: it is neither.
+        ConditionError: it is neither.
     """
     if not text.strip():
-        raise PredicateError("there is no figure", text, len(text), help="write one, such as `kv.utilization`")
+        raise ConditionError("there is no figure", text, len(text), help="write one, such as `kv.utilization`")
     analysis = _Analysis(Syntax(text, instances))
     whole = analysis.whole
     if whole.quantity == TEXT:
@@ -176,7 +176,7 @@ class _Analysis:
     # ---- conditions ----
 
     def require_truth(self, part: _Part) -> None:
-        """Raise PredicateError unless it is a condition."""
+        """Raise ConditionError unless it is a condition."""
         if part.quantity != TRUTH:
             quoted = self.syntax.quote(part.node)
             limit = "90%" if part.quantity.dimension == "share" else "0"

@@ -10,7 +10,7 @@ from blis_tui.errors import BlisError
 from blis_tui.spec.diagnostics import cells, printable
 
 MAX_LENGTH: Final = 500
-"""Characters a predicate may have."""
+"""Characters a condition may have."""
 _MAX_SHOWN: Final = 100
 """Longer texts are clipped around the mistake."""
 
@@ -34,7 +34,7 @@ _FOREIGN: Final = {
 }
 
 
-class PredicateError(BlisError):
+class ConditionError(BlisError):
     """A condition cannot be understood.
 
     Attributes:
@@ -85,16 +85,16 @@ class Token:
 
 
 def check_length(text: str) -> None:
-    """Raise PredicateError when a text is longer than a condition may be."""
+    """Raise ConditionError when a text is longer than a condition may be."""
     if len(text) > MAX_LENGTH:
-        raise PredicateError(f"a condition has at most {MAX_LENGTH} characters, not {len(text)}", text, MAX_LENGTH)
+        raise ConditionError(f"a condition has at most {MAX_LENGTH} characters, not {len(text)}", text, MAX_LENGTH)
 
 
 def tokens(text: str) -> list[Token]:
     """The tokens of a condition; the last one is always its ``end``.
 
     Raises:
-        PredicateError: something in it is no token.
+        ConditionError: something in it is no token.
     """
     check_length(text)
     found: list[Token] = []
@@ -102,9 +102,9 @@ def tokens(text: str) -> list[Token]:
         kind = match.lastgroup or ""
         at, word = match.start(), match.group()
         if word in ("'", '"'):
-            raise PredicateError("a text without its closing quote", text, at, len(text))
+            raise ConditionError("a text without its closing quote", text, at, len(text))
         if kind == "other":
-            raise PredicateError(f"`{printable(word)}` means nothing here", text, at, help=_FOREIGN.get(word))
+            raise ConditionError(f"`{printable(word)}` means nothing here", text, at, help=_FOREIGN.get(word))
         if kind == "unit":
             found.append(Token("number", match["number"], at, match.end(), match["unit"]))
         elif kind != "space":

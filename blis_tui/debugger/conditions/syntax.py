@@ -13,7 +13,7 @@ from math import isinf, nan
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from blis_tui.cluster.figures import FIGURES
-from blis_tui.debugger.conditions.lexer import PredicateError, Token, tokens, unquoted
+from blis_tui.debugger.conditions.lexer import ConditionError, Token, tokens, unquoted
 from blis_tui.debugger.conditions.quantities import TEXT, TIME_UNITS, Quantity, of_unit
 from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
 from blis_tui.engine.records import RECORD_KINDS
@@ -63,7 +63,7 @@ class Syntax:
         rest: the first token that does not belong to the tree; the one of the kind ``end`` when all do.
 
     Raises:
-        PredicateError: the text does not even start with an expression.
+        ConditionError: the text does not even start with an expression.
     """
 
     def __init__(self, text: str, instances: int) -> None:
@@ -99,17 +99,17 @@ class Syntax:
         text = printable(self.text[self._read[first].start : self._read[last].end])
         return text if len(text) <= _MAX_QUOTED else text[: _MAX_QUOTED - 3] + "..."
 
-    def wrong(self, node: ast.expr, message: str, help: str | None = None) -> PredicateError:  # noqa: A002  (the errors' word)
+    def wrong(self, node: ast.expr, message: str, help: str | None = None) -> ConditionError:  # noqa: A002  (the errors' word)
         """A mistake that is a whole node."""
         first, last = self.token_numbers(node)
-        return PredicateError(message, self.text, self._read[first].start, self._read[last].end, help=help)
+        return ConditionError(message, self.text, self._read[first].start, self._read[last].end, help=help)
 
-    def wrong_after(self, node: ast.expr, message: str, help: str | None = None) -> PredicateError:  # noqa: A002  (as above)
+    def wrong_after(self, node: ast.expr, message: str, help: str | None = None) -> ConditionError:  # noqa: A002  (as above)
         """A mistake that is the operator after a node."""
         return self._wrong(self._read[self.token_numbers(node)[1] + 1], message, help)
 
     def require_end(self, hint: str) -> None:
-        """Raise PredicateError when something is left."""
+        """Raise ConditionError when something is left."""
         token = self.rest
         if token.kind != "end":
             if token.text in (")", "]"):
@@ -187,7 +187,7 @@ class Syntax:
         if token.unit and token.unit not in _UNITS:
             start = token.end - len(token.unit)
             hint = f"units are {', '.join(f'`{unit}`' for unit in _UNITS)}"
-            raise PredicateError(f"unknown unit `{token.unit}`", self.text, start, token.end, help=hint)
+            raise ConditionError(f"unknown unit `{token.unit}`", self.text, start, token.end, help=hint)
         value = written / 100 if token.unit == "%" else written
         text = f"{repr(written).removesuffix('.0')}{token.unit}"
         return Operand(text, of_unit(token.unit, constant=True), lambda _state, _records: value)
@@ -245,8 +245,8 @@ class Syntax:
         family = [name for name in NAMES if name.startswith(f"{token.text}.")]
         return suggestion(token.text, family or NAMES)
 
-    def _wrong(self, token: Token, message: str, help: str | None = None) -> PredicateError:  # noqa: A002  (as above)
-        return PredicateError(message, self.text, token.start, token.end, help=help)
+    def _wrong(self, token: Token, message: str, help: str | None = None) -> ConditionError:  # noqa: A002  (as above)
+        return ConditionError(message, self.text, token.start, token.end, help=help)
 
 
 def _close(opened: list[Token], text: str) -> None:
@@ -262,7 +262,7 @@ def _figure(name: str, instance: int | None = None) -> Operand:
 
 
 def check_instance(number: int, instances: int, text: str, start: int, end: int) -> None:
-    """Raise PredicateError unless the cluster has an instance of that number, written at these columns."""
+    """Raise ConditionError unless the cluster has an instance of that number, written at these columns."""
     if number >= instances:
         known = "the only one is 0" if instances == 1 else f"they are numbered 0 to {instances - 1}"
-        raise PredicateError(f"there is no instance {number}", text, start, end, help=known)
+        raise ConditionError(f"there is no instance {number}", text, start, end, help=known)

@@ -1,4 +1,4 @@
-"""What a predicate may name: figures of the state between two events, and facts about the event just processed."""
+"""What a condition may name: figures of the state between two events, and facts about the event just processed."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class DebuggerScreen(Moves):
 
     Raises:
         InputError: ``at`` is no place.
-        PredicateError: a breakpoint makes no sense.
+        ConditionError: a breakpoint makes no sense.
     """
 
     def __init__(

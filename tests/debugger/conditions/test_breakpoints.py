@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import blis_tui
 from blis_tui.debugger.conditions.breakpoints import Breakpoint, Hit, Watch, about_request, parse_breakpoint
-from blis_tui.debugger.conditions.lexer import PredicateError
+from blis_tui.debugger.conditions.lexer import ConditionError
 from blis_tui.debugger.conditions.probes import Breaks, Happens, Misses, Reaches
 from blis_tui.debugger.conditions.sentences import sentence
 from blis_tui.debugger.conditions.suggestions import suggestions
@@ -217,7 +217,7 @@ def test_an_experiment_without_bounds_needs_them_named() -> None:
             Expectation(metric="latency.ttft_ms.min", max=1),
         ),
     )
-    with pytest.raises(PredicateError) as caught:
+    with pytest.raises(ConditionError) as caught:
         parse_breakpoint("slo-miss", made)
     assert "such as `slo-miss ttft 250ms`" in str(caught.value)
 
@@ -225,7 +225,7 @@ def test_an_experiment_without_bounds_needs_them_named() -> None:
 # ---- edges ----
 
 
-def test_a_state_predicate_stops_where_it_becomes_true() -> None:
+def test_a_condition_on_the_state_stops_where_it_becomes_true() -> None:
     state = Scripted(**{"kv.utilization": 0.5, "running": 3})
     found = watch("kv.utilization > 90%")
     found.reset(state)
@@ -262,7 +262,7 @@ def test_several_figures_are_told_by_name_with_their_units() -> None:
     )
 
 
-def test_a_predicate_about_events_stops_at_each_of_them() -> None:
+def test_a_condition_on_events_stops_at_each_of_them() -> None:
     state = Scripted(running=9)
     found = watch("step.stalled > 0 and running > 3")
     found.reset(state)
@@ -387,7 +387,7 @@ def test_breakpoints_in_a_real_run_stop_where_the_records_say() -> None:
         ("slo-miss e2e 2s ttft 5us", Misses(5, 2_000_000)),
     ],
 )
-def test_words_that_are_no_predicates(text: str, condition: object) -> None:
+def test_words_that_are_no_conditions(text: str, condition: object) -> None:
     found = parse_breakpoint(text, MADE)
     assert found.condition == condition
     assert found.text == text.strip()
@@ -409,7 +409,7 @@ def test_words_that_are_no_predicates(text: str, condition: object) -> None:
         "1 < running",
     ],
 )
-def test_predicates_may_start_with_the_same_words(text: str) -> None:
+def test_conditions_may_start_with_the_same_words(text: str) -> None:
     assert hasattr(parse_breakpoint(text, MADE).condition, "condition")
 
 
@@ -450,7 +450,7 @@ def test_predicates_may_start_with_the_same_words(text: str) -> None:
     ],
 )
 def test_mistakes_are_located_and_explained(text: str, column: int, message: str, help_: str) -> None:
-    with pytest.raises(PredicateError) as caught:
+    with pytest.raises(ConditionError) as caught:
         parse_breakpoint(text, MADE)
     assert message in caught.value.message
     assert caught.value.column == column
@@ -469,7 +469,7 @@ WORDS = st.sampled_from(
 def test_junk_is_either_understood_or_explained_with_a_place(text: str) -> None:
     try:
         found = parse_breakpoint(text, MADE)
-    except PredicateError as error:
+    except ConditionError as error:
         place, end, shown = error.column, error.end_column, str(error)
     else:
         place, end, shown = 0, 1, found.text

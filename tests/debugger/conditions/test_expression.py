@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import blis_tui
 from blis_tui.cluster.figures import FIGURES
 from blis_tui.debugger.conditions.expression import Expression, parse_condition, parse_expression
-from blis_tui.debugger.conditions.lexer import PredicateError
+from blis_tui.debugger.conditions.lexer import ConditionError
 from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
 from blis_tui.engine.records import (
     ChunkDone,
@@ -203,9 +203,9 @@ def test_every_name_can_be_asked_for() -> None:
     ],
 )
 def test_what_a_condition_needs_is_known(text: str, about_event: bool, needs: set[str]) -> None:
-    predicate = parse_condition(text, instances=1)
-    assert predicate.about_event is about_event
-    assert predicate.needs == needs
+    condition = parse_condition(text, instances=1)
+    assert condition.about_event is about_event
+    assert condition.needs == needs
 
 
 @pytest.mark.parametrize("text", ['kind == "step"', 'request != "a"', "instance > 0"])
@@ -295,7 +295,7 @@ def test_canonical_text(text: str, canonical: str) -> None:
     ],
 )
 def test_mistakes_are_located_and_explained(text: str, column: int, message: str, help_: str) -> None:
-    with pytest.raises(PredicateError) as caught:
+    with pytest.raises(ConditionError) as caught:
         parse_condition(text, instances=2)
     error = caught.value
     assert message in error.message
@@ -304,13 +304,13 @@ def test_mistakes_are_located_and_explained(text: str, column: int, message: str
 
 
 def test_the_only_instance_is_named() -> None:
-    with pytest.raises(PredicateError) as caught:
+    with pytest.raises(ConditionError) as caught:
         parse_condition("instance[1].running > 1", instances=1)
     assert caught.value.help == "the only one is 0"
 
 
 def test_an_error_shows_the_text_and_marks_the_mistake() -> None:
-    with pytest.raises(PredicateError) as caught:
+    with pytest.raises(ConditionError) as caught:
         parse_condition('request == "日本" and kv.usd > 1', instances=1)
     assert str(caught.value).splitlines() == [
         "unknown name `kv.usd`",
@@ -322,7 +322,7 @@ def test_an_error_shows_the_text_and_marks_the_mistake() -> None:
 
 
 def test_a_long_text_is_clipped_around_the_mistake() -> None:
-    with pytest.raises(PredicateError) as caught:
+    with pytest.raises(ConditionError) as caught:
         parse_condition("1 > 0 or " * 40 + "runing > 1" + " or 1 > 0" * 10, instances=1)
     _, _, source, mark, *_ = str(caught.value).splitlines()
     assert len(source) <= 104
@@ -365,7 +365,7 @@ def test_a_number_can_be_asked_for_on_its_own(text: str, value: float, dimension
     ],
 )
 def test_what_is_neither_a_figure_nor_a_condition_is_explained(text: str, column: int, message: str) -> None:
-    with pytest.raises(PredicateError) as caught:
+    with pytest.raises(ConditionError) as caught:
         parse_expression(text, instances=2)
     assert caught.value.message == message
     assert caught.value.column == column
@@ -445,10 +445,10 @@ def _conditions() -> st.SearchStrategy[Conditional]:
     return st.recursive(st.builds(compare, st.sampled_from(sorted(_ORDER)), numbers, numbers), larger, max_leaves=4)
 
 
-def _parse(text: str) -> Expression | PredicateError:
+def _parse(text: str) -> Expression | ConditionError:
     try:
         return parse_condition(text, instances=2)
-    except PredicateError as error:
+    except ConditionError as error:
         return error
 
 
@@ -456,14 +456,14 @@ def _parse(text: str) -> Expression | PredicateError:
 @given(_conditions())
 def test_a_condition_means_what_it_says_and_so_does_its_canonical_text(condition: Conditional) -> None:
     text, expected = condition
-    predicate = _parse(text)
-    if isinstance(predicate, PredicateError):  # the language has limits
-        assert "within each other" in predicate.message or "characters" in predicate.message
+    found = _parse(text)
+    if isinstance(found, ConditionError):  # the language has limits
+        assert "nested" in found.message or "characters" in found.message
         return
     assert holds(text, ()) is expected
-    canonical = str(predicate)
+    canonical = str(found)
     again = parse_condition(canonical, instances=2)
-    assert again == predicate
+    assert again == found
     assert str(again) == canonical
     assert len(canonical) <= len(text)
 
@@ -481,7 +481,7 @@ WORDS = st.sampled_from(
 @given(st.one_of(st.text(max_size=40), st.lists(WORDS, max_size=25).map(" ".join), st.lists(WORDS).map("".join)))
 def test_junk_is_either_understood_or_explained_with_a_place(text: str) -> None:
     found = _parse(text)
-    if isinstance(found, PredicateError):
+    if isinstance(found, ConditionError):
         assert 0 <= found.column <= len(text)
         assert found.column < found.end_column
         assert found.message in str(found)
