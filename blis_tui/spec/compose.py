@@ -107,17 +107,19 @@ def _locate(document: Document, path: DataPath, kind: str, reference: str) -> Pa
     """
     directory = naming_directory(document, path)
     if not is_path(reference):
-        found = find(kind, reference, directory)
+        if (found := find(kind, reference, directory)) is not None:
+            return found
         message = f"no {kind.lower()} is named `{reference}`"
         hint = document_hint(kind, reference, names(kind, directory))
     else:
-        found = directory_of(document, path) / reference
-        if kind != "Model" or not is_id(reference) or found.is_file():
+        written = directory_of(document, path) / reference
+        if kind != "Model" or not is_id(reference) or written.is_file():
+            return written
+        if (found := find_by_id(reference, directory)) is not None:
             return found
-        found = find_by_id(reference, directory)
         message = f"no model has the Hugging Face id `{reference}`, and no file has this path"
         hint = how_to_add(reference, directory)
-    return about(document, path, "BLIS2001", message, hint=hint) if found is None else found
+    return about(document, path, "BLIS2001", message, hint=hint)
 
 
 def shown(path: Path) -> str:

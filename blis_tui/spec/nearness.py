@@ -46,21 +46,29 @@ def begin_alike(wrong: str, known: Iterable[str]) -> list[str]:
 
 def _score(wrong: tuple[str, ...], name: tuple[str, ...]) -> int | None:
     """How far two names are apart; ``None`` = too far to mean the same."""
-    slips = [_slips(ours, theirs) for ours, theirs in zip(wrong, name, strict=False)]
-    if len(wrong) == len(name) and all(
-        count <= max(len(ours), len(theirs)) // _LETTERS_A_WORD_SLIP
-        and (len(ours) > _LETTERS_A_NAME_SLIP or ours[0] == theirs[0])  # `v100` is no misspelt `h100`
-        for count, ours, theirs in zip(slips, wrong, name, strict=True)
-    ):
-        return sum(slips)
-    ours, theirs = "_".join(wrong), "_".join(name)
-    count = _slips(ours, theirs)
-    if count <= max(len(ours), len(theirs)) // _LETTERS_A_NAME_SLIP:
+    if len(wrong) == len(name):
+        slips = [_few_slips(ours, theirs, _LETTERS_A_WORD_SLIP) for ours, theirs in zip(wrong, name, strict=True)]
+        if None not in slips and all(
+            len(ours) > _LETTERS_A_NAME_SLIP or ours[0] == theirs[0]  # `v100` is no misspelt `h100`
+            for ours, theirs in zip(wrong, name, strict=True)
+        ):
+            return sum(filter(None, slips))
+    count = _few_slips("_".join(wrong), "_".join(name), _LETTERS_A_NAME_SLIP)
+    if count is not None:
         return count
     # Words left out, or in another order: more than half of them must be there.
     common = set(wrong) & set(name)
     few, many = sorted((len(set(wrong)), len(set(name))))
     return _LONGEST + many - few if len(common) == few and 2 * few > many else None
+
+
+def _few_slips(wrong: str, name: str, letters: int) -> int | None:
+    """How many slips lead from one to the other, if it is no more than one for so many letters."""
+    most = max(len(wrong), len(name)) // letters
+    if abs(len(wrong) - len(name)) > most:
+        return None
+    slips = _slips(wrong, name)
+    return slips if slips <= most else None
 
 
 def _slips(wrong: str, name: str) -> int:

@@ -1,6 +1,6 @@
 """The schemas as the one source of types, ranges and defaults: look up, check, fill in.
 
-Only the schemas a document really uses are read. Validation is jsonschema's. Filling in defaults and turning
+Validation is jsonschema's. Filling in defaults and turning
 ``8`` into ``8.0`` where a number is meant (so that equal experiments have equal digests) is done here, along
 schema and data together; the walk knows the subset the schemas keep to: ``$ref``, ``properties``, ``items``,
 ``additionalProperties``, ``allOf`` and ``if``/``then``/``else``.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from jsonschema.protocols import Validator
-    from referencing import Resource
+    from referencing import Registry
 
     from blis_tui.spec.source import DataPath, Json
 
@@ -81,13 +81,19 @@ def violations(data: Json, kind: str) -> Iterator[Violation]:
 @cache
 def _validator(name: str) -> Validator:
     from jsonschema.validators import Draft202012Validator  # noqa: PLC0415  (60 ms `--version` need not spend)
-    from referencing import Registry, Resource  # noqa: PLC0415
 
-    def retrieve(uri: str) -> Resource[bool | Mapping[str, object]]:
-        return Resource.from_contents(schema(uri.removesuffix(".schema.json")))
+    return Draft202012Validator({"$ref": f"{name}.schema.json"}, registry=_registry())
 
-    registry = Registry(retrieve=retrieve)  # type: ignore[call-arg]  # the stub omits an attrs field
-    return Draft202012Validator({"$ref": f"{name}.schema.json"}, registry=registry)
+
+@cache
+def _registry() -> Registry[bool | Mapping[str, object]]:
+    """All schemas, looked through once: a registry that retrieves them does so again for each reference."""
+    from referencing import Registry, Resource  # noqa: PLC0415  (as above)
+
+    registry: Registry[bool | Mapping[str, object]] = Registry()
+    for name in ("common", *(kind.lower() for kind in KINDS)):
+        registry = registry.with_resource(f"{name}.schema.json", Resource.from_contents(schema(name)))
+    return registry.crawl()
 
 
 def complete(data: Json, kind: str) -> Json:
