@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import blis_tui
-from blis_tui.debugger.debugger import arrive
+from blis_tui.debugger.travel import arrive
 from blis_tui.tui.app import BlisApp, Start
 from blis_tui.tui.screens.debugger import DebuggerScreen
 

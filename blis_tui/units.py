@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from string import Formatter
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 _MS: Final = 1000
 _S: Final = 1_000_000
@@ -70,3 +74,43 @@ def bar_text(part: int, whole: int, width: int) -> str:
     if not full and part > 0 and width > 1:
         full = 1
     return "█" * full + "░" * (width - full)
+
+
+def milliseconds(us: float) -> str:
+    """A time in milliseconds, to the microsecond where it needs that: ``1,250.5 ms``."""
+    return f"{us / _MS:,.3f}".rstrip("0").rstrip(".") + " ms"
+
+
+class _Template(Formatter):
+    """Formats that say what a number is."""
+
+    def format_field(self, value: object, format_spec: str) -> str:
+        """A number as ``filled`` says; anything else as ``format`` does."""
+        if isinstance(value, int):
+            if "|" in format_spec:
+                return format_spec.split("|")[not value]
+            if format_spec in _UNITS:
+                return _UNITS[format_spec](value)
+            if len(format_spec) > 1 and format_spec[0].isalpha():
+                return plural(value, format_spec)
+        return format(value, format_spec)
+
+
+_UNITS: Final[Mapping[str, Callable[[int], str]]] = {
+    "ms": milliseconds,
+    "span": span_text,
+    "time": time_text,
+    "place": lambda n: ordinal(n + 1),
+}
+_TEMPLATE: Final = _Template()
+
+
+def filled(template: str, values: Mapping[str, object]) -> str:
+    """A template such as ``{request_id} waited {waited_us:ms}`` with its values.
+
+    Formats of whole numbers: ``ms`` and ``span`` (durations in microseconds), ``time`` (a point in time), ``place`` (a
+    position from 0, as people count), ``yes|no`` (of what is either), a noun (``{tokens:token}`` is ``3 tokens``), and
+    those of Python. A value that is missing shows its name.
+    """
+    names = {name: f"{{{name}}}" for _, name, *_ in _TEMPLATE.parse(template) if name}
+    return _TEMPLATE.vformat(template, (), {**names, **values})

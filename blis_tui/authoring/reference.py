@@ -9,13 +9,16 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from inspect import getsource
 from pathlib import Path
+from textwrap import dedent
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.authoring.codes import explain
 from blis_tui.authoring.project import write_tree
 from blis_tui.authoring.scalars import flow
 from blis_tui.authoring.tree import Key, root
+from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.spec.checks import METRICS
 from blis_tui.spec.codes import CODES
 from blis_tui.spec.library import suffix
@@ -169,9 +172,9 @@ def _records_page() -> str:
         "the event it belongs to, from 1) and `time_us` (simulated microseconds), and then:",
         "",
     ]
-    for found in _classes("engine/records.py"):
-        kind = next((value for name, value in _constants(found) if name == "kind"), "")
-        if _is_dataclass(found) and kind and kind != "record":
+    for kind, record in RECORD_KINDS.items():
+        [found] = ast.parse(dedent(getsource(record))).body
+        if isinstance(found, ast.ClassDef):
             lines += _class_section(found, kind)
     return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -194,12 +197,6 @@ def _classes(file: str) -> list[ast.ClassDef]:
 
 def _is_dataclass(found: ast.ClassDef) -> bool:
     return any("dataclass" in ast.unparse(one) for one in found.decorator_list)
-
-
-def _constants(found: ast.ClassDef) -> Iterator[tuple[str, str]]:
-    for node in found.body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Constant):
-            yield ast.unparse(node.target), str(node.value.value)
 
 
 def _fields(found: ast.ClassDef) -> Iterator[tuple[str, str, str]]:

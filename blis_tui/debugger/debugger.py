@@ -7,63 +7,34 @@ pace, can show progress, and can stop at any moment.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Generator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from blis_tui.debugger.history import CAP_BYTES, SPACING, History
 from blis_tui.debugger.moment import LAST_PHASE, WINDOW, Moment, settles
-from blis_tui.debugger.replay import observed, watched
+from blis_tui.debugger.recorder import Recorder
+from blis_tui.debugger.replay import Replay, observed, watched
 from blis_tui.debugger.tape import Tape
-from blis_tui.errors import DivergenceError, InvariantError, SimulationError
+from blis_tui.debugger.travel import SLICE, Arrival, Progress
+from blis_tui.errors import InvariantError, SimulationError
 from blis_tui.simulation import Simulation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot
-    from blis_tui.debugger.conditions.breakpoints import Hit, Watch
+    from blis_tui.debugger.conditions.breakpoints import Watch
     from blis_tui.debugger.replay import Done
     from blis_tui.debugger.rows import EventRow
+    from blis_tui.debugger.travel import Journey
     from blis_tui.engine.records import Record
     from blis_tui.metrics.lints.lints import Checkup
     from blis_tui.metrics.report import Report
     from blis_tui.spec.model import Experiment
 
-SLICE: Final = 64
-"""Events between two looks at whether to go on: a tenth of a millisecond, a few under memory pressure."""
 _VERIFIED: Final = 10_000
 """Requests up to which a state is compared whenever it is looked at; for more, that takes longer than it may."""
-_REMEMBERED: Final = 64
-"""Events whose records are remembered after they were looked up."""
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Where a journey is. ``goal``: the event it goes to, None when nobody knows how far that is."""
-
-    event: int
-    time_us: int
-    goal: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """How a journey ended.
-
-    ``reason``: ``there`` (where it was meant to go), ``breakpoint`` (with ``hits``), ``end`` (of the run), ``start``,
-    ``failed`` (the simulation cannot go on), ``unknown`` (the run ended without what was looked for).
-    """
-
-    reason: str
-    hits: tuple[Hit, ...] = ()
-
-
-Journey = Generator[Progress, None, Arrival]
-"""A long way: whoever calls ``next`` on it decides about the pace, and may stop."""
 
 
 class Debugger:
@@ -88,10 +59,10 @@ class Debugger:
         self.history = History(self._simulation, cap_bytes=cap_bytes)
         self.phase: int | None = None
         self.failure: SimulationError | None = None
-        self._twin = self._simulation.twin(self.history.before(0).mark)
-        self._mute = self.tape.listen(self._simulation)
+        self._replay = Replay(self._simulation.twin(self.history.before(0).mark), self.history, self.tape)
+        self._recorder = Recorder(self.tape)
+        self._mute = self._recorder.listen(self._simulation)
         self._recording = True
-        self._done: OrderedDict[int, Done] = OrderedDict()
         self._moment: Moment | None = None
         self._ended = self._simulation.done
 
@@ -136,7 +107,7 @@ class Debugger:
         """What a simulation answers at the present position, also in the middle of a step; it must not be moved."""
         if settles(self.phase):
             return question(self._simulation)
-        twin = self._twin_before(self.event)
+        twin = self._replay.before(self.event)
         answers: list[_T] = []
         stop = twin.pause_in_steps(lambda: answers.append(question(twin)))
         twin.run(max_events=1)
@@ -165,9 +136,7 @@ class Debugger:
 
     def glance(self) -> Moment:
         """The present position without how it got there: what is shown while running."""
-        if self._moment is not None:
-            return self._moment
-        return self._frozen(None)
+        return self._moment or self._frozen(None)
 
     def moment(self) -> Moment:
         """The present position, with what the latest event did.
@@ -178,12 +147,12 @@ class Debugger:
         if self._moment is None:
             present = self._simulation.arrived - self._simulation.ended
             digest = self.history.look(self._simulation) if present <= _VERIFIED else None
-            self._moment = self._frozen(self._look_up(self.event, digest) if self.event else None)
+            self._moment = self._frozen(self._replay.of(self.event, digest) if self.event else None)
         return self._moment
 
     def records_of(self, event: int) -> tuple[Record, ...]:
         """What a known event did; the position stays."""
-        return self._look_up(event).records if 0 < event <= self.frontier else ()
+        return self._replay.of(event).records if 0 < event <= self.frontier else ()
 
     def _frozen(self, done: Done | None) -> Moment:
         return Moment(
@@ -200,39 +169,6 @@ class Debugger:
             failure="" if self.failure is None else str(self.failure),
         )
 
-    def _look_up(self, event: int, digest: str | None = None) -> Done:
-        """How a known event came about, by doing it again elsewhere.
-
-        Args:
-            event: the event.
-            digest: what the state must be after it; None = that is not compared.
-        """
-        known = self._done.get(event)
-        if known is not None:
-            self._done.move_to_end(event)
-            return known
-        twin = self._twin_before(event)
-        done = observed(twin, twin.snapshot(WINDOW), lambda: twin.run(max_events=1))
-        if not done.records or not all(self.tape.agrees(record) for record in done.records):
-            raise DivergenceError("replaying the event gave a different one", event=event)
-        if digest is not None and twin.digest() != digest:
-            raise DivergenceError("replaying the event gave a different state", event=event)
-        return self._remember(event, done)
-
-    def _twin_before(self, event: int) -> Simulation:
-        """The twin, where that event is the next one."""
-        twin = self._twin
-        if not self.history.before(event - 1).event <= twin.events < event:
-            self.history.return_to(twin, event - 1)
-        twin.run(max_events=event - 1 - twin.events)
-        return twin
-
-    def _remember(self, event: int, done: Done) -> Done:
-        self._done[event] = done
-        if len(self._done) > _REMEMBERED:
-            self._done.popitem(last=False)
-        return done
-
     # ---- one move ----
 
     def step(self) -> bool:
@@ -243,7 +179,7 @@ class Debugger:
         if self._listen():
             done = observed(self._simulation, self.glance().after, lambda: self._advance(1))
             if self.event > before:
-                self._remember(self.event, done)
+                self._replay.remember(self.event, done)
         else:
             self._advance(1)
         return self.event > before
@@ -296,9 +232,7 @@ class Debugger:
         """To an event, known or not; beyond the ends, to the end or the start."""
         event = max(event, 0)
         yield from self._travel(event)
-        if self.event < event:
-            return self._end()
-        return Arrival("there")
+        return self._end() if self.event < event else Arrival("there")
 
     def seek_time(self, time_us: int) -> Journey:
         """To the last event that is not later than a time."""
@@ -363,11 +297,8 @@ class Debugger:
         return Arrival("there")
 
     def _run_watched(self, watch: Watch, until: int | None, until_us: int | None) -> Journey:
-        collected: list[Record] = []
         simulation = self._simulation
-        watch.reset(simulation)
-        stop = watched(simulation, watch, collected)
-        try:
+        with watched(simulation, watch) as collected:
             while until is None or self.event < until:
                 if not self._advance(1, until_us):
                     return self._end() if self.at_end else Arrival("there")
@@ -377,44 +308,13 @@ class Debugger:
                     return Arrival("breakpoint", hits)
                 if not self.event % SLICE:
                     yield self._progress(until)
-        finally:
-            stop()
         return Arrival("there")
 
     def run_back(self, watch: Watch) -> Journey:
         """Back to the latest earlier event at which a breakpoint stops, or to the start."""
-        last = self.event - 1
-        while last > 0:
-            checkpoint = self.history.before(last - 1)
-            found, hits = yield from self._last_hit(watch, checkpoint.event, last)
-            if found:
-                yield from self.seek(found)
-                return Arrival("breakpoint", hits)
-            last = checkpoint.event
-        yield from self.seek(0)
-        return Arrival("start")
-
-    def _last_hit(self, watch: Watch, start: int, last: int) -> Generator[Progress, None, tuple[int, tuple[Hit, ...]]]:
-        """The latest event of ``(start, last]`` at which a breakpoint stops, 0 if none does."""
-        # One of its own: explanations may be asked for meanwhile.
-        twin = self._simulation.twin(self.history.before(start).mark)
-        self.history.return_to(twin, start)
-        watch.reset(twin)
-        collected: list[Record] = []
-        stop = watched(twin, watch, collected)
-        found: tuple[int, tuple[Hit, ...]] = (0, ())
-        try:
-            while twin.events < last:
-                twin.run(max_events=1)
-                hits = watch.check(twin, collected)
-                collected.clear()
-                if hits:
-                    found = (twin.events, hits)
-                if not twin.events % SLICE:
-                    yield Progress(twin.events, twin.now_us, None)
-        finally:
-            stop()
-        return found
+        found, hits = yield from self._replay.last_hit(watch, self.event - 1)
+        yield from self.seek(found)
+        return Arrival("breakpoint", hits) if found else Arrival("start")
 
     # ---- underneath ----
 
@@ -466,7 +366,7 @@ class Debugger:
         """Record what follows, exactly when it is not known yet; returns whether that is so."""
         new = self.event >= self.frontier
         if new and not self._recording:
-            self._mute = self.tape.listen(self._simulation)
+            self._mute = self._recorder.listen(self._simulation)
         elif self._recording and not new:
             self._mute()
         self._recording = new
@@ -495,15 +395,3 @@ class Debugger:
 
     def _progress(self, goal: int | None) -> Progress:
         return Progress(self.event, self.time_us, goal)
-
-
-def arrive(journey: Journey) -> Arrival:
-    """Drive a journey to its end at once."""
-    while True:
-        try:
-            next(journey)
-        except StopIteration as stop:
-            arrival = stop.value
-            if not isinstance(arrival, Arrival):
-                raise TypeError(f"a journey ends in an arrival, not in {arrival!r}") from None
-            return arrival

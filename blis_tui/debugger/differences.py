@@ -8,21 +8,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.debugger.moment import live
-from blis_tui.engine.records import (
-    Completed,
-    Dropped,
-    FirstToken,
-    Preempted,
-    Record,
-    Rejected,
-    Scheduled,
-    StepFinished,
-    TimedOut,
-)
-from blis_tui.units import plural
+from blis_tui.engine.records import Record, StepFinished
+from blis_tui.records.tables import record_dict
+from blis_tui.units import filled, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from blis_tui.cluster.snapshot import InstanceSnapshot, RequestSnapshot, Snapshot
     from blis_tui.debugger.moment import Moment
@@ -32,8 +23,8 @@ Value = int | str | None
 GROUPS: Final = (
     "lost",
     "preempted",
-    "admitted",
-    "first token",
+    "scheduled",
+    "first-token",
     "done",
     "moved",
     "decode",
@@ -42,7 +33,7 @@ GROUPS: Final = (
     "counters",
     "details",
 )
-"""What a change belongs to, in the order in which changes are told."""
+"""What a change belongs to, in the order in which changes are told; what another kind of record says comes last."""
 
 COUNT: Final = ""
 TIME: Final = "time"
@@ -54,7 +45,7 @@ class Change:
     """One thing that an event changed."""
 
     group: str
-    """One of ``GROUPS``."""
+    """One of ``GROUPS``, or a kind of record."""
     path: str
     """Where it stands in the state: ``instances[0].kv.used_blocks``."""
     old: Value = None
@@ -149,11 +140,31 @@ def compare(before: Snapshot, after: Snapshot, records: Sequence[Record]) -> tup
     for name in dict.fromkeys((*old, *new)):
         found += _request(name, old.get(name), new.get(name), news)
     found += _decoded(old, new, records)
-    for was, now in zip(before.instances, after.instances, strict=True):
-        found += _fields(_INSTANCE_FIELDS, was, now, f"instances[{now.index}].")
+    found += _instances(before, after)
     found += _fields(_CLUSTER_FIELDS, before, after, "")
-    order = {group: place for place, group in enumerate(GROUPS)}
+    found += _others(records)
+    order = {group: place for place, group in enumerate(dict.fromkeys((*GROUPS, *(one.group for one in found))))}
     return tuple(sorted(found, key=lambda change: order[change.group]))
+
+
+def _instances(before: Snapshot, after: Snapshot) -> Iterator[Change]:
+    """What became of the instances, some of which may have come or gone."""
+    old, new = ({one.index: one for one in side.instances} for side in (before, after))
+    for index in sorted({**old, **new}):
+        if index in old and index in new:
+            yield from _fields(_INSTANCE_FIELDS, old[index], new[index], f"instances[{index}].")
+        else:
+            was, now = ("there", "gone") if index in old else (None, "there")
+            yield Change(group="queue", path=f"instances[{index}]", old=was, new=now)
+
+
+def _others(records: Sequence[Record]) -> Iterator[Change]:
+    """What records say that are not about a request."""
+    for record in records:
+        if record.shown.change and not hasattr(record, "request_id"):
+            instance = getattr(record, "instance", None)
+            path = "cluster" if instance is None else f"instances[{instance}]"
+            yield Change(group=record.kind, path=path, about=filled(record.shown.change, record_dict(record)))
 
 
 # ---- requests ----
@@ -176,7 +187,7 @@ def _news(records: Sequence[Record]) -> Mapping[str, _News]:
             told.setdefault(name, []).append(news)
     found: dict[str, _News] = {}
     for name, several in told.items():
-        several.sort(key=lambda news: GROUPS.index(news.group))
+        several.sort(key=lambda news: GROUPS.index(news.group) if news.group in GROUPS else GROUPS.index("moved"))
         abouts = dict.fromkeys(news.about for news in several if news.about)
         found[name] = replace(several[0], about=", ".join(abouts))
     return MappingProxyType(found)
@@ -185,32 +196,18 @@ def _news(records: Sequence[Record]) -> Mapping[str, _News]:
 def _told(record: Record) -> Iterator[tuple[str, _News]]:
     if isinstance(record, StepFinished):
         yield from _each(record.completed, _News("done", "done", "its last token is computed"))
-        yield from _each(record.first_tokens, _News("first token", "first token", "its first token"))
-        yield from _each(record.admitted, _News("admitted", "scheduled", "joined the batch"))
+        yield from _each(record.first_tokens, _News("first-token", "first token", "its first token"))
+        yield from _each(record.admitted, _News("scheduled", "scheduled", "joined the batch"))
         return
-    tell = _TOLD.get(type(record))
-    name = getattr(record, "request_id", "")
-    if name:
-        yield name, _News("moved", "", "") if tell is None else tell(record)
+    name, shown = getattr(record, "request_id", ""), record.shown
+    if name and shown.change:
+        yield name, _News(shown.ends or shown.kind, shown.label, filled(shown.change, record_dict(record)))
+    elif name:
+        yield name, _News("moved", "", "")
 
 
 def _each(names: Iterable[str], news: _News) -> Iterator[tuple[str, _News]]:
     return ((name, news) for name in names)
-
-
-_TOLD: Final[Mapping[type[Record], Callable[[Record], _News]]] = MappingProxyType(
-    {
-        Rejected: lambda record: _News("lost", "rejected", getattr(record, "reason", "")),
-        Dropped: lambda record: _News("lost", "dropped", getattr(record, "reason", "")),
-        TimedOut: lambda _: _News("lost", "timed out", "its deadline passed"),
-        Preempted: lambda record: _News(
-            "preempted", "preempted", f"to free KV blocks for {getattr(record, 'for_request', '')}"
-        ),
-        Scheduled: lambda _: _News("admitted", "scheduled", "joined the batch"),
-        FirstToken: lambda _: _News("first token", "first token", "its first token"),
-        Completed: lambda _: _News("done", "completed", "its client has all tokens"),
-    }
-)
 
 
 def _request(

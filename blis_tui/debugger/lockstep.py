@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.compare.divergence import record_stream, search
-from blis_tui.debugger.debugger import SLICE, Arrival, Debugger, Progress, arrive
+from blis_tui.debugger.debugger import Debugger
+from blis_tui.debugger.travel import SLICE, Arrival, Progress, arrive
 from blis_tui.engine.records import StepFinished
 from blis_tui.records.tables import record_dict
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from blis_tui.compare.divergence import Divergence
-    from blis_tui.debugger.debugger import Journey
+    from blis_tui.debugger.travel import Journey
     from blis_tui.spec.model import Experiment
 
 _BURSTS: Final = 32

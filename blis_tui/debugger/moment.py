@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.records import Preempted, Scheduled, StepFinished
+from blis_tui.engine.records import StepFinished
 
 if TYPE_CHECKING:
     from blis_tui.cluster.snapshot import InstanceSnapshot, RequestSnapshot, Snapshot
@@ -74,11 +74,11 @@ class Moment:
         """What the event has done so far at the phase the reader is in."""
         if settles(self.phase):
             return self.records
-        return tuple(record for record in self.records if isinstance(record, Scheduled | Preempted))
+        return tuple(record for record in self.records if not record.shown.result)
 
     def instance(self, index: int) -> InstanceSnapshot:
         """An instance at the phase the reader is in."""
-        return self.state.instances[index]
+        return next(one for one in self.state.instances if one.index == index)
 
     def request(self, name: str) -> RequestSnapshot | None:
         """A live request at the phase the reader is in, if it is among those looked at."""

@@ -71,14 +71,27 @@ class Overview:
 
     __slots__ = ("_buckets", "_kv", "_kv_max", "_load", "_load_max", "_totals", "width_us")
 
-    def __init__(self, instances: int) -> None:
+    def __init__(self) -> None:
         self.width_us = _FIRST_WIDTH_US
         self._buckets: list[Bucket] = []
         self._totals = (0, 0, 0)
-        self._load = [0] * instances
-        self._kv = [0] * instances
-        self._load_max = [array("q") for _ in range(instances)]
-        self._kv_max = [array("q") for _ in range(instances)]
+        self._load: list[int] = []
+        self._kv: list[int] = []
+        self._load_max: list[array[int]] = []
+        self._kv_max: list[array[int]] = []
+
+    @property
+    def instances(self) -> int:
+        """How many instances there have been: they come in when they are first heard of."""
+        return len(self._load)
+
+    def heard_of(self, instance: int) -> None:
+        """An instance is there, and all with lower numbers."""
+        while len(self._load) <= instance:
+            self._load.append(0)
+            self._kv.append(0)
+            self._load_max.append(array("q"))
+            self._kv_max.append(array("q"))
 
     @property
     def buckets(self) -> Sequence[Bucket]:
@@ -105,6 +118,8 @@ class Overview:
         self._totals = totals
         waiting, running, kv_used = totals
         index = record.instance
+        if index >= len(self._load):
+            self.heard_of(index)
         place = len(self._buckets) - 1
         _raise(self._load_max[index], place, self._load[index], record.waiting + record.running)
         _raise(self._kv_max[index], place, self._kv[index], record.kv_used_blocks)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.errors import InputError
 
 if TYPE_CHECKING:
-    from blis_tui.debugger.debugger import Debugger, Journey
+    from blis_tui.debugger.debugger import Debugger
+    from blis_tui.debugger.travel import Journey
 
 _TIME: Final = re.compile(r"([0-9][0-9_, ]*(?:\.[0-9]+)?)\s*(us|µs|ms|s|min)\Z")
 _EVENT: Final = re.compile(r"(?:event\s*)?#?([0-9][0-9_,]*)\Z")

@@ -3,43 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
-
-KINDS: Final = (
-    "arrived",
-    "admitted",
-    "rejected",
-    "routed",
-    "queued",
-    "dropped",
-    "step",
-    "completed",
-    "timed-out",
-)
-"""What an event is called: the kind of its main record."""
-
-MOMENTS: Final = (
-    "arrived",
-    "admitted",
-    "rejected",
-    "routed",
-    "queued",
-    "dropped",
-    "scheduled",
-    "chunk",
-    "stalled",
-    "resumed",
-    "preempted",
-    "first-token",
-    "last-token",
-    "completed",
-    "timed-out",
-)
-"""What can happen to a request."""
+from typing import NamedTuple
 
 
 class EventRow(NamedTuple):
-    """One event. ``event`` counts from 1."""
+    """One event, called what its main record is. ``event`` counts from 1."""
 
     event: int
     time_us: int
@@ -47,7 +15,7 @@ class EventRow(NamedTuple):
     instance: int
     """-1 where no instance was concerned."""
     request: int
-    """Number of the request, -1 for steps."""
+    """Number of the request, -1 where it is not about one."""
     step: int
     """Row of the step's figures, -1 for other events."""
 
@@ -80,15 +48,12 @@ class StepRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class RequestEvent:
     """One thing that happened to a request.
 
-    ``first`` and ``second`` are, by ``what``: arrived (input tokens, declared output tokens), routed (instance, -),
-    queued (instance, position from 0), scheduled (tokens found in the cache, tokens granted), chunk (tokens computed
-    before it, tokens it adds), stalled and resumed (-, -: the first step without a token for it, and the next one with
-    a token again), preempted (tokens lost, number of the request it made room for), first-token (time of
-    the token, time to first token as the client measures it), last-token (time of the token, -), completed (output
-    tokens, end-to-end time), timed-out (output tokens, whether it ran).
+    ``what`` is a kind of record; ``first`` and ``second`` are then the figures of its description, requests by their
+    number. Of steps, it is also chunk (tokens computed before it, tokens it adds), stalled and resumed (-, -: the first
+    step without a token for it, and the next one with a token again), and last-token (time of the token, -).
     """
 
     event: int

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.debugger.moment import live
+from blis_tui.engine.records import described
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -45,13 +46,14 @@ class FigurePair:
 
 def figure_pairs(left: Snapshot, right: Snapshot) -> tuple[FigurePair, ...]:
     """The figures of all instances of either side, instance by instance."""
+    sides = [{one.index: one for one in side.instances} for side in (left, right)]
 
-    def figure(snapshot: Snapshot, index: int, of: Callable[[InstanceSnapshot], int]) -> int | None:
-        return of(snapshot.instances[index]) if index < len(snapshot.instances) else None
+    def figure(side: Mapping[int, InstanceSnapshot], index: int, of: Callable[[InstanceSnapshot], int]) -> int | None:
+        return of(side[index]) if index in side else None
 
     return tuple(
-        FigurePair(index, name, figure(left, index, of), figure(right, index, of))
-        for index in range(max(len(left.instances), len(right.instances)))
+        FigurePair(index, name, figure(sides[0], index, of), figure(sides[1], index, of))
+        for index in sorted({**sides[0], **sides[1]})
         for name, of in FIGURES.items()
     )
 
@@ -61,7 +63,7 @@ class Standing:
     """Where a request stands.
 
     ``state``: ``not arrived``, ``in transit``, ``waiting``, ``prefill``, ``decode``, ``stalled``, ``running`` (it is
-    not known how far), ``completed``, ``rejected``, ``dropped`` or ``timed-out``. ``done`` and ``goal`` are, by state:
+    not known how far), or the kind of record that ended it, such as ``completed``. ``done`` and ``goal`` are, by state:
     prefill (tokens computed, tokens to compute), decode and stalled (tokens generated, -), completed (end-to-end time
     in microseconds, -).
     """
@@ -72,20 +74,8 @@ class Standing:
 
 
 NOT_ARRIVED: Final = Standing("not arrived")
-_AFTER: Final[Mapping[str, str]] = {
-    "arrived": "in transit",
-    "admitted": "in transit",
-    "routed": "in transit",
-    "queued": "waiting",
-    "preempted": "waiting",
-    "scheduled": "running",
-    "chunk": "running",
-    "stalled": "stalled",
-    "resumed": "running",
-    "first-token": "running",
-    "last-token": "running",
-}
-"""What happened to a request last -> where it stands since; the ends of requests stand for themselves."""
+_AFTER: Final[Mapping[str, str]] = {"chunk": "running", "stalled": "stalled", "resumed": "running"}
+"""What a step did to a request last -> where it stands since; records say it themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +105,10 @@ class Side:
         life = self._tape.life(name, self._event)
         if not life:
             return NOT_ARRIVED
-        last = life[-1]
-        if last.what == "completed":
-            return Standing("completed", last.second)
-        return Standing(_AFTER.get(last.what, last.what))
+        if life[-1].what == "completed":
+            return Standing("completed", life[-1].second)
+        states = (_AFTER.get(one.what) or described(one.what).state for one in reversed(life))
+        return Standing(next(state for state in states if state))
 
 
 def _of_live(request: RequestSnapshot) -> Standing:

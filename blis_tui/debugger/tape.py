@@ -8,45 +8,31 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from heapq import nlargest
+from dataclasses import fields
 from operator import add
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.debugger.latencies import Latencies
 from blis_tui.debugger.overview import Bucket, Overview
-from blis_tui.debugger.rows import KINDS, MOMENTS, EventRow, Happening, StepRow
-from blis_tui.engine.records import (
-    Admitted,
-    Arrived,
-    Completed,
-    Dropped,
-    FirstToken,
-    Preempted,
-    Queued,
-    Rejected,
-    Routed,
-    Scheduled,
-    StepFinished,
-    TimedOut,
-)
+from blis_tui.debugger.rows import EventRow, RequestEvent, StepRow
+from blis_tui.engine.records import RECORD_KINDS, FirstToken, Preempted, Scheduled, described
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from blis_tui.engine.profile import Profile
-    from blis_tui.engine.records import Record
-    from blis_tui.simulation import Simulation
+    from blis_tui.engine.records import Record, StepFinished
 
-_CODE: Final = {name: code for code, name in enumerate(KINDS)}
-_STEP: Final = _CODE["step"]
-
-_MOMENT: Final = {name: code for code, name in enumerate(MOMENTS)}
-_RESULTS: Final = frozenset({"chunk", "first-token", "last-token"})
-"""What of it is a step's result: in the middle of the step it is still to come."""
+_WORDS: Final = ("step", "chunk", "stalled", "resumed", "last-token")
+"""What has a code of its own on every tape; the kinds of records get theirs when they are first met."""
+STEP, CHUNK, STALLED, RESUMED, LAST_TOKEN = range(len(_WORDS))
+_RESULTS: Final = frozenset({"chunk", "last-token"})
+"""What of it is a step's result, as some records are: in the middle of the step it is still to come."""
+_COUNTED: Final = (Scheduled, Preempted, FirstToken)
+"""What accompanies other records and is counted in the figures of steps."""
 
 _WORK_BITS: Final = 8
 """Work is remembered at every 256th event."""
-_BUSY_BATCH: Final = 32
-"""Requests that a step under memory pressure looks at for the work of one ordinary event (measured, roughly)."""
 
 
 class Tape:
@@ -60,40 +46,37 @@ class Tape:
         keeps_output: whether preempted requests keep the tokens they have generated; else a preemption takes also a
             first token back.
         overview: figures of the whole run in a fixed number of buckets of time.
+        latencies: what the clients have measured.
     """
 
     __slots__ = (
-        "_done",
-        "_done_events",
-        "_e2es",
+        "_beside",
+        "_codes",
+        "_figures",
         "_instances",
         "_kinds",
-        "_latest",
         "_lives",
         "_names",
         "_numbers",
         "_reasons",
-        "_stalled",
         "_steps",
         "_subjects",
         "_times",
-        "_totals",
-        "_ttft_events",
-        "_ttft_places",
-        "_ttft_times",
-        "_ttfts",
-        "_ttfts_lost",
+        "_unnamed",
+        "_words",
         "_work",
         "_work_marks",
         "keeps_output",
+        "latencies",
         "overview",
         "profiles",
     )
 
     def __init__(self, profiles: Sequence[Profile]) -> None:
-        instances = len(profiles)
         self.profiles = profiles
         self.keeps_output = profiles[0].traits.keeps_output
+        self._words = list(_WORDS)
+        self._codes = {word: code for code, word in enumerate(_WORDS)}
         self._times = array("q")
         self._kinds = array("B")
         self._instances = array("h")
@@ -103,18 +86,11 @@ class Tape:
         self._numbers: dict[str, int] = {}
         self._lives: list[array[int]] = []
         self._reasons: dict[int, str] = {}
-        self._ttft_events = array("q")
-        self._ttfts = array("q")
-        self._ttfts_lost = array("q")
-        self._ttft_times = array("q")
-        self._ttft_places: dict[int, int] = {}
-        self._done_events = array("q")
-        self._done = array("i")
-        self._e2es = array("q")
-        self.overview = Overview(instances)
-        self._latest = [(0, 0, 0)] * instances
-        self._stalled: list[frozenset[str]] = [frozenset()] * instances
-        self._totals = (0, 0, 0)
+        self._figures: dict[int, tuple[int, ...]] = {}
+        self._beside: dict[str, array[int]] = {}
+        self._unnamed = False
+        self.latencies = Latencies()
+        self.overview = Overview()
         self._work = 0
         self._work_marks = array("q", [0])
 
@@ -122,8 +98,8 @@ class Tape:
 
     @property
     def instances(self) -> int:
-        """How many instances there are."""
-        return len(self._latest)
+        """How many instances have had something to do."""
+        return self.overview.instances
 
     def __len__(self) -> int:
         return len(self._times)
@@ -134,18 +110,18 @@ class Tape:
 
     def kind(self, event: int) -> str:
         """What an event is called."""
-        return KINDS[self._kinds[event - 1]]
+        return self._words[self._kinds[event - 1]]
 
     def row(self, event: int) -> EventRow:
         """An event, from 1."""
         place = event - 1
         code = self._kinds[place]
         subject = self._subjects[place]
-        step = code == _STEP
+        step = code == STEP
         return EventRow(
             event,
             self._times[place],
-            KINDS[code],
+            self._words[code],
             self._instances[place],
             -1 if step else subject,
             subject if step else -1,
@@ -167,9 +143,9 @@ class Tape:
         """
         kinds = self._kinds[first - 1 : last]
         bucket = Bucket(
-            arrivals=kinds.count(_CODE["arrived"]),
-            completions=kinds.count(_CODE["completed"]),
-            losses=sum(kinds.count(_CODE[kind]) for kind in ("rejected", "dropped", "timed-out")),
+            arrivals=kinds.count(self.code("arrived")),
+            completions=kinds.count(self.code("completed")),
+            losses=sum(kinds.count(code) for code, word in enumerate(self._words) if described(word).ends == "lost"),
         )
         last_step = self.next_step(last + 1, back=True)
         if last_step >= first:
@@ -188,8 +164,7 @@ class Tape:
             bucket.waiting_max = max(bucket.waiting_max, held.all_waiting)
             bucket.running_max = max(bucket.running_max, held.all_running)
             bucket.kv_used_max = max(bucket.kv_used_max, held.all_kv_used_blocks)
-        places = range(bisect_left(self._ttft_events, first), bisect_right(self._ttft_events, last))
-        ttfts = [self._ttfts[place] for place in places if now_us is None or self._ttft_times[place] <= now_us]
+        ttfts = self.latencies.ttfts_of(first, last, now_us)
         bucket.first_tokens, bucket.ttft_us, bucket.ttft_us_max = len(ttfts), sum(ttfts), max(ttfts, default=0)
         return bucket
 
@@ -206,8 +181,32 @@ class Tape:
         return bisect_right(self._times, time_us)
 
     def reason(self, event: int) -> str:
-        """Why the request of an event was rejected, dropped or routed as it was; empty when nothing was said."""
+        """Why an event turned out as it did, in its record's words; empty when nothing was said."""
         return self._reasons.get(event, "")
+
+    def has(self, event: int, kind: str) -> bool:
+        """Whether a kind of record is an event's, or one that accompanies it without being counted for its step."""
+        beside = self._beside.get(kind, ())
+        place = bisect_left(beside, event)
+        return self.kind(event) == kind or (place < len(beside) and beside[place] == event)
+
+    def values(self, row: EventRow) -> dict[str, object]:
+        """What the line about an event can name (see ``Description``)."""
+        found = self.latest(row.request, row.kind, row.event) if row.request >= 0 else None
+        if found is not None:
+            return self.values_of(found)
+        return self._values(row.event, row.kind, self._figures.get(row.event, ()))
+
+    def values_of(self, one: RequestEvent) -> dict[str, object]:
+        """What the line about something that happened to a request can name."""
+        return self._values(one.event, one.what, (one.first, one.second))
+
+    def _values(self, event: int, kind: str, figures: Sequence[int]) -> dict[str, object]:
+        named: dict[str, object] = dict(zip(described(kind).figures, figures, strict=False))
+        for name in named.keys() & text_fields(kind):
+            named[name] = self._names[figures[described(kind).figures.index(name)]]
+        instance = self._instances[event - 1]
+        return {"instance": instance, "reason": self.reason(event) or "no reason given", **named}
 
     def find(self, matches: Callable[[EventRow], bool], start: int, *, back: bool = False) -> Iterator[int | None]:
         """Search from ``start`` on (exclusive); yields None now and then, and at last the event, or 0 if none matches.
@@ -227,14 +226,14 @@ class Tape:
 
     def is_step(self, event: int) -> bool:
         """Whether an event is a step."""
-        return self._kinds[event - 1] == _STEP
+        return self._kinds[event - 1] == STEP
 
     def next_step(self, event: int, *, back: bool = False) -> int:
         """The nearest step after (or before) an event; 0 when the tape has none."""
         move = -1 if back else 1
         event += move
         while 0 < event <= len(self):
-            if self._kinds[event - 1] == _STEP:
+            if self._kinds[event - 1] == STEP:
                 return event
             event += move
         return 0
@@ -258,7 +257,7 @@ class Tape:
         """A request's number, or None when none of that name has arrived."""
         return self._numbers.get(name)
 
-    def life(self, name: str, until: int | None = None, settled: int | None = None) -> tuple[Happening, ...]:
+    def life(self, name: str, until: int | None = None, settled: int | None = None) -> tuple[RequestEvent, ...]:
         """What happened to a request, up to and including an event (None = all that is known).
 
         ``settled``: the last event whose results are past, where that is not ``until`` (see ``Moment.settled``).
@@ -267,34 +266,33 @@ class Tape:
         if number is None:
             return ()
         flat = self._lives[number]
-        found: list[Happening] = []
+        found: list[RequestEvent] = []
         for i in range(0, len(flat), 4):
             event = flat[i]
             if until is not None and event > until:
                 break
-            what = MOMENTS[flat[i + 1]]
-            if settled is not None and event > settled and what in _RESULTS:
+            what = self._words[flat[i + 1]]
+            if settled is not None and event > settled and (what in _RESULTS or described(what).result):
                 continue
-            found.append(Happening(event, self._times[event - 1], what, flat[i + 2], flat[i + 3]))
+            found.append(RequestEvent(event, self._times[event - 1], what, flat[i + 2], flat[i + 3]))
         return tuple(found)
 
-    def latest(self, number: int, what: str, until: int) -> Happening | None:
+    def latest(self, number: int, what: str, until: int) -> RequestEvent | None:
         """The last time that something happened to a request, up to an event; cheap for what ends a life."""
         flat = self._lives[number]
-        code = _MOMENT[what]
+        code = self.code(what)
         for i in range(len(flat) - 4, -1, -4):
             if flat[i + 1] == code and flat[i] <= until:
-                return Happening(flat[i], self._times[flat[i] - 1], what, flat[i + 2], flat[i + 3])
+                return RequestEvent(flat[i], self._times[flat[i] - 1], what, flat[i + 2], flat[i + 3])
         return None
 
     def chunks(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
         """Every prefill chunk of the steps from one event to another: event, number of the request, tokens."""
-        code = _MOMENT["chunk"]
         for number, flat in enumerate(self._lives):
             if not flat or flat[0] > last or flat[-4] < first:
                 continue
             for place in range(0, len(flat), 4):
-                if flat[place + 1] == code and first <= flat[place] <= last:
+                if flat[place + 1] == CHUNK and first <= flat[place] <= last:
                     yield flat[place], number, flat[place + 3]
 
     def first_event_of(self, name: str) -> int:
@@ -302,51 +300,11 @@ class Tape:
         number = self._numbers.get(name)
         return 0 if number is None else self._lives[number][0]
 
-    def ttfts_us(self, until: int, count: int, settled: int | None = None, now_us: int | None = None) -> list[int]:
-        """The latest ``count`` times to first token up to an event, oldest first, in microseconds.
-
-        First tokens that a preemption had taken back by then do not count. ``settled``: as for ``life``.
-        ``now_us``: tokens of steps that end later do not count yet, either.
-        """
-        found: list[int] = []
-        for place in range(bisect_right(self._ttft_events, until if settled is None else settled) - 1, -1, -1):
-            if len(found) == count:
-                break
-            out = now_us is None or self._ttft_times[place] <= now_us
-            if out and not 0 < self._ttfts_lost[place] <= until:
-                found.append(self._ttfts[place])
-        return found[::-1]
-
     def slowest(self, until: int, count: int) -> list[tuple[str, int]]:
         """The requests that took longest of those completed up to an event, with their end-to-end times in us."""
-        end = bisect_right(self._done_events, until)
-        order = nlargest(count, range(end), key=self._e2es.__getitem__)
-        return [(self._names[self._done[place]], self._e2es[place]) for place in order]
+        return [(self._names[number], e2e_us) for number, e2e_us in self.latencies.slowest(until, count)]
 
     # ---- recording ----
-
-    def listen(self, simulation: Simulation) -> Callable[[], None]:
-        """Record what a simulation does from now on; it must stand at the tape's end. Returns what stops it."""
-        stops = [
-            simulation.subscribe(Arrived, self._arrived),
-            simulation.subscribe(Admitted, self._admitted),
-            simulation.subscribe(Rejected, self._rejected),
-            simulation.subscribe(Routed, self._routed),
-            simulation.subscribe(Queued, self._queued),
-            simulation.subscribe(Dropped, self._dropped),
-            simulation.subscribe(Scheduled, self._scheduled),
-            simulation.subscribe(Preempted, self._preempted),
-            simulation.subscribe(StepFinished, self._step_finished),
-            simulation.subscribe(FirstToken, self._first_token),
-            simulation.subscribe(Completed, self._completed),
-            simulation.subscribe(TimedOut, self._timed_out),
-        ]
-
-        def stop() -> None:
-            for one in stops:
-                one()
-
-        return stop
 
     def cut(self, event: int) -> None:
         """Forget what stands behind an event: an exception interrupted the one after it."""
@@ -355,18 +313,10 @@ class Tape:
         del self._instances[event:]
         del self._subjects[event:]
         del self._work_marks[(event >> _WORK_BITS) + 1 :]
-        keep = bisect_right(self._ttft_events, event)
-        del self._ttft_events[keep:]
-        del self._ttfts[keep:]
-        del self._ttfts_lost[keep:]
-        del self._ttft_times[keep:]
-        for place, lost in enumerate(self._ttfts_lost):
-            if lost > event:
-                self._ttfts_lost[place] = 0
-        done = bisect_right(self._done_events, event)
-        del self._done_events[done:]
-        del self._done[done:]
-        del self._e2es[done:]
+        for beside in self._beside.values():
+            del beside[bisect_right(beside, event) :]
+        self._unnamed = False
+        self.latencies.cut(event)
         for life in self._lives:
             while life and life[-4] > event:
                 del life[-4:]
@@ -374,135 +324,71 @@ class Tape:
             self._lives.pop()
             del self._numbers[self._names.pop()]
 
-    def agrees(self, record: Record) -> bool:
-        """Whether a record of a replayed event is what the tape says happened then."""
-        if record.event > len(self) or self._times[record.event - 1] != record.time_us:
+    def agrees(self, records: Sequence[Record]) -> bool:
+        """Whether the records of a replayed event are what the tape says happened then."""
+        event = records[0].event
+        if event > len(self) or any(record.time_us != self._times[event - 1] for record in records):
             return False
-        kind = record.kind
-        return kind not in _CODE or KINDS[self._kinds[record.event - 1]] == kind
+        return self.kind(event) == next((one for one in records if one.shown.own_event), records[0]).kind
 
-    def _add(self, record: Record, code: int, instance: int, subject: int) -> None:
-        self._times.append(record.time_us)
-        self._kinds.append(code)
-        self._instances.append(instance)
-        self._subjects.append(subject)
-        self._work += 1
-        if not len(self._times) & (1 << _WORK_BITS) - 1:
-            self._work_marks.append(self._work)
+    def code(self, word: str) -> int:
+        """The number that stands for a kind of record on this tape."""
+        code = self._codes.setdefault(word, len(self._words))
+        if code == len(self._words):
+            self._words.append(word)
+        return code
 
-    def _note(self, number: int, event: int, what: str, first: int = -1, second: int = -1) -> None:
-        self._lives[number].extend((event, _MOMENT[what], first, second))
-
-    def _about(self, record: Record, request_id: str, instance: int, first: int = -1, second: int = -1) -> None:
-        """An event that is about one request."""
-        number = self._numbers[request_id]
-        self._add(record, _CODE[record.kind], instance, number)
-        self._note(number, record.event, record.kind, first, second)
-
-    def _arrived(self, record: Arrived) -> None:
-        self._numbers[record.request_id] = len(self._names)
-        self._names.append(record.request_id)
+    def arrive(self, name: str) -> None:
+        """Number the next request."""
+        self._numbers[name] = len(self._names)
+        self._names.append(name)
         self._lives.append(array("q"))
-        self._about(record, record.request_id, -1, record.input_tokens, record.max_output_tokens)
-        self.overview.arrival(record.time_us)
 
-    def _admitted(self, record: Admitted) -> None:
-        self._about(record, record.request_id, -1)
+    def add(self, record: Record, code: int, instance: int, subject: int) -> None:
+        """Give an event its row: its name is that of its first record that can give it one."""
+        own = record.shown.own_event
+        if record.event > len(self._times):
+            self._times.append(record.time_us)
+            self._kinds.append(code)
+            self._instances.append(instance)
+            self._subjects.append(subject)
+            self._unnamed = not own
+            self._work += 1
+            if not len(self._times) & (1 << _WORK_BITS) - 1:
+                self._work_marks.append(self._work)
+        elif own and self._unnamed:
+            self._kinds[-1], self._instances[-1], self._subjects[-1] = code, instance, subject
+            self._unnamed = False
+        elif own:
+            self._note_beside(record)
+        if not own and not isinstance(record, _COUNTED):
+            self._note_beside(record)
 
-    def _rejected(self, record: Rejected) -> None:
-        self._about(record, record.request_id, -1)
-        self._reasons[record.event] = record.reason
-        self.overview.loss(record.time_us)
+    def add_step(self, record: StepFinished, figures: Iterable[int], work: int) -> None:
+        """Give a step its row and keep its figures; ``work``: how many more events it is worth (see ``work``)."""
+        self.add(record, STEP, record.instance, len(self._steps) // len(StepRow._fields))
+        self._steps.extend(figures)
+        self._work += work
 
-    def _routed(self, record: Routed) -> None:
-        self._about(record, record.request_id, record.instance, record.instance)
-        self._reasons[record.event] = record.reason
+    def note(self, number: int, event: int, code: int, first: int = -1, second: int = -1) -> None:
+        """Something happened to a request."""
+        self._lives[number].extend((event, code, first, second))
 
-    def _queued(self, record: Queued) -> None:
-        self._about(record, record.request_id, record.instance, record.instance, record.position)
+    def keep_reason(self, event: int, reason: str) -> None:
+        """Why an event turned out as it did."""
+        self._reasons[event] = reason
 
-    def _dropped(self, record: Dropped) -> None:
-        self._about(record, record.request_id, record.instance)
-        self._reasons[record.event] = record.reason
-        self.overview.loss(record.time_us)
+    def keep_figures(self, event: int, figures: Iterable[int]) -> None:
+        """The figures of an event that is not about a request."""
+        self._figures[event] = tuple(figures)
 
-    def _completed(self, record: Completed) -> None:
-        self._about(record, record.request_id, record.instance, record.output_tokens, record.e2e_us)
-        self._done_events.append(record.event)
-        self._done.append(self._numbers[record.request_id])
-        self._e2es.append(record.e2e_us)
-        self.overview.completion(record.time_us)
+    def _note_beside(self, record: Record) -> None:
+        events = self._beside.setdefault(record.kind, array("q"))
+        if not events or events[-1] != record.event:
+            events.append(record.event)
 
-    def _note_stalls(self, record: StepFinished, before: frozenset[str]) -> None:
-        """Who got no token from this step on, and who got one again."""
-        if not record.stalled and not before:
-            return
-        stalled = frozenset(record.stalled)
-        for name in record.stalled:
-            if name not in before:
-                self._note(self._numbers[name], record.event, "stalled")
-        for name in sorted(before - stalled - frozenset(record.preempted)):
-            self._note(self._numbers[name], record.event, "resumed")
-        self._stalled[record.instance] = stalled
 
-    def _timed_out(self, record: TimedOut) -> None:
-        self._stalled[record.instance] -= {record.request_id}
-        self._about(record, record.request_id, record.instance, record.output_tokens, int(record.was_running))
-        self.overview.loss(record.time_us)
-
-    def _scheduled(self, record: Scheduled) -> None:
-        number = self._numbers[record.request_id]
-        self._note(number, record.event, "scheduled", record.cached_tokens, record.new_tokens)
-
-    def _preempted(self, record: Preempted) -> None:
-        beneficiary = self._numbers[record.for_request]
-        number = self._numbers[record.request_id]
-        self._note(number, record.event, "preempted", record.lost_tokens, beneficiary)
-        place = None if self.keeps_output else self._ttft_places.pop(number, None)
-        if place is not None:
-            self._ttfts_lost[place] = record.event
-
-    def _first_token(self, record: FirstToken) -> None:
-        number = self._numbers[record.request_id]
-        self._note(number, record.event, "first-token", record.first_token_us, record.ttft_us)
-        self._ttft_events.append(record.event)
-        self._ttft_places[number] = len(self._ttfts)
-        self._ttfts.append(record.ttft_us)
-        self._ttfts_lost.append(0)
-        self._ttft_times.append(record.first_token_us)
-        self.overview.first_token(record.time_us, record.ttft_us)
-
-    def _step_finished(self, record: StepFinished) -> None:
-        self._add(record, _STEP, record.instance, len(self._steps) // len(StepRow._fields))
-        prefill = 0
-        for chunk in record.chunks:
-            prefill += chunk.new_tokens
-            self._note(self._numbers[chunk.request_id], record.event, "chunk", chunk.computed_tokens, chunk.new_tokens)
-        index = record.instance
-        self._note_stalls(record, self._stalled[index])
-        for name in record.completed:
-            self._note(self._numbers[name], record.event, "last-token", record.time_us + record.duration_us)
-        old, new = self._latest[index], (record.waiting, record.running, record.kv_used_blocks)
-        self._latest[index] = new
-        waiting, running, kv = self._totals
-        self._totals = (waiting + new[0] - old[0], running + new[1] - old[1], kv + new[2] - old[2])
-        self._steps.extend(
-            (
-                record.duration_us,
-                len(record.admitted),
-                len(record.preempted),
-                prefill,
-                record.decode_requests,
-                len(record.stalled),
-                len(record.first_tokens),
-                len(record.completed),
-                record.waiting,
-                record.running,
-                record.kv_used_blocks,
-                record.step,
-                *self._totals,
-            )
-        )
-        if record.stalled or record.preempted:
-            self._work += record.running // _BUSY_BATCH
-        self.overview.step(record, prefill + record.decode_requests, self._totals)
+def text_fields(kind: str) -> frozenset[str]:
+    """The fields of a kind of record that hold texts."""
+    known = RECORD_KINDS.get(kind)
+    return frozenset() if known is None else frozenset(one.name for one in fields(known) if one.type in ("str", str))

@@ -1,33 +1,140 @@
-"""What happened, one frozen record each. The field order is the order in every file and is part of the format.
+"""What happened, one frozen record each, and how each kind is shown: a record is described here and nowhere else.
 
-A record is built only when somebody has subscribed to its kind. ``event`` is the number of the processed event, from
-1; several records may carry the same one. All times are simulated microseconds.
+The field order is the order in every file and is part of the format. A record is built only when somebody has
+subscribed to its kind. ``event`` is the number of the processed event, from 1; several records may carry the same one.
+Every event has at least one. All times are simulated microseconds.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from string import Formatter
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+RECORD_KINDS: dict[str, type[Record]] = {}
+"""Every kind of record by its name in files and subscriptions, in order of definition; defining one puts it here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """How a kind of record is shown wherever records are; what is left out is said with the kind's name.
+
+    Texts are templates over the record's fields (``{ttft_us:ms}``; see ``units.filled`` for the formats). ``line``,
+    ``short`` and ``brief`` follow the request's name (or the instance's) and are made from what a debugger keeps of
+    every event: ``figures``, ``request_id``, ``instance`` and ``reason``.
+
+    Raises:
+        TypeError: these three name something else, or there are more than two figures.
+    """
+
+    kind: str
+    """The name in files and subscriptions: lower case, words joined by ``-``."""
+    _: KW_ONLY
+    sign: str = ""
+    """One cell."""
+    colour: str = ""
+    """A colour of the theme, such as ``error``; empty = that of ordinary text."""
+    meaning: str = ""
+    """A phrase that follows "an event in which"."""
+    explanation: str = ""
+    """The same for people who never read the documentation, and what follows it: whole sentences."""
+    sentence: str = ""
+    """What one record says, without a full stop."""
+    line: str = ""
+    """The same in a list of events: parts separated by ``, ``."""
+    short: str = ""
+    """``line`` where there is little room."""
+    brief: str = ""
+    """What matters most in a few characters, beside the sign."""
+    figures: tuple[str, ...] = ()
+    """Up to two fields a debugger keeps of every such record: whole numbers, or names of requests."""
+    own_event: bool = True
+    """It can be what an event is called; else it accompanies another record, such as that of a step."""
+    result: bool = False
+    """Of records in a step: what the step leads to, known when it is complete; the others are decided at its start."""
+    ends: str = ""
+    """How its request ends with it: ``done`` or ``lost``; empty = it does not."""
+    state: str = ""
+    """Where its request stands from then on; empty = where it stood."""
+    change: str = ""
+    """What it means for its request, where that is more than the request's fields show."""
+
+    def __post_init__(self) -> None:
+        """Say with the kind's name what is left out."""
+        name = self.label
+        told = {"meaning": name, "sentence": name, "line": name, "brief": "" if self.sign else name, "sign": "◇"}
+        for field, text in told.items():
+            object.__setattr__(self, field, getattr(self, field) or text)
+        object.__setattr__(self, "short", self.short or self.line)
+        object.__setattr__(self, "state", self.state or (self.kind if self.ends else ""))
+        kept = {"request_id", "instance", "reason", *self.figures}
+        named = {name for text in (self.line, self.short, self.brief) for _, name, *_ in Formatter().parse(text)}
+        if len(self.figures) > 2 or named - {None} - kept:
+            raise TypeError(f"a line about `{self.kind}` can name `reason`, `instance` and two figures, not {named}")
+
+    @property
+    def label(self) -> str:
+        """The kind in words."""
+        return self.kind.replace("-", " ")
+
+
+def described(kind: str) -> Description:
+    """How a kind of record is shown; one that nobody has defined, as itself."""
+    known = RECORD_KINDS.get(kind)
+    return Description(kind) if known is None else known.shown
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Base of all records: which event it belongs to, and when that was."""
+    """Base of all records: which event it belongs to, and when that was.
+
+    A subclass is a kind of record by having a description: a frozen dataclass with its fields, each a whole number, a
+    text, a truth value, or a tuple of texts or of such dataclasses.
+
+    Attributes:
+        kind: the description's.
+        shown: the description.
+
+    Raises:
+        TypeError: another class describes the same kind.
+    """
 
     kind: ClassVar[str] = "record"
+    shown: ClassVar[Description] = Description("record")
 
     event: int
     time_us: int
+
+    def __init_subclass__(cls) -> None:
+        """Put the kind among the known ones; of a dataclass with slots, which is made twice, the second make."""
+        if "shown" not in cls.__dict__:
+            return
+        cls.kind = cls.shown.kind
+        known = RECORD_KINDS.setdefault(cls.kind, cls)
+        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise TypeError(f"the record kind `{cls.kind}` is already that of {known.__module__}.{known.__qualname__}")
+        RECORD_KINDS[cls.kind] = cls
 
 
 @dataclass(frozen=True, slots=True)
 class Arrived(Record):
     """A request reached the cluster."""
 
-    kind: ClassVar[str] = "arrived"
+    shown = Description(
+        "arrived",
+        sign="+",
+        meaning="a request reached the cluster",
+        explanation="A client's request reached the cluster. Admission control decides about it next.",
+        sentence="{request_id} arrived",
+        line="arrived: {input_tokens:prompt token}, up to {max_output_tokens:,} output tokens",
+        short="arrived, {input_tokens:,} in, up to {max_output_tokens:,} out",
+        brief="{input_tokens} tok",
+        figures=("input_tokens", "max_output_tokens"),
+        state="in transit",
+    )
 
     request_id: str
     input_tokens: int
@@ -40,7 +147,14 @@ class Arrived(Record):
 class Admitted(Record):
     """Admission control let a request in."""
 
-    kind: ClassVar[str] = "admitted"
+    shown = Description(
+        "admitted",
+        sign="»",
+        meaning="admission control admitted a request",
+        explanation="Admission control admitted the request. The router chooses an instance for it next.",
+        sentence="{request_id} was admitted",
+        state="in transit",
+    )
 
     request_id: str
     policy: str
@@ -50,7 +164,18 @@ class Admitted(Record):
 class Rejected(Record):
     """Admission control turned a request away."""
 
-    kind: ClassVar[str] = "rejected"
+    shown = Description(
+        "rejected",
+        sign="✗",
+        colour="error",
+        meaning="admission control rejected a request",
+        explanation="Admission control rejected the request: its client gets no answer.",
+        sentence="{request_id} was rejected: {reason}",
+        line="rejected: {reason}",
+        short="rejected",
+        ends="lost",
+        change="{reason}",
+    )
 
     request_id: str
     policy: str
@@ -61,7 +186,18 @@ class Rejected(Record):
 class Routed(Record):
     """The router chose an instance; ``reason`` says by what rule."""
 
-    kind: ClassVar[str] = "routed"
+    shown = Description(
+        "routed",
+        sign="→",
+        meaning="the router chose an instance for a request",
+        explanation="The router chose the instance that serves the request. Its prompt is tokenized and enqueued next.",
+        sentence="{request_id} was routed to instance {instance}",
+        line="routed to instance {instance} ({reason})",
+        short="routed to instance {instance}",
+        brief="i{instance}",
+        figures=("instance",),
+        state="in transit",
+    )
 
     request_id: str
     instance: int
@@ -73,7 +209,19 @@ class Routed(Record):
 class Queued(Record):
     """A request entered an instance's waiting queue; ``position`` counts from 0."""
 
-    kind: ClassVar[str] = "queued"
+    shown = Description(
+        "queued",
+        sign="≡",
+        colour="warning",
+        meaning="a request entered a waiting queue",
+        explanation="The request joined the queue of its instance. The next step considers the queue when it begins.",
+        sentence="{request_id} was queued on instance {instance}",
+        line="queued at instance {instance}, {position:place} in the queue",
+        short="queued, {position:place}",
+        brief="{position:place}",
+        figures=("instance", "position"),
+        state="waiting",
+    )
 
     request_id: str
     instance: int
@@ -84,7 +232,18 @@ class Queued(Record):
 class Dropped(Record):
     """An instance can never serve a request."""
 
-    kind: ClassVar[str] = "dropped"
+    shown = Description(
+        "dropped",
+        sign="✗",
+        colour="error",
+        meaning="an instance can never serve a request",
+        explanation="The instance can never serve the request, and dropped it.",
+        sentence="{request_id} was dropped by instance {instance}: {reason}",
+        line="dropped: {reason}",
+        short="dropped",
+        ends="lost",
+        change="{reason}",
+    )
 
     request_id: str
     instance: int
@@ -95,7 +254,18 @@ class Dropped(Record):
 class Scheduled(Record):
     """A request left the waiting queue for the running batch."""
 
-    kind: ClassVar[str] = "scheduled"
+    shown = Description(
+        "scheduled",
+        sign="▸",
+        colour="success",
+        meaning="a request was scheduled: it left the queue and joined the batch",
+        sentence="{request_id} was scheduled on instance {instance}",
+        line="scheduled, {cached_tokens:cached token}",
+        figures=("cached_tokens", "new_tokens"),
+        own_event=False,
+        state="running",
+        change="joined the batch",
+    )
 
     request_id: str
     instance: int
@@ -108,7 +278,18 @@ class Scheduled(Record):
 class Preempted(Record):
     """A running request lost its blocks and went back to the head of the queue, so that ``for_request`` could go on."""
 
-    kind: ClassVar[str] = "preempted"
+    shown = Description(
+        "preempted",
+        sign="↩",
+        colour="error",
+        meaning="a running request lost its KV blocks and went back to the queue",
+        sentence="{request_id} was preempted on instance {instance} for {for_request}",
+        line="preempted for {for_request}, {lost_tokens:computed token} lost",
+        figures=("lost_tokens", "for_request"),
+        own_event=False,
+        state="waiting",
+        change="to free KV blocks for {for_request}",
+    )
 
     request_id: str
     instance: int
@@ -135,7 +316,18 @@ class StepFinished(Record):
     Complete: ``first_tokens``, ``completed``. Next: ``next_step_us`` (-1 = the instance goes idle).
     """
 
-    kind: ClassVar[str] = "step"
+    shown = Description(
+        "step",
+        sign="■",
+        colour="primary",
+        meaning="an instance ran a step",
+        explanation=(
+            "An engine step: the instance scheduled a batch, computed it on the GPU, and gave every decoding request"
+            " one more token."
+        ),
+        sentence="instance {instance} ran step {step:,}",
+        result=True,
+    )
 
     instance: int
     step: int
@@ -158,7 +350,18 @@ class StepFinished(Record):
 class FirstToken(Record):
     """A request's first token left the instance; ``ttft_us`` is what its client measures."""
 
-    kind: ClassVar[str] = "first-token"
+    shown = Description(
+        "first-token",
+        sign="✦",
+        colour="success",
+        meaning="a request got its first token",
+        sentence="{request_id} got its first token after {ttft_us:ms}",
+        figures=("first_token_us", "ttft_us"),
+        own_event=False,
+        result=True,
+        state="running",
+        change="its first token",
+    )
 
     request_id: str
     instance: int
@@ -170,7 +373,20 @@ class FirstToken(Record):
 class Completed(Record):
     """A request is done; ``e2e_us`` is what its client measures."""
 
-    kind: ClassVar[str] = "completed"
+    shown = Description(
+        "completed",
+        sign="✓",
+        colour="success",
+        meaning="a request completed",
+        explanation="The request has its last token and left the instance.",
+        sentence="{request_id} completed after {e2e_us:ms}",
+        line="completed, {output_tokens:output token} in {e2e_us:span}",
+        short="completed, {output_tokens:,} out, {e2e_us:span}",
+        brief="{e2e_us:span}",
+        figures=("output_tokens", "e2e_us"),
+        ends="done",
+        change="its client has all tokens",
+    )
 
     request_id: str
     instance: int
@@ -184,32 +400,24 @@ class Completed(Record):
 class TimedOut(Record):
     """A request's deadline passed before it was done."""
 
-    kind: ClassVar[str] = "timed-out"
+    shown = Description(
+        "timed-out",
+        sign="!",
+        colour="error",
+        meaning="a request's deadline passed",
+        explanation="The request's deadline passed before it was done: its work is discarded.",
+        sentence="{request_id} timed out on instance {instance}",
+        line="timed out while {was_running:running|waiting}, {output_tokens:output token}",
+        short="timed out, {output_tokens:,} out",
+        figures=("output_tokens", "was_running"),
+        ends="lost",
+        change="its deadline passed",
+    )
 
     request_id: str
     instance: int
     was_running: bool
     output_tokens: int
-
-
-RECORD_KINDS: dict[str, type[Record]] = {
-    record.kind: record
-    for record in (
-        Arrived,
-        Admitted,
-        Rejected,
-        Routed,
-        Queued,
-        Dropped,
-        Scheduled,
-        Preempted,
-        StepFinished,
-        FirstToken,
-        Completed,
-        TimedOut,
-    )
-}
-"""Every kind of record by its name in files and subscriptions."""
 
 
 class Observers:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.records import RECORD_KINDS, ChunkDone
 from blis_tui.metrics.request_log import RequestRow
 
 if TYPE_CHECKING:
@@ -16,8 +15,18 @@ if TYPE_CHECKING:
 
 # Records hold no floats: nothing in them needs the care of `canonical`, and streams are long.
 _LINE: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-_FIELDS: Final = {kind: tuple(one.name for one in fields(kind)) for kind in RECORD_KINDS.values()}
-_CHUNK_FIELDS: Final = tuple(one.name for one in fields(ChunkDone))
+
+
+class _Fields(dict[type, tuple[str, ...]]):
+    """The names of the fields of each dataclass that was asked for, in order; none of another type."""
+
+    def __missing__(self, kind: type) -> tuple[str, ...]:
+        names = tuple(one.name for one in fields(kind)) if is_dataclass(kind) else ()
+        self[kind] = names
+        return names
+
+
+_FIELDS: Final = _Fields()
 
 
 def requests_csv(rows: Iterable[RequestRow]) -> Iterator[str]:
@@ -52,4 +61,5 @@ def record_dict(record: Record) -> dict[str, object]:
 
 
 def _item(item: object) -> object:
-    return {name: getattr(item, name) for name in _CHUNK_FIELDS} if isinstance(item, ChunkDone) else item
+    names = _FIELDS[type(item)]
+    return {name: getattr(item, name) for name in names} if names else item

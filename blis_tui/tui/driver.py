@@ -5,14 +5,15 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.debugger.debugger import Progress
+from blis_tui.debugger.travel import Progress
 from blis_tui.tui.pump import Pump
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from blis_tui.debugger.conditions.breakpoints import Watch
-    from blis_tui.debugger.debugger import Arrival, Debugger, Journey
+    from blis_tui.debugger.debugger import Debugger
+    from blis_tui.debugger.travel import Arrival, Journey
 
 AT_ONCE_S: Final = 0.05
 """How long a journey may take before the screen goes on without waiting for it, in seconds."""

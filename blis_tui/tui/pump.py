@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from blis_tui.debugger.debugger import Progress
+    from blis_tui.debugger.travel import Progress
 
 _T = TypeVar("_T")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 import blis_tui
-from blis_tui.debugger.debugger import Debugger, arrive
+from blis_tui.debugger.debugger import Debugger
+from blis_tui.debugger.travel import arrive
 
 IMPATIENT = [
     {

@@ -11,8 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import blis_tui
 from blis_tui.debugger.conditions.breakpoints import Watch, parse_breakpoint
-from blis_tui.debugger.debugger import Debugger, Journey, arrive
+from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moment import LAST_PHASE
+from blis_tui.debugger.travel import Journey, arrive
 from blis_tui.engine.invariants import INVARIANTS, Invariant
 from blis_tui.errors import DivergenceError, SimulationError
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
-from blis_tui.debugger.debugger import Debugger, arrive
+from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.differences import GROUPS, Change, compare, differences
+from blis_tui.debugger.travel import arrive
 
 if TYPE_CHECKING:
     from blis_tui.debugger.moment import Moment

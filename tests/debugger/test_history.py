@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 import blis_tui
-from blis_tui.debugger.debugger import Debugger, arrive
+from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import SPACING
+from blis_tui.debugger.travel import arrive
 
 FLOOD = {"workload.requests": 10_000, "workload.rate_per_s": 1e6}
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blis_tui
-from blis_tui.debugger.debugger import arrive
 from blis_tui.debugger.lockstep import Lockstep
 from blis_tui.debugger.side_by_side import NOT_ARRIVED, Side, Standing, differing_requests, figure_pairs
+from blis_tui.debugger.travel import arrive
 from blis_tui.engine.records import Record, StepFinished
 from blis_tui.records.tables import record_dict
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
-from blis_tui.debugger.debugger import Debugger, arrive
+from blis_tui.debugger.debugger import Debugger
+from blis_tui.debugger.travel import arrive
 
 if TYPE_CHECKING:
     from blis_tui.engine.records import StepFinished

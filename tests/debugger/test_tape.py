@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import cache
 
 import blis_tui
-from blis_tui.debugger.debugger import Debugger, arrive
+from blis_tui.debugger.debugger import Debugger
+from blis_tui.debugger.recorder import Recorder
 from blis_tui.debugger.tape import Tape
+from blis_tui.debugger.travel import arrive
 from blis_tui.engine.records import Completed, Record
 from tests.builders import profiles
 
@@ -22,7 +24,7 @@ def recorded(until: int | None = None) -> tuple[Tape, list[Record]]:
     """The tape of a run up to an event, and the records it was made from."""
     simulation = blis_tui.Simulation(short())
     tape, records = Tape(profiles(short())), list[Record]()
-    tape.listen(simulation)
+    Recorder(tape).listen(simulation)
     simulation.subscribe("all", records.append)
     simulation.run(max_events=until)
     return tape, records
@@ -36,7 +38,7 @@ def told(tape: Tape) -> list[object]:
         [tape.step(tape.row(event).step) for event in events if tape.is_step(event)],
         tape.names(),
         [(tape.number(name), tape.life(name)) for name in tape.names()],
-        tape.ttfts_us(ALL, ALL),
+        tape.latencies.ttfts_us(ALL, ALL),
         tape.slowest(ALL, ALL),
     ]
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
-from blis_tui.debugger.debugger import Debugger, arrive
+from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moment import LAST_PHASE, live
+from blis_tui.debugger.travel import arrive
 from blis_tui.debugger.why.breakdown import Sources, so_far_breakdown, ttft_breakdown
 from blis_tui.debugger.why.lifespans import read_life
 from tests.debugger.record_reader import Reader, past_of
@@ -121,7 +122,9 @@ def _lives_end_where_the_records_end_and_add_up(run: Run, reader: Reader) -> Non
 
 def _first_tokens_and_the_slowest_are_those_of_the_records(run: Run, reader: Reader) -> None:
     tape = run.debugger.tape
-    assert tape.ttfts_us(run.debugger.event, 10**6, run.debugger.settled) == [us for _, us in reader.first_tokens]
+    assert tape.latencies.ttfts_us(run.debugger.event, 10**6, run.debugger.settled) == [
+        us for _, us in reader.first_tokens
+    ]
     found = tape.slowest(run.debugger.event, 10**6)
     assert [us for _, us in found] == sorted(reader.completed.values(), reverse=True)
     assert dict(found) == reader.completed

@@ -11,7 +11,7 @@ from tests.builders import profiles
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.debugger.rows import EventRow, Happening, StepRow
+    from blis_tui.debugger.rows import EventRow, RequestEvent, StepRow
     from blis_tui.debugger.tape import Tape
     from blis_tui.spec.model import Experiment
 
@@ -140,7 +140,7 @@ class Tally:
                 instance.present -= 1
             self._ended(row.request, tape.life(tape.name(row.request), row.event))
 
-    def _ended(self, number: int, life: Sequence[Happening]) -> None:
+    def _ended(self, number: int, life: Sequence[RequestEvent]) -> None:
         account = account_of(life, keeps_output=self._keeps_output)
         self.ended_prefill_tokens += account.prefill_tokens
         self.ended_decode_tokens += account.decode_tokens
@@ -158,7 +158,7 @@ class Account:
     """Its chunks follow each other without gaps or overlaps, and end where its prefill ends."""
 
 
-def account_of(life: Sequence[Happening], *, keeps_output: bool) -> Account:
+def account_of(life: Sequence[RequestEvent], *, keeps_output: bool) -> Account:
     """Add up what a request that has ended computed.
 
     A prefill that reaches its target of computed tokens gives a token; each decode computes one more. Where output is

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
-from blis_tui.debugger.debugger import Debugger, arrive
+from blis_tui.debugger.debugger import Debugger
+from blis_tui.debugger.travel import arrive
 from blis_tui.engine.records import StepFinished
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.lints.finding import Seen

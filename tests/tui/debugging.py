@@ -68,7 +68,7 @@ class Debugging:
 
     def _searching(self) -> bool:
         events = self.screen.query_one(EventList)
-        return events.matches is not None and events.is_on_screen and events._searched < self.debugger.frontier
+        return events._matches is not None and events.is_on_screen and events._searched < self.debugger.frontier
 
     def said(self) -> str:
         """All notifications so far."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from blis_tui.debugger.conditions.breakpoints import parse_breakpoint
-from blis_tui.debugger.debugger import Debugger, arrive
+from blis_tui.debugger.travel import arrive
 from blis_tui.tui.view import Picked, Selection, View
 from tests.tui.pane_harness import OnePane, debugger, view_at
 from tests.tui.screens import screen_text, settle
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
+    from blis_tui.debugger.debugger import Debugger
     from blis_tui.tui.widgets.pane import Pane
 
 

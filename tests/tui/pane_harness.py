@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from textual.app import App
 
 import blis_tui
-from blis_tui.debugger.debugger import Debugger, arrive
+from blis_tui.debugger.debugger import Debugger
+from blis_tui.debugger.travel import arrive
 from blis_tui.tui.themes import DARK
 from blis_tui.tui.view import Picked, Selection, View
 

@@ -14,9 +14,9 @@ import blis_tui
 from blis_tui.compare.divergence import Divergence
 from blis_tui.compare.metrics import Row
 from blis_tui.compare.requests import RequestChanges
-from blis_tui.debugger.debugger import arrive
 from blis_tui.debugger.lockstep import Lockstep
 from blis_tui.debugger.side_by_side import NOT_ARRIVED, Standing
+from blis_tui.debugger.travel import arrive
 from blis_tui.engine.records import Admitted, Dropped, Queued, Routed
 from blis_tui.records.tables import record_dict
 from blis_tui.tui.presenters.compare import (
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pytest_regressions.file_regression import FileRegressionFixture
     from textual.pilot import Pilot
 
-    from blis_tui.debugger.debugger import Progress
+    from blis_tui.debugger.travel import Progress
     from blis_tui.engine.records import Record
     from blis_tui.tui.presenters.compare import CompareView
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
-from blis_tui.debugger.debugger import arrive
+from blis_tui.debugger.travel import arrive
 from blis_tui.tui.actions import ACTIONS
 from tests.tui.debugging import NARROW, NORMAL, debugging, experiment
 

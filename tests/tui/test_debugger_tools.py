@@ -10,11 +10,11 @@ import pytest
 from textual.widgets import Input
 
 import blis_tui
-from blis_tui.debugger.debugger import arrive
 from blis_tui.debugger.moment import PHASES
 from blis_tui.debugger.sessions import Session
 from blis_tui.debugger.sessions import load as load_session
 from blis_tui.debugger.sessions import save as save_session
+from blis_tui.debugger.travel import arrive
 from blis_tui.errors import BlisError
 from blis_tui.tui.app import BlisApp, Start
 from blis_tui.tui.screens.compare import CompareScreen

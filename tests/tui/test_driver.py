@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import blis_tui
 from blis_tui.debugger.conditions.breakpoints import Watch, parse_breakpoint
-from blis_tui.debugger.debugger import Arrival, Debugger
+from blis_tui.debugger.debugger import Debugger
+from blis_tui.debugger.travel import Arrival
 from blis_tui.tui.driver import Driver
 
 if TYPE_CHECKING:

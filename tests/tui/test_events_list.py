@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from blis_tui.debugger.rows import KINDS
 from blis_tui.debugger.tape import Tape
 from blis_tui.tui.presenters.event_filter import parse_filter
 from blis_tui.tui.presenters.events import HERE
@@ -197,10 +196,11 @@ async def test_a_million_rows_cost_what_is_in_sight(monkeypatch: pytest.MonkeyPa
         column: array[int] = getattr(tape, name)
         setattr(big, name, (column * repeat)[:million])
     big._steps, big._names, big._lives, big._numbers = tape._steps, tape._names, tape._lives, tape._numbers
-    step = KINDS.index("step")
+    big._words, big._codes = tape._words, tape._codes
+    step, admitted = tape.code("step"), tape.code("admitted")
     for place in range(million):
         if big._kinds[place] != step:
-            big._kinds[place] = KINDS.index("admitted")
+            big._kinds[place] = admitted
     view = view_at(made)
     view = replace(view, tape=big, moment=replace(view.moment, event=777_777, frontier=million))
 

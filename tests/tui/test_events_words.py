@@ -70,7 +70,7 @@ def test_in_hardly_any_room_the_kind_is_a_glyph_and_the_rest_a_few_characters(ki
     line = event_line(TAPE, event)
     shown = words(event, 50)
     assert kind not in shown.replace("i0 step", "")
-    assert shown.endswith(f"{line.look.glyph} {line.subject}" + (f" · {text}" if text else ""))
+    assert shown.endswith(f"{line.look.sign} {line.subject}" + (f" · {text}" if text else ""))
 
 
 def test_in_hardly_any_room_a_preemption_is_what_stays() -> None:
@@ -165,7 +165,7 @@ def test_an_empty_filter_is_none() -> None:
     [
         ("premted", "`premted` is not a kind of event, and not part of a request's name", "did you mean `preempted`?"),
         ("-arived", "`arived` is not a kind of event, and not part of a request's name", "did you mean `arrived`?"),
-        ("i7", "there is no instance 7", "this experiment has only instance 0"),
+        ("i7", "there is no instance 7", "so far, this run has only instance 0"),
     ],
 )
 def test_a_word_that_is_nothing_is_refused_with_the_nearest(text: str, message: str, help_text: str) -> None:

@@ -66,7 +66,7 @@ def test_values_are_those_of_the_position_not_of_the_known_end() -> None:
     lasting = [[h for h in life if h.what in ("first-token", "preempted")][-1:] for life in lives]
     known = [h.second for last in lasting for h in last if h.what == "first-token"]
     assert TTFT.now(view) in known
-    assert len(made.tape.ttfts_us(800, 1000)) == len(known)
+    assert len(made.tape.latencies.ttfts_us(800, 1000)) == len(known)
 
 
 def test_at_the_start_nothing_has_a_value_yet() -> None:
@@ -93,7 +93,7 @@ def test_at_the_start_nothing_has_a_value_yet() -> None:
 def test_ttft_percentiles_follow_the_rule_of_the_report() -> None:
     made = knowing(at=1500)
     line = percentile_lines(view_with(made), 100)[0].plain
-    p90 = of_samples(made.tape.ttfts_us(1500, 1000)).p90
+    p90 = of_samples(made.tape.latencies.ttfts_us(1500, 1000)).p90
     assert p90 is not None
     assert f"p90 {p90:.0f} ms" in line or f"p90 {p90:.1f} ms" in line
     assert "first tokens" in line

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from blis_tui.engine.batch import Batch
+from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.errors import StalledError
-from blis_tui.tui.presenters.events import KINDS
 from blis_tui.tui.presenters.phases import PHASE_LOOKS
 from tests.tui.debugging import NARROW, NORMAL, Debugging, debugging
 from tests.tui.screens import check_screen, screen_text
@@ -207,6 +207,6 @@ def test_kinds_of_events_and_phases_have_signs_of_their_own() -> None:
     phases = [(look.glyph, look.word) for look in PHASE_LOOKS.values()]
     assert len({glyph for glyph, _ in phases}) == len({word for _, word in phases}) == len(phases)
     losses = {"rejected", "dropped"}
-    signs = [kind.glyph for name, kind in KINDS.items() if name not in losses]
+    signs = [kind.shown.sign for name, kind in RECORD_KINDS.items() if name not in losses]
     assert len(set(signs)) == len(signs)
-    assert {KINDS[name].glyph for name in losses} == {"✗"}
+    assert {RECORD_KINDS[name].shown.sign for name in losses} == {"✗"}

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Protocol
 
-from blis_tui.debugger.conditions.sentences import amount, milliseconds, sentence
+from blis_tui.debugger.conditions.sentences import amount, sentence
 from blis_tui.debugger.conditions.vocabulary import State, instance_of, names_request, takes_part
 from blis_tui.engine.records import RECORD_KINDS, Completed, FirstToken, StepFinished
 from blis_tui.errors import InvariantError
-from blis_tui.units import count_text, time_text
+from blis_tui.units import count_text, milliseconds, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

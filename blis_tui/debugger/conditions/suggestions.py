@@ -10,7 +10,8 @@ from blis_tui.cluster.figures import FIGURES
 from blis_tui.debugger.conditions.breakpoints import FIRST, KEYWORDS
 from blis_tui.debugger.conditions.quantities import TIME_UNITS
 from blis_tui.debugger.conditions.syntax import COMPARISONS
-from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS, KIND_MEANINGS
+from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
+from blis_tui.engine.records import RECORD_KINDS, described
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +84,7 @@ def _candidates(head: str, typed: str, experiment: Experiment) -> Iterator[Word]
 def _after_keyword(words: list[str], experiment: Experiment) -> Iterator[Word]:
     match words:
         case ["first"]:
-            yield from ((word, KIND_MEANINGS[kind]) for word, kind in FIRST.items())
+            yield from ((word, described(kind).meaning) for word, kind in FIRST.items())
             yield "slo-miss", KEYWORDS["slo-miss"].meaning
         case ["instance"]:
             yield from ((str(number), "an instance") for number in range(experiment.instances)[:_MAX_INSTANCES])
@@ -97,7 +98,7 @@ def _after_keyword(words: list[str], experiment: Experiment) -> Iterator[Word]:
 
 
 def _kinds() -> Iterator[Word]:
-    return iter(KIND_MEANINGS.items())
+    return ((kind, record.shown.meaning) for kind, record in RECORD_KINDS.items())
 
 
 def _names(typed: str) -> Iterator[Word]:

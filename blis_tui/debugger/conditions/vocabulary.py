@@ -162,21 +162,3 @@ EVENT_TEXTS: Final[Mapping[str, EventText]] = MappingProxyType(
     }
 )
 """Texts about the event just processed, by name."""
-
-KIND_MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "arrived": "a request reached the cluster",
-        "admitted": "admission control admitted a request",
-        "rejected": "admission control rejected a request",
-        "routed": "the router chose an instance for a request",
-        "queued": "a request entered a waiting queue",
-        "dropped": "an instance can never serve a request",
-        "scheduled": "a request was scheduled: it left the queue and joined the batch",
-        "preempted": "a running request lost its KV blocks and went back to the queue",
-        "step": "an instance ran a step",
-        "first-token": "a request got its first token",
-        "completed": "a request completed",
-        "timed-out": "a request's deadline passed",
-    }
-)
-"""What each kind of record says, as a phrase for help texts."""

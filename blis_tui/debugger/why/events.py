@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.debugger.conditions.sentences import sentence
 from blis_tui.debugger.moment import LAST_PHASE, PHASES
 from blis_tui.debugger.why.explanation import (
     Explanation,
@@ -19,7 +20,7 @@ from blis_tui.debugger.why.explanation import (
 )
 from blis_tui.debugger.why.lifespans import last_step
 from blis_tui.debugger.why.waits import cause_sentence, step_cause
-from blis_tui.engine.records import Preempted, StepFinished
+from blis_tui.engine.records import Preempted, StepFinished, described
 from blis_tui.units import count_text, percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
@@ -29,21 +30,6 @@ if TYPE_CHECKING:
     from blis_tui.debugger.rows import EventRow, StepRow
     from blis_tui.debugger.tape import Tape
 
-MEANINGS: Final = {
-    "arrived": "A client's request reached the cluster. Admission control decides about it next.",
-    "admitted": "Admission control admitted the request. The router chooses an instance for it next.",
-    "rejected": "Admission control rejected the request: its client gets no answer.",
-    "routed": "The router chose the instance that serves the request. Its prompt is tokenized and enqueued next.",
-    "queued": "The request joined the queue of its instance. The next step considers the queue when it begins.",
-    "dropped": "The instance can never serve the request, and dropped it.",
-    "step": (
-        "An engine step: the instance scheduled a batch, computed it on the GPU, and gave every decoding request"
-        " one more token."
-    ),
-    "completed": "The request has its last token and left the instance.",
-    "timed-out": "The request's deadline passed before it was done: its work is discarded.",
-}
-"""What each kind of event is, for people who never read the documentation."""
 _EXECUTE: Final = PHASES.index("execute")
 _COMPLETE: Final = PHASES.index("complete")
 _COMPARED: Final = 1000
@@ -56,8 +42,17 @@ def event_explanation(debugger: Debugger, event: int) -> Explanation:
     about = event_ref(event)
     later = ", later than the current position" if event > debugger.event else ""
     title = f"Event {event:,}: {row.kind} at {time_text(row.time_us)}{later}"
-    headline, parts = _TELLERS[row.kind](debugger, row)
-    return Explanation(about, title, headline, (Part("What it is", (say(MEANINGS[row.kind]),)), *parts))
+    headline, parts = _TELLERS.get(row.kind, _other)(debugger, row)
+    shown = described(row.kind)
+    meaning = say(shown.explanation or f"An event in which {shown.meaning}.")
+    return Explanation(about, title, headline, (Part("What it is", (meaning,)), *parts))
+
+
+def _other(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
+    """What the records say, where there is nothing to add."""
+    sentences = [sentence(record) for record in debugger.records_of(row.event)]
+    subject = () if row.request < 0 else (say("The request is ", _subject(debugger.tape, row), "."),)
+    return f"{sentences[0]}.", [Part("Its records", (*subject, *(say(f"{text}.") for text in sentences)))]
 
 
 # ---- about a request ----
@@ -114,7 +109,7 @@ def _routed(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     kind = debugger.experiment.policy.routing.kind
     reason = tape.reason(row.event)
     rows = []
-    for index in range(debugger.experiment.instances):
+    for index in range(tape.instances):
         waiting, running, kv = load_before(tape, index, row.event)
         chosen = "chosen" if index == row.instance else ""
         note = f"{running:,} running, {plural(kv, 'KV block')} in use after its latest step"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.debugger.conditions.sentences import sentence
 from blis_tui.debugger.why.breakdown import (
     KINDS,
     PREEMPTION,
@@ -21,6 +22,7 @@ from blis_tui.debugger.why.explanation import Explanation, Part, Ref, Sentence, 
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.live import live_part
 from blis_tui.debugger.why.past import breakdown_part, compare, comparison_part, preemption_parts
+from blis_tui.engine.records import described
 from blis_tui.units import percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
@@ -112,12 +114,14 @@ def _end_part(debugger: Debugger, life: Life) -> Part:
         told = rejection_sentences(debugger, tape.row(end.event))
     elif end.what == "dropped":
         told = [say(f"No instance can ever serve it: {tape.reason(end.event)}.")]
-    else:
+    elif end.what == "timed-out":
         where = "ran" if end.second else "waited"
         told = [
             say(f"Its deadline passed while it {where}, {span_text(end.time_us - life.arrival_us)} after it arrived."),
             say(f"It had generated {plural(end.first, 'token')}; they are lost."),
         ]
+    else:
+        told = [say(f"{sentence(record)}.") for record in debugger.records_of(end.event)]
     return Part("How it ended", (*told, say("That was ", event_ref(end.event), ".")))
 
 
@@ -174,6 +178,7 @@ _PHASES = {
 }
 _WAITS = ("wait", "again")
 _ENDINGS = {"rejected": "It was rejected", "dropped": "It was dropped", "timed-out": "It timed out"}
+"""How some ends are said in a sentence; others by their names."""
 
 
 def _headline(
@@ -189,7 +194,8 @@ def _headline(
     if life.end is not None and life.end.what != "completed":
         reason = debugger.tape.reason(life.end.event)
         after = span_text(life.end.time_us - life.arrival_us)
-        return f"{_ENDINGS[life.end.what]} {after} after it arrived{': ' + reason if reason else ''}."
+        ending = f"It ended ({described(life.end.what).label})"
+        return f"{_ENDINGS.get(life.end.what, ending)} {after} after it arrived{': ' + reason if reason else ''}."
     since = span_text(life.now_us - life.arrival_us)
     if life.now_us > debugger.time_us:
         since += f" (as of {time_text(life.now_us)}, when its step ends)"

@@ -9,14 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.engine.records import RECORD_KINDS, described
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from blis_tui.debugger.rows import Happening, StepRow
+    from blis_tui.debugger.rows import RequestEvent, StepRow
     from blis_tui.debugger.tape import Tape
-
-ENDS: Final = ("rejected", "dropped", "completed", "timed-out")
-"""What ends a request's life."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +58,7 @@ class Life:
     """What is known of a request up to an event."""
 
     name: str
-    happenings: tuple[Happening, ...]
+    happenings: tuple[RequestEvent, ...]
     spans: tuple[Span, ...]
     chunks: tuple[Chunks, ...]
     prefilled_us: tuple[int, ...]
@@ -91,23 +90,22 @@ class Life:
         return -1 if routed is None else routed.first
 
     @property
-    def end(self) -> Happening | None:
+    def end(self) -> RequestEvent | None:
         """How it ended."""
-        last = self.happenings[-1]
-        return last if last.what in ENDS else None
+        return next((one for one in reversed(self.happenings) if described(one.what).ends), None)
 
     @property
-    def preemptions(self) -> tuple[Happening, ...]:
+    def preemptions(self) -> tuple[RequestEvent, ...]:
         """When it was preempted."""
         return tuple(one for one in self.happenings if one.what == "preempted")
 
     @property
-    def first_token(self) -> Happening | None:
+    def first_token(self) -> RequestEvent | None:
         """When it got the first token that it has now; None before it got one, and once a preemption took it back."""
         return None if self.first_token_loss is not None else self.last("first-token")
 
     @property
-    def first_token_loss(self) -> Happening | None:
+    def first_token_loss(self) -> RequestEvent | None:
         """The preemption that took its first token back; None where it has one, or never had one."""
         if self.keeps_output:
             return None
@@ -119,7 +117,7 @@ class Life:
                 loss = one
         return None
 
-    def last(self, what: str) -> Happening | None:
+    def last(self, what: str) -> RequestEvent | None:
         """The latest happening of a kind."""
         return next((one for one in reversed(self.happenings) if one.what == what), None)
 
@@ -193,8 +191,10 @@ class _Reader:
     stalls: list[tuple[int, int]] = field(default_factory=list)
     stalled_us: int = -1
 
-    def read(self, happening: Happening) -> None:
+    def read(self, happening: RequestEvent) -> None:
         what = happening.what
+        if what in RECORD_KINDS and not described(what).state:
+            return  # it leaves the request where it stands
         if what == "stalled":
             self.stalled_us = happening.time_us
             return
@@ -225,7 +225,7 @@ class _Reader:
             self.attempt += 1
         elif what == "last-token":
             self._turn("", happening.first, happening.event)
-        else:
+        elif described(what).ends:
             self._turn("", happening.time_us, happening.event)
 
     def _turn(self, what: str, time_us: int, event: int) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.rows import Happening
+    from blis_tui.debugger.rows import RequestEvent
     from blis_tui.debugger.why.breakdown import Breakdown
     from blis_tui.debugger.why.lifespans import Life
 
@@ -49,7 +49,7 @@ def preemption_parts(debugger: Debugger, life: Life) -> list[Part]:
     return parts
 
 
-def _preemption_part(debugger: Debugger, life: Life, preempted: Happening) -> Part:
+def _preemption_part(debugger: Debugger, life: Life, preempted: RequestEvent) -> Part:
     tape = debugger.tape
     beneficiary = tape.name(preempted.second)
     records = debugger.records_of(preempted.event)
@@ -84,7 +84,7 @@ def _shortage(step: StepFinished, beneficiary: str, *, own: bool) -> Sentence:
     return say("The KV cache was full: ", name, need)
 
 
-def _restart(life: Life, preempted: Happening) -> list[Sentence]:
+def _restart(life: Life, preempted: RequestEvent) -> list[Sentence]:
     """What the preemption cost."""
     again = next((one for one in life.happenings if one.what == "scheduled" and one.event > preempted.event), None)
     if life.keeps_output:

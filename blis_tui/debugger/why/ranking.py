@@ -79,20 +79,19 @@ class _Steps:
     def __init__(self, tape: Tape, settled: int) -> None:
         self._tape = tape
         self._settled = settled
-        self._by_instance: list[tuple[array[int], array[int]]] = []
+        self._by_instance: dict[int, tuple[array[int], array[int]]] = {}
 
     def of(self, instance: int) -> tuple[array[int], array[int]]:
         """Starts and durations, in microseconds; read when first asked for."""
         if not self._by_instance:
-            self._by_instance = [(array("q"), array("q")) for _ in range(self._tape.instances)]
             event = self._tape.next_step(0)
             while 0 < event <= self._settled:
                 row = self._tape.row(event)
-                starts, durations = self._by_instance[row.instance]
+                starts, durations = self._by_instance.setdefault(row.instance, (array("q"), array("q")))
                 starts.append(row.time_us)
                 durations.append(self._tape.step(row.step).duration_us)
                 event = self._tape.next_step(event)
-        return self._by_instance[instance]
+        return self._by_instance.get(instance, _NO_STEPS)
 
 
 # ---- the figures ----

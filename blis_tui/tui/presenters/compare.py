@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from blis_tui.compare.documents import Difference
     from blis_tui.compare.metrics import Row
     from blis_tui.compare.requests import RequestChanges
-    from blis_tui.debugger.debugger import Progress
     from blis_tui.debugger.moment import Moment
     from blis_tui.debugger.side_by_side import FigurePair
     from blis_tui.debugger.tape import Tape
+    from blis_tui.debugger.travel import Progress
 
 DIFFERS: Final = "≠"
 LETTERS: Final = ("A", "B")
@@ -197,7 +197,7 @@ def _event(tape: Tape, event: int, here: int, width: int) -> Content:
     line = event_line(tape, event)
     head = f"{'▶' if event == here else ' '} {milliseconds(tape.time_us(event))} "
     parts: list[str | Content | tuple[str, str]] = [(head, "$accent" if event == here else _MUTED)]
-    glyph, colour = line.look
+    glyph, colour = line.look.sign, line.look.colour
     parts.append((f"{glyph} ", f"${colour}" if colour else ""))
     room = width - len(head) - 2
     parts.append(_end_clipped(line.subject, room))

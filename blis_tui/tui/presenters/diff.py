@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.debugger.differences import SPAN, TIME, differences
+from blis_tui.engine.records import described
 from blis_tui.tui.presenters.lines import Line, flow, hang, line, shorten, words
 from blis_tui.tui.presenters.phases import PHASE_LOOKS, Look
 from blis_tui.tui.presenters.units import count_text, span_text, time_text
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 GROUP_LOOKS: Final[Mapping[str, Look]] = MappingProxyType(
     {
         "lost": Look("✗", "lost", "$error"),
-        "preempted": Look("↩", "preempted", "$error"),
-        "admitted": Look("▸", "scheduled", "$success"),
-        "first token": Look("✦", "first token", "$success"),
         "done": Look("✓", "done", "$success"),
         "moved": Look("→", "moved", ""),
         "decode": Look("●", "decode", "$primary"),
@@ -36,8 +34,14 @@ GROUP_LOOKS: Final[Mapping[str, Look]] = MappingProxyType(
         "details": Look("·", "requests in detail", "$text-muted"),
     }
 )
-"""How groups of changes look."""
+"""How groups of changes look, other than those of a kind of record."""
 _ABSENT: Final = "—"
+
+
+def group_look(group: str) -> Look:
+    """How a group of changes looks."""
+    shown = described(group)
+    return GROUP_LOOKS.get(group) or Look(shown.sign, shown.label, f"${shown.colour}" if shown.colour else "")
 
 
 def diff_lines(moment: Moment, width: int, *, playing: bool) -> list[Line]:
@@ -61,7 +65,7 @@ def change_lines(changes: Sequence[Change], width: int) -> list[Line]:
     columns = _Columns(longest, *(max((len(text[at]) for text in texts), default=0) for at in range(3)))
     lines: list[Line] = []
     for group, members in groupby(changes, key=lambda change: change.group):
-        look = GROUP_LOOKS[group]
+        look = group_look(group)
         lines.append(line((look.label, f"{look.style} bold")))
         for change in members:
             if columns.width <= width:
@@ -105,7 +109,7 @@ def _news(change: Change, columns: _Columns) -> list[Content]:
     values = Content.assemble(
         (f"{old:>{columns.old}}", "$text-muted"),
         (" → ", "$text-muted"),
-        (f"{new:<{columns.new}}", f"{GROUP_LOOKS[change.group].style} bold"),
+        (f"{new:<{columns.new}}", f"{group_look(change.group).style} bold"),
     )
     return [values, Content(f"{delta:>{columns.delta}}")]
 

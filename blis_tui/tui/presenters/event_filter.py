@@ -6,7 +6,7 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.debugger.rows import KINDS
+from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.errors import BlisError
 from blis_tui.spec.diagnostics import printable, suggestion
 
@@ -31,9 +31,6 @@ CHANGES: Final[Mapping[str, Callable[[StepRow], int]]] = MappingProxyType(
     }
 )
 """What a step may do, and to how many (or how much)."""
-
-WORDS: Final = tuple(dict.fromkeys((*KINDS, *CHANGES)))
-"""Every word about kinds."""
 
 _INSTANCE: Final = re.compile(r"i(\d+)")
 _TWO_WORDS: Final = re.compile(r"\binstance\s+(\d+)", re.IGNORECASE)
@@ -67,7 +64,7 @@ def _test(word: str, tape: Tape) -> Matches:
         test = _test(word[1:], tape)
         return lambda row: not test(row)
     lower = word.lower()
-    if lower in WORDS:
+    if lower in _words():
         return of_kind(lower, tape)
     instance = _INSTANCE.fullmatch(lower)
     if instance is not None:
@@ -78,19 +75,24 @@ def _test(word: str, tape: Tape) -> Matches:
     if not known and not any(letter.isdigit() for letter in word):
         # A name with a number may belong to a request that has not arrived yet; any other word is a slip.
         shown = printable(word)
-        help_text = suggestion(lower, WORDS, otherwise=_HELP)
+        help_text = suggestion(lower, _words(), otherwise=_HELP)
         raise FilterError(f"`{shown}` is not a kind of event, and not part of a request's name", help=help_text)
     return _of_names(lower, tape)
+
+
+def _words() -> tuple[str, ...]:
+    """Every word about kinds."""
+    return tuple(dict.fromkeys((*RECORD_KINDS, *CHANGES)))
 
 
 def of_kind(kind: str, tape: Tape) -> Matches:
     """Whether an event is of a kind, or a step that did it."""
     count = CHANGES.get(kind)
     if count is None:
-        return lambda row: row.kind == kind
+        return lambda row: tape.has(row.event, kind)
 
     def matches(row: EventRow) -> bool:
-        return count(tape.step(row.step)) > 0 if row.step >= 0 else row.kind == kind
+        return count(tape.step(row.step)) > 0 if row.step >= 0 else tape.has(row.event, kind)
 
     return matches
 
@@ -130,5 +132,5 @@ def _of_instance(instance: int, tape: Tape) -> Matches:
     count = tape.instances
     if instance >= count:
         only = "only instance 0" if count == 1 else f"instances 0 to {count - 1}"
-        raise FilterError(f"there is no instance {instance}", help=f"this experiment has {only}")
+        raise FilterError(f"there is no instance {instance}", help=f"so far, this run has {only}")
     return lambda row: row.instance == instance

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from blis_tui.debugger.conditions.probes import Happens, Reaches
 from blis_tui.debugger.moment import settles
+from blis_tui.engine.records import described
 from blis_tui.tui.actions import named, shown_key
 from blis_tui.tui.presenters.event_filter import of_kind, of_request
-from blis_tui.tui.presenters.units import count_text, ordinal, plural, span_text, time_text
+from blis_tui.tui.presenters.units import count_text, plural, span_text, time_text
+from blis_tui.units import filled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from blis_tui.debugger.conditions.probes import Condition
     from blis_tui.debugger.moment import Moment
-    from blis_tui.debugger.rows import EventRow, Happening, StepRow
+    from blis_tui.debugger.rows import EventRow, StepRow
     from blis_tui.debugger.tape import Tape
+    from blis_tui.engine.records import Description
     from blis_tui.tui.view import View
 
 HERE: Final = "▶"
@@ -41,34 +44,12 @@ class Run(NamedTuple):
     colour: str = ""
 
 
-class Kind(NamedTuple):
-    """How a kind of event looks, beside its name."""
-
-    glyph: str
-    colour: str
-
-
-KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
-    {
-        "arrived": Kind("+", ""),
-        "admitted": Kind("»", ""),
-        "rejected": Kind("✗", "error"),
-        "routed": Kind("→", ""),
-        "queued": Kind("≡", "warning"),
-        "dropped": Kind("✗", "error"),
-        "step": Kind("■", "primary"),
-        "completed": Kind("✓", "success"),
-        "timed-out": Kind("!", "error"),
-    }
-)
-
-
 @dataclass(frozen=True, slots=True)
 class EventLine:
     """An event in words. The parts of what it did come in the order in which they may be left out from the end."""
 
     kind: str
-    look: Kind
+    look: Description
     subject: str
     parts: tuple[Run, ...]
     """What the subject did, as the parts of a sentence."""
@@ -81,15 +62,28 @@ class EventLine:
 def event_line(tape: Tape, event: int, phase: int | None = None) -> EventLine:
     """A known event in words; of a step that is being looked into, only what is past at its phase."""
     row = tape.row(event)
-    look = KINDS[row.kind]
+    look = described(row.kind)
     if row.step >= 0:
         step = tape.step(row.step)
         if not settles(phase):
             step = step._replace(first_tokens=0, completed=0, duration_us=step.duration_us if phase else 0)
         subject = f"i{row.instance} step {step.number}"
         return EventLine(row.kind, look, subject, _step(step), _short_step(step), _signs(step))
-    parts, short, brief = _about(tape, row)
-    return EventLine(row.kind, look, tape.name(row.request), parts, short, (Run(brief),) if brief else ())
+    if row.request >= 0:
+        subject = tape.name(row.request)
+    else:
+        subject = f"instance {row.instance}" if row.instance >= 0 else "cluster"
+    values = {"request_id": subject, **tape.values(row)}
+    parts, short, brief = (_filled(text, values, look) for text in (look.line, look.short, look.brief))
+    return EventLine(row.kind, look, subject, parts, short, brief)
+
+
+def _filled(template: str, values: Mapping[str, object], look: Description) -> tuple[Run, ...]:
+    """A text about an event in parts; that a request ends stands out."""
+    if not template:
+        return ()
+    head, *rest = (filled(part, values) for part in template.split(", "))
+    return (Run(head, look.colour if look.ends else ""), *map(Run, rest))
 
 
 def _step(step: StepRow) -> tuple[Run, ...]:
@@ -124,44 +118,12 @@ def _signs(step: StepRow) -> tuple[Run, ...]:
     """A step's changes as signs with a count, then its work."""
     changes = (
         (step.preempted, PREEMPTED, "error"),
-        (step.admitted, KINDS["arrived"].glyph, ""),
-        (step.completed, KINDS["completed"].glyph, "success"),
-        (step.stalled, KINDS["queued"].glyph, "warning"),
+        (step.admitted, described("arrived").sign, ""),
+        (step.completed, described("completed").sign, "success"),
+        (step.stalled, described("queued").sign, "warning"),
     )
     signs = [Run(f"{sign}{count}", colour) for count, sign, colour in changes if count]
     return (*signs, Run(f"{step.batch_tokens} tok"))
-
-
-def _about(tape: Tape, row: EventRow) -> tuple[tuple[Run, ...], tuple[Run, ...], str]:
-    """What became of an event's request: as parts of a sentence, in fewer words, and in a few characters."""
-    reason = tape.reason(row.event)
-    if row.kind == "admitted":
-        return (Run("admitted"),), (Run("admitted"),), ""
-    if row.kind == "routed":
-        short = f"routed to instance {row.instance}"
-        return (Run(short + (f" ({reason})" if reason else "")),), (Run(short),), f"i{row.instance}"
-    if row.kind in ("rejected", "dropped"):
-        return (Run(f"{row.kind}: {reason or 'no reason given'}", "error"),), (Run(row.kind, "error"),), row.kind
-    life = tape.life(tape.name(row.request), row.event)
-    return _figures(row, next(one for one in reversed(life) if one.what == row.kind))
-
-
-def _figures(row: EventRow, happening: Happening) -> tuple[tuple[Run, ...], tuple[Run, ...], str]:
-    first, second = happening.first, happening.second
-    if row.kind == "queued":
-        place = ordinal(second + 1)
-        return (Run(f"queued at instance {row.instance}, {place} in the queue"),), (Run(f"queued, {place}"),), place
-    if row.kind == "arrived":
-        most = f"up to {count_text(second)}"
-        whole = (Run(f"arrived: {plural(first, 'prompt token')}"), Run(f"{most} output tokens"))
-        return whole, (Run("arrived"), Run(f"{count_text(first)} in"), Run(f"{most} out")), f"{first} tok"
-    if row.kind == "completed":
-        head, e2e = Run("completed", "success"), span_text(second)
-        whole = (head, Run(f"{plural(first, 'output token')} in {e2e}"))
-        return whole, (head, Run(f"{count_text(first)} out"), Run(e2e)), e2e
-    head = Run("timed out", "error")
-    whole = (Run(f"timed out while {'running' if second else 'waiting'}", "error"), Run(plural(first, "output token")))
-    return whole, (head, Run(f"{count_text(first)} out")), "timed out"
 
 
 def stops_at(view: View) -> Callable[[EventRow], bool]:
@@ -183,14 +145,16 @@ def _stop(condition: Condition, tape: Tape) -> Callable[[EventRow], bool]:
     tests: list[Callable[[EventRow], bool]] = []
     if condition.request:
         tests.append(of_request(condition.request, tape, condition.kind))
-    elif condition.kind in KINDS:
-        kind = condition.kind
-        tests.append(lambda row: row.kind == kind)
     elif condition.kind:
-        tests.append(of_kind(condition.kind, tape))
+        own = described(condition.kind).own_event
+        tests.append(partial(_has, tape, condition.kind) if own else of_kind(condition.kind, tape))
     if condition.instance is not None:
         tests.append(lambda row: row.instance == condition.instance)
     return lambda row: all(test(row) for test in tests)
+
+
+def _has(tape: Tape, kind: str, row: EventRow) -> bool:
+    return tape.has(row.event, kind)
 
 
 # ---- layout ----
@@ -232,7 +196,7 @@ def event_runs(line: EventLine, event: int, time_us: int, at: Columns) -> list[R
     runs: list[Run] = []
     if at.number:
         runs.append(Run(f"{event:>{at.number},}  ", "muted"))
-    glyph, colour = line.look
+    glyph, colour = line.look.sign, line.look.colour
     if not at.subject:
         runs += [Run(f"{milliseconds(time_us):>{at.time}} "), Run(f"{glyph} ", colour), Run(line.subject)]
         return runs + _brief(line, at.summary - len(line.subject))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
-from blis_tui.debugger.why.lifespans import ENDS, read_life
+from blis_tui.debugger.why.lifespans import read_life
+from blis_tui.engine.records import described
 from blis_tui.tui.presenters.life_line import legend, life_bar, past_and_later, position_mark, sum_text, totals
 from blis_tui.tui.presenters.lines import BLANK, Line, flow, hang, heading, line, words
 from blis_tui.tui.presenters.phases import PHASE_LOOKS
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.cluster.snapshot import RequestSnapshot
-    from blis_tui.debugger.rows import Happening
+    from blis_tui.debugger.rows import RequestEvent
     from blis_tui.debugger.why.lifespans import Life
     from blis_tui.debugger.why.ranking import Ranked
     from blis_tui.tui.presenters.life_line import Stretch
@@ -32,12 +33,6 @@ _ROOM: Final = 40
 _NARROW: Final = 50
 """Columns below which a stretch's beginning stands on a line of its own."""
 
-_FATES: Final = {
-    "completed": ("✓ completed", "$success"),
-    "rejected": ("✗ rejected", "$error"),
-    "dropped": ("✗ dropped", "$error"),
-    "timed-out": ("✗ timed out", "$error"),
-}
 _HINT: Final = (
     "No request is selected. Move the cursor in the instances or the events, click a request, or go to one by its name."
 )
@@ -105,7 +100,7 @@ def _facts(view: View, known: Life, now: Life | None) -> list[Content]:
     live = view.moment.request(known.name)
     end = now.end
     if end is not None:
-        facts = [Content.styled(*_FATES[end.what]), *_ended(end)]
+        facts = [Content.styled(*_fate(end)), *_ended(end)]
     elif live is not None:
         look = PHASE_LOOKS[live.phase]
         facts = [Content.styled(look.label, look.style)]
@@ -126,9 +121,14 @@ def _fact(label: str, value: str, style: str = "") -> Content:
     return Content.assemble((f"{label} ", "$text-muted"), (value, style))
 
 
-def _ended(end: Happening) -> list[Content]:
+def _fate(end: RequestEvent) -> tuple[str, str]:
+    shown = described(end.what)
+    return f"{shown.sign} {shown.label}", f"${shown.colour}" if shown.colour else ""
+
+
+def _ended(end: RequestEvent) -> list[Content]:
     facts = [_fact("at", time_text(end.time_us))]
-    if end.what in ("completed", "timed-out"):
+    if "output_tokens" in described(end.what).figures:
         facts.append(_fact("output", plural(end.first, "token")))
     return facts
 
@@ -219,9 +219,8 @@ def _list(life: Life, parts: Sequence[Stretch], width: int, notes: Mapping[int, 
     for part in parts:
         lines += _stretch(part, past_us, width, notes.get(part.event, "") if not part.later else "")
     end = life.end
-    if end is not None and end.what in ENDS and not parts:
-        reason = _FATES[end.what][0]
-        lines.append(line((reason, _FATES[end.what][1]), key=f"{EVENT_KEY}{end.event}"))
+    if end is not None and not parts:
+        lines.append(line(_fate(end), key=f"{EVENT_KEY}{end.event}"))
     return lines
 
 

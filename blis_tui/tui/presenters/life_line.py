@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
-from blis_tui.debugger.why.lifespans import ENDS
+from blis_tui.engine.records import RECORD_KINDS, described
 from blis_tui.tui.presenters.phases import PHASE_LOOKS, Look
-from blis_tui.tui.presenters.units import count_text, ordinal, plural, span_text
+from blis_tui.tui.presenters.units import plural, span_text
+from blis_tui.units import filled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from blis_tui.debugger.rows import Happening
+    from blis_tui.debugger.rows import RequestEvent
     from blis_tui.debugger.tape import Tape
     from blis_tui.debugger.why.lifespans import Life, Span
 
@@ -95,41 +96,27 @@ def stretches(life: Life, tape: Tape) -> tuple[Stretch, ...]:
     return tuple(one for one in found if one.duration_us or one.open)
 
 
-def _ender(life: Life, span: Span, following: Span | None) -> Happening | None:
+def _ender(life: Life, span: Span, following: Span | None) -> RequestEvent | None:
     """What ended a stretch: for a prefill its last chunk, else the happening at which the next stretch begins."""
     event = following.first if following is not None else life.happenings[-1].event
     here = [one for one in life.happenings if one.event == event]
+    ends = tuple(kind for kind, record in RECORD_KINDS.items() if record.shown.ends)
     wanted = {
-        "prefill": ("first-token", "chunk", "preempted", *ENDS),
-        "decode": ("preempted", *ENDS, "last-token"),
+        "prefill": ("first-token", "chunk", "preempted", *ends),
+        "decode": ("preempted", *ends, "last-token"),
     }
-    kinds = wanted.get(span.what, ("scheduled", "routed", "queued", "admitted", *ENDS))
+    kinds = wanted.get(span.what, ("scheduled", "routed", "queued", "admitted", *ends))
     return next((one for kind in kinds for one in here if one.what == kind), None)
 
 
-def ending_text(end: Happening, tape: Tape, *, lost: bool) -> str:
+def ending_text(end: RequestEvent, tape: Tape, *, lost: bool) -> str:
     """A happening as what ends a stretch; ``lost``: what was computed in it was lost in a preemption."""
-    if end.what == "preempted":
-        return f"preempted for {tape.name(end.second)}, {plural(end.first, 'computed token')} lost"
-    if end.what == "scheduled":
-        return "scheduled" + (f", {count_text(end.first)} cached tokens" if end.first else "")
-    if end.what == "completed":
-        return f"completed, {plural(end.first, 'output token')}"
-    reason = tape.reason(end.event)
-    plain = {
-        "admitted": "admitted",
-        "routed": f"routed to instance {end.first}",
-        "queued": f"queued, {ordinal(end.second + 1)} in the queue",
-        "first-token": "first token",
-        "last-token": "last token",
-        "chunk": "prompt and output are recomputed",
-        "timed-out": "timed out",
-    }
-    if end.what in ("rejected", "dropped"):
-        return f"{end.what}: {reason}" if reason else end.what
+    if end.what == "chunk":
+        return "prompt and output are recomputed"
     if end.what == "first-token" and lost:
         return "first token, lost later"
-    return plain[end.what]
+    shown = described(end.what)
+    return shown.label if end.what == "scheduled" and not end.first else filled(shown.line, tape.values_of(end))
 
 
 def _note(life: Life, span: Span) -> str:

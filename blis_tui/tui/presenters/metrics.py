@@ -180,7 +180,7 @@ def strip_line(view: View, series: Series, places: Arrangement, *, chosen: bool,
 
 def percentile_lines(view: View, width: int) -> list[Content]:
     """Latencies as of the position, each in one line."""
-    ttfts = view.tape.ttfts_us(view.moment.event, LATEST, view.moment.settled, view.moment.time_us)
+    ttfts = view.tape.latencies.ttfts_us(view.moment.event, LATEST, view.moment.settled, view.moment.time_us)
     steps, gaps = inter_token_gaps(view)
     first, many = f"latest {count_text(len(ttfts))}", f"{count_text(steps)} steps"
     return [

@@ -62,7 +62,7 @@ def kv_blocks(view: View) -> int:
 
 
 def _ttft(view: View) -> float | None:
-    latest = view.tape.ttfts_us(view.moment.event, 1, view.moment.settled, view.moment.time_us)
+    latest = view.tape.latencies.ttfts_us(view.moment.event, 1, view.moment.settled, view.moment.time_us)
     return latest[0] if latest else None
 
 

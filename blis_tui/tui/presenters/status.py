@@ -10,8 +10,8 @@ from blis_tui.debugger.moment import PHASES
 from blis_tui.tui.presenters.units import count_text, time_text
 
 if TYPE_CHECKING:
-    from blis_tui.debugger.debugger import Progress
     from blis_tui.debugger.moment import Moment
+    from blis_tui.debugger.travel import Progress
     from blis_tui.spec.model import Experiment
 
 _ROOMY: Final = 100

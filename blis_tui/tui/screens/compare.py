@@ -52,8 +52,9 @@ if TYPE_CHECKING:
     from blis_tui.compare.divergence import Divergence
     from blis_tui.compare.metrics import Row
     from blis_tui.compare.requests import RequestChanges
-    from blis_tui.debugger.debugger import Arrival, Debugger, Journey
+    from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.places import Place
+    from blis_tui.debugger.travel import Arrival, Journey
     from blis_tui.metrics.report import Report
     from blis_tui.spec.model import Experiment
 

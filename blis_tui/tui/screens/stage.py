@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from blis_tui.debugger.debugger import Arrival, Journey
+    from blis_tui.debugger.travel import Arrival, Journey
     from blis_tui.spec.model import Experiment
     from blis_tui.tui.view import View
 

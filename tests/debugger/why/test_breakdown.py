@@ -8,7 +8,8 @@ from itertools import pairwise
 import pytest
 
 import blis_tui
-from blis_tui.debugger.debugger import Debugger, arrive
+from blis_tui.debugger.debugger import Debugger
+from blis_tui.debugger.travel import arrive
 from blis_tui.debugger.why.breakdown import (
     DECODES,
     Breakdown,

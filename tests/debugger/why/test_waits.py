@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import blis_tui
+from blis_tui.debugger.recorder import Recorder
 from blis_tui.debugger.tape import Tape
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.waits import CAUSES, cause_sentence, cause_text, step_cause, wait_lines
@@ -70,7 +71,7 @@ def classify(made: blis_tui.Experiment) -> dict[str, int]:
         instance.rule = spy
         spies.append(spy)
     tape = Tape([instance.profile for instance in instances])
-    tape.listen(simulation)
+    Recorder(tape).listen(simulation)
     profile = instances[0].profile
     found: dict[str, int] = {}
     while True:

@@ -7,13 +7,13 @@ import re
 import pytest
 
 import blis_tui
-from blis_tui.debugger.debugger import Debugger, arrive
-from blis_tui.debugger.rows import KINDS
-from blis_tui.debugger.why.events import MEANINGS, load_before, usual_duration
+from blis_tui.debugger.debugger import Debugger
+from blis_tui.debugger.travel import arrive
+from blis_tui.debugger.why.events import load_before, usual_duration
 from blis_tui.debugger.why.explain import explain, explain_event, explain_request
 from blis_tui.debugger.why.explanation import Explanation, Part, Ref, event_ref, instance_ref, request_ref, said
 from blis_tui.debugger.why.ranking import Position, Ranked, ranking
-from blis_tui.engine.records import Preempted
+from blis_tui.engine.records import RECORD_KINDS, Preempted
 from blis_tui.units import plural, span_text
 from tests.debugger.pressed_runs import RUNS, experiment, finished
 
@@ -249,16 +249,15 @@ def test_unknown_requests() -> None:
 
 
 def test_every_kind_of_event_has_a_meaning() -> None:
-    assert set(MEANINGS) == set(KINDS)
     for name in ("kv-pressure", "admission", "time-outs", "three instances"):
         debugger = at(name, 10**9)
-        for kind in KINDS:
+        for kind, record in RECORD_KINDS.items():
             event = next((e for e in range(1, debugger.frontier) if debugger.tape.kind(e) == kind), None)
             if event is not None:
                 explanation = explain_event(debugger, event)
                 well_made(explanation)
                 assert kind in explanation.title
-                assert MEANINGS[kind] in sentences(explanation.parts[0])
+                assert record.shown.explanation in sentences(explanation.parts[0])
 
 
 def test_events_that_are_not_there() -> None:

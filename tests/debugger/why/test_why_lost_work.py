@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.debugger.debugger import arrive
+from blis_tui.debugger.travel import arrive
 from blis_tui.debugger.why.breakdown import Breakdown, Share
 from blis_tui.debugger.why.explain import explain_request, mainly
 from blis_tui.debugger.why.lifespans import read_life

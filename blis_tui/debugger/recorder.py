@@ -1,0 +1,153 @@
+"""What the records of a run say, written on a tape."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.debugger.tape import CHUNK, LAST_TOKEN, RESUMED, STALLED, text_fields
+from blis_tui.engine.records import RECORD_KINDS, Arrived, Completed, FirstToken, Preempted, StepFinished
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from blis_tui.debugger.tape import Tape
+    from blis_tui.engine.records import Description, Record
+    from blis_tui.simulation import Simulation
+
+_BUSY_BATCH: Final = 32
+"""Requests that a step under memory pressure looks at for the work of one ordinary event (measured, roughly)."""
+_NOTHING: Final = (0, 0, 0)
+
+
+class Recorder:
+    """Listens to a simulation that goes on where its tape ends.
+
+    Args:
+        tape: what to write on.
+    """
+
+    __slots__ = ("_latest", "_stalled", "_tape", "_totals")
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+        self._latest: dict[int, tuple[int, int, int]] = {}
+        self._stalled: dict[int, frozenset[str]] = {}
+        self._totals = _NOTHING
+
+    def listen(self, simulation: Simulation) -> Callable[[], None]:
+        """Record what a simulation does from now on; it must stand at the tape's end. Returns what stops it."""
+        self._tape.overview.heard_of(len(simulation.snapshot(0).instances) - 1)
+        stops = [simulation.subscribe(kind, self._reader(kind)) for kind in RECORD_KINDS.values()]
+
+        def stop() -> None:
+            for one in stops:
+                one()
+
+        return stop
+
+    def _reader(self, kind: type[Record]) -> Callable[[Record], None]:
+        """What takes down the records of a kind: their request and instance, and the figures of their description."""
+        if kind is StepFinished:
+            return self._step  # type: ignore[return-value]
+        tape, code, shown, number_of = self._tape, self._tape.code(kind.kind), kind.shown, self._tape.number
+        texts = text_fields(kind.kind)
+        names = [(name, name in texts) for name in shown.figures]
+        has_reason = "reason" in texts
+        has_meaning = kind in (Arrived, Completed, FirstToken, Preempted)
+
+        def read(record: Record) -> None:
+            name: str = getattr(record, "request_id", "")
+            instance: int = getattr(record, "instance", -1)
+            if kind is Arrived:
+                tape.arrive(name)
+            number = number_of(name)
+            tape.add(record, code, instance, -1 if number is None else number)
+            figures: list[int] = []
+            for figure, is_name in names:
+                value = number_of(getattr(record, figure)) if is_name else getattr(record, figure)
+                figures.append(-1 if value is None else value)
+            if number is not None:
+                tape.note(number, record.event, code, *figures)
+            elif figures:
+                tape.keep_figures(record.event, figures)
+            if has_reason:
+                tape.keep_reason(record.event, record.reason)  # type: ignore[attr-defined]
+            if shown.ends:
+                self._end(shown, record.time_us, name, instance)
+            if has_meaning and number is not None:
+                self._learn(record, number)
+
+        return read
+
+    def _end(self, shown: Description, time_us: int, name: str, instance: int) -> None:
+        """A request ended."""
+        if shown.ends == "lost":
+            self._tape.overview.loss(time_us)
+        if name in self._stalled.get(instance, ()):
+            self._stalled[instance] -= {name}
+
+    # ---- what the tape has places of its own for ----
+
+    def _learn(self, record: Record, number: int) -> None:
+        overview, latencies = self._tape.overview, self._tape.latencies
+        if isinstance(record, Arrived):
+            overview.arrival(record.time_us)
+        elif isinstance(record, Completed):
+            latencies.completed(number, record)
+            overview.completion(record.time_us)
+        elif isinstance(record, FirstToken):
+            latencies.first_token(number, record)
+            overview.first_token(record.time_us, record.ttft_us)
+        elif isinstance(record, Preempted) and not self._tape.keeps_output:
+            latencies.lose(number, record.event)
+
+    def _note_stalls(self, record: StepFinished, before: frozenset[str]) -> None:
+        """Who got no token from this step on, and who got one again."""
+        stalled = frozenset(record.stalled)
+        for name in record.stalled:
+            if name not in before:
+                self._note(name, record.event, STALLED)
+        for name in sorted(before - stalled - frozenset(record.preempted)):
+            self._note(name, record.event, RESUMED)
+        self._stalled[record.instance] = stalled
+
+    def _note(self, name: str, event: int, code: int, first: int = -1, second: int = -1) -> None:
+        number = self._tape.number(name)
+        if number is not None:
+            self._tape.note(number, event, code, first, second)
+
+    def _step(self, record: StepFinished) -> None:
+        index = record.instance
+        prefill = 0
+        for chunk in record.chunks:
+            prefill += chunk.new_tokens
+            self._note(chunk.request_id, record.event, CHUNK, chunk.computed_tokens, chunk.new_tokens)
+        before = self._stalled.get(index)
+        if before or record.stalled:
+            self._note_stalls(record, before or frozenset())
+        for name in record.completed:
+            self._note(name, record.event, LAST_TOKEN, record.time_us + record.duration_us)
+        old, new = self._latest.get(index, _NOTHING), (record.waiting, record.running, record.kv_used_blocks)
+        self._latest[index] = new
+        waiting, running, kv = self._totals
+        self._totals = (waiting + new[0] - old[0], running + new[1] - old[1], kv + new[2] - old[2])
+        self._tape.add_step(
+            record,
+            (
+                record.duration_us,
+                len(record.admitted),
+                len(record.preempted),
+                prefill,
+                record.decode_requests,
+                len(record.stalled),
+                len(record.first_tokens),
+                len(record.completed),
+                record.waiting,
+                record.running,
+                record.kv_used_blocks,
+                record.step,
+                *self._totals,
+            ),
+            record.running // _BUSY_BATCH if record.stalled or record.preempted else 0,
+        )
+        self._tape.overview.step(record, prefill + record.decode_requests, self._totals)

@@ -1,0 +1,50 @@
+"""Long ways through a run, a little at a time: whoever drives them decides about the pace."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from blis_tui.debugger.conditions.breakpoints import Hit
+
+SLICE: Final = 64
+"""Events between two looks at whether to go on: a tenth of a millisecond, a few under memory pressure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a journey is. ``goal``: the event it goes to, None when nobody knows how far that is."""
+
+    event: int
+    time_us: int
+    goal: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """How a journey ended.
+
+    ``reason``: ``there`` (where it was meant to go), ``breakpoint`` (with ``hits``), ``end`` (of the run), ``start``,
+    ``failed`` (the simulation cannot go on), ``unknown`` (the run ended without what was looked for).
+    """
+
+    reason: str
+    hits: tuple[Hit, ...] = ()
+
+
+Journey = Generator[Progress, None, Arrival]
+"""A long way: whoever calls ``next`` on it decides about the pace, and may stop."""
+
+
+def arrive(journey: Journey) -> Arrival:
+    """Drive a journey to its end at once."""
+    while True:
+        try:
+            next(journey)
+        except StopIteration as stop:
+            arrival = stop.value
+            if not isinstance(arrival, Arrival):
+                raise TypeError(f"a journey ends in an arrival, not in {arrival!r}") from None
+            return arrival
