@@ -78,7 +78,7 @@ def comparison(event: int | None = None) -> CompareScreen:
 async def finish(pilot: Pilot[None], screen: CompareScreen) -> None:
     """Let what was begun come to its end."""
     await pilot.pause()
-    while screen.busy or screen.outdated:
+    while screen.busy or screen._pause is not None:  # figures of the present moment follow a pause
         screen.tick()
         await pilot.pause()
 

@@ -192,11 +192,6 @@ class CompareScreen(Screen[None]):
         """Whether something is under way."""
         return self.pump.busy
 
-    @property
-    def outdated(self) -> bool:
-        """Whether the figures are those of an earlier moment: new ones are made soon."""
-        return self._pause is not None
-
     def _go(self, journey: Journey, label: str) -> None:
         """Set out; short ways are over at once."""
         self.pump.start(journey, label, self._arrived)
