@@ -65,8 +65,6 @@ class Mark:
 class _Archive:
     """The longest request log of some simulations of one experiment: what the others' logs are heads of."""
 
-    __slots__ = ("log",)
-
     def __init__(self, log: RequestLog) -> None:
         self.log = log
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 class Latencies:
     """What every request so far has waited; requests are told by their numbers."""
 
-    __slots__ = ("_done", "_done_events", "_e2es", "_places", "_ttft_events", "_ttft_times", "_ttfts", "_ttfts_lost")
-
     def __init__(self) -> None:
         self._ttft_events = array("q")
         self._ttfts = array("q")

@@ -69,8 +69,6 @@ class Overview:
         width_us: how much simulated time a bucket covers, in microseconds.
     """
 
-    __slots__ = ("_buckets", "_kv", "_kv_max", "_load", "_load_max", "_totals", "width_us")
-
     def __init__(self) -> None:
         self.width_us = _FIRST_WIDTH_US
         self._buckets: list[Bucket] = []

@@ -26,8 +26,6 @@ class Recorder:
         tape: what to write on.
     """
 
-    __slots__ = ("_latest", "_stalled", "_tape", "_totals")
-
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
         self._latest: dict[int, tuple[int, int, int]] = {}

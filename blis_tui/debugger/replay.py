@@ -75,8 +75,6 @@ class Replay:
         tape: what happened.
     """
 
-    __slots__ = ("_done", "_history", "_tape", "_twin")
-
     def __init__(self, twin: Simulation, history: History, tape: Tape) -> None:
         self._twin = twin
         self._history = history

@@ -49,29 +49,6 @@ class Tape:
         latencies: what the clients have measured.
     """
 
-    __slots__ = (
-        "_beside",
-        "_codes",
-        "_figures",
-        "_instances",
-        "_kinds",
-        "_lives",
-        "_names",
-        "_numbers",
-        "_reasons",
-        "_steps",
-        "_subjects",
-        "_times",
-        "_unnamed",
-        "_words",
-        "_work",
-        "_work_marks",
-        "keeps_output",
-        "latencies",
-        "overview",
-        "profiles",
-    )
-
     def __init__(self, profiles: Sequence[Profile]) -> None:
         self.profiles = profiles
         self.keeps_output = profiles[0].traits.keeps_output

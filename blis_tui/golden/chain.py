@@ -57,8 +57,6 @@ def divergence_window(old: Chain, new: Chain) -> tuple[int, int] | None:
 class ChainRecorder:
     """Listens to all records of a simulation and keeps their chain."""
 
-    __slots__ = ("_boundary", "_entries", "_every", "_hasher", "_records")
-
     def __init__(self) -> None:
         self._hasher = sha256()
         self._records = 0

@@ -58,8 +58,6 @@ class Steady:
 class Presence:
     """How many requests were somewhere, from when each came and when each left (in any order)."""
 
-    __slots__ = ("_came", "_came_us", "_left", "_left_us")
-
     def __init__(self, came_us: Iterable[int], left_us: Iterable[int]) -> None:
         self._came = sorted(came_us)
         self._came_us = [0, *accumulate(self._came)]
@@ -89,21 +87,6 @@ class Flow:
         thrashed: requests preempted ``THRASHING`` times or more.
         worst: the most preemptions of a request, and its number.
     """
-
-    __slots__ = (
-        "_answer_tokens",
-        "_arrivals_us",
-        "_completed_us",
-        "_queued_us",
-        "_scheduled_us",
-        "answer_tokens",
-        "cached_tokens",
-        "first",
-        "input_tokens",
-        "states",
-        "thrashed",
-        "worst",
-    )
 
     def __init__(self) -> None:
         self.states = dict.fromkeys(map(int, RequestState), 0)

@@ -177,8 +177,6 @@ class Report:
 class _Tally:
     """Counts and samples of a set of requests."""
 
-    __slots__ = ("cached_tokens", "capped", "delays_us", "e2e_us", "output_tokens", "per_token_us", "states", "ttft_us")
-
     def __init__(self) -> None:
         self.states = dict.fromkeys(map(int, RequestState), 0)
         self.capped = 0

@@ -95,8 +95,6 @@ class _Group(NamedTuple):
 class _Book:
     """What a packed row has no room for: names, sessions, outputs that were cut short, and the groups by number."""
 
-    __slots__ = ("groups", "names", "numbers", "requested", "sessions")
-
     def __init__(self) -> None:
         self.numbers: dict[tuple[str, str, Segments, int], int] = {}
         self.groups: list[_Group] = []
@@ -170,8 +168,6 @@ class RequestLog:
     Attributes:
         contradictions: requests whose times contradict each other (INV-5), in words.
     """
-
-    __slots__ = ("_book", "_hashed", "_hasher", "_packed", "contradictions")
 
     def __init__(self) -> None:
         self._packed = bytearray()
@@ -252,8 +248,6 @@ class RequestTable(Sequence["RequestRow"]):
 
     It stays as it is while the simulation goes on: a log only ever grows.
     """
-
-    __slots__ = ("_book", "_closed", "_live", "_log", "_order", "_page")
 
     def __init__(self, log: RequestLog, book: _Book, closed: int, page: _Book, live: bytes) -> None:
         self._log = log

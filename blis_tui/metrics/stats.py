@@ -60,8 +60,6 @@ def of_histogram(counts: Mapping[int, int], offset_us: int = 0) -> Distribution:
 class _Expanded:
     """A sorted histogram that reads like the sorted list of its samples."""
 
-    __slots__ = ("_cumulative", "_offset", "_values")
-
     def __init__(self, values: list[int], cumulative: list[int], offset: int) -> None:
         self._values = values
         self._cumulative = cumulative

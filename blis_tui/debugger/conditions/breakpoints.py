@@ -51,8 +51,6 @@ class Watch:
         needs: the kinds of record that it must be shown; other kinds may be left out.
     """
 
-    __slots__ = ("_probes", "needs")
-
     def __init__(self, breakpoints: Iterable[Breakpoint]) -> None:
         self._probes = tuple((one.condition.probe(), one) for one in breakpoints if one.enabled)
         self.needs = frozenset[str]().union(*(one.condition.needs for _, one in self._probes))

@@ -50,8 +50,6 @@ class Condition(Protocol):
 class _Each:
     """Stops at every event in which something is found."""
 
-    __slots__ = ("check",)
-
     def __init__(self, find: Callable[[Watched, Sequence[Record]], str]) -> None:
         self.check = find
 
@@ -61,8 +59,6 @@ class _Each:
 
 class _Edge:
     """Stops where something becomes true that was not so before the event."""
-
-    __slots__ = ("_before", "_truth", "_words")
 
     def __init__(
         self, truth: Callable[[Watched, Sequence[Record]], float], words: Callable[[Watched, Sequence[Record]], str]
