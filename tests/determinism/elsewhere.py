@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).resolve().parents[2]
 RUNNER: Final = Path(__file__).with_name("runner.py")
 _TIMEOUT_S: Final = 170
+_KEPT: Final = ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
+"""Where bytecode goes changes nothing of what is computed, but much of how long it takes."""
 
 
 class Elsewhere(NamedTuple):
@@ -64,11 +66,12 @@ def run_elsewhere(
         runner: the script.
         cwd: where to run it; a folder that is not the checkout unless given.
     """
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "COVERAGE", "PYTEST"))}
+    ours = ("PYTHON", "COVERAGE", "PYTEST")
+    kept = {key: value for key, value in os.environ.items() if key in _KEPT or not key.startswith(ours)}
     if checkout:
         kept["PYTHONPATH"] = str(ROOT)
     done = subprocess.run(
-        [*python, "-B", str(runner), str(jobs)],
+        [*python, str(runner), str(jobs)],
         env={**kept, **(environment or {})},
         cwd=cwd or jobs.parent,
         capture_output=True,
