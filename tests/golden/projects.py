@@ -29,9 +29,16 @@ engine: {kv_blocks: 60}
 """
 
 
-def project(folder: Path, spec: str = SPEC) -> Path:
-    """A folder with one experiment and an empty pytest configuration."""
-    (folder / "pytest.ini").write_text("[pytest]\naddopts = -p no:cacheprovider\n", encoding="utf-8")
+def project(folder: Path, spec: str = SPEC, *, checks: str | None = "observers") -> Path:
+    """A folder with one experiment and next to no pytest configuration.
+
+    Args:
+        folder: where.
+        spec: the experiment.
+        checks: how runs are repeated; the usual ones (None) start one process more for each.
+    """
+    settings = "" if checks is None else f"blis_checks = {checks}\n"
+    (folder / "pytest.ini").write_text(f"[pytest]\naddopts = -p no:cacheprovider\n{settings}", encoding="utf-8")
     (folder / "demo.blis.yaml").write_text(spec, encoding="utf-8")
     return folder
 

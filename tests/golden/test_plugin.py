@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,17 +17,23 @@ GOLDEN = ["demo.golden.json", "demo.report.json"]
 WAITING = ["demo.golden.json.new", "demo.report.json.new"]
 
 
-@pytest.fixture
-def accepted(tmp_path: Path) -> Path:
-    """A project whose golden is accepted."""
-    folder = project(tmp_path)
+@pytest.fixture(scope="module")
+def first_accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project whose golden is accepted, to be copied."""
+    folder = project(tmp_path_factory.mktemp("accepted"))
     assert pytest_in(folder, "--blis-update=unseen").returncode == 0
     assert files(folder) == GOLDEN
     return folder
 
 
+@pytest.fixture
+def accepted(first_accepted: Path, tmp_path: Path) -> Path:
+    """A project of its own whose golden is accepted."""
+    return shutil.copytree(first_accepted, tmp_path, dirs_exist_ok=True)
+
+
 def test_a_new_result_waits_until_it_is_accepted(tmp_path: Path) -> None:
-    folder = project(tmp_path)
+    folder = project(tmp_path, checks=None)
     first = pytest_in(folder)
     assert first.returncode == 1
     assert "there is no golden yet: demo" in first.stdout
@@ -159,8 +166,8 @@ def test_failed_expectations_fail_although_the_bytes_are_golden(tmp_path: Path) 
 @pytest.mark.parametrize(("action", "code"), [("ignore", 0), ("warn", 0), ("fail", 1), ("delete", 0)])
 def test_obsolete_goldens_are_found_on_full_runs_only(accepted: Path, action: str, code: int) -> None:
     (accepted / "demo.blis.yaml").rename(accepted / "other.blis.yaml")
-    pytest_in(accepted, "other.blis.yaml", "--blis-update=always")
-    assert "obsolete" not in pytest_in(accepted, "other.blis.yaml", f"--blis-obsolete={action}").stdout
+    first = pytest_in(accepted, "other.blis.yaml", "--blis-update=always", f"--blis-obsolete={action}")
+    assert "obsolete" not in first.stdout
     assert "obsolete" not in pytest_in(accepted, "-k", "default", f"--blis-obsolete={action}").stdout
     assert "demo.golden.json" in files(accepted)
     run = pytest_in(accepted, f"--blis-obsolete={action}", "-p", "xdist", "-n", "1")
