@@ -114,7 +114,7 @@ class Record:
             return
         cls.kind = cls.shown.kind
         known = RECORD_KINDS.setdefault(cls.kind, cls)
-        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+        if known.shown is not cls.shown:
             raise TypeError(f"the record kind `{cls.kind}` is already that of {known.__module__}.{known.__qualname__}")
         RECORD_KINDS[cls.kind] = cls
 
