@@ -63,10 +63,10 @@ class Cluster:
         policy, plugins, streams = experiment.policy, experiment.plugins, Streams(experiment.seed)
         self._admission = plugins.create(ADMISSION, policy.admission.kind, policy.admission.settings)
         self._admission_name = policy.admission.kind
-        self._admission_stream = streams.stream("policy/admission")
+        self._admission_context = Context(streams.stream("policy/admission"))
         self._routing = plugins.create(ROUTING, policy.routing.kind, policy.routing.settings)
         self._routing_name = policy.routing.kind
-        self._routing_stream = streams.stream("policy/routing")
+        self._routing_context = Context(streams.stream("policy/routing"))
         self._admission_latency_us = experiment.cluster.admission_latency_us
         self._routing_latency_us = experiment.cluster.routing_latency_us
         self._factory = InstanceFactory(experiment, self.queue, ledger, observers)
@@ -94,7 +94,7 @@ class Cluster:
 
     def policy_state(self) -> tuple[object, ...]:
         """What the control plane and the workload remember, as plain values (for digests)."""
-        streams = (self._admission_stream.state(), self._routing_stream.state())
+        streams = (self._admission_context.stream.state(), self._routing_context.stream.state())
         return (self._admission.state(), self._routing.state(), self._source.state(), streams)
 
     # ---- the loop ----
@@ -137,10 +137,9 @@ class Cluster:
                         continue
             else:
                 heappop(heap)
-                if event.stale:
+                if not event.happen(time):
                     event.drop()
                     continue
-                event.happen(time)
             if time < self.now:
                 self.clock_went_back += 1
             self.now = time
@@ -197,7 +196,9 @@ class Cluster:
 
     def _admit(self, request: Request, now: int) -> None:
         observers = self.observers
-        reason = self._admission.refusal(declared(request), self._fleet, Context(now, self._admission_stream))
+        context = self._admission_context
+        context.now_us = now
+        reason = self._admission.refusal(declared(request), self._fleet, context)
         if reason:
             self.rejected += 1
             request.state = RequestState.REJECTED
@@ -210,7 +211,9 @@ class Cluster:
             observers.emit(Admitted(observers.event, now, request.request_id, self._admission_name))
 
     def _route(self, request: Request, now: int) -> None:
-        place, reason = self._routing.choose(declared(request), self._fleet, Context(now, self._routing_stream))
+        context = self._routing_context
+        context.now_us = now
+        place, reason = self._routing.choose(declared(request), self._fleet, context)
         instance = self.instances[place]
         index = request.instance = instance.index
         instance.routed += 1

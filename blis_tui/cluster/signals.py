@@ -84,14 +84,17 @@ class Fleet(Sequence[InstanceSignals]):
         return _read(self._instances[place])
 
 
-class Context(NamedTuple):
+class Context:
     """What a decision may depend on beside the request and the signals.
 
-    ``stream`` is the policy's own random stream, ``policy/<plug point>``; its position is part of every digest.
+    Attributes:
+        now_us: simulated time.
+        stream: the policy's own random stream, ``policy/<plug point>``; its position is part of every digest.
     """
 
-    now_us: int
-    stream: Stream
+    def __init__(self, stream: Stream) -> None:
+        self.now_us = 0
+        self.stream = stream
 
 
 def declared(request: Request) -> IncomingRequest:

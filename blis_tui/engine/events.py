@@ -40,8 +40,8 @@ class Event(Protocol):
     def stale(self) -> bool:
         """Whether nothing would come of it any more; once true, it stays so."""
 
-    def happen(self, now: int) -> None:
-        """Do it."""
+    def happen(self, now: int) -> bool:
+        """Do it; returns False where it was stale, and so did not happen."""
 
     def drop(self) -> None:
         """It will not happen: it was found to be stale."""
@@ -64,9 +64,10 @@ class RequestEvent(NamedTuple):
         """Never."""
         return False
 
-    def happen(self, now: int) -> None:
+    def happen(self, now: int) -> bool:
         """Call the handler."""
         self.handler(self.request, now)
+        return True
 
     def drop(self) -> None:
         """Nothing depends on it."""
@@ -81,6 +82,10 @@ class Timeout(RequestEvent):
     def stale(self) -> bool:
         """Whether it comes too late; then it must not even move the clock."""
         return self.request.state > RequestState.RUNNING
+
+    def happen(self, now: int) -> bool:
+        """Call the handler, if it is not too late."""
+        return not self.stale and super().happen(now)
 
 
 def instance_order(priority: int, instance: int) -> int:

@@ -67,9 +67,9 @@ class Step(NamedTuple):
         """Whether the instance has nothing to do."""
         return not self.instance.has_work
 
-    def happen(self, now: int) -> None:
+    def happen(self, now: int) -> bool:
         """Run the step."""
-        self.instance.step(now)
+        return self.instance.step(now) != NO_STEP
 
     def drop(self) -> None:
         """No step is pending any more."""
@@ -290,7 +290,7 @@ class Instance:
 
     def _planned_step(self, now: int) -> int:
         batch = self.batch
-        if not self.has_work:
+        if not batch.running and not batch.waiting.items:
             return NO_STEP
         # Schedule.
         plan = self.rule.plan(batch)
@@ -330,10 +330,12 @@ class Instance:
                 prefilled.append(request)
         if len(prefilled) > 1:
             prefilled.sort(key=_slot)
-        first_tokens = [request for request in prefilled if not request.generated_tokens]
+        observed = bool(self._observers.kinds)
+        first_tokens = [request for request in prefilled if not request.generated_tokens] if observed else []
         for request in prefilled:
             self._end_prefill(request, end, finishing)
-        self._complete(finishing, end)
+        if finishing:
+            self._complete(finishing, end)
         # Next.
         tallies.steps += 1
         tallies.busy_us += duration
@@ -354,7 +356,7 @@ class Instance:
             elif batch.refused is not None and batch.refused[1] == epoch:
                 tallies.kv_wait_us += duration
         upcoming = end if waiting or batch.running else IDLE
-        if self._observers.kinds:
+        if observed:
             self._emit_step(plan, Done(now, duration, decodes, context, first_tokens, finishing, upcoming))
         return upcoming
 

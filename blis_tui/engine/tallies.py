@@ -47,7 +47,7 @@ class Presence:
 
     def change(self, by: int, now: int) -> None:
         """Some come, or (negative) leave."""
-        self._area_us = self.area_us(now)
+        self._area_us += self.count * (now - self._since_us)
         self._since_us = now
         self.count += by
 

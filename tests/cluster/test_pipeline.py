@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from blis_tui.cluster.cluster import Cluster
-from blis_tui.cluster.signals import Context, IncomingRequest, InstanceSignals, declared
+from blis_tui.cluster.signals import IncomingRequest, InstanceSignals, declared
 from blis_tui.engine.records import Observers, Rejected, Routed, StepFinished
 from blis_tui.errors import PolicyError
 from blis_tui.metrics.request_log import RequestLog
@@ -118,7 +118,7 @@ def test_nothing_happens_beyond_the_horizon() -> None:
 
 
 def test_what_policies_are_shown_has_no_future() -> None:
-    shown = {*IncomingRequest._fields, *InstanceSignals._fields, *Context._fields}
+    shown = {*IncomingRequest._fields, *InstanceSignals._fields}
     assert not shown & {"output_tokens", "finish_clock", "request", "requests", "waiting_requests", "running_requests"}
     one = request(0, 0, 8, 77)
     assert 77 not in declared(one)._replace(max_output_tokens=0)

@@ -34,6 +34,7 @@ from blis_tui.tui.presenters.event_filter import parse_filter
 from blis_tui.tui.presenters.events import event_line, full_text
 from blis_tui.tui.presenters.inspector import inspector_lines
 from blis_tui.tui.reference import pages as terminal_pages
+from tests.builders import profiles
 from tests.tui.pane_harness import text_of, view_at
 
 if TYPE_CHECKING:
@@ -121,11 +122,11 @@ def test_the_tape_and_the_life_of_its_request_have_it(debugger: Debugger) -> Non
     [found] = [one for one in debugger.tape.life("request_0") if one.what == "cache-probed"]
     assert (found.event, found.first) == (event, 7)
     assert debugger.tape.values_of(found)["hit_tokens"] == 7
-    life = read_life(debugger.tape, debugger.experiment, "request_0", debugger.frontier)
+    life = read_life(debugger.tape, "request_0", debugger.frontier)
     plain = Debugger(blis_tui.load("quickstart", set={"workload.requests": 20}))
     assert life is not None
     arrive(plain.run())
-    without = read_life(plain.tape, plain.experiment, "request_0", plain.frontier)
+    without = read_life(plain.tape, "request_0", plain.frontier)
     assert without is not None
     assert life.spans == without.spans
 
@@ -203,7 +204,7 @@ def test_an_instance_that_comes_and_goes_is_a_change(debugger: Debugger) -> None
 
 
 def test_the_tape_hears_of_an_instance_when_it_has_a_step() -> None:
-    tape = Tape()
+    tape = Tape(profiles(blis_tui.load("quickstart")))
     late = StepFinished(1, 5, 3, 1, (), (), (), 2, 10, (), 100, (), (), 4, 2, 6, 105)
     overview = tape.overview
     overview.step(late, 2, (4, 2, 6))

@@ -87,7 +87,7 @@ def _admit_waiting(batch: Batch, plan: Plan, budget: int, traits: Traits) -> Non
     size = pool.block_size_tokens
     threshold = batch.limits.long_prefill_token_threshold
     max_num_seqs = batch.limits.max_num_seqs
-    watermark = traits.spare_blocks(pool.total)
+    watermark = traits.spare_blocks(pool.total) if traits.watermark else 0
     computed_anyway = 0 if traits.caches_whole_prompts else 1
     while budget > 0 and waiting.items and len(batch.running) < max_num_seqs:
         request = waiting.head()
