@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.golden.case import Case
+    from blis_tui.golden.project import Project
     from blis_tui.golden.session import Outcome, Settings
     from blis_tui.golden.store import GoldenFiles
 
@@ -74,14 +75,16 @@ class SpecFile(pytest.File):
         """One item a case; a file that is no valid experiment is one item that fails and says why."""
         from blis_tui.errors import BlisError  # noqa: PLC0415  (only runs that have such files pay for it)
         from blis_tui.golden.case import cases_of  # noqa: PLC0415
+        from blis_tui.golden.project import project_of  # noqa: PLC0415
 
         try:
             cases = cases_of(self.path)
+            project = project_of(self.path, _own_project(self.config))
         except BlisError as error:
-            yield SpecItem.from_parent(self, name="valid", case=None, problem=error)
+            yield SpecItem.from_parent(self, name="valid", case=None, project=None, problem=error)
             return
         for case in cases:
-            item = SpecItem.from_parent(self, name=case.name, case=case, problem=None)
+            item = SpecItem.from_parent(self, name=case.name, case=case, project=project, problem=None)
             for tag in case.tags:
                 self.config.addinivalue_line("markers", f"{tag}: a tag of experiments")
                 item.add_marker(tag)
@@ -103,39 +106,39 @@ class GoldenFailure(Exception):  # noqa: N818  (it is shown to nobody by this na
 class SpecItem(pytest.Item):
     """One golden test."""
 
-    def __init__(self, *, case: Case | None, problem: Exception | None, **kwargs: Any) -> None:
+    def __init__(self, *, case: Case | None, project: Project | None, problem: Exception | None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.case = case
+        self.project = project
         self.problem = problem
 
     def runtest(self) -> None:
         """Run the experiment and compare it with its golden."""
         if self.problem is not None:
             raise self.problem
-        if self.case is None:
-            raise TypeError("an item has a case or a problem")
+        if self.case is None or self.project is None:
+            raise TypeError("an item has a case and a project, or a problem")
         from blis_tui.golden.session import run_case  # noqa: PLC0415
 
-        files = _files(self.config, self.path, self.case.name)
+        files = self.project.files(self.path, self.case.name)
         told: dict[str, object] = {"golden": str(files.file(".golden.json"))}
         self.user_properties.append((_PROPERTY, ""))
         try:
-            outcome = run_case(self.case, files, self._spec(), _settings(self.config))
+            outcome = run_case(self.case, files, _below(self.project.root, self.path), _settings(self.config))
             told |= {"status": outcome.status, "pending": outcome.pending, "text": outcome.text}
+            told["review"] = self.project.review_command()
             if self.config.getoption("--blis-report"):
                 told["report"] = json.loads(outcome.report)
         finally:
-            told |= {"nodeid": self.nodeid, "spec": self._spec(), "case": self.case.name, "line": self.case.line}
+            told |= {
+                "nodeid": self.nodeid,
+                "spec": _below(self.config.rootpath, self.path),
+                "case": self.case.name,
+                "line": self.case.line,
+            }
             self.user_properties[-1] = (_PROPERTY, json.dumps(told))
         if not outcome.ok:
             raise GoldenFailure(outcome)
-
-    def _spec(self) -> str:
-        """The file's path as it is stored: relative to the root, with ``/``."""
-        try:
-            return self.path.relative_to(self.config.rootpath).as_posix()
-        except ValueError:
-            return self.path.as_posix()
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Verdicts and the package's own errors as they are, without a traceback."""
@@ -153,7 +156,16 @@ class SpecItem(pytest.Item):
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """Where the case stands."""
-        return self.path, (self.case.line if self.case else 1) - 1, f"{self._spec()}::{self.name}"
+        return (
+            self.path,
+            (self.case.line if self.case else 1) - 1,
+            f"{_below(self.config.rootpath, self.path)}::{self.name}",
+        )
+
+
+def _below(root: Path, path: Path) -> str:
+    """A file's path relative to a folder, with ``/``."""
+    return (path.relative_to(root) if path.is_relative_to(root) else path).as_posix()
 
 
 def _settings(config: pytest.Config) -> Settings:
@@ -168,19 +180,13 @@ def _settings(config: pytest.Config) -> Settings:
     return Settings(mode=mode, checks=checks, force=config.getoption("--blis-force"))
 
 
-def _golden_dir(config: pytest.Config) -> Path:
-    return config.rootpath / str(config.getini("blis_golden_dir"))
+def _own_project(config: pytest.Config) -> Project:
+    """That of the run."""
+    from blis_tui.golden.project import Project  # noqa: PLC0415
 
-
-def _files(config: pytest.Config, spec: Path, case: str) -> GoldenFiles:
-    from blis_tui.golden.store import files_of  # noqa: PLC0415
-
-    root = config.rootpath / config.getini("blis_spec_root")
-    folder = _golden_dir(config)
-    try:
-        return files_of(spec, case, folder=folder, root=root)
-    except ValueError:  # the spec lies elsewhere: by its place below the root folder of the run
-        return files_of(spec, case, folder=folder, root=config.rootpath)
+    return Project.at(
+        config.rootpath, {name: str(config.getini(name)) for name in ("blis_spec_root", "blis_golden_dir")}
+    )
 
 
 class _Session:
@@ -207,8 +213,8 @@ class _Session:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Goldens of skipped tests are not orphans."""
         for item in session.items:
-            if isinstance(item, SpecItem) and item.case is not None:
-                files = _files(self._config, item.path, item.case.name)
+            if isinstance(item, SpecItem) and item.case is not None and item.project is not None:
+                files = item.project.files(item.path, item.case.name)
                 told = {"golden": str(files.file(".golden.json")), "nodeid": item.nodeid, "status": "skipped"}
                 self._told.setdefault(item.nodeid, told)
             elif isinstance(item, SpecItem):
@@ -236,7 +242,7 @@ class _Session:
         from blis_tui.golden.store import all_goldens  # noqa: PLC0415
 
         known = {told["golden"] for told in self._told.values()}
-        folder = _golden_dir(config)
+        folder = _own_project(config).golden_dir
         return [files for files in all_goldens(folder) if str(files.file(".golden.json")) not in known]
 
     def _is_full(self) -> bool:
@@ -266,7 +272,8 @@ class _Session:
             terminalreporter.line(f"{plural(len(pending), 'new result')} waiting:")
             for told in pending:
                 terminalreporter.line(f"    {told['nodeid']}")
-            terminalreporter.line("look at them and decide: blis-tui golden review")
+            for command in dict.fromkeys(told["review"] for told in pending):
+                terminalreporter.line(f"look at them and decide: {command}")
         obsolete = self._obsolete
         if obsolete:
             delete = self._config.getoption("--blis-obsolete") == "delete"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,29 +38,29 @@ def golden() -> None:
     """
 
 
-@golden.command(short_help="List goldens: which wait for a decision, which are obsolete.")
+@golden.command(short_help="List goldens: which wait for a decision, which are obsolete or broken.")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @_folder
 @_root
 @click.option("--json", "as_json", is_flag=True, help="One JSON document instead of a table.")
 @reported
 def status(names: tuple[str, ...], folder: Path, root: Path, as_json: bool) -> None:
-    """List goldens: which wait for a decision, which are obsolete. Exit code 1 when anything does."""
-    from blis_tui.golden.review import find, state  # noqa: PLC0415
+    """List goldens: which wait for a decision, which are obsolete or broken. Exit code 1 when anything does or is."""
+    from blis_tui.golden.survey import survey  # noqa: PLC0415
     from blis_tui.units import plural  # noqa: PLC0415  (heavy imports only when the command runs)
 
-    states = [state(files, folder, root) for files in find(folder, names)]
+    entries = survey(folder, root, names)
     if as_json:
-        click.echo(json.dumps([asdict(one) for one in states], indent=2, ensure_ascii=False))
+        click.echo(json.dumps([entry.to_dict() for entry in entries], indent=2, ensure_ascii=False))
     else:
-        width = max((len(one.name) for one in states), default=0)
-        for one in states:
-            word = "new" if one.pending and not one.golden else "changed" if one.pending else "golden"
-            click.echo(f"{'obsolete' if one.orphan else word:<9} {one.name:<{width}}  {one.spec}::{one.case}")
-        waiting = len([one for one in states if one.pending])
-        obsolete = len([one for one in states if one.orphan])
-        click.echo(f"{plural(len(states), 'golden')}, {waiting} waiting, {obsolete} obsolete")
-    if any(one.pending or one.orphan for one in states):
+        width = max((len(entry.name) for entry in entries), default=0)
+        for entry in entries:
+            about = entry.problem.partition("\n")[0] or f"{entry.spec}::{entry.case}"
+            click.echo(f"{entry.state:<9} {entry.name:<{width}}  {about}")
+        waiting = len([entry for entry in entries if entry.waiting])
+        counts = [f"{len([entry for entry in entries if entry.state == one])} {one}" for one in ("obsolete", "broken")]
+        click.echo(f"{plural(len(entries), 'golden')}, {waiting} waiting, {', '.join(counts)}")
+    if any(entry.waiting or entry.state != "golden" for entry in entries):
         sys.exit(ExitCode.CHECK_FAILED)
 
 
@@ -86,11 +85,11 @@ def diff(names: tuple[str, ...], folder: Path, root: Path) -> None:
 def accept(names: tuple[str, ...], folder: Path, force: bool) -> None:
     """Make waiting results the goldens: those that NAME (or a pattern) matches, or all."""
     from blis_tui.golden.review import accept as accept_one  # noqa: PLC0415
-    from blis_tui.golden.review import find, shown_name  # noqa: PLC0415
+    from blis_tui.golden.review import find  # noqa: PLC0415
 
     for files in _waiting(find(folder, names, pending=True), names):
         accept_one(files, force=force)
-        click.echo(f"accepted {shown_name(files, folder)}")
+        click.echo(f"accepted {files.name}")
 
 
 @golden.command(short_help="Forget waiting results.")
@@ -99,11 +98,11 @@ def accept(names: tuple[str, ...], folder: Path, force: bool) -> None:
 @reported
 def reject(names: tuple[str, ...], folder: Path) -> None:
     """Forget waiting results: those that NAME (or a pattern) matches, or all."""
-    from blis_tui.golden.review import find, shown_name  # noqa: PLC0415
+    from blis_tui.golden.review import find  # noqa: PLC0415
 
     for files in _waiting(find(folder, names, pending=True), names):
         files.drop_pending()
-        click.echo(f"rejected {shown_name(files, folder)}")
+        click.echo(f"rejected {files.name}")
 
 
 @golden.command(short_help="Decide about waiting results one by one.")
@@ -117,12 +116,12 @@ def review(names: tuple[str, ...], folder: Path, root: Path) -> None:
     Without a terminal it lists them with the commands that decide.
     """
     from blis_tui.golden.review import accept as accept_one  # noqa: PLC0415
-    from blis_tui.golden.review import difference_text, find, shown_name  # noqa: PLC0415
+    from blis_tui.golden.review import difference_text, find  # noqa: PLC0415
 
     waiting = _waiting(find(folder, names, pending=True), names)
     if not sys.stdin.isatty():
         for files in waiting:
-            name = shown_name(files, folder)
+            name = files.name
             click.echo(f"{name}\n    blis-tui golden diff {name}\n    blis-tui golden accept {name}")
             click.echo(f"    blis-tui golden reject {name}")
         return
@@ -148,11 +147,11 @@ def record(names: tuple[str, ...], folder: Path, root: Path, full: bool) -> None
 
     A golden whose result this engine does not give any more is left alone.
     """
-    from blis_tui.golden.review import find, record_full, shown_name  # noqa: PLC0415
+    from blis_tui.golden.review import find, record_full  # noqa: PLC0415
 
     for files in _waiting(find(folder, names), names):
         stored = record_full(files, root)
-        click.echo(f"{'stored' if stored else 'differs, left alone:'} {shown_name(files, folder)}")
+        click.echo(f"{'stored' if stored else 'differs, left alone:'} {files.name}")
 
 
 def _waiting(found: Sequence[GoldenFiles], names: Sequence[str]) -> Sequence[GoldenFiles]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
@@ -22,50 +21,16 @@ if TYPE_CHECKING:
     from blis_tui.golden.store import GoldenFiles
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State:
-    """One golden as ``golden status`` shows it."""
-
-    name: str
-    """Path of the golden below the folder that was searched, without its endings."""
-    spec: str
-    case: str
-    golden: bool
-    """There is a golden."""
-    pending: bool
-    """A new result waits."""
-    orphan: bool
-    """Its spec, or the case in it, is no longer there."""
-
-
 def find(folder: Path, patterns: Sequence[str] = (), *, pending: bool = False) -> list[GoldenFiles]:
     """Goldens below a folder; those whose path or name matches one of the patterns, if there are any."""
     found = [files for files in all_goldens(folder) if not pending or files.exists(pending=True)]
     if not patterns:
         return found
-    return [files for files in found if any(_matches(files, folder, pattern) for pattern in patterns)]
+    return [files for files in found if any(_matches(files.name, pattern) for pattern in patterns)]
 
 
-def shown_name(files: GoldenFiles, folder: Path) -> str:
-    """A golden's path below the folder."""
-    return (files.folder / files.name).relative_to(folder).as_posix()
-
-
-def _matches(files: GoldenFiles, folder: Path, pattern: str) -> bool:
-    return fnmatch(shown_name(files, folder), pattern) or fnmatch(files.name, pattern)
-
-
-def state(files: GoldenFiles, folder: Path, root: Path) -> State:
-    """What is there, and whether anything still stands behind it."""
-    stored = files.read(pending=not files.exists())
-    return State(
-        name=shown_name(files, folder),
-        spec=stored.spec,
-        case=stored.case,
-        golden=files.exists(),
-        pending=files.exists(pending=True),
-        orphan=case_of(files, root) is None,
-    )
+def _matches(name: str, pattern: str) -> bool:
+    return fnmatch(name, pattern) or fnmatch(name.rpartition("/")[2], pattern)
 
 
 def case_of(files: GoldenFiles, root: Path) -> Case | None:
@@ -95,7 +60,7 @@ def difference_text(files: GoldenFiles, root: Path) -> str:
         raise InputError(f"{new.spec} no longer has the case `{new.case}`")
     experiment = case.load()
     difference = compare(golden, new, case.comparison)
-    return describe(case.name, files, golden, new, difference, experiment)
+    return describe(case, files, golden, new, difference, experiment)
 
 
 def accept(files: GoldenFiles, *, force: bool = False) -> None:

@@ -6,14 +6,17 @@ import json
 import os
 from dataclasses import dataclass
 from importlib.util import find_spec
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.compare.documents import experiment_differences
 from blis_tui.compare.wording import difference_lines
 from blis_tui.errors import InputError
+from blis_tui.golden.case import DEFAULT
 from blis_tui.golden.compare import compare
 from blis_tui.golden.divergence import find_divergence, record_lines
 from blis_tui.golden.produce import produce, unsteady
+from blis_tui.golden.project import accept_command, from_here
 from blis_tui.golden.store import Baseline
 from blis_tui.units import plural
 
@@ -133,7 +136,7 @@ def _unseen(files: GoldenFiles, result: Golden, settings: Settings) -> Outcome:
     text = f"there is no golden yet: {files.name}"
     if settings.mode == "new":
         files.write(result, pending=True)
-        text += f"\nthe new result waits; accept it with\n    blis-tui golden accept {files.name}"
+        text += f"\nthe new result waits; accept it with\n    {accept_command(files)}"
     return Outcome(status="missing", text=text, pending=settings.mode == "new", report=result.report)
 
 
@@ -151,18 +154,18 @@ def _changed(
             return Outcome(status="refused", text=_refusal(golden), report=result.report)
         files.write(result)
         return Outcome(status="written", text="", report=result.report)
-    text = describe(case.name, files, golden, result, difference, experiment)
+    text = describe(case, files, golden, result, difference, experiment)
     if settings.mode in ("new", "unseen"):
         files.write(result, pending=True)
-        text += f"\nthe new result waits; look at it, then\n    blis-tui golden accept {files.name}"
+        text += f"\nthe new result waits; look at it, then\n    {accept_command(files)}"
     return Outcome(status="changed", text=text, pending=settings.mode != "no", report=result.report)
 
 
 def describe(
-    case: str, files: GoldenFiles, golden: Golden, result: Golden, difference: ResultDifference, experiment: Experiment
+    case: Case, files: GoldenFiles, golden: Golden, result: Golden, difference: ResultDifference, experiment: Experiment
 ) -> str:
     """Everything there is to say about a difference, the first event at which it shows included."""
-    lines = [f"{files.name}: the result of case `{case}` differs from its golden"]
+    lines = [f"{files.name}: the result of case `{case.name}` differs from its golden"]
     if difference.engine is not None:
         lines.append(f"the engine has changed: {difference.engine[0]} -> {difference.engine[1]}")
     lines += ["--- golden", "+++ this run"]
@@ -180,7 +183,9 @@ def describe(
     if divergence is not None:
         lines.append(divergence.text())
         if find_spec("blis_tui.tui") is not None:  # the terminal interface, where it is there
-            lines.append(f"see it in the debugger: blis-tui tui {result.spec} --at {divergence.event}")
+            chosen = "" if case.name == DEFAULT else f" --case {quote(case.name)}"
+            where = f"{quote(from_here(case.spec))}{chosen} --at {divergence.event}"
+            lines.append(f"see it in the debugger: blis-tui tui {where}")
     return "\n".join(lines)
 
 

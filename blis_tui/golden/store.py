@@ -86,10 +86,12 @@ class Golden:
 
 @dataclass(frozen=True, slots=True)
 class GoldenFiles:
-    """Where the files of one golden test lie: a folder and a name."""
+    """Where the files of one golden test lie."""
 
     folder: Path
+    """The folder of all golden files."""
     name: str
+    """Path below it, without the endings."""
 
     def file(self, kind: str, *, pending: bool = False) -> Path:
         """The file of that kind (``REPORT``, ``HEADER`` or ``RECORDS``)."""
@@ -122,7 +124,7 @@ class GoldenFiles:
 
     def write(self, golden: Golden, *, pending: bool = False) -> None:
         """Write both files; a result that waits is obsolete once the golden itself is written."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.file(HEADER).parent.mkdir(parents=True, exist_ok=True)
         write_text(self.file(REPORT, pending=pending), golden.report)
         write_text(self.file(HEADER, pending=pending), golden.header())
         if not pending:
@@ -204,13 +206,13 @@ def _parse(header: Mapping[str, object], report: str) -> Golden:
 
 def all_goldens(folder: Path) -> Iterator[GoldenFiles]:
     """All goldens and waiting results below a folder, in order of their paths."""
-    seen: dict[tuple[Path, str], None] = {}
+    seen: dict[str, None] = {}
     for path in sorted(folder.rglob(f"*{HEADER}*")):
         name, _, rest = path.name.partition(HEADER)
         if rest in ("", PENDING):
-            seen[path.parent, name] = None
-    for where, name in seen:
-        yield GoldenFiles(where, name)
+            seen[path.with_name(name).relative_to(folder).as_posix()] = None
+    for name in seen:
+        yield GoldenFiles(folder, name)
 
 
 def files_of(spec: Path, case: str, *, folder: Path, root: Path) -> GoldenFiles:
@@ -221,4 +223,5 @@ def files_of(spec: Path, case: str, *, folder: Path, root: Path) -> GoldenFiles:
     """
     relative = real_path(spec).relative_to(real_path(root))
     stem = relative.name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".blis")
-    return GoldenFiles(folder / relative.parent, stem if case == "default" else f"{stem}@{case}")
+    name = stem if case == "default" else f"{stem}@{case}"
+    return GoldenFiles(folder, (relative.parent / name).as_posix())

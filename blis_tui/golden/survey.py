@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from blis_tui.errors import BlisError
-from blis_tui.golden.review import case_of, find, shown_name
+from blis_tui.golden.review import case_of, find
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +20,6 @@ class Entry:
     """One golden test."""
 
     files: GoldenFiles
-    name: str
-    """Path of the golden below its folder, without its endings."""
     spec: str
     """The experiment's file, relative to the folder the tests run in; empty when nobody knows."""
     case: str
@@ -32,20 +30,36 @@ class Entry:
     problem: str = ""
     """Why it is broken: the golden cannot be read, or its experiment is wrong."""
 
+    @property
+    def name(self) -> str:
+        """Path of the golden below its folder, without its endings."""
+        return self.files.name
+
+    def to_dict(self) -> dict[str, object]:
+        """As plain data."""
+        return {
+            "name": self.name,
+            "spec": self.spec,
+            "case": self.case,
+            "golden": self.files.exists(),
+            "pending": self.waiting,
+            "orphan": self.state == "obsolete",
+            "problem": self.problem,
+        }
+
 
 def survey(folder: Path, root: Path, patterns: Sequence[str] = ()) -> tuple[Entry, ...]:
     """Every golden below a folder, in order of their paths; none raises."""
-    return tuple(look(files, folder, root) for files in find(folder, patterns))
+    return tuple(look(files, root) for files in find(folder, patterns))
 
 
-def look(files: GoldenFiles, folder: Path, root: Path) -> Entry:
+def look(files: GoldenFiles, root: Path) -> Entry:
     """One golden, as it is now."""
     golden, waiting = files.exists(), files.exists(pending=True)
-    name = shown_name(files, folder)
     try:
         stored = [files.read(pending=pending) for pending, there in ((True, waiting), (False, golden)) if there]
     except BlisError as error:
-        return Entry(files=files, name=name, spec="", case="", state="broken", waiting=waiting, problem=str(error))
+        return Entry(files=files, spec="", case="", state="broken", waiting=waiting, problem=str(error))
     spec, case = (stored[-1].spec, stored[-1].case) if stored else ("", "")
     state, problem = "changed" if golden and waiting else "new" if waiting else "golden", ""
     try:
@@ -53,4 +67,4 @@ def look(files: GoldenFiles, folder: Path, root: Path) -> Entry:
             state = "obsolete"
     except BlisError as error:
         state, problem = "broken", str(error)
-    return Entry(files=files, name=name, spec=spec, case=case, state=state, waiting=waiting, problem=problem)
+    return Entry(files=files, spec=spec, case=case, state=state, waiting=waiting, problem=problem)

@@ -220,24 +220,17 @@ def golden_states(folder: Path) -> tuple[Mapping[Path, GoldenState], int]:
 
 def _goldens(folder: Path) -> Iterator[tuple[Path, GoldenState]]:
     """Each golden's experiment and its state; what cannot be read says nothing here."""
-    from blis_tui.errors import BlisError  # noqa: PLC0415
-    from blis_tui.golden.review import find as find_goldens  # noqa: PLC0415
-    from blis_tui.golden.review import state as state_of  # noqa: PLC0415
+    from blis_tui.golden.survey import survey  # noqa: PLC0415
 
     goldens = folder / _GOLDEN_FOLDER
-    if not goldens.is_dir():
-        return
-    for place in find_goldens(goldens):
-        pending = place.exists(pending=True)
-        try:
-            spec = real_path(folder / place.read(pending=not place.exists()).spec)
-        except BlisError:
-            continue
-        try:
-            orphan = state_of(place, goldens, folder).orphan
-        except BlisError:  # the experiment is broken: nobody knows its cases
-            orphan = False
-        yield spec, GoldenState(golden=int(place.exists() and not orphan), pending=int(pending), orphan=int(orphan))
+    for entry in survey(goldens, folder) if goldens.is_dir() else ():
+        if entry.spec:
+            orphan = entry.state == "obsolete"
+            golden = entry.files.exists() and not orphan
+            yield (
+                real_path(folder / entry.spec),
+                GoldenState(golden=int(golden), pending=int(entry.waiting), orphan=int(orphan)),
+            )
 
 
 def known_golden(states: Mapping[Path, GoldenState], found: Found) -> GoldenState:

@@ -17,7 +17,7 @@ from blis_tui.engine.batching.rule import RunningFirst
 from blis_tui.engine.kv.pool import BlockPool
 from blis_tui.engine.records import Admitted
 from blis_tui.golden import session
-from blis_tui.golden.case import ComparisonOptions
+from blis_tui.golden.case import ComparisonOptions, cases_of
 from blis_tui.golden.chain import MAX_ENTRIES, ChainRecorder, divergence_window
 from blis_tui.golden.compare import compare
 from blis_tui.golden.divergence import find_divergence, record_lines
@@ -202,6 +202,9 @@ def test_the_terminal_interface_is_offered_where_it_is_there(
 ) -> None:
     golden = produce(experiment, spec="demo.blis.yaml", case="default")
     files = GoldenFiles(tmp_path, "demo")
+    spec = tmp_path / "demo.blis.yaml"
+    spec.write_text(SPEC + "cases: {default: {}, slow: {}}\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
     files.write(golden)
     files.write_records(record_lines(experiment))
     MUTATIONS["batch-2"](monkeypatch)
@@ -211,5 +214,6 @@ def test_the_terminal_interface_is_offered_where_it_is_there(
     assert found is not None
     for there, expected in ((None, 0), (object(), 1)):
         monkeypatch.setattr(session, "find_spec", lambda _, there=there: there)
-        text = session.describe("default", files, golden, result, difference, experiment)
-        assert text.count(f"blis-tui tui demo.blis.yaml --at {found.event}") == expected
+        for case, option in zip(cases_of(spec), ("", " --case slow"), strict=True):
+            text = session.describe(case, files, golden, result, difference, experiment)
+            assert text.count(f"blis-tui tui demo.blis.yaml{option} --at {found.event}") == expected

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+
+from blis_tui.errors import InputError
+from blis_tui.golden.project import configuration
 
 from .projects import SPEC, blis_in, files, project, pytest_in
 
@@ -48,8 +52,58 @@ def test_a_new_result_waits_until_it_is_accepted(tmp_path: Path) -> None:
     assert files(folder) == GOLDEN
     assert pytest_in(folder).returncode == 0
     status = blis_in(folder, "golden", "status")
-    assert status.stdout.splitlines()[-1] == "1 golden, 0 waiting, 0 obsolete"
+    assert status.stdout.splitlines()[-1] == "1 golden, 0 waiting, 0 obsolete, 0 broken"
     assert status.returncode == 0
+
+
+def test_goldens_lie_beside_the_project_of_their_experiment(tmp_path: Path) -> None:
+    """Wherever pytest starts, and what it advises works there."""
+    assert blis_in(tmp_path, "spec", "init", "demo").returncode == 0
+    assert pytest_in(tmp_path).returncode == 0
+    spec = tmp_path / "demo" / "specs" / "demo.blis.yaml"
+    spec.write_text(spec.read_text(encoding="utf-8").replace("seed: 1\n", "seed: 7\n"), encoding="utf-8")
+    changed = pytest_in(tmp_path, GITHUB_ACTIONS="true")
+    assert changed.returncode == 1
+    assert not (tmp_path / "golden").exists()
+    advised = "blis-tui golden accept demo --golden-dir demo/golden"
+    assert f"    {advised}\n" in changed.stdout
+    assert "blis-tui golden review --golden-dir demo/golden --root demo\n" in changed.stdout
+    assert "blis-tui tui demo/specs/demo.blis.yaml --at " in changed.stdout
+    assert "::error file=demo/specs/demo.blis.yaml,line=1::" in changed.stdout
+    shown = blis_in(tmp_path, "golden", "diff", "--golden-dir", "demo/golden", "--root", "demo")
+    assert shown.stdout.startswith("demo: the result of case `default` differs from its golden\n")
+    assert blis_in(tmp_path, *advised.split()[1:]).stdout == "accepted demo\n"
+    for folder in (tmp_path, tmp_path / "demo"):
+        assert pytest_in(folder).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "settings"),
+    [
+        ("pytest.ini", "[pytest]\naddopts = -q\nblis_golden_dir = results\n", {"blis_golden_dir": "results"}),
+        (".pytest.ini", "", {}),
+        ("tox.ini", "[pytest]\nblis_spec_root = specs\n", {"blis_spec_root": "specs"}),
+        ("tox.ini", "[tox]\n", None),
+        ("setup.cfg", "[tool:pytest]\n", {}),
+        ("setup.cfg", "[metadata]\n", None),
+        ("pyproject.toml", "[tool.pytest.ini_options]\nblis_golden_dir = 'g'\n", {"blis_golden_dir": "g"}),
+        ("pyproject.toml", "[tool.pytest]\nblis_golden_dir = 'g'\nminversion = '9'\n", {"blis_golden_dir": "g"}),
+        ("pyproject.toml", "[project]\nname = 'x'\n", None),
+        ("other.ini", "[pytest]\n", None),
+    ],
+)
+def test_a_project_is_where_pytest_is_configured(
+    tmp_path: Path, name: str, text: str, settings: dict[str, str] | None
+) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    assert configuration(tmp_path) == settings
+
+
+@pytest.mark.parametrize(("name", "text"), [("pytest.ini", "nothing"), ("pyproject.toml", "[")])
+def test_a_broken_configuration_is_named(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=re.escape(name)):
+        configuration(tmp_path)
 
 
 def test_on_ci_nothing_is_ever_written(tmp_path: Path) -> None:

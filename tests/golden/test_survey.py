@@ -51,7 +51,7 @@ def test_states_follow_what_is_stored(tmp_path: Path) -> None:
 def test_a_broken_golden_is_listed_with_its_error(tmp_path: Path, text: str) -> None:
     _, files = stored(tmp_path)
     files.file(HEADER).write_bytes(text.encode(errors="surrogateescape"))
-    entry = look(files, tmp_path / "golden", tmp_path)
+    entry = look(files, tmp_path)
     assert (entry.state, entry.spec) == ("broken", "")
     assert "demo.golden.json" in entry.problem
 
@@ -59,7 +59,7 @@ def test_a_broken_golden_is_listed_with_its_error(tmp_path: Path, text: str) -> 
 def test_a_broken_experiment_is_told_apart(tmp_path: Path) -> None:
     _, files = stored(tmp_path)
     (tmp_path / "demo.blis.yaml").write_text("kind: [\n", encoding="utf-8")
-    entry = look(files, tmp_path / "golden", tmp_path)
+    entry = look(files, tmp_path)
     assert (entry.state, entry.spec, entry.case) == ("broken", "demo.blis.yaml", "default")
     assert "demo.blis.yaml" in entry.problem
 

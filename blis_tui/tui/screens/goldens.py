@@ -140,7 +140,7 @@ class GoldensScreen(Screen[None]):
     def _look_again(self, entry: Entry, *, go_on: bool = False) -> None:
         """Replace what is known about one; ``go_on`` = the cursor goes on to the next that waits."""
         there = entry.files.exists() or entry.files.exists(pending=True)
-        new = look(entry.files, self._folder, self._root) if there else None
+        new = look(entry.files, self._root) if there else None
         place = next((at for at, one in enumerate(self._entries) if one.name == entry.name), len(self._entries))
         kept = () if new is None else (new,)
         self._entries = (*self._entries[:place], *kept, *self._entries[place + 1 :])
