@@ -121,22 +121,22 @@ class SpecItem(pytest.Item):
         from blis_tui.golden.session import run_case  # noqa: PLC0415
 
         files = self.project.files(self.path, self.case.name)
-        told: dict[str, object] = {"golden": str(files.file(".golden.json"))}
+        result: dict[str, object] = {"golden": str(files.file(".golden.json"))}
         self.user_properties.append((_PROPERTY, ""))
         try:
             outcome = run_case(self.case, files, _below(self.project.root, self.path), _settings(self.config))
-            told |= {"status": outcome.status, "pending": outcome.pending, "text": outcome.text}
-            told["review"] = self.project.review_command()
+            result |= {"status": outcome.status, "pending": outcome.pending, "text": outcome.text}
+            result["review"] = self.project.review_command()
             if self.config.getoption("--blis-report"):
-                told["report"] = json.loads(outcome.report)
+                result["report"] = json.loads(outcome.report)
         finally:
-            told |= {
+            result |= {
                 "nodeid": self.nodeid,
                 "spec": _below(self.config.rootpath, self.path),
                 "case": self.case.name,
                 "line": self.case.line,
             }
-            self.user_properties[-1] = (_PROPERTY, json.dumps(told))
+            self.user_properties[-1] = (_PROPERTY, json.dumps(result))
         if not outcome.ok:
             raise GoldenFailure(outcome)
 
@@ -194,7 +194,7 @@ class _Session:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._told: dict[str, dict[str, Any]] = {}
+        self._results: dict[str, dict[str, Any]] = {}
         self._deselected = False
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
@@ -202,21 +202,21 @@ class _Session:
         self._deselected = self._deselected or any(isinstance(item, SpecItem) for item in items)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Remember what each golden test told."""
+        """Remember the result of each golden test."""
         for name, value in report.user_properties:
             if name == _PROPERTY and value:
-                told = json.loads(str(value))
-                told["outcome"] = "passed" if report.passed else "failed" if report.failed else "skipped"
-                if report.when == "call" or told["nodeid"] not in self._told:
-                    self._told[told["nodeid"]] = told
+                result = json.loads(str(value))
+                result["outcome"] = "passed" if report.passed else "failed" if report.failed else "skipped"
+                if report.when == "call" or result["nodeid"] not in self._results:
+                    self._results[result["nodeid"]] = result
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Goldens of skipped tests are not orphans."""
         for item in session.items:
             if isinstance(item, SpecItem) and item.case is not None and item.project is not None:
                 files = item.project.files(item.path, item.case.name)
-                told = {"golden": str(files.file(".golden.json")), "nodeid": item.nodeid, "status": "skipped"}
-                self._told.setdefault(item.nodeid, told)
+                result = {"golden": str(files.file(".golden.json")), "nodeid": item.nodeid, "status": "skipped"}
+                self._results.setdefault(item.nodeid, result)
             elif isinstance(item, SpecItem):
                 self._deselected = True  # a broken file: nobody knows its cases
 
@@ -225,7 +225,7 @@ class _Session:
         if hasattr(self._config, "workerinput"):
             return
         target = self._config.getoption("--blis-report")
-        ran = [told for told in self._told.values() if "spec" in told]
+        ran = [result for result in self._results.values() if "spec" in result]
         if target:
             from blis_tui.golden.html import write_html  # noqa: PLC0415
 
@@ -237,11 +237,11 @@ class _Session:
     def _obsolete(self) -> list[GoldenFiles]:
         """Goldens that belong to no test; empty unless this was a full run."""
         config = self._config
-        if config.getoption("--blis-obsolete") == "ignore" or not self._told or not self._is_full():
+        if config.getoption("--blis-obsolete") == "ignore" or not self._results or not self._is_full():
             return []
         from blis_tui.golden.store import all_goldens  # noqa: PLC0415
 
-        known = {told["golden"] for told in self._told.values()}
+        known = {result["golden"] for result in self._results.values()}
         folder = _own_project(config).golden_dir
         return [files for files in all_goldens(folder) if str(files.file(".golden.json")) not in known]
 
@@ -264,15 +264,15 @@ class _Session:
         """Say what waits, what is obsolete, and annotate on GitHub."""
         if hasattr(self._config, "workerinput"):  # xdist's workers summarise, too, where nobody listens
             return
-        pending = [told for told in self._told.values() if told.get("pending")]
+        pending = [result for result in self._results.values() if result.get("pending")]
         if pending:
             from blis_tui.units import plural  # noqa: PLC0415
 
             terminalreporter.section("goldens", sep="-")
             terminalreporter.line(f"{plural(len(pending), 'new result')} waiting:")
-            for told in pending:
-                terminalreporter.line(f"    {told['nodeid']}")
-            for command in dict.fromkeys(told["review"] for told in pending):
+            for result in pending:
+                terminalreporter.line(f"    {result['nodeid']}")
+            for command in dict.fromkeys(result["review"] for result in pending):
                 terminalreporter.line(f"look at them and decide: {command}")
         obsolete = self._obsolete
         if obsolete:
@@ -285,7 +285,7 @@ class _Session:
             if not delete:
                 terminalreporter.line("no experiment has them: delete them with --blis-obsolete=delete")
         if os.environ.get("GITHUB_ACTIONS") == "true":
-            for told in self._told.values():
-                if told.get("outcome") == "failed":
-                    text = str(told.get("text", "")).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-                    terminalreporter.line(f"::error file={told['spec']},line={told['line']}::{text}")
+            for result in self._results.values():
+                if result.get("outcome") == "failed":
+                    text = str(result.get("text", "")).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+                    terminalreporter.line(f"::error file={result['spec']},line={result['line']}::{text}")

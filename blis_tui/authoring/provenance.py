@@ -19,7 +19,7 @@ from blis_tui.spec.load import build, resolve_source
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from blis_tui.spec.source import DataPath, Document, Json, Place
+    from blis_tui.spec.source import DataPath, Document, Json, Location
 
 _COMMENT_COLUMN: Final = 56
 
@@ -155,7 +155,7 @@ def _origin(document: Document, path: DataPath, value: Json) -> str:
     return "default"
 
 
-def _written(document: Document, path: DataPath, place: Place) -> str:
+def _written(document: Document, path: DataPath, place: Location) -> str:
     source = place.source
     if source.is_argument:
         return source.name

@@ -1,1 +1,1 @@
-"""Two experiments side by side: what differs in their documents, and what that does to their reports."""
+"""What differs between two experiments, their reports and their record streams: the one place that finds it."""

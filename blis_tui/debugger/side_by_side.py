@@ -87,8 +87,8 @@ class RequestPair:
     right: Standing
 
 
-class Side:
-    """One side at its present position, to be asked about requests."""
+class Standings:
+    """Where the requests of one side stand at its present position."""
 
     def __init__(self, tape: Tape, snapshot: Snapshot) -> None:
         self._tape = tape
@@ -119,7 +119,7 @@ def _of_live(request: RequestSnapshot) -> Standing:
     return Standing(request.phase.replace("-", " "))
 
 
-def differing_requests(left: Side, right: Side) -> Iterator[RequestPair]:
+def differing_requests(left: Standings, right: Standings) -> Iterator[RequestPair]:
     """The requests that live on at least one side and stand elsewhere on the other, in order of arrival."""
     either = {**right.live, **left.live}
     for name in sorted(either, key=lambda name: (either[name].arrival_us, len(name), name)):

@@ -136,7 +136,7 @@ def record_lines(experiment: Experiment) -> Iterator[str]:
 
 
 def _state(experiment: Experiment, found: Divergence) -> str:
-    """The request and the instance that the parting records are about, just before the event, in this run."""
+    """The request and the instance that the two records are about, just before the event, in this run."""
     simulation = Simulation(experiment)
     simulation.run(max_events=found.event - 1)
     snapshot = simulation.snapshot()

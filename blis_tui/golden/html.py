@@ -28,9 +28,9 @@ th, td { border-color: #333c4a; } .passed { color: #6fcf97; } .failed { color: #
 """
 
 
-def write_html(target: Path, told: Sequence[Mapping[str, object]]) -> None:
-    """Write what golden tests told. Raises InputError when the file cannot be written."""
-    rows = sorted(told, key=lambda one: (one.get("outcome") != "failed", str(one["nodeid"])))
+def write_html(target: Path, results: Sequence[Mapping[str, object]]) -> None:
+    """Write the results of golden tests. Raises InputError when the file cannot be written."""
+    rows = sorted(results, key=lambda one: (one.get("outcome") != "failed", str(one["nodeid"])))
     failed = len([one for one in rows if one.get("outcome") == "failed"])
     body = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'><title>Golden tests</title>",

@@ -81,10 +81,10 @@ def produce(
     )
 
 
-def unsteady(experiment: Experiment, result: Golden, checks: tuple[str, ...]) -> str:
+def nondeterminism(experiment: Experiment, result: Golden, checks: tuple[str, ...]) -> str:
     """Why the result cannot be relied on: it changes with how the experiment is run. Empty when it does not."""
     for check in checks:
-        found = _AGAIN[check](experiment, result)
+        found = _REPEATS[check](experiment, result)
         if found:
             return found
     return ""
@@ -132,4 +132,4 @@ def _hash_seed(experiment: Experiment, result: Golden) -> str:
     return "" if same else "another process, with another hash seed, gives another result"
 
 
-_AGAIN: Final = {"observers": _observers, "checkpoint": _checkpoint, "hash-seed": _hash_seed}
+_REPEATS: Final = {"observers": _observers, "checkpoint": _checkpoint, "hash-seed": _hash_seed}

@@ -15,7 +15,7 @@ from blis_tui.errors import InputError
 from blis_tui.golden.case import DEFAULT
 from blis_tui.golden.compare import compare
 from blis_tui.golden.divergence import find_divergence, record_lines
-from blis_tui.golden.produce import produce, unsteady
+from blis_tui.golden.produce import nondeterminism, produce
 from blis_tui.golden.project import accept_command, from_here
 from blis_tui.golden.store import Baseline
 from blis_tui.units import plural
@@ -57,7 +57,7 @@ class Outcome:
     """The outcome of one golden test."""
 
     status: str
-    """``equal``, ``written``, ``missing``, ``changed``, ``unsteady``, ``unexpected`` or ``refused``."""
+    """``equal``, ``written``, ``missing``, ``changed``, ``nondeterministic``, ``unexpected`` or ``refused``."""
     text: str
     """What to tell; empty when everything is as it should be."""
     pending: bool = False
@@ -100,9 +100,11 @@ def run_case(
     """
     experiment = case.load()
     result = produce(experiment, spec=spec, case=case.name, go_on=go_on)
-    trouble = unsteady(experiment, result, settings.checks)
+    trouble = nondeterminism(experiment, result, settings.checks)
     if trouble:
-        return Outcome(status="unsteady", text=f"the result is not deterministic: {trouble}", report=result.report)
+        return Outcome(
+            status="nondeterministic", text=f"the result is not deterministic: {trouble}", report=result.report
+        )
     golden = _read(files, settings)
     difference = None if golden is None else compare(golden, result, case.comparison)
     if golden is None or difference is None:

@@ -11,7 +11,7 @@ from blis_tui.spec.source import dotted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.spec.source import DataPath, Place
+    from blis_tui.spec.source import DataPath, Location
 
 
 class Fate(StrEnum):
@@ -33,7 +33,7 @@ class Note:
 
     fate: Fate
     path: DataPath
-    place: Place
+    place: Location
     text: str
 
     @property

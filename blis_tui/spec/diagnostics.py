@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.spec.nearness import begin_alike, nearest
-from blis_tui.spec.source import DataPath, Document, Place, dotted
+from blis_tui.spec.source import DataPath, Document, Location, dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,7 +39,7 @@ class Diagnostic:
     """More places of the same kind of problem, each a sentence."""
 
 
-def located(code: str, message: str, place: Place, *, path: DataPath = (), hint: str | None = None) -> Diagnostic:
+def located(code: str, message: str, place: Location, *, path: DataPath = (), hint: str | None = None) -> Diagnostic:
     """A diagnostic about the text at ``place``."""
     lines = place.source.lines
     span = place.span

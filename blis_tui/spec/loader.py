@@ -17,7 +17,7 @@ from blis_tui.errors import SpecError
 from blis_tui.inputs import MAX_DEPTH, TooLargeError, read_input
 from blis_tui.spec.diagnostics import Diagnostic, in_order, located
 from blis_tui.spec.scalars import ScalarError, is_text, plain_scalar
-from blis_tui.spec.source import DataPath, Document, Json, Place, Source, Span
+from blis_tui.spec.source import DataPath, Document, Json, Location, Source, Span
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,7 +75,7 @@ def decode(raw: bytes, name: str, directory: Path | None) -> Source:
     except UnicodeDecodeError as error:
         before = raw[: error.start].decode("utf-8-sig", errors="replace")
         lines = Source(name, before).lines
-        place = Place(Source(name, before), Span(len(lines), len(lines[-1]) + 1, len(lines[-1]) + 2))
+        place = Location(Source(name, before), Span(len(lines), len(lines[-1]) + 1, len(lines[-1]) + 2))
         message = f"byte 0x{raw[error.start]:02x} is not UTF-8 text"
         raise SpecError([located("BLIS0012", message, place, hint="save the file as UTF-8")]) from error
 
@@ -200,7 +200,7 @@ class _Reader:
         self._spend(span)
         path = self._next_path()
         value = self._value(event, span, path)
-        self.document.values[path] = Place(self.source, span)
+        self.document.values[path] = Location(self.source, span)
         if event.anchor:
             self.anchors[event.anchor] = _Anchor(value, path, 1)
         self._add(value)
@@ -227,7 +227,7 @@ class _Reader:
         else:
             top.skip = False
             top.first_lines[text] = span.line
-            self.document.keys[path] = Place(self.source, span)
+            self.document.keys[path] = Location(self.source, span)
 
     def _begin(self, event: events.CollectionStartEvent) -> None:
         span = self._span(event)
@@ -245,7 +245,7 @@ class _Reader:
             self._problem("BLIS0013", f"unknown tag `{_short(event.tag)}`", span, path, "remove the tag")
         value: dict[str, Json] | list[Json] = {} if kind == "map" else []
         self.stack.append(_Open(value, path, event.anchor, self.count - 1, event))
-        self.document.values[path] = Place(self.source, span)
+        self.document.values[path] = Location(self.source, span)
         if event.anchor:
             self.anchors.pop(event.anchor, None)
 
@@ -254,7 +254,7 @@ class _Reader:
         line, column = _position_of(done.start.start_mark)
         end_line, end_column = _position_of(event.end_mark)
         if done.start.flow_style and line == end_line:
-            self.document.values[done.path] = Place(self.source, Span(line + 1, column + 1, end_column + 1))
+            self.document.values[done.path] = Location(self.source, Span(line + 1, column + 1, end_column + 1))
         if done.anchor:
             self.anchors[done.anchor] = _Anchor(done.value, done.path, self.count - done.count_before)
         self._add(done.value)
@@ -277,7 +277,7 @@ class _Reader:
         self.count += anchor.size - 1
         self._spend(span)
         value = self._copy(anchor.value, anchor.path, path, len(self.stack), span)
-        self.document.values[path] = Place(self.source, span)
+        self.document.values[path] = Location(self.source, span)
         self._add(value)
 
     def _copy(self, value: Json, old: DataPath, new: DataPath, depth: int, span: Span) -> Json:
@@ -370,7 +370,7 @@ class _Reader:
         self._problem("BLIS0001", message, Span(line + 1, column + 1, column + 2), hint=hint)
 
     def _problem(self, code: str, message: str, span: Span, path: DataPath = (), hint: str | None = None) -> None:
-        self.problems.append(located(code, message, Place(self.source, span), path=path, hint=hint))
+        self.problems.append(located(code, message, Location(self.source, span), path=path, hint=hint))
 
     def _stop(self, code: str, message: str, span: Span, hint: str | None = None) -> None:
         self._problem(code, message, span, hint=hint)

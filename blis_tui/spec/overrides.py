@@ -11,7 +11,7 @@ from blis_tui.errors import SpecError
 from blis_tui.spec.diagnostics import Diagnostic, located
 from blis_tui.spec.loader import parse
 from blis_tui.spec.schema import default
-from blis_tui.spec.source import Document, Json, Place, Source, Span
+from blis_tui.spec.source import Document, Json, Location, Source, Span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ class Override:
     """One assignment. ``steps`` are the path's parts as written; ``places`` are theirs."""
 
     steps: tuple[str, ...]
-    places: tuple[Place, ...]
+    places: tuple[Location, ...]
     value: Document
 
     def below(self, count: int) -> Override:
@@ -60,7 +60,7 @@ def as_text(path: str, value: object) -> str:
 def _parse_one(source: Source) -> Override:
     text = source.text
     path, equals, value = text.partition("=")
-    whole = Place(source, Span(1, 1, max(2, len(text) + 1)))
+    whole = Location(source, Span(1, 1, max(2, len(text) + 1)))
     if not equals or not value.strip():
         message = f"`{text[:60]}` is not an assignment" if not equals else f"`{path[:60]}` has no value"
         raise SpecError([located("BLIS1009", message, whole, hint="write it as `cluster.instances=8`")])
@@ -68,10 +68,10 @@ def _parse_one(source: Source) -> Override:
     if any(not step.strip() for step in steps):
         message = f"`{path[:60]}` is not a path of keys"
         raise SpecError([located("BLIS1009", message, whole, hint="write it as `cluster.instances=8`")])
-    places: list[Place] = []
+    places: list[Location] = []
     column = 1
     for step in steps:
-        places.append(Place(source, Span(1, column, column + len(step))))
+        places.append(Location(source, Span(1, column, column + len(step))))
         column += len(step) + 1
     # Blanks in place of the path keep every column that the parser reports true of the whole argument.
     try:
@@ -87,8 +87,8 @@ def _from(document: Document, source: Source) -> Document:
     return Document(
         data=document.data,
         source=source,
-        keys={path: Place(source, place.span) for path, place in document.keys.items()},
-        values={path: Place(source, place.span) for path, place in document.values.items()},
+        keys={path: Location(source, place.span) for path, place in document.keys.items()},
+        values={path: Location(source, place.span) for path, place in document.values.items()},
     )
 
 

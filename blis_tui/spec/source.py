@@ -50,7 +50,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """Where something was written."""
 
     source: Source
@@ -66,10 +66,10 @@ class Document:
 
     data: Json
     source: Source
-    keys: dict[DataPath, Place] = field(default_factory=dict)
-    values: dict[DataPath, Place] = field(default_factory=dict)
+    keys: dict[DataPath, Location] = field(default_factory=dict)
+    values: dict[DataPath, Location] = field(default_factory=dict)
 
-    def place(self, path: DataPath, *, key: bool = False) -> Place:
+    def place(self, path: DataPath, *, key: bool = False) -> Location:
         """Where the value (or key) at ``path`` was written; for what was left out, what encloses it."""
         if key and path in self.keys:
             return self.keys[path]
@@ -80,7 +80,7 @@ class Document:
             found = self.keys.get(enclosing) or self.values.get(enclosing)
             if found is not None:
                 return found
-        return Place(self.source, Span(1, 1, 2))
+        return Location(self.source, Span(1, 1, 2))
 
     def get(self, *path: str | int) -> Json:
         """The value at ``path``, or ``None`` where there is nothing."""

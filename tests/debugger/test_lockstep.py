@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import blis_tui
 from blis_tui.debugger.lockstep import Lockstep
-from blis_tui.debugger.side_by_side import NOT_ARRIVED, Side, Standing, differing_requests, figure_pairs
+from blis_tui.debugger.side_by_side import NOT_ARRIVED, Standing, Standings, differing_requests, figure_pairs
 from blis_tui.debugger.travel import arrive
 from blis_tui.engine.records import Record, StepFinished
 from blis_tui.records.tables import record_dict
@@ -198,7 +198,7 @@ def test_requests_stand_where_the_simulation_says() -> None:
     both = lockstep("more memory")
     arrive(both.to_end())
     arrive(both.seek_time(2_400_000))
-    left, right = (Side(side.tape, side.glance().after) for side in both.sides)
+    left, right = (Standings(side.tape, side.glance().after) for side in both.sides)
     ended = {row.request_id: row for row in both.right.report().rows}
     pairs = list(differing_requests(left, right))
     assert pairs
@@ -212,7 +212,7 @@ def test_requests_stand_where_the_simulation_says() -> None:
     assert left.standing("nobody") == NOT_ARRIVED
     arrive(both.seek_time(500_000))
     late = both.left.tape.names()[-1]
-    assert Side(both.left.tape, both.left.glance().after).standing(late) == NOT_ARRIVED
+    assert Standings(both.left.tape, both.left.glance().after).standing(late) == NOT_ARRIVED
 
 
 def test_requests_behind_the_window_of_a_snapshot_are_known_from_the_tape() -> None:
@@ -220,7 +220,7 @@ def test_requests_behind_the_window_of_a_snapshot_are_known_from_the_tape() -> N
     arrive(both.seek_time(2_000_000))
     snapshot = both.left.simulation.snapshot()
     narrow = both.left.simulation.snapshot(0)
-    full, blind = Side(both.left.tape, snapshot), Side(both.left.tape, narrow)
+    full, blind = Standings(both.left.tape, snapshot), Standings(both.left.tape, narrow)
     assert full.live
     assert not blind.live
     for name in full.live:

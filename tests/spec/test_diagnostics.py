@@ -11,12 +11,12 @@ from blis_tui.spec.diagnostics import (
     render_text,
     suggestion,
 )
-from blis_tui.spec.source import Place, Source, Span
+from blis_tui.spec.source import Location, Source, Span
 from blis_tui.spec.trace_errors import from_trace_error
 
 
 def at(text: str, column: int, end: int) -> Diagnostic:
-    return located("BLIS1001", "unknown key", Place(Source("f.yaml", text), Span(1, column, end)), path=("a", 0))
+    return located("BLIS1001", "unknown key", Location(Source("f.yaml", text), Span(1, column, end)), path=("a", 0))
 
 
 def test_text_form() -> None:

@@ -447,4 +447,4 @@ def test_verdicts_are_words() -> None:
     assert checked(Outcome(status="equal", text="")).plain == "✓ checked just now: equal to the golden"
     unexpected = checked(Outcome(status="unexpected", text="expected: x is 3")).plain
     assert unexpected.endswith("expected: x is 3")
-    assert "unsteady" in checked(Outcome(status="unsteady", text="")).plain
+    assert "nondeterministic" in checked(Outcome(status="nondeterministic", text="")).plain

@@ -12,14 +12,13 @@ from textual.containers import Horizontal
 from textual.content import Content
 from textual.screen import Screen
 
-from blis_tui.compare.comparison import Side as ComparedSide
-from blis_tui.compare.comparison import compare
+from blis_tui.compare.comparison import Side, compare
 from blis_tui.compare.documents import experiment_differences
 from blis_tui.compare.metrics import rows
 from blis_tui.compare.requests import request_changes
 from blis_tui.debugger.lockstep import Lockstep
 from blis_tui.debugger.places import parse_place
-from blis_tui.debugger.side_by_side import Side, differing_requests, figure_pairs
+from blis_tui.debugger.side_by_side import Standings, differing_requests, figure_pairs
 from blis_tui.errors import BlisError
 from blis_tui.records.files import write_text
 from blis_tui.tui.actions import bindings
@@ -232,7 +231,7 @@ class CompareScreen(Screen[None]):
     def view(self) -> CompareView:
         """Everything there is to show now."""
         left, right = (side.glance() for side in self.lockstep.sides)
-        one, other = Side(self.lockstep.left.tape, left.state), Side(self.lockstep.right.tape, right.state)
+        one, other = Standings(self.lockstep.left.tape, left.state), Standings(self.lockstep.right.tape, right.state)
         started = not self.lockstep.at_start
         return CompareView(
             sides=(_side_view(self.lockstep.left), _side_view(self.lockstep.right)),
@@ -426,7 +425,7 @@ class CompareScreen(Screen[None]):
         if name is None:
             return
         sides = [
-            ComparedSide(experiment=side.experiment, source=name_of, report=report)
+            Side(experiment=side.experiment, source=name_of, report=report)
             for side, name_of, report in zip(self.lockstep.sides, self._names, self._reports(), strict=True)
         ]
         text = file_text(compare(sides[0], sides[1]), self.view())
