@@ -8,10 +8,10 @@ run: .venv/installed
 	$(BIN)/blis-tui run quickstart --format table
 
 test: lint
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
 quick: .venv/installed
-	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "not slow"
 
 lint: .venv/installed
 	$(BIN)/ruff check .

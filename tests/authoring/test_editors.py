@@ -22,7 +22,8 @@ from .editor import Editor
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("editors")]
+"""In one process: what they share takes long to make."""
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ROOT / "schemas"

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from .runner import Outcome
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
+"""In one process: what they share takes long to make."""
 
 NEEDED = ("pip", "hatchling")
 SCRIPTS = "Scripts" if os.name == "nt" else "bin"
