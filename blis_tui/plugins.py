@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from typing import TYPE_CHECKING, Concatenate, Final, Generic, ParamSpec, TypeVar, cast
 
@@ -38,7 +38,9 @@ _PACKAGES: Final = (
     "blis_tui.cluster.admission",
     "blis_tui.cluster.routing",
     "blis_tui.engine.batching",
+    "blis_tui.engine.latency",
     "blis_tui.engine.scheduling",
+    "blis_tui.workload",
 )
 """Where this package's own plug-ins are: every module in these packages is looked through."""
 
@@ -48,15 +50,16 @@ class NoSettings:
     """For plug-ins that have none."""
 
 
-def setting(doc: str, *, default: F, **limits: object) -> F:
+def setting(doc: str, *, default: F | None = cast("None", MISSING), **limits: object) -> F:  # noqa: B008  (a constant)
     """A field of a settings class: a sentence about it, what it is by default, and limits.
 
     Args:
         doc: what it means, with its unit; it becomes the schema's description.
-        default: its value where a spec says nothing.
+        default: its value where a spec says nothing, None meaning that specs may leave it out; without a default they
+            must say it.
         limits: further keywords of JSON Schema, such as ``minimum=0`` or ``exclusiveMinimum=0``.
     """
-    return field(default=default, metadata={"doc": doc, "limits": limits})
+    return field(default=cast("F", default), metadata={"doc": doc, "limits": limits})
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,23 +114,35 @@ class Registry:
         """The plug-ins of a plug point."""
         return tuple(plugin for plugin in self._plugins.values() if plugin.path == path)
 
+    def find(self, point: PlugPoint[P, T], name: str) -> Plugin:
+        """The plug-in of that name.
+
+        Raises:
+            PolicyError: there is none.
+        """
+        plugin = self._plugins.get((point.path, name))
+        if plugin is None:
+            known = ", ".join(one.name for one in self.of(point.path))
+            raise PolicyError(f"no {point.noun} `{name}`", help=f"known: {known}")
+        return plugin
+
     def create(
         self, point: PlugPoint[P, T], name: str, settings: Mapping[str, object], *args: P.args, **more: P.kwargs
     ) -> T:
         """Make what a spec names, with its settings and whatever the plug point passes on.
 
         Raises:
-            PolicyError: there is no such plug-in, or it has no such setting.
+            PolicyError: there is no such plug-in, it has no such setting, or lacks one.
         """
-        plugin = self._plugins.get((point.path, name))
-        if plugin is None:
-            known = ", ".join(one.name for one in self.of(point.path))
-            raise PolicyError(f"no {point.noun} `{name}`", help=f"known: {known}")
-        there = [one.name for one in fields(plugin.settings)]
+        plugin = self.find(point, name)
+        there = {one.name: one.default is MISSING for one in fields(plugin.settings)}
         for key in settings:
             if key not in there:
                 message = f"{point.noun} `{name}` has no setting `{key}`"
                 raise PolicyError(message, help=f"it has: {', '.join(there)}" if there else "it has none")
+        for key, required in there.items():
+            if required and key not in settings:
+                raise PolicyError(f"{point.noun} `{name}` lacks the setting `{key}`")
         return cast("T", plugin.make(plugin.settings(**settings), *args, **more))
 
 

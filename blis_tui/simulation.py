@@ -94,7 +94,7 @@ class Simulation:
         self._broken = False
         self._look: Callable[[], None] | None = None
         try:
-            source = create_source(experiment.workload, experiment.seed)
+            source = create_source(experiment.workload, experiment.seed, experiment.plugins)
             self._cluster = Cluster(experiment, source, self._log, self._observers)
         except OverflowError as error:
             raise _beyond_all_time() from error

@@ -14,7 +14,6 @@ from blis_tui.spec.model import (
     Engine,
     Experiment,
     Hardware,
-    Latency,
     Model,
     PluginConfig,
     Policy,
@@ -57,6 +56,13 @@ VLLM: dict[str, Setting] = {
     "enable_chunked_prefill": True,
     "max_num_partial_prefills": 1,
 }
+
+
+def number_of(config: PluginConfig, name: str) -> float:
+    """A setting that is a number."""
+    value = config.settings[name]
+    assert isinstance(value, int | float)
+    return value
 
 
 def experiment(
@@ -115,7 +121,7 @@ def experiment(
                     kv_blocks=blocks,
                     enable_prefix_caching=caching,
                 ),
-                latency=Latency(kind="blackbox", alpha=alpha, beta=beta),
+                latency=PluginConfig(kind="blackbox", settings={"alpha": alpha, "beta": beta}),
             ),
         ),
         horizon_us=horizon_us,

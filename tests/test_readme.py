@@ -70,13 +70,12 @@ def test_the_figures_of_what_ships_are_right(tmp_path: Path) -> None:
 
 def test_every_policy_and_model_in_the_table_exists() -> None:
     from blis_tui.engine.batch import VICTIMS  # noqa: PLC0415
-    from blis_tui.engine.latency.registry import KINDS  # noqa: PLC0415
     from blis_tui.plugins import builtin  # noqa: PLC0415
 
     rows = dict(re.findall(r"^\| `([a-z.]+)` \| (.*?) \|$", README, re.MULTILINE))
-    points = ("batching", "scheduling", "priority", "admission", "routing")
-    known = {f"policy.{point}": [plugin.name for plugin in builtin().of(f"policy.{point}")] for point in points}
-    known |= {"latency": list(KINDS), "policy.preemption.victim": list(VICTIMS)}
+    points = [f"policy.{name}" for name in ("batching", "scheduling", "priority", "admission", "routing")]
+    known = {point: [plugin.name for plugin in builtin().of(point)] for point in (*points, "latency")}
+    known |= {"policy.preemption.victim": list(VICTIMS)}
     for name, there in known.items():
         assert set(re.findall(r"`([a-z0-9-]+)`", rows[name])) == set(there)
 

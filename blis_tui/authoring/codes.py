@@ -114,7 +114,7 @@ def _diagnostics(path: Path, example: Example) -> tuple[Diagnostic, ...]:
     try:
         experiment = load(path, overrides=example.overrides)
         if experiment.workload.trace is not None:
-            read_trace(experiment.workload.trace)
+            read_trace(experiment.workload.trace, experiment.plugins)
     except SpecError as error:
         return error.diagnostics
     except TraceError as error:

@@ -8,7 +8,7 @@ from blis_tui.engine.batch import Batch, Limits
 from blis_tui.engine.batching.rule import BATCHING
 from blis_tui.engine.instance import Instance
 from blis_tui.engine.kv.pool import BlockPool, PromptKeys
-from blis_tui.engine.latency.registry import create as create_latency
+from blis_tui.engine.latency.model import create_latency
 from blis_tui.engine.scheduling.priority import PRIORITY
 from blis_tui.engine.scheduling.queue import SCHEDULING
 
@@ -71,11 +71,5 @@ class InstanceFactory:
 
     def _latency(self, pool: Pool) -> StepTimeModel:
         if pool.name not in self._latencies:
-            self._latencies[pool.name] = create_latency(
-                pool.latency,
-                pool.model,
-                pool.hardware,
-                tensor_parallel=pool.tensor_parallel,
-                max_num_seqs=pool.engine.max_num_seqs,
-            )
+            self._latencies[pool.name] = create_latency(self._experiment.plugins, pool)
         return self._latencies[pool.name]

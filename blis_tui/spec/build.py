@@ -66,7 +66,7 @@ def build_experiment(document: Mapping[str, object], *, trace_path: str | None =
                 hardware=hardware,
                 tensor_parallel=cluster.integer("tensor_parallel"),
                 engine=_engine(_Part(resolved, "").part("engine")),
-                latency=_latency(top.part("latency")),
+                latency=_plugin(top.part("latency")),
             ),
         ),
         horizon_us=top.limit("horizon_us"),
@@ -144,10 +144,6 @@ def _engine(part: _Part) -> spec.Engine:
     )
 
 
-def _latency(part: _Part) -> spec.Latency:
-    return spec.Latency(kind=part.text("kind"), alpha=part.numbers("alpha"), beta=part.numbers("beta"))
-
-
 def _workload(part: _Part, trace_path: str | None) -> spec.Workload:
     requests = None if part.data.get("requests") is None else part.integer("requests")
     if "trace" in part.data:
@@ -178,27 +174,17 @@ def _trace(part: _Part, trace_path: str | None) -> spec.Trace:
 
 def _client(part: _Part) -> spec.Client:
     prefix = part.part("prefix") if "prefix" in part.data else None
-    arrivals = part.part("arrivals")
     return spec.Client(
         id=part.text("id"),
         share=part.number("share"),
-        arrivals=spec.Arrivals(kind=arrivals.text("kind"), cv=arrivals.number("cv", 1.0)),
-        input_tokens=_lengths(part.part("input_tokens")),
-        output_tokens=_lengths(part.part("output_tokens")),
+        arrivals=_plugin(part.part("arrivals")),
+        input_tokens=_plugin(part.part("input_tokens")),
+        output_tokens=_plugin(part.part("output_tokens")),
         prefix=None if prefix is None else spec.Prefix(group=prefix.text("group"), tokens=prefix.integer("tokens")),
         slo_class=part.text("slo_class"),
         tenant=part.text("tenant", ""),
         timeout_us=part.limit("timeout_us"),
     )
-
-
-def _lengths(part: _Part) -> spec.Lengths:
-    kind = part.text("kind")
-    if kind == "empirical":
-        weights = part.part("weights")
-        table = sorted((int(tokens), weights.number(tokens)) for tokens in weights.data)
-        return spec.Lengths(kind=kind, weights=tuple(table))
-    return spec.Lengths(kind=kind, params={key: part.number(key) for key in sorted(part.data) if key != "kind"})
 
 
 def _policy(part: _Part) -> spec.Policy:
@@ -226,7 +212,7 @@ def _expectation(part: _Part) -> spec.Expectation:
         metric=part.text("metric"),
         min=part.number("min") if "min" in part.data else None,
         max=part.number("max") if "max" in part.data else None,
-        equals=part.setting("equals") if "equals" in part.data else None,
+        equals=part.plain("equals") if "equals" in part.data else None,
     )
 
 
@@ -296,6 +282,15 @@ class _Part:
         return tuple(listed.number(at) for at in listed.data)
 
     def setting(self, key: str) -> spec.Setting:
+        value = self.data.get(key)
+        if isinstance(value, list):
+            return self.numbers(key)
+        if isinstance(value, dict):
+            inside = self.part(key)
+            return {name: inside.number(name) for name in inside.data}
+        return self.plain(key)
+
+    def plain(self, key: str) -> bool | float | str:
         value = self.data.get(key)
         if not isinstance(value, bool | int | float | str):
             raise self._wrong(key, "a plain value")

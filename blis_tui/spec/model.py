@@ -7,20 +7,20 @@ these records and nothing of YAML, schemas or files. Units are in the names; ``N
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.plugins import builtin
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from blis_tui.plugins import Registry
 
 SLO_CLASSES: Final = ("critical", "standard", "sheddable", "batch", "background")
 """Service classes from the most to the least urgent; a request without one counts as ``standard``."""
 
-Setting = bool | int | float | str
+Setting = bool | int | float | str | tuple[float, ...] | Mapping[str, float]
+"""What a setting of a plug-in may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,32 +78,11 @@ class Hardware:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Latency:
-    """A step-time model by name, with its coefficients (meaning and units depend on ``kind``)."""
+class PluginConfig:
+    """What a spec says at a plug point: a plug-in's name and its settings, defaults filled in by the schema."""
 
     kind: str
-    alpha: tuple[float, ...] = ()
-    beta: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrivals:
-    """An arrival process; ``cv`` is the coefficient of variation of the gaps (gamma and weibull)."""
-
-    kind: str
-    cv: float = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lengths:
-    """A distribution of token counts: ``kind`` and its parameters under their schema names.
-
-    For ``empirical`` the parameters are empty and ``weights`` holds ascending ``(tokens, weight)``.
-    """
-
-    kind: str
-    params: Mapping[str, float] = field(default_factory=dict)
-    weights: tuple[tuple[int, float], ...] = ()
+    settings: Mapping[str, Setting] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,9 +99,9 @@ class Client:
 
     id: str
     share: float
-    arrivals: Arrivals
-    input_tokens: Lengths
-    output_tokens: Lengths
+    arrivals: PluginConfig
+    input_tokens: PluginConfig
+    output_tokens: PluginConfig
     prefix: Prefix | None = None
     slo_class: str = "standard"
     tenant: str = ""
@@ -152,14 +131,6 @@ class Workload:
     rate_per_s: float = 0.0
     clients: tuple[Client, ...] = ()
     trace: Trace | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginConfig:
-    """What a spec says at a plug point: a plug-in's name and its settings, defaults filled in by the schema."""
-
-    kind: str
-    settings: Mapping[str, Setting] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +181,7 @@ class Pool:
     hardware: Hardware
     tensor_parallel: int
     engine: Engine
-    latency: Latency
+    latency: PluginConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

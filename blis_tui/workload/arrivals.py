@@ -5,16 +5,17 @@ Gaps are truncated and at least 1 us, as in BLIS, so the realised rate is a hair
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.engine.portable_math import gamma, power
 from blis_tui.errors import PolicyError
+from blis_tui.plugins import PlugPoint, setting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from blis_tui.engine.streams import Stream
-    from blis_tui.spec.model import Arrivals
+    from blis_tui.plugins import NoSettings, Registry
+    from blis_tui.spec.model import PluginConfig
 
 _SMALLEST_GAMMA_SHAPE: Final = 0.01
 _WEIBULL_SHAPES: Final = (0.1, 100.0)
@@ -29,16 +30,20 @@ class Gaps(Protocol):
         ...
 
 
-class PoissonGaps:
-    """Independent, exponentially distributed gaps.
+ARRIVALS: Final = PlugPoint[[float], Gaps]("workload.clients.arrivals", "arrival process")
+"""They get the mean gap in microseconds."""
 
-    Args:
-        mean_us: mean gap.
-    """
+_CV: Final = "Coefficient of variation of the gaps between requests: 1 = as irregular as Poisson, more = burstier."
+
+
+@ARRIVALS.plugin("poisson", "Independent requests: exponential gaps.")
+class PoissonGaps:
+    """Independent, exponentially distributed gaps."""
 
     __slots__ = ("_mean_us",)
 
-    def __init__(self, mean_us: float) -> None:
+    def __init__(self, settings: NoSettings | None, mean_us: float) -> None:
+        del settings
         self._mean_us = mean_us
 
     def sample(self, stream: Stream) -> int:
@@ -46,21 +51,26 @@ class PoissonGaps:
         return int(self._mean_us * stream.exponential()) or 1
 
 
+@ARRIVALS.plugin("constant", "Equal gaps.")
 class ConstantGaps:
-    """The same gap for ever.
-
-    Args:
-        mean_us: the gap.
-    """
+    """The same gap for ever."""
 
     __slots__ = ("_gap_us",)
 
-    def __init__(self, mean_us: float) -> None:
+    def __init__(self, settings: NoSettings, mean_us: float) -> None:
+        del settings
         self._gap_us = int(mean_us) or 1
 
     def sample(self, stream: Stream) -> int:  # noqa: ARG002  (one signature for all)
         """The next gap in microseconds, at least 1."""
         return self._gap_us
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GammaSettings:
+    """Of gamma arrivals."""
+
+    cv: float = setting(_CV, default=1.0, exclusiveMinimum=0, maximum=100)
 
 
 class GammaGaps:
@@ -82,18 +92,28 @@ class GammaGaps:
         return int(self._scale_us * stream.gamma(self._shape)) or 1
 
 
-class WeibullGaps:
-    """Weibull-distributed gaps: heavier tails than gamma at the same coefficient of variation.
+@ARRIVALS.plugin("gamma", "Gamma-distributed gaps.", GammaSettings)
+def gamma_gaps(settings: GammaSettings, mean_us: float) -> Gaps:
+    """BLIS draws Poisson arrivals below the smallest shape (cv > 10), where gamma samples underflow."""
+    cv = _positive("gamma", "cv", settings.cv)
+    return GammaGaps(mean_us, cv) if cv * cv * _SMALLEST_GAMMA_SHAPE <= 1.0 else PoissonGaps(None, mean_us)
 
-    Args:
-        mean_us: mean gap.
-        cv: standard deviation over mean, in about [0.013, 429]: what shapes from 100 down to 0.1 reach.
-    """
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeibullSettings:
+    """Of Weibull arrivals: shapes from 100 down to 0.1 reach a cv in about [0.013, 429]."""
+
+    cv: float = setting(_CV, default=1.0, minimum=0.01, maximum=10.4)
+
+
+@ARRIVALS.plugin("weibull", "Weibull-distributed gaps.", WeibullSettings)
+class WeibullGaps:
+    """Weibull-distributed gaps: heavier tails than gamma at the same coefficient of variation."""
 
     __slots__ = ("_inverse_shape", "_scale_us")
 
-    def __init__(self, mean_us: float, cv: float) -> None:
-        shape = _weibull_shape(cv)
+    def __init__(self, settings: WeibullSettings, mean_us: float) -> None:
+        shape = _weibull_shape(_positive("weibull", "cv", settings.cv))
         self._inverse_shape = 1.0 / shape
         self._scale_us = mean_us / gamma(1.0 + 1.0 / shape)
 
@@ -115,40 +135,17 @@ def _weibull_shape(cv: float) -> float:
     return (low + high) / 2.0
 
 
-def _poisson(mean_us: float, cv: float) -> Gaps:  # noqa: ARG001  (one signature for all)
-    return PoissonGaps(mean_us)
+def _positive(kind: str, name: str, value: float) -> float:
+    if not 0.0 < value < float("inf"):
+        raise PolicyError(f"the {name} of {kind} arrivals is {value}", help="it must be positive")
+    return value
 
 
-def _constant(mean_us: float, cv: float) -> Gaps:  # noqa: ARG001  (one signature for all)
-    return ConstantGaps(mean_us)
-
-
-def _gamma(mean_us: float, cv: float) -> Gaps:
-    # BLIS draws Poisson arrivals below this shape (cv > 10), where gamma samples underflow.
-    return GammaGaps(mean_us, cv) if cv * cv * _SMALLEST_GAMMA_SHAPE <= 1.0 else PoissonGaps(mean_us)
-
-
-_KINDS: Final[Mapping[str, Callable[[float, float], Gaps]]] = {
-    "constant": _constant,
-    "gamma": _gamma,
-    "poisson": _poisson,
-    "weibull": WeibullGaps,
-}
-
-KINDS: Final = tuple(_KINDS)
-"""The names of all arrival processes, sorted."""
-
-
-def create_gaps(arrivals: Arrivals, rate_per_s: float) -> Gaps:
-    """Build the arrival process of a client that sends ``rate_per_s`` requests per second on average.
+def create_gaps(plugins: Registry, arrivals: PluginConfig, rate_per_s: float) -> Gaps:
+    """The arrival process of a client that sends ``rate_per_s`` requests per second on average.
 
     Raises:
         PolicyError: no such process, or its rate or coefficient of variation is not positive and finite.
     """
-    build = _KINDS.get(arrivals.kind)
-    if build is None:
-        raise PolicyError(f"no arrival process {arrivals.kind!r}", help=f"the arrival processes are {', '.join(KINDS)}")
-    for name, value in (("rate", rate_per_s), ("cv", arrivals.cv)):
-        if not 0.0 < value < float("inf"):
-            raise PolicyError(f"the {name} of {arrivals.kind} arrivals is {value}", help="it must be positive")
-    return build(1e6 / rate_per_s, arrivals.cv)
+    mean_us = 1e6 / _positive(arrivals.kind, "rate", rate_per_s)
+    return plugins.create(ARRIVALS, arrivals.kind, arrivals.settings, mean_us)

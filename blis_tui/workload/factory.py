@@ -8,18 +8,19 @@ from blis_tui.workload.source import GeneratedSource, TraceSource
 from blis_tui.workload.traces import read_trace
 
 if TYPE_CHECKING:
+    from blis_tui.plugins import Registry
     from blis_tui.spec.model import Workload
     from blis_tui.workload.source import RequestSource
 
 
-def create_source(workload: Workload, seed: int) -> RequestSource:
+def create_source(workload: Workload, seed: int, plugins: Registry) -> RequestSource:
     """Build the source of ``workload``; a trace is read here, and does not depend on ``seed``.
 
     Raises:
-        PolicyError: a generated workload cannot be generated as declared.
-        InputError: the trace file cannot be read, or its format is unknown.
+        PolicyError: a generated workload cannot be generated as declared, or the trace's format is unknown.
+        InputError: the trace file cannot be read.
         TraceError: rows of the trace are wrong.
     """
     if workload.trace is not None:
-        return TraceSource(read_trace(workload.trace), workload.requests)
-    return GeneratedSource(workload, seed)
+        return TraceSource(read_trace(workload.trace, plugins), workload.requests)
+    return GeneratedSource(workload, seed, plugins)

@@ -7,20 +7,23 @@ infinity, or beyond 2**53) counts as 1, as in BLIS.
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass
 from math import fsum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.engine.portable_math import exp, power
 from blis_tui.errors import PolicyError
+from blis_tui.plugins import PlugPoint, setting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from blis_tui.engine.streams import Stream
-    from blis_tui.spec.model import Lengths
 
 _INFINITY: Final = float("inf")
 _TOO_LONG: Final = 2.0**53
+_MOST: Final = 10**9
+"""Tokens that a document may ask for."""
 
 
 class TokenCounts(Protocol):
@@ -31,34 +34,56 @@ class TokenCounts(Protocol):
         ...
 
 
+LENGTHS: Final = PlugPoint[[], TokenCounts]("workload.clients.lengths", "length distribution")
+
+
 def _tokens(value: float) -> int:
     """Round to whole tokens, at least 1; 1 for what is out of all bounds, NaN included."""
     return (int(value + 0.5) or 1) if 0.0 < value < _TOO_LONG else 1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstantSettings:
+    """Of constant lengths."""
+
+    value: int = setting("Tokens.", minimum=1, maximum=_MOST, examples=(256,))
+
+
+@LENGTHS.plugin("constant", "Always the same.", ConstantSettings)
 class ConstantTokens:
     """Always the same: ``value``."""
 
     __slots__ = ("_value",)
 
-    def __init__(self, lengths: Lengths) -> None:
-        self._value = _tokens(_parameter(lengths, "value"))
+    def __init__(self, settings: ConstantSettings) -> None:
+        self._value = _tokens(settings.value)
 
     def sample(self, stream: Stream) -> int:  # noqa: ARG002  (one signature for all)
         """A number of tokens, at least 1."""
         return self._value
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaussianSettings:
+    """Of Gaussian lengths."""
+
+    mean: float = setting("Mean in tokens.", exclusiveMinimum=0, maximum=_MOST)
+    std_dev: float = setting("Standard deviation in tokens.", minimum=0, maximum=_MOST)
+    min: int = setting("Smallest value in tokens.", minimum=1, maximum=_MOST)
+    max: int = setting("Largest value in tokens.", minimum=1, maximum=_MOST)
+
+
+@LENGTHS.plugin("gaussian", "Normal distribution, clamped to [min, max] and rounded.", GaussianSettings)
 class GaussianTokens:
     """Normal with ``mean`` and ``std_dev``, clamped to [``min``, ``max``]: values beyond gather there."""
 
     __slots__ = ("_max", "_mean", "_min", "_std_dev")
 
-    def __init__(self, lengths: Lengths) -> None:
-        self._mean = _parameter(lengths, "mean")
-        self._std_dev = _parameter(lengths, "std_dev")
-        self._min = _parameter(lengths, "min", 1.0)
-        self._max = _parameter(lengths, "max", _INFINITY)
+    def __init__(self, settings: GaussianSettings) -> None:
+        self._mean = settings.mean
+        self._std_dev = settings.std_dev
+        self._min = settings.min
+        self._max = settings.max
 
     def sample(self, stream: Stream) -> int:
         """A number of tokens, at least 1."""
@@ -70,31 +95,36 @@ class GaussianTokens:
         return _tokens(value)
 
 
-class ExponentialTokens:
-    """Exponential with ``mean``; optionally clamped to [``min``, ``max``]."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bounds:
+    """Optional ones."""
 
-    __slots__ = ("_max", "_mean", "_min")
+    min: int | None = setting("Smallest value in tokens; absent = 1.", default=None, minimum=1, maximum=_MOST)
+    max: int | None = setting("Largest value in tokens; absent = unlimited.", default=None, minimum=1, maximum=_MOST)
 
-    def __init__(self, lengths: Lengths) -> None:
-        self._mean = _parameter(lengths, "mean")
-        self._min = _parameter(lengths, "min", 0.0)
-        self._max = _parameter(lengths, "max", _INFINITY)
-
-    def sample(self, stream: Stream) -> int:
-        """A number of tokens, at least 1."""
-        return _tokens(min(self._max, max(self._min, self._mean * stream.exponential())))
+    def pair(self) -> tuple[float, float]:
+        """As numbers."""
+        return (0 if self.min is None else self.min, _INFINITY if self.max is None else self.max)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LognormalSettings(_Bounds):
+    """Of lognormal lengths."""
+
+    mu: float = setting("Mean of the logarithm of the tokens.", minimum=-20, maximum=20)
+    sigma: float = setting("Standard deviation of the logarithm.", minimum=0, maximum=10)
+
+
+@LENGTHS.plugin("lognormal", "exp(mu + sigma * Z), rounded.", LognormalSettings)
 class LognormalTokens:
     """``exp`` of a normal (``mu``, ``sigma``); optionally clamped to [``min``, ``max``]."""
 
     __slots__ = ("_max", "_min", "_mu", "_sigma")
 
-    def __init__(self, lengths: Lengths) -> None:
-        self._mu = _parameter(lengths, "mu")
-        self._sigma = _parameter(lengths, "sigma")
-        self._min = _parameter(lengths, "min", 0.0)
-        self._max = _parameter(lengths, "max", _INFINITY)
+    def __init__(self, settings: LognormalSettings) -> None:
+        self._mu = settings.mu
+        self._sigma = settings.sigma
+        self._min, self._max = settings.pair()
 
     def sample(self, stream: Stream) -> int:
         """A number of tokens, at least 1."""
@@ -102,6 +132,44 @@ class LognormalTokens:
         return _tokens(min(self._max, max(self._min, value)))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExponentialSettings(_Bounds):
+    """Of exponential lengths."""
+
+    mean: float = setting("Mean in tokens.", exclusiveMinimum=0, maximum=_MOST)
+
+
+@LENGTHS.plugin("exponential", "Exponential distribution, rounded, at least 1.", ExponentialSettings)
+class ExponentialTokens:
+    """Exponential with ``mean``; optionally clamped to [``min``, ``max``]."""
+
+    __slots__ = ("_max", "_mean", "_min")
+
+    def __init__(self, settings: ExponentialSettings) -> None:
+        self._mean = settings.mean
+        self._min, self._max = settings.pair()
+
+    def sample(self, stream: Stream) -> int:
+        """A number of tokens, at least 1."""
+        return _tokens(min(self._max, max(self._min, self._mean * stream.exponential())))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParetoLognormalSettings:
+    """Of a mixture."""
+
+    alpha: float = setting("Shape of the Pareto part.", exclusiveMinimum=0, maximum=1000)
+    xm: float = setting("Smallest value of the Pareto part, in tokens.", exclusiveMinimum=0, maximum=_MOST)
+    mu: float = setting("Mean of the logarithm of the lognormal part.", minimum=-20, maximum=20)
+    sigma: float = setting("Standard deviation of the logarithm of the lognormal part.", minimum=0, maximum=10)
+    mix_weight: float = setting("Probability of the Pareto part, 0 to 1.", minimum=0, maximum=1)
+
+
+@LENGTHS.plugin(
+    "pareto-lognormal",
+    "A heavy tail: Pareto with probability mix_weight, else lognormal.",
+    ParetoLognormalSettings,
+)
 class ParetoLognormalTokens:
     """A mixture: Pareto (``alpha``, from ``xm`` up) with probability ``mix_weight``, else lognormal.
 
@@ -110,15 +178,15 @@ class ParetoLognormalTokens:
 
     __slots__ = ("_inverse_alpha", "_mix_weight", "_mu", "_sigma", "_xm")
 
-    def __init__(self, lengths: Lengths) -> None:
-        alpha = _parameter(lengths, "alpha")
+    def __init__(self, settings: ParetoLognormalSettings) -> None:
+        alpha = settings.alpha
         if alpha <= 0.0:
             raise PolicyError(f"alpha of pareto-lognormal lengths is {alpha}", help="it must be positive")
         self._inverse_alpha = 1.0 / alpha
-        self._xm = _parameter(lengths, "xm")
-        self._mu = _parameter(lengths, "mu")
-        self._sigma = _parameter(lengths, "sigma")
-        self._mix_weight = _parameter(lengths, "mix_weight")
+        self._xm = settings.xm
+        self._mu = settings.mu
+        self._sigma = settings.sigma
+        self._mix_weight = settings.mix_weight
 
     def sample(self, stream: Stream) -> int:
         """A number of tokens, at least 1."""
@@ -128,13 +196,26 @@ class ParetoLognormalTokens:
         return _tokens(exp(self._mu + self._sigma * stream.normal()))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmpiricalSettings:
+    """Of a table."""
+
+    weights: Mapping[str, float] = setting(
+        "Weight of each token count; the keys are quoted whole numbers. Need not add up to 1.",
+        minProperties=1,
+        propertyNames={"pattern": "^[1-9][0-9]{0,8}$"},
+        additionalProperties={"description": "Weight.", "type": "number", "minimum": 0},
+    )
+
+
+@LENGTHS.plugin("empirical", "Drawn from a table of weights.", EmpiricalSettings)
 class EmpiricalTokens:
     """Listed token counts with their weights; weights that are not positive are left out."""
 
     __slots__ = ("_cumulative", "_tokens")
 
-    def __init__(self, lengths: Lengths) -> None:
-        kept = [(tokens, weight) for tokens, weight in lengths.weights if weight > 0.0]
+    def __init__(self, settings: EmpiricalSettings) -> None:
+        kept = sorted((int(tokens), weight) for tokens, weight in settings.weights.items() if weight > 0.0)
         if not kept:
             raise PolicyError("empirical lengths have no positive weight")
         total = fsum(weight for _, weight in kept)
@@ -151,39 +232,3 @@ class EmpiricalTokens:
     def sample(self, stream: Stream) -> int:
         """A number of tokens, at least 1."""
         return self._tokens[bisect_left(self._cumulative, stream.uniform())]
-
-
-_KINDS: Final[Mapping[str, Callable[[Lengths], TokenCounts]]] = {
-    "constant": ConstantTokens,
-    "empirical": EmpiricalTokens,
-    "exponential": ExponentialTokens,
-    "gaussian": GaussianTokens,
-    "lognormal": LognormalTokens,
-    "pareto-lognormal": ParetoLognormalTokens,
-}
-
-KINDS: Final = tuple(_KINDS)
-"""The names of all length distributions, sorted."""
-
-
-def create_lengths(lengths: Lengths) -> TokenCounts:
-    """Build the distribution that ``lengths`` names.
-
-    Raises:
-        PolicyError: no such distribution, or a parameter is missing or out of range.
-    """
-    build = _KINDS.get(lengths.kind)
-    if build is None:
-        raise PolicyError(
-            f"no length distribution {lengths.kind!r}",
-            help=f"the length distributions are {', '.join(KINDS)}",
-        )
-    return build(lengths)
-
-
-def _parameter(lengths: Lengths, name: str, default: float | None = None) -> float:
-    """One parameter as a float; ``default`` when it is left out and may be."""
-    value = lengths.params.get(name, default)
-    if value is None:
-        raise PolicyError(f"{lengths.kind} lengths require the parameter {name!r}")
-    return float(value)

@@ -13,12 +13,14 @@ from blis_tui.engine.request import Request
 from blis_tui.engine.streams import Streams
 from blis_tui.errors import PolicyError
 from blis_tui.workload.arrivals import create_gaps
-from blis_tui.workload.lengths import create_lengths
+from blis_tui.workload.lengths import LENGTHS
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Segments
-    from blis_tui.spec.model import Client, Workload
-    from blis_tui.workload.traces import TraceTable
+    from blis_tui.plugins import Registry
+    from blis_tui.spec.model import Client, PluginConfig, Workload
+    from blis_tui.workload.lengths import TokenCounts
+    from blis_tui.workload.trace_table import TraceTable
 
 
 class RequestSource(Protocol):
@@ -54,14 +56,14 @@ class _ClientSource:
         "_timeout_us",
     )
 
-    def __init__(self, client: Client, rate_per_s: float, streams: Streams) -> None:
+    def __init__(self, client: Client, rate_per_s: float, streams: Streams, plugins: Registry) -> None:
         path = f"workload/{client.id}"
         self._arrival_stream = streams.stream(f"{path}/arrivals")
         self._input_stream = streams.stream(f"{path}/input")
         self._output_stream = streams.stream(f"{path}/output")
-        self._gaps = create_gaps(client.arrivals, rate_per_s)
-        self._inputs = create_lengths(client.input_tokens)
-        self._outputs = create_lengths(client.output_tokens)
+        self._gaps = create_gaps(plugins, client.arrivals, rate_per_s)
+        self._inputs = _lengths(plugins, client.input_tokens)
+        self._outputs = _lengths(plugins, client.output_tokens)
         prefix = client.prefix
         self._prefix_tokens = 0 if prefix is None else prefix.tokens
         # One tuple for all requests of the client: comparing and pickling it costs nothing.
@@ -93,6 +95,10 @@ class _ClientSource:
         )
 
 
+def _lengths(plugins: Registry, config: PluginConfig) -> TokenCounts:
+    return plugins.create(LENGTHS, config.kind, config.settings)
+
+
 class GeneratedSource:
     """Requests drawn from the distributions of a workload's clients, merged by arrival.
 
@@ -102,6 +108,7 @@ class GeneratedSource:
     Args:
         workload: a workload with clients and a positive rate.
         seed: the experiment's seed.
+        plugins: what the names of processes and distributions may refer to.
 
     Raises:
         PolicyError: the rate or all shares are zero, or a distribution cannot be built.
@@ -109,7 +116,7 @@ class GeneratedSource:
 
     __slots__ = ("_clients", "_limit", "_next", "_produced")
 
-    def __init__(self, workload: Workload, seed: int) -> None:
+    def __init__(self, workload: Workload, seed: int, plugins: Registry) -> None:
         streams = Streams(seed)
         shares = fsum(client.share for client in workload.clients)
         if not (shares > 0.0 and workload.rate_per_s > 0.0):
@@ -118,7 +125,7 @@ class GeneratedSource:
                 help="it needs a positive rate_per_s and a client with a positive share",
             )
         self._clients = [
-            _ClientSource(client, workload.rate_per_s * client.share / shares, streams)
+            _ClientSource(client, workload.rate_per_s * client.share / shares, streams, plugins)
             for client in workload.clients
             if client.share > 0.0
         ]

@@ -1,43 +1,47 @@
-"""Reading a recorded workload from a file."""
+"""Reading a recorded workload from a file: the trace formats."""
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.errors import InputError
+from blis_tui.plugins import PlugPoint
+from blis_tui.spec.model import Trace
 from blis_tui.workload.trace_requests import read
-from blis_tui.workload.trace_table import TraceTable
+from blis_tui.workload.trace_table import TraceColumns, TraceTable
 from blis_tui.workload.trace_text import Problems, read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from blis_tui.plugins import NoSettings, Registry
 
-    from blis_tui.spec.model import Trace
+TRACES: Final = PlugPoint[[str, Trace, Problems], TraceColumns]("workload.trace.format", "trace format")
+"""They get the file's text, what the workload says about it, and where to note what is wrong with it."""
 
-__all__ = ["FORMATS", "TraceTable", "read_trace"]
-
-_COLUMNS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
-    {
-        "azure": {"arrival": "TIMESTAMP", "input_tokens": "ContextTokens", "output_tokens": "GeneratedTokens"},
-        "requests": {},
-    }
-)
-"""Format -> its columns, where the format says them and not the file."""
-
-FORMATS: Final = tuple(_COLUMNS)
-"""The names of all trace formats, sorted."""
+_AZURE: Final = {"arrival": "TIMESTAMP", "input_tokens": "ContextTokens", "output_tokens": "GeneratedTokens"}
 
 
-def read_trace(trace: Trace) -> TraceTable:
+@TRACES.plugin("requests", "CSV with a header, whose columns are known by their names or named in `columns`.")
+def requests(settings: NoSettings, text: str, trace: Trace, problems: Problems) -> TraceColumns:
+    """The file says what its columns are, or the workload does."""
+    del settings
+    return read(text, trace.columns, trace.time_unit, problems)
+
+
+@TRACES.plugin("azure", "The public Azure LLM inference trace: TIMESTAMP, ContextTokens, GeneratedTokens.")
+def azure(settings: NoSettings, text: str, trace: Trace, problems: Problems) -> TraceColumns:
+    """The format says what its columns are, where the workload does not."""
+    del settings
+    return read(text, {**_AZURE, **trace.columns}, trace.time_unit, problems)
+
+
+def read_trace(trace: Trace, plugins: Registry) -> TraceTable:
     """Read a trace file whole; rows are sorted by arrival, stably.
 
     Raises:
-        InputError: the file cannot be read, has changed, or its format is unknown.
+        InputError: the file cannot be read, or has changed.
+        PolicyError: its format is unknown.
         TraceError: it is not a trace of that format; carries all problems found, up to fifty.
     """
-    if trace.format not in _COLUMNS:
-        raise InputError(f"no trace format {trace.format!r}", help=f"the formats are {', '.join(FORMATS)}")
+    plugins.find(TRACES, trace.format)
     problems = Problems(trace.path)
-    columns = {**_COLUMNS[trace.format], **trace.columns}
-    return TraceTable(read(read_text(trace.path, problems, trace.sha256), columns, trace.time_unit, problems))
+    text = read_text(trace.path, problems, trace.sha256)
+    return TraceTable(plugins.create(TRACES, trace.format, {}, text, trace, problems))

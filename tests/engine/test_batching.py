@@ -6,7 +6,7 @@ import pytest
 
 from blis_tui.engine.records import Completed, Preempted, Scheduled, StepFinished
 from blis_tui.errors import StalledError
-from blis_tui.spec.model import Latency
+from blis_tui.spec.model import PluginConfig
 from tests.builders import Outcome, experiment, request
 
 
@@ -48,7 +48,7 @@ def test_an_answer_of_no_tokens_ends_with_the_prefill() -> None:
 
 
 def test_what_comes_after_decoding_is_not_charged_where_nothing_was_decoded() -> None:
-    overheads = Latency(kind="trained-physics", alpha=(7.0, 500.0, 3.0), beta=(1.0,) * 7)
+    overheads = PluginConfig(kind="trained-physics", settings={"alpha": (7.0, 500.0, 3.0), "beta": (1.0,) * 7})
     plain = experiment()
     made = replace(plain, pools=(replace(plain.pools[0], latency=overheads),))
     for output_tokens, after_us in ((0, 3), (1, 3 + 500)):

@@ -14,11 +14,11 @@ from heapq import heappop, heappush
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
-from blis_tui.engine.latency.model import Chunk, StepLoad
-from blis_tui.engine.latency.registry import create
+from blis_tui.engine.latency.model import Chunk, StepLoad, create_latency
 from blis_tui.engine.records import ChunkDone, StepFinished
 from blis_tui.engine.request import Request, RequestState
 from blis_tui.spec.model import SLO_CLASSES
+from tests.builders import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -222,9 +222,9 @@ class Instance:
         self.threshold = self.engine.long_prefill_token_threshold
         if self.rule == "vllm-v1":
             settings = self.policy.batching
-            self.watermark_blocks = int(float(settings.settings["watermark"]) * self.engine.kv_blocks)
+            self.watermark_blocks = int(number_of(settings, "watermark") * self.engine.kv_blocks)
             longest = self.engine.max_model_len
-            if int(settings.settings["max_num_partial_prefills"]) > 1 and self.threshold == 0 and longest:
+            if number_of(settings, "max_num_partial_prefills") > 1 and self.threshold == 0 and longest:
                 self.threshold = longest * 4 // 100
 
     # The waiting queue.
@@ -440,12 +440,7 @@ class Oracle:
 
     def __init__(self, experiment: Experiment, requests: Sequence[Request], max_steps: int) -> None:
         self.experiment = experiment
-        self.latency = create(
-            experiment.pools[0].latency,
-            experiment.pools[0].model,
-            experiment.pools[0].hardware,
-            tensor_parallel=experiment.pools[0].tensor_parallel,
-        )
+        self.latency = create_latency(experiment.plugins, experiment.pools[0])
         self.instances = [Instance(number, experiment, self.latency) for number in range(experiment.pools[0].instances)]
         self.jobs = [Job(request) for request in requests]
         self.arrived: list[Job] = []
@@ -459,7 +454,7 @@ class Oracle:
         plug = experiment.policy.admission
         self._bucket: Bucket | None = None
         if plug.kind == "token-bucket":
-            self._bucket = Bucket(float(plug.settings["capacity_tokens"]), float(plug.settings["refill_tokens_per_s"]))
+            self._bucket = Bucket(number_of(plug, "capacity_tokens"), number_of(plug, "refill_tokens_per_s"))
         for job in self.jobs:
             self._plan_cluster(job.request.arrival_us, ARRIVAL, job)
 

@@ -19,7 +19,6 @@ from blis_tui.spec.model import (
     Engine,
     Experiment,
     Hardware,
-    Latency,
     Model,
     PluginConfig,
     Policy,
@@ -161,12 +160,12 @@ def _policy(draw: DrawFn, pressure: str) -> Policy:
     )
 
 
-def _latency(draw: DrawFn) -> Latency:
+def _latency(draw: DrawFn) -> PluginConfig:
     if draw(st.integers(0, 7)) == 7:
-        return Latency(kind="roofline", alpha=(0.0, 0.0, 0.0))
+        return PluginConfig(kind="roofline", settings={"alpha": (0.0, 0.0, 0.0)})
     alpha = draw(st.one_of(st.just((0, 0, 0)), st.tuples(*(st.integers(0, top) for top in (20, 2, 10)))))
     beta = draw(st.tuples(*(st.integers(0, top) for top in (40, 3, 5))))
-    return Latency(kind="blackbox", alpha=tuple(map(float, alpha)), beta=tuple(map(float, beta)))
+    return PluginConfig(kind="blackbox", settings={"alpha": tuple(map(float, alpha)), "beta": tuple(map(float, beta))})
 
 
 def _any_engine(draw: DrawFn) -> Engine:
@@ -346,7 +345,7 @@ def uncomputed_victim() -> Scenario:
     urgent = Asked(
         name="urgent", arrival_us=0, input_tokens=1, output_tokens=3, declared_tokens=3, slo_class="critical"
     )
-    latency = Latency(kind="blackbox", alpha=(0.0, 0.0, 0.0), beta=(10.0, 0.0, 0.0))
+    latency = PluginConfig(kind="blackbox", settings={"alpha": (0.0, 0.0, 0.0), "beta": (10.0, 0.0, 0.0)})
     cluster = Cluster(admission_latency_us=0, routing_latency_us=0)
     return Scenario(_experiment(engine, policy, latency=latency, cluster=cluster, horizon_us=None), (long, urgent))
 
@@ -355,7 +354,7 @@ def _experiment(
     engine: Engine,
     policy: Policy,
     *,
-    latency: Latency,
+    latency: PluginConfig,
     cluster: Cluster,
     horizon_us: int | None,
     instances: int = 1,

@@ -8,14 +8,17 @@ from hypothesis import strategies as st
 
 from blis_tui.engine.streams import Streams
 from blis_tui.errors import PolicyError
-from blis_tui.spec.model import Arrivals
-from blis_tui.workload.arrivals import KINDS, create_gaps
+from blis_tui.plugins import builtin
+from blis_tui.spec.model import PluginConfig
+from blis_tui.workload.arrivals import ARRIVALS, create_gaps
 
 DRAWS = 20_000
+KINDS = [plugin.name for plugin in builtin().of(ARRIVALS.path)]
 
 
 def sample(kind: str, rate_per_s: float, cv: float = 1.0, count: int = DRAWS) -> list[int]:
-    gaps = create_gaps(Arrivals(kind=kind, cv=cv), rate_per_s)
+    settings = {"cv": cv} if kind in ("gamma", "weibull") else {}
+    gaps = create_gaps(builtin(), PluginConfig(kind=kind, settings=settings), rate_per_s)
     stream = Streams(3).stream(f"{kind}/{cv}")
     return [gaps.sample(stream) for _ in range(count)]
 
@@ -61,12 +64,12 @@ def test_extremely_bursty_gamma_arrivals_become_poisson() -> None:
 
 
 def test_unknown_processes_name_the_known_ones() -> None:
-    with pytest.raises(PolicyError, match="no arrival process 'fractal'") as caught:
-        create_gaps(Arrivals(kind="fractal"), 1.0)
-    assert caught.value.help == "the arrival processes are constant, gamma, poisson, weibull"
+    with pytest.raises(PolicyError, match="no arrival process `fractal`") as caught:
+        create_gaps(builtin(), PluginConfig(kind="fractal"), 1.0)
+    assert caught.value.help == "known: poisson, constant, gamma, weibull"
 
 
 @pytest.mark.parametrize(("rate", "cv"), [(0.0, 1.0), (-1.0, 1.0), (math.inf, 1.0), (1.0, 0.0), (1.0, math.nan)])
 def test_impossible_figures_are_refused(rate: float, cv: float) -> None:
     with pytest.raises(PolicyError, match="of gamma arrivals is"):
-        create_gaps(Arrivals(kind="gamma", cv=cv), rate)
+        create_gaps(builtin(), PluginConfig(kind="gamma", settings={"cv": cv}), rate)

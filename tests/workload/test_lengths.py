@@ -9,20 +9,25 @@ from hypothesis import strategies as st
 
 from blis_tui.engine.streams import Streams
 from blis_tui.errors import PolicyError
-from blis_tui.spec.model import Lengths
-from blis_tui.workload.lengths import KINDS, create_lengths
+from blis_tui.plugins import builtin
+from blis_tui.spec.model import PluginConfig
+from blis_tui.workload.lengths import LENGTHS, TokenCounts
 
 DRAWS = 20_000
 
 
-def sample(lengths: Lengths, count: int = DRAWS, seed: int = 5) -> list[int]:
+def create_lengths(lengths: PluginConfig) -> TokenCounts:
+    return builtin().create(LENGTHS, lengths.kind, lengths.settings)
+
+
+def sample(lengths: PluginConfig, count: int = DRAWS, seed: int = 5) -> list[int]:
     distribution = create_lengths(lengths)
     stream = Streams(seed).stream(lengths.kind)
     return [distribution.sample(stream) for _ in range(count)]
 
 
-def lengths_of(kind: str, **params: float) -> Lengths:
-    return Lengths(kind=kind, params=params)
+def lengths_of(kind: str, **params: float) -> PluginConfig:
+    return PluginConfig(kind=kind, settings=params)
 
 
 def test_gaussian_lengths() -> None:
@@ -69,8 +74,8 @@ def test_constant_lengths_draw_nothing() -> None:
 
 
 def test_empirical_lengths_follow_their_weights() -> None:
-    weights = ((10, 1.0), (20, 0.0), (30, 2.0), (40, -1.0), (50, 1.0))
-    counts = sample(Lengths(kind="empirical", weights=weights))
+    weights = {"50": 1.0, "10": 1.0, "20": 0.0, "30": 2.0, "40": -1.0}
+    counts = sample(PluginConfig(kind="empirical", settings={"weights": weights}))
     assert sorted(dict.fromkeys(counts)) == [10, 30, 50]
     for tokens, share in ((10, 0.25), (30, 0.5), (50, 0.25)):
         assert counts.count(tokens) / DRAWS == pytest.approx(share, abs=0.014)
@@ -86,7 +91,7 @@ def test_empirical_lengths_follow_their_weights() -> None:
     ],
 )
 def test_overflows_count_as_one_token(params: Mapping[str, float]) -> None:
-    counts = sample(Lengths(kind="lognormal", params=params), 200)
+    counts = sample(PluginConfig(kind="lognormal", settings=params), 200)
     assert all(1 <= n <= 2**53 for n in counts)
     assert 1 in counts
 
@@ -98,33 +103,33 @@ def test_overflows_count_as_one_token(params: Mapping[str, float]) -> None:
     st.integers(0, 100),
 )
 def test_every_length_is_a_positive_whole_number(kind: str, size: float, spread: float, seed: int) -> None:
-    params = {
-        "mean": size,
-        "value": size,
-        "xm": size,
-        "std_dev": size * spread,
-        "mu": spread,
-        "sigma": spread,
-        "alpha": 0.05 + spread,
-        "mix_weight": 0.5,
+    params: dict[str, dict[str, float]] = {
+        "gaussian": {"mean": size, "std_dev": size * spread, "min": 1, "max": 10**9},
+        "exponential": {"mean": size},
+        "lognormal": {"mu": spread, "sigma": spread},
+        "constant": {"value": size},
+        "pareto-lognormal": {"alpha": 0.05 + spread, "xm": size, "mu": spread, "sigma": spread, "mix_weight": 0.5},
     }
-    assert all(type(n) is int and n >= 1 for n in sample(Lengths(kind=kind, params=params), 20, seed))
+    assert all(type(n) is int and n >= 1 for n in sample(lengths_of(kind, **params[kind]), 20, seed))
 
 
 def test_unknown_distributions_name_the_known_ones() -> None:
-    with pytest.raises(PolicyError, match="no length distribution 'normal'") as caught:
+    with pytest.raises(PolicyError, match="no length distribution `normal`") as caught:
         create_lengths(lengths_of("normal"))
-    assert caught.value.help == f"the length distributions are {', '.join(KINDS)}"
+    assert caught.value.help == f"known: {', '.join(plugin.name for plugin in builtin().of(LENGTHS.path))}"
 
 
 @pytest.mark.parametrize(
     ("lengths", "message"),
     [
-        (lengths_of("gaussian", mean=1.0), "gaussian lengths require the parameter 'std_dev'"),
-        (lengths_of("pareto-lognormal", alpha=0.0), "alpha of pareto-lognormal lengths is 0"),
-        (Lengths(kind="empirical", weights=((5, 0.0),)), "empirical lengths have no positive weight"),
+        (lengths_of("gaussian", mean=1.0), "length distribution `gaussian` lacks the setting `std_dev`"),
+        (
+            lengths_of("pareto-lognormal", alpha=0.0, xm=1.0, mu=1.0, sigma=1.0, mix_weight=0.5),
+            "alpha of pareto-lognormal lengths is 0",
+        ),
+        (PluginConfig(kind="empirical", settings={"weights": {"5": 0.0}}), "empirical lengths have no positive weight"),
     ],
 )
-def test_incomplete_distributions_are_refused(lengths: Lengths, message: str) -> None:
+def test_incomplete_distributions_are_refused(lengths: PluginConfig, message: str) -> None:
     with pytest.raises(PolicyError, match=message):
         create_lengths(lengths)

@@ -10,17 +10,18 @@ from hypothesis import strategies as st
 
 from blis_tui.engine.request import Request
 from blis_tui.errors import PolicyError
-from blis_tui.spec.model import Arrivals, Client, Lengths, Prefix, Trace, Workload
+from blis_tui.plugins import builtin
+from blis_tui.spec.model import Client, PluginConfig, Prefix, Trace, Workload
 from blis_tui.workload.factory import create_source
 from blis_tui.workload.source import GeneratedSource, RequestSource, TraceSource
 from blis_tui.workload.trace_table import TraceColumns, TraceTable
 
-INPUT = Lengths(kind="gaussian", params={"mean": 256, "std_dev": 100, "min": 2, "max": 800})
-OUTPUT = Lengths(kind="exponential", params={"mean": 128})
+INPUT = PluginConfig(kind="gaussian", settings={"mean": 256, "std_dev": 100, "min": 2, "max": 800})
+OUTPUT = PluginConfig(kind="exponential", settings={"mean": 128})
 CHAT = Client(
     id="chat",
     share=3.0,
-    arrivals=Arrivals(kind="gamma", cv=2.0),
+    arrivals=PluginConfig(kind="gamma", settings={"cv": 2.0}),
     input_tokens=INPUT,
     output_tokens=OUTPUT,
     prefix=Prefix(group="system", tokens=512),
@@ -28,7 +29,7 @@ CHAT = Client(
     tenant="acme",
     timeout_us=30_000_000,
 )
-BATCH = Client(id="batch", share=1.0, arrivals=Arrivals(kind="poisson"), input_tokens=INPUT, output_tokens=OUTPUT)
+BATCH = Client(id="batch", share=1.0, arrivals=PluginConfig(kind="poisson"), input_tokens=INPUT, output_tokens=OUTPUT)
 MIXED = Workload(name="mixed", requests=400, rate_per_s=20.0, clients=(CHAT, BATCH))
 
 Row = tuple[object, ...]
@@ -67,7 +68,7 @@ def rows(source: RequestSource, count: int = 1_000_000) -> list[Row]:
 
 
 def test_requests_come_numbered_and_in_order_of_arrival() -> None:
-    requests = take(GeneratedSource(MIXED, 42))
+    requests = take(GeneratedSource(MIXED, 42, builtin()))
     assert len(requests) == 400
     assert [request.index for request in requests] == list(range(400))
     assert requests[7].request_id == "request_7"
@@ -78,20 +79,20 @@ def test_requests_come_numbered_and_in_order_of_arrival() -> None:
 
 
 def test_a_source_stays_empty() -> None:
-    source = GeneratedSource(replace(MIXED, requests=1), 42)
+    source = GeneratedSource(replace(MIXED, requests=1), 42, builtin())
     assert source.next_request() is not None
     assert source.next_request() is None
     assert source.next_request() is None
 
 
 def test_clients_get_their_share_of_the_rate() -> None:
-    requests = take(GeneratedSource(replace(MIXED, requests=8000), 1))
+    requests = take(GeneratedSource(replace(MIXED, requests=8000), 1, builtin()))
     chat = sum(request.tenant == "acme" for request in requests)
     assert chat / 8000 == pytest.approx(0.75, abs=0.03)
 
 
 def test_a_client_decides_about_its_requests() -> None:
-    requests = take(GeneratedSource(MIXED, 42))
+    requests = take(GeneratedSource(MIXED, 42, builtin()))
     chat = [request for request in requests if request.tenant == "acme"]
     batch = [request for request in requests if not request.tenant]
     assert all(request.segments == (("system", 512),) for request in chat)
@@ -103,15 +104,15 @@ def test_a_client_decides_about_its_requests() -> None:
 
 
 def test_the_seed_decides_everything() -> None:
-    assert rows(GeneratedSource(MIXED, 42)) == rows(GeneratedSource(MIXED, 42))
-    assert rows(GeneratedSource(MIXED, 42), 5) != rows(GeneratedSource(MIXED, 43), 5)
+    assert rows(GeneratedSource(MIXED, 42, builtin())) == rows(GeneratedSource(MIXED, 42, builtin()))
+    assert rows(GeneratedSource(MIXED, 42, builtin()), 5) != rows(GeneratedSource(MIXED, 43, builtin()), 5)
 
 
 def test_generated_workloads_never_change() -> None:
     # Known answers: every generated workload, and so every golden of one, rests on these numbers.
-    weibull = replace(BATCH, id="bursts", arrivals=Arrivals(kind="weibull", cv=3.0), share=2.0)
+    weibull = replace(BATCH, id="bursts", arrivals=PluginConfig(kind="weibull", settings={"cv": 3.0}), share=2.0)
     workload = replace(MIXED, clients=(*MIXED.clients, weibull))
-    found = [one[2:5] for one in rows(GeneratedSource(workload, 42), 6)]
+    found = [one[2:5] for one in rows(GeneratedSource(workload, 42, builtin()), 6)]
     assert found == [
         (393, 232, 152),
         (4154, 153, 322),
@@ -125,23 +126,23 @@ def test_generated_workloads_never_change() -> None:
 def test_another_client_does_not_change_the_numbers_of_the_first() -> None:
     alone = replace(MIXED, clients=(BATCH,), rate_per_s=5.0, requests=50)
     more = replace(MIXED, clients=(CHAT, BATCH, replace(CHAT, id="other", share=4.0)), rate_per_s=40.0)
-    expected = rows(GeneratedSource(alone, 42))
-    found = [row(request) for request in take(GeneratedSource(more, 42)) if not request.tenant][:30]
+    expected = rows(GeneratedSource(alone, 42, builtin()))
+    found = [row(request) for request in take(GeneratedSource(more, 42, builtin())) if not request.tenant][:30]
     assert [one[2:] for one in found] == [one[2:] for one in expected[: len(found)]]
     assert len(found) == 30
 
 
 def test_other_lengths_do_not_change_the_arrivals() -> None:
-    longer = replace(BATCH, input_tokens=Lengths(kind="constant", params={"value": 9}))
-    base = take(GeneratedSource(replace(MIXED, clients=(BATCH,)), 42))
-    other = take(GeneratedSource(replace(MIXED, clients=(longer,)), 42))
+    longer = replace(BATCH, input_tokens=PluginConfig(kind="constant", settings={"value": 9}))
+    base = take(GeneratedSource(replace(MIXED, clients=(BATCH,)), 42, builtin()))
+    other = take(GeneratedSource(replace(MIXED, clients=(longer,)), 42, builtin()))
     assert [request.arrival_us for request in base] == [request.arrival_us for request in other]
     assert [request.output_tokens for request in base] == [request.output_tokens for request in other]
 
 
 def test_clients_that_tie_come_in_their_order() -> None:
-    evenly = [replace(BATCH, id=name, tenant=name, share=1.0, arrivals=Arrivals(kind="constant")) for name in "cab"]
-    source = GeneratedSource(replace(MIXED, clients=tuple(evenly), rate_per_s=30.0, requests=9), 0)
+    evenly = [replace(BATCH, id=name, tenant=name, share=1.0, arrivals=PluginConfig(kind="constant")) for name in "cab"]
+    source = GeneratedSource(replace(MIXED, clients=tuple(evenly), rate_per_s=30.0, requests=9), 0, builtin())
     requests = take(source)
     assert [request.tenant for request in requests] == list("cabcabcab")
     assert [request.arrival_us for request in requests] == [100_000] * 3 + [200_000] * 3 + [300_000] * 3
@@ -149,14 +150,14 @@ def test_clients_that_tie_come_in_their_order() -> None:
 
 @given(st.integers(0, 60), st.integers(0, 5))
 def test_a_pickled_source_continues_alike(before: int, seed: int) -> None:
-    source = GeneratedSource(replace(MIXED, requests=70), seed)
+    source = GeneratedSource(replace(MIXED, requests=70), seed, builtin())
     take(source, before)
     copy: RequestSource = pickle.loads(pickle.dumps(source))  # noqa: S301
     assert rows(copy) == rows(source)
 
 
 def test_a_pickle_does_not_grow_with_the_workload() -> None:
-    source = GeneratedSource(replace(MIXED, requests=None), 3)
+    source = GeneratedSource(replace(MIXED, requests=None), 3, builtin())
     early = len(pickle.dumps(source))
     assert len(take(source, 5000)) == 5000
     assert early < 2000
@@ -173,12 +174,12 @@ def test_a_pickle_does_not_grow_with_the_workload() -> None:
 )
 def test_a_workload_without_requests_is_refused(workload: Workload) -> None:
     with pytest.raises(PolicyError, match="workload 'mixed' generates no requests"):
-        GeneratedSource(workload, 0)
+        GeneratedSource(workload, 0, builtin())
 
 
 def test_a_client_without_a_share_sends_nothing() -> None:
     clients = (replace(CHAT, share=0.0), BATCH)
-    assert all(not request.tenant for request in take(GeneratedSource(replace(MIXED, clients=clients), 0)))
+    assert all(not request.tenant for request in take(GeneratedSource(replace(MIXED, clients=clients), 0, builtin())))
 
 
 def small_table() -> TraceTable:
@@ -210,8 +211,8 @@ def test_a_pickled_trace_source_continues_alike() -> None:
 
 
 def test_the_factory_follows_the_workload(tmp_path: Path) -> None:
-    assert isinstance(create_source(MIXED, 1), GeneratedSource)
+    assert isinstance(create_source(MIXED, 1, builtin()), GeneratedSource)
     path = tmp_path / "t.csv"
     path.write_text("arrival_time_us,input_tokens,output_tokens\n1,2,3\n4,5,6\n", encoding="utf-8")
     recorded = Workload(name="r", requests=1, trace=Trace(path=str(path), format="requests", sha256=""))
-    assert [one.arrival_us for one in take(create_source(recorded, 1))] == [1]
+    assert [one.arrival_us for one in take(create_source(recorded, 1, builtin()))] == [1]

@@ -10,6 +10,7 @@ import pytest
 
 import blis_tui
 from blis_tui.errors import TraceError
+from blis_tui.plugins import builtin
 from blis_tui.records.tables import requests_csv
 from blis_tui.spec.library import schema_path
 from blis_tui.spec.model import Trace
@@ -31,7 +32,7 @@ def read(
 ) -> list[Request]:
     path = folder / "trace.csv"
     path.write_text(text, encoding="utf-8")
-    table = read_trace(Trace(path=str(path), format=form, sha256="", columns=columns or {}, time_unit=unit))
+    table = read_trace(Trace(path=str(path), format=form, sha256="", columns=columns or {}, time_unit=unit), builtin())
     return [table.request(number) for number in range(len(table))]
 
 

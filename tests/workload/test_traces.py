@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blis_tui.engine.request import Request
-from blis_tui.errors import InputError, TraceError
+from blis_tui.errors import InputError, PolicyError, TraceError
+from blis_tui.plugins import builtin
 from blis_tui.spec.model import SLO_CLASSES, Trace
 from blis_tui.workload import trace_requests
 from blis_tui.workload.trace_table import TraceColumns, TraceTable
 from blis_tui.workload.trace_text import Problems
-from blis_tui.workload.traces import FORMATS, read_trace
+from blis_tui.workload.traces import read_trace
 
 HEADER = "arrival_time_us,input_tokens,output_tokens"
 FULL = (
@@ -33,7 +34,7 @@ AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens
 def read(data: str | bytes, directory: Path, form: str = "requests") -> list[Request]:
     path = directory / "trace.csv"
     path.write_bytes(data if isinstance(data, bytes) else data.encode())
-    table = read_trace(Trace(path=str(path), format=form, sha256=""))
+    table = read_trace(Trace(path=str(path), format=form, sha256=""), builtin())
     return [table.request(number) for number in range(len(table))]
 
 
@@ -177,10 +178,10 @@ def test_the_error_reads_well(tmp_path: Path) -> None:
 
 def test_a_missing_file_and_an_unknown_format(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot read the trace .*nowhere\.csv: No such file or directory"):
-        read_trace(Trace(path=str(tmp_path / "nowhere.csv"), format="requests", sha256=""))
-    with pytest.raises(InputError, match="no trace format 'har'") as caught:
-        read_trace(Trace(path="x", format="har", sha256=""))
-    assert caught.value.help == f"the formats are {', '.join(FORMATS)}"
+        read_trace(Trace(path=str(tmp_path / "nowhere.csv"), format="requests", sha256=""), builtin())
+    with pytest.raises(PolicyError, match="no trace format `har`") as caught:
+        read_trace(Trace(path="x", format="har", sha256=""), builtin())
+    assert caught.value.help == "known: requests, azure"
 
 
 numbers = st.integers(0, 2**53)

@@ -6,36 +6,49 @@ against measurements. Nothing is known about the model, so nothing is extrapolat
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.latency.model import Overheads
+from blis_tui.engine.latency.model import LATENCY, Overheads, coefficients
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from blis_tui.engine.latency.model import StepLoad
+    from blis_tui.spec.model import Pool
 
 _LONGEST_MEMO: Final = 4096
-_DEFAULT_MEMO: Final = 256
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Coefficients."""
+
+    alpha: tuple[float, ...] = coefficients(
+        "alpha0 (us per request), alpha1 (us per input token), alpha2 (us per output token). Default: the row of"
+        " `specs/latency/blackbox.yaml` for this model, hardware and tensor parallelism.",
+        3,
+    )
+    beta: tuple[float, ...] = coefficients(
+        "beta0 (us per step), beta1 (us per prefill token), beta2 (us per decode token). Default: as for alpha.", 3
+    )
+
+
+@LATENCY.plugin(
+    "blackbox",
+    "Measured per model, accelerator and tensor parallelism: beta0 + beta1 * prefill tokens + beta2 * decode tokens.",
+    Settings,
+)
 class BlackboxModel(Overheads):
-    """Linear in the step's tokens.
-
-    Args:
-        alpha: microseconds to the queue: constant, per prompt token; then per output token.
-        beta: microseconds per step: constant, per prefill token, per decode token.
-        max_num_seqs: decode counts up to this are looked up instead of computed.
-    """
+    """Linear in the step's tokens; decode counts up to ``max_num_seqs`` are looked up instead of computed."""
 
     __slots__ = ("_base_us", "_decode_only_us", "_decode_us", "_prefill_us")
 
-    def __init__(self, alpha: Sequence[float], beta: Sequence[float], max_num_seqs: int | None = None) -> None:
+    def __init__(self, settings: Settings, pool: Pool) -> None:
+        alpha, beta = settings.alpha, settings.beta
         super().__init__(queue_us=alpha[0], queue_per_token_us=alpha[1], output_token_us=alpha[2], post_decode_us=0.0)
         self._base_us = beta[0]
         self._prefill_us = beta[1]
         self._decode_us = beta[2]
-        memo = min(_LONGEST_MEMO, _DEFAULT_MEMO if max_num_seqs is None else max_num_seqs)
+        memo = min(_LONGEST_MEMO, pool.engine.max_num_seqs)
         self._decode_only_us = tuple(self._step_us(0, count) for count in range(memo + 1))
 
     def step_time_us(self, load: StepLoad) -> int:

@@ -7,32 +7,45 @@ weakness.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from blis_tui.engine.latency.model import Overheads
+from blis_tui.engine.latency.model import LATENCY, Overheads, coefficients
 from blis_tui.engine.latency.shape import kv_cache_share
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from blis_tui.engine.latency.model import StepLoad
-    from blis_tui.spec.model import Model
+    from blis_tui.spec.model import Pool
 
 
-class CrossModel(Overheads):
-    """Linear in the step's tokens, scaled by the model's shape.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Coefficients.
 
-    Args:
-        alpha: microseconds to the queue: constant, per prompt token; then per output token.
-        beta: microseconds per layer, per million KV elements of a decode token, per token of a model with
-            experts, per step under tensor parallelism.
-        model: the model's shape.
-        tensor_parallel: accelerators that share each layer.
+    ``beta``: microseconds per layer, per million KV elements of a decode token, per token of a model with experts, per
+    step under tensor parallelism.
     """
+
+    alpha: tuple[float, ...] = coefficients(
+        "alpha0 (us per request), alpha1 (us per input token), alpha2 (us per output token). Default:"
+        " `specs/latency/crossmodel.yaml`.",
+        3,
+    )
+    beta: tuple[float, ...] = coefficients("beta0..beta3. Default: `specs/latency/crossmodel.yaml`.", 4)
+
+
+@LATENCY.plugin(
+    "crossmodel",
+    "One fit across models: per layer, per KV byte read, per token of an MoE model, per tensor-parallel step.",
+    Settings,
+)
+class CrossModel(Overheads):
+    """Linear in the step's tokens, scaled by the model's shape."""
 
     __slots__ = ("_barrier_us", "_decode_us", "_kv_scale", "_layers_us", "_token_us")
 
-    def __init__(self, alpha: Sequence[float], beta: Sequence[float], model: Model, *, tensor_parallel: int) -> None:
+    def __init__(self, settings: Settings, pool: Pool) -> None:
+        alpha, beta, model, tensor_parallel = settings.alpha, settings.beta, pool.model, pool.tensor_parallel
         super().__init__(queue_us=alpha[0], queue_per_token_us=alpha[1], output_token_us=alpha[2], post_decode_us=0.0)
         kv_elements = model.num_hidden_layers * model.num_key_value_heads * model.head_dim
         self._layers_us = beta[0] * model.num_hidden_layers

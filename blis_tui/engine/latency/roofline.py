@@ -7,31 +7,42 @@ per MLP are counted, not three: the utilisation figures were measured against th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.latency.model import Overheads
+from blis_tui.engine.latency.model import LATENCY, Overheads, coefficients
 from blis_tui.engine.latency.shape import peak_tflops, shape_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from blis_tui.engine.latency.model import StepLoad
-    from blis_tui.spec.model import Hardware, Model
+    from blis_tui.spec.model import Hardware, Model, Pool
 
 _MLP_MATRICES: Final = 2.0
 _LONGEST_MEMO: Final = 4096
-_DEFAULT_MEMO: Final = 256
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Coefficients."""
+
+    alpha: tuple[float, ...] = coefficients(
+        "alpha0 (us per request), alpha1 (us per input token), alpha2 (us per output token) added outside the steps."
+        " Default: `specs/latency/roofline.yaml`, all zero.",
+        *(0, 3),
+    )
+    beta: tuple[float, ...] = coefficients("The roofline has no beta coefficients.", 0)
+
+
+@LATENCY.plugin(
+    "roofline",
+    "Derived from the accelerator's peak figures: the larger of compute time and memory time.",
+    Settings,
+)
 class RooflineModel(Overheads):
     """``max(compute, memory)`` over the whole step.
 
-    Args:
-        alpha: as in the blackbox model; empty means no overheads.
-        model: the model's shape.
-        hardware: peak figures and utilisations.
-        tensor_parallel: accelerators among which all work divides evenly.
-        max_num_seqs: expert traffic of decode batches up to this size is tabulated.
+    All work divides evenly among the accelerators. Expert traffic of decode batches up to ``max_num_seqs`` is
+    tabulated.
     """
 
     __slots__ = (
@@ -50,22 +61,14 @@ class RooflineModel(Overheads):
         "_weight_bytes",
     )
 
-    def __init__(
-        self,
-        alpha: Sequence[float],
-        model: Model,
-        hardware: Hardware,
-        *,
-        tensor_parallel: int,
-        max_num_seqs: int | None = None,
-    ) -> None:
-        queue_us, per_token_us, output_us = alpha or (0.0, 0.0, 0.0)
+    def __init__(self, settings: Settings, pool: Pool) -> None:
+        queue_us, per_token_us, output_us = settings.alpha or (0.0, 0.0, 0.0)
         super().__init__(
             queue_us=queue_us, queue_per_token_us=per_token_us, output_token_us=output_us, post_decode_us=0.0
         )
-        self._set_arithmetic(model, hardware, tensor_parallel)
-        self._set_traffic(model, hardware, tensor_parallel)
-        memo = min(_LONGEST_MEMO, _DEFAULT_MEMO if max_num_seqs is None else max_num_seqs)
+        self._set_arithmetic(pool.model, pool.hardware, pool.tensor_parallel)
+        self._set_traffic(pool.model, pool.hardware, pool.tensor_parallel)
+        memo = min(_LONGEST_MEMO, pool.engine.max_num_seqs)
         self._moe_bytes = (
             tuple(self._moe_weight_bytes(tokens) for tokens in range(memo + 1)) if self._experts > 0.0 else ()
         )

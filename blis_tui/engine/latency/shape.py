@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from blis_tui.errors import PolicyError
+
 if TYPE_CHECKING:
-    from blis_tui.spec.model import Hardware, Model
+    from blis_tui.spec.model import Hardware, Model, Pool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,21 @@ def shape_of(model: Model) -> Shape:
         expert_ffn=float(model.moe_intermediate_size or ffn),
         shared_ffn=float(model.shared_expert_intermediate_size),
     )
+
+
+def check_heads(kind: str, pool: Pool) -> None:
+    """For formulas that give each accelerator its share of the heads.
+
+    Raises:
+        PolicyError: they do not divide evenly.
+    """
+    model, split = pool.model, pool.tensor_parallel
+    if model.num_attention_heads % split or model.num_key_value_heads % split:
+        raise PolicyError(
+            f"{kind} cannot split {model.num_attention_heads} heads and "
+            f"{model.num_key_value_heads} KV heads of {model.name!r} over {split} accelerators",
+            help="choose a tensor_parallel that divides both",
+        )
 
 
 def kv_cache_share(model: Model) -> float:

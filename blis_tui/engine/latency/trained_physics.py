@@ -6,38 +6,50 @@ shared experts and the all-reduces of tensor parallelism, and reads all experts 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.latency.affine import Phase, TwoPhaseModel
-from blis_tui.engine.latency.shape import kv_cache_share, peak_tflops, shape_of
+from blis_tui.engine.latency.model import LATENCY, coefficients
+from blis_tui.engine.latency.shape import check_heads, kv_cache_share, peak_tflops, shape_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from blis_tui.engine.latency.shape import Shape
-    from blis_tui.spec.model import Hardware, Model
+    from blis_tui.spec.model import Hardware, Model, Pool
 
 _KV_BYTES: Final = 2.0
 _PREFILL_SPLIT: Final = 9
 _DECODE_SPLIT: Final = 10
 
 
-def trained_physics(
-    alpha: Sequence[float], beta: Sequence[float], model: Model, hardware: Hardware, *, tensor_parallel: int
-) -> TwoPhaseModel:
-    """Build the model.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Coefficients.
 
-    Args:
-        alpha: microseconds: to the queue, after the last token, per output token.
-        beta: 7 to 11 coefficients. Weights of prefill compute, decode compute, reading the weights and
-            communication; microseconds per layer, request and step; then optionally microseconds per expert
-            layer of an interleaved model, weight of prefill KV traffic, weight of decode KV traffic, and
-            weight of expert dispatch (only used with data parallelism). With fewer than 9 (10), prefill
-            (decode) is the larger of compute and traffic instead of their weighted sum.
-        model: the model's shape; heads and KV heads divide by ``tensor_parallel``.
-        hardware: peak figures.
-        tensor_parallel: accelerators that share each layer.
+    ``beta``: weights of prefill compute, decode compute, reading the weights and communication; microseconds per layer,
+    request and step; then optionally microseconds per expert layer of an interleaved model, weight of prefill KV
+    traffic, weight of decode KV traffic, and weight of expert dispatch (only used with data parallelism). With fewer
+    than 9 (10), prefill (decode) is the larger of compute and traffic instead of their weighted sum.
     """
+
+    alpha: tuple[float, ...] = coefficients(
+        "Queueing constant (us), post-decode constant (us), per output token (us). Default:"
+        " `specs/latency/trained-physics.yaml`.",
+        3,
+    )
+    beta: tuple[float, ...] = coefficients(
+        "beta0..beta10; the last four are optional. Default: `specs/latency/trained-physics.yaml`.", *range(7, 12)
+    )
+
+
+@LATENCY.plugin(
+    "trained-physics", "A physics-informed model with trained corrections; the most accurate across models.", Settings
+)
+def trained_physics(settings: Settings, pool: Pool) -> TwoPhaseModel:
+    """Build the model; heads and KV heads divide by ``tensor_parallel``."""
+    check_heads("trained-physics", pool)
+    alpha, beta, model, hardware = settings.alpha, settings.beta, pool.model, pool.hardware
+    tensor_parallel = pool.tensor_parallel
     shape = shape_of(model)
     bytes_per_us = hardware.memory_bandwidth_tb_per_s * 1e6
     prefill, decode = _phases(shape, model, hardware, tensor_parallel)

@@ -7,32 +7,41 @@ elements: the fit assumed all three.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.latency.affine import ExpertTraffic, Phase, TwoPhaseModel
-from blis_tui.engine.latency.shape import kv_cache_share, shape_of
+from blis_tui.engine.latency.model import LATENCY, coefficients
+from blis_tui.engine.latency.shape import check_heads, kv_cache_share, shape_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from blis_tui.spec.model import Hardware, Model
+    from blis_tui.spec.model import Pool
 
 _BYTES: Final = 2.0
 
 
-def trained_roofline(
-    alpha: Sequence[float], beta: Sequence[float], model: Model, hardware: Hardware, *, tensor_parallel: int
-) -> TwoPhaseModel:
-    """Build the model.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Coefficients.
 
-    Args:
-        alpha: microseconds: to the queue, after the last token, per output token.
-        beta: weights of the prefill phase, the decode phase, reading the weights, communication (always 0
-            here); then microseconds per layer, per request and per step.
-        model: the model's shape; heads and KV heads divide by ``tensor_parallel``.
-        hardware: peak figures.
-        tensor_parallel: accelerators that share each layer.
+    ``beta``: weights of the prefill phase, the decode phase, reading the weights, communication (always 0 here); then
+    microseconds per layer, per request and per step.
     """
+
+    alpha: tuple[float, ...] = coefficients(
+        "Queueing constant (us), post-decode constant (us), per output token (us). Default:"
+        " `specs/latency/trained-roofline.yaml`.",
+        3,
+    )
+    beta: tuple[float, ...] = coefficients("beta0..beta6. Default: `specs/latency/trained-roofline.yaml`.", 7)
+
+
+@LATENCY.plugin("trained-roofline", "A roofline whose seven terms are weighted by trained coefficients.", Settings)
+def trained_roofline(settings: Settings, pool: Pool) -> TwoPhaseModel:
+    """Build the model; heads and KV heads divide by ``tensor_parallel``."""
+    check_heads("trained-roofline", pool)
+    alpha, beta, model, hardware = settings.alpha, settings.beta, pool.model, pool.hardware
+    tensor_parallel = pool.tensor_parallel
     shape = shape_of(model)
     flops_per_us = hardware.peak_tflops_bf16 * 1e6
     bytes_per_us = hardware.memory_bandwidth_tb_per_s * 1e6

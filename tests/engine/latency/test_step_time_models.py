@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blis_tui.engine.latency.model import Chunk, StepLoad, StepTimeModel
-from blis_tui.engine.latency.registry import KINDS, create
+from blis_tui.engine.latency.model import Chunk, StepLoad, StepTimeModel, create_latency
 from blis_tui.engine.request import Request
 from blis_tui.errors import PolicyError
-from blis_tui.spec.model import Hardware, Latency, Model
+from blis_tui.plugins import builtin
+from blis_tui.spec.model import Hardware, Model, PluginConfig
+from tests.builders import experiment
 
 QWEN3_14B = Model(
     name="qwen3-14b",
@@ -54,46 +55,71 @@ H100 = Hardware(
     mfu_decode=0.30,
 )
 
-BLACKBOX = Latency(kind="blackbox", alpha=(8888.09, 0.18489, 0.0), beta=(13578.19, 39.4447, 27.3228))
-CROSSMODEL = Latency(kind="crossmodel", alpha=(13732.0, 0.0, 860.6), beta=(116.110, 1226.868, 19.943, 9445.157))
-ROOFLINE = Latency(kind="roofline")
-TRAINED_ROOFLINE = Latency(
-    kind="trained-roofline",
-    alpha=(9315.338771116985, 1849.5902371340574, 1.7079389122469397),
-    beta=(
-        0.7726491335309499,
-        1.127489556719325,
-        1.0559901872766853,
-        0.0,
-        43.500541908701074,
-        48.80613214319187,
-        0.0,
-    ),
+BLACKBOX = PluginConfig(
+    kind="blackbox", settings={"alpha": (8888.09, 0.18489, 0.0), "beta": (13578.19, 39.4447, 27.3228)}
 )
-TRAINED_PHYSICS = Latency(
+CROSSMODEL = PluginConfig(
+    kind="crossmodel", settings={"alpha": (13732.0, 0.0, 860.6), "beta": (116.110, 1226.868, 19.943, 9445.157)}
+)
+ROOFLINE = PluginConfig(kind="roofline")
+TRAINED_ROOFLINE = PluginConfig(
+    kind="trained-roofline",
+    settings={
+        "alpha": (9315.338771116985, 1849.5902371340574, 1.7079389122469397),
+        "beta": (
+            0.7726491335309499,
+            1.127489556719325,
+            1.0559901872766853,
+            0.0,
+            43.500541908701074,
+            48.80613214319187,
+            0.0,
+        ),
+    },
+)
+TRAINED_PHYSICS = PluginConfig(
     kind="trained-physics",
-    alpha=(15563.199579, 777.3455, 45.907545),
-    beta=(
-        0.152128,
-        0.0,
-        1.36252915,
-        0.752037,
-        32.09546717,
-        4.41684444,
-        126.024825,
-        481.8613888,
-        0.0,
-        1.94710771,
-        0.752037,
-    ),
+    settings={
+        "alpha": (15563.199579, 777.3455, 45.907545),
+        "beta": (
+            0.152128,
+            0.0,
+            1.36252915,
+            0.752037,
+            32.09546717,
+            4.41684444,
+            126.024825,
+            481.8613888,
+            0.0,
+            1.94710771,
+            0.752037,
+        ),
+    },
 )
 ALL = (BLACKBOX, CROSSMODEL, ROOFLINE, TRAINED_ROOFLINE, TRAINED_PHYSICS)
 
 
 def build(
-    latency: Latency, model: Model = QWEN3_14B, tensor_parallel: int = 1, max_num_seqs: int | None = None
+    latency: PluginConfig,
+    model: Model = QWEN3_14B,
+    tensor_parallel: int = 1,
+    max_num_seqs: int = 256,
+    hardware: Hardware = H100,
 ) -> StepTimeModel:
-    return create(latency, model, H100, tensor_parallel=tensor_parallel, max_num_seqs=max_num_seqs)
+    (pool,) = experiment(max_num_seqs=max_num_seqs).pools
+    return create_latency(
+        builtin(), replace(pool, model=model, hardware=hardware, tensor_parallel=tensor_parallel, latency=latency)
+    )
+
+
+def having(latency: PluginConfig, **settings: tuple[float, ...]) -> PluginConfig:
+    return replace(latency, settings={**latency.settings, **settings})
+
+
+def listed(latency: PluginConfig, name: str) -> tuple[float, ...]:
+    values = latency.settings.get(name, ())
+    assert isinstance(values, tuple)
+    return values
 
 
 def prefill(*chunks: tuple[int, int, int], decode: tuple[int, int] = (0, 0)) -> StepLoad:
@@ -126,7 +152,7 @@ def lonely_request(model: StepTimeModel, input_tokens: int, output_tokens: int) 
     ],
 )
 def test_one_request_takes_as_long_as_in_blis(
-    latency: Latency, model: Model, tensor_parallel: int, ttft: int, itl: float, e2e: int | None
+    latency: PluginConfig, model: Model, tensor_parallel: int, ttft: int, itl: float, e2e: int | None
 ) -> None:
     figures = lonely_request(build(latency, model, tensor_parallel), 128, 500)
     assert figures[0] == ttft
@@ -159,7 +185,7 @@ def test_narrow_weights_use_the_fp8_units() -> None:
     long = prefill((0, 8192, 8192))
     assert build(ROOFLINE, fp8).step_time_us(long) == pytest.approx(build(ROOFLINE).step_time_us(long) / 2, rel=0.01)
     no_units = replace(H100, peak_tflops_fp8=0.0)
-    slow = create(ROOFLINE, fp8, no_units, tensor_parallel=1)
+    slow = build(ROOFLINE, fp8, hardware=no_units)
     assert slow.step_time_us(long) == build(ROOFLINE).step_time_us(long)
 
 
@@ -172,7 +198,8 @@ def test_interleaved_models_mix_dense_and_expert_layers() -> None:
         assert build(latency, mostly).step_time_us(load) < uniform
         assert build(latency, scout).step_time_us(load) < uniform
     # 24 expert layers of 32 fewer, at 481.86 us each, are on top of the physics.
-    without = replace(TRAINED_PHYSICS, beta=(*TRAINED_PHYSICS.beta[:7], 0.0, *TRAINED_PHYSICS.beta[8:]))
+    betas = listed(TRAINED_PHYSICS, "beta")
+    without = having(TRAINED_PHYSICS, beta=(*betas[:7], 0.0, *betas[8:]))
     difference = build(TRAINED_PHYSICS, mostly).step_time_us(load) - build(without, mostly).step_time_us(load)
     assert difference == pytest.approx(8 * 481.8613888, abs=1)
 
@@ -185,8 +212,8 @@ def test_shared_experts_cost_time_in_trained_physics() -> None:
 
 
 def test_fewer_coefficients_take_the_larger_of_compute_and_traffic() -> None:
-    seven = replace(TRAINED_PHYSICS, beta=(1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0))
-    ten = replace(TRAINED_PHYSICS, beta=(1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0))
+    seven = having(TRAINED_PHYSICS, beta=(1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0))
+    ten = having(TRAINED_PHYSICS, beta=(1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0))
     for load in (StepLoad([], 32, 32_000), prefill((0, 512, 512))):
         assert build(seven).step_time_us(load) < build(ten).step_time_us(load)
 
@@ -209,7 +236,7 @@ def test_overheads_follow_the_kind() -> None:
     roofline = build(ROOFLINE)
     assert roofline.queueing_time_us(request) == 0
     assert (roofline.output_token_overhead_us, roofline.post_decode_overhead_us) == (0, 0)
-    given_alpha = build(Latency(kind="roofline", alpha=(100.0, 0.5, 7.9)))
+    given_alpha = build(PluginConfig(kind="roofline", settings={"alpha": (100.0, 0.5, 7.9)}))
     assert given_alpha.queueing_time_us(request) == 600
     assert given_alpha.output_token_overhead_us == 7
 
@@ -233,7 +260,7 @@ chunk = st.builds(
 
 @given(models, st.lists(chunk, max_size=4), st.integers(0, 300), st.integers(0, 4000))
 def test_more_work_never_takes_less_time(
-    case: tuple[Latency, Model], chunks: list[tuple[int, int, int]], decodes: int, context: int
+    case: tuple[PluginConfig, Model], chunks: list[tuple[int, int, int]], decodes: int, context: int
 ) -> None:
     model = build(*case)
     base = prefill(*chunks, decode=(decodes, decodes * context))
@@ -247,7 +274,7 @@ def test_more_work_never_takes_less_time(
 
 @given(models, st.lists(chunk, max_size=3), st.integers(0, 300), st.integers(0, 100_000))
 def test_a_pickled_model_answers_the_same(
-    case: tuple[Latency, Model], chunks: list[tuple[int, int, int]], decodes: int, context: int
+    case: tuple[PluginConfig, Model], chunks: list[tuple[int, int, int]], decodes: int, context: int
 ) -> None:
     model = build(*case)
     copy = pickle.loads(pickle.dumps(model))  # noqa: S301
@@ -258,8 +285,8 @@ def test_a_pickled_model_answers_the_same(
 
 
 @pytest.mark.parametrize("latency", ALL, ids=[latency.kind for latency in ALL])
-def test_a_step_takes_at_least_a_microsecond(latency: Latency) -> None:
-    free = replace(latency, beta=tuple(0.0 for _ in latency.beta))
+def test_a_step_takes_at_least_a_microsecond(latency: PluginConfig) -> None:
+    free = having(latency, beta=tuple(0.0 for _ in listed(latency, "beta")))
     assert build(free).step_time_us(StepLoad()) >= 1
     tiny = replace(
         QWEN3_14B,
@@ -273,27 +300,27 @@ def test_a_step_takes_at_least_a_microsecond(latency: Latency) -> None:
 
 
 def test_unknown_kinds_name_the_known_ones() -> None:
-    with pytest.raises(PolicyError, match="no step-time model 'rofline'") as caught:
-        build(Latency(kind="rofline"))
+    with pytest.raises(PolicyError, match="no step-time model `rofline`") as caught:
+        build(PluginConfig(kind="rofline"))
     assert caught.value.help is not None
-    assert all(kind in caught.value.help for kind in KINDS)
+    assert all(plugin.name in caught.value.help for plugin in builtin().of("latency"))
 
 
 @pytest.mark.parametrize(
     ("latency", "message"),
     [
         (
-            Latency(kind="blackbox", alpha=(1.0, 2.0), beta=(1.0, 2.0, 3.0)),
+            PluginConfig(kind="blackbox", settings={"alpha": (1.0, 2.0), "beta": (1.0, 2.0, 3.0)}),
             "takes 3 alpha coefficients, not 2",
         ),
-        (Latency(kind="blackbox", alpha=(1.0, 2.0, 3.0)), "takes 3 beta coefficients, not 0"),
-        (Latency(kind="roofline", beta=(1.0,)), "takes 0 beta coefficients, not 1"),
-        (replace(CROSSMODEL, beta=(1.0, 1.0, -2.0, 1.0)), r"beta\[2\] of crossmodel is -2.0"),
-        (replace(CROSSMODEL, alpha=(math.nan, 1.0, 2.0)), r"alpha\[0\] of crossmodel is nan"),
-        (replace(CROSSMODEL, alpha=(1.0, math.inf, 2.0)), r"alpha\[1\] of crossmodel is inf"),
+        (PluginConfig(kind="blackbox", settings={"alpha": (1.0, 2.0, 3.0)}), "takes 3 beta coefficients, not 0"),
+        (PluginConfig(kind="roofline", settings={"beta": (1.0,)}), "takes 0 beta coefficients, not 1"),
+        (having(CROSSMODEL, beta=(1.0, 1.0, -2.0, 1.0)), r"beta\[2\] of crossmodel is -2.0"),
+        (having(CROSSMODEL, alpha=(math.nan, 1.0, 2.0)), r"alpha\[0\] of crossmodel is nan"),
+        (having(CROSSMODEL, alpha=(1.0, math.inf, 2.0)), r"alpha\[1\] of crossmodel is inf"),
     ],
 )
-def test_unusable_coefficients_are_refused(latency: Latency, message: str) -> None:
+def test_unusable_coefficients_are_refused(latency: PluginConfig, message: str) -> None:
     with pytest.raises(PolicyError, match=message):
         build(latency)
 
@@ -308,7 +335,7 @@ def test_shapes_that_do_not_split_are_refused() -> None:
 
 
 @pytest.mark.parametrize("latency", ALL, ids=[latency.kind for latency in ALL])
-def test_a_narrow_kv_cache_halves_what_a_step_reads_of_it_and_nothing_else(latency: Latency) -> None:
+def test_a_narrow_kv_cache_halves_what_a_step_reads_of_it_and_nothing_else(latency: PluginConfig) -> None:
     usual, narrow = build(latency), build(latency, replace(QWEN3_14B, kv_cache_bytes=1.0))
     none, some, twice = (StepLoad([], 64, context) for context in (0, 200_000, 400_000))
     if latency is BLACKBOX:
