@@ -22,6 +22,7 @@ golden: .venv/installed
 	$(BIN)/python -m pytest -q specs/experiments --blis-update=always
 
 docs: .venv/installed
+	$(BIN)/python -m blis_tui.authoring.schemas
 	$(BIN)/python -m blis_tui.authoring.reference
 	$(BIN)/python -m blis_tui.tui.reference
 

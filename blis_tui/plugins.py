@@ -17,14 +17,16 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
-from typing import TYPE_CHECKING, Concatenate, Final, Generic, ParamSpec, TypeVar, cast
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Concatenate, Final, Generic, ParamSpec, TypeVar, cast, get_args, get_origin
 
 from blis_tui.errors import PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from types import ModuleType
 
 P = ParamSpec("P")
@@ -45,6 +47,9 @@ _PACKAGES: Final = (
 """Where this package's own plug-ins are: every module in these packages is looked through."""
 
 
+_TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string", Mapping: "object"}
+
+
 @dataclass(frozen=True, slots=True)
 class NoSettings:
     """For plug-ins that have none."""
@@ -60,6 +65,17 @@ def setting(doc: str, *, default: F | None = cast("None", MISSING), **limits: ob
         limits: further keywords of JSON Schema, such as ``minimum=0`` or ``exclusiveMinimum=0``.
     """
     return field(default=cast("F", default), metadata={"doc": doc, "limits": limits})
+
+
+def json_type(annotation: object) -> str:
+    """The type that a schema gives a setting of this type.
+
+    Raises:
+        KeyError: a document has no such values.
+    """
+    if isinstance(annotation, UnionType):  # `int | None`: may be left out
+        (annotation,) = (one for one in get_args(annotation) if one is not NoneType)
+    return _TYPES[get_origin(annotation) or annotation]  # type: ignore[index]  # what is no type, is not in the table
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +126,14 @@ class Registry:
     def __init__(self, plugins: Iterable[Plugin]) -> None:
         self._plugins = {(plugin.path, plugin.name): plugin for plugin in plugins}
 
+    @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """All of them."""
+        return tuple(self._plugins.values())
+
     def of(self, path: str) -> tuple[Plugin, ...]:
         """The plug-ins of a plug point."""
-        return tuple(plugin for plugin in self._plugins.values() if plugin.path == path)
+        return tuple(plugin for plugin in self.plugins if plugin.path == path)
 
     def find(self, point: PlugPoint[P, T], name: str) -> Plugin:
         """The plug-in of that name.

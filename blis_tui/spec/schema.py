@@ -12,9 +12,10 @@ import copy
 import json
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
 from blis_tui.errors import InputError
+from blis_tui.spec.branches import with_plugins
 from blis_tui.spec.library import schema_path
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from jsonschema.protocols import Validator
     from referencing import Registry
 
+    from blis_tui.plugins import Registry as Plugins
     from blis_tui.spec.source import DataPath, Json
 
 Schema: TypeAlias = "dict[str, Json]"
@@ -31,13 +33,26 @@ KINDS: Final = ("Experiment", "Model", "Hardware", "Workload", "Policy", "Latenc
 """Kinds of document; each has the schema of its lower-case name."""
 
 
+class File(NamedTuple):
+    """Where a part of a schema is: references without a file are to be looked up there."""
+
+    name: str
+    plugins: Plugins | None
+
+
 @cache
-def schema(name: str) -> Schema:
+def schema(name: str, plugins: Plugins | None = None) -> Schema:
     """The schema ``name``, such as ``model``.
+
+    Args:
+        name: its file, without the endings.
+        plugins: what it offers at plug points; None = what the file says, all that this package brings.
 
     Raises:
         InputError: the installation is incomplete.
     """
+    if plugins is not None:
+        return with_plugins(name, schema(name), plugins)
     path = schema_path(name)
     try:
         loaded: Schema = json.loads(path.read_text(encoding="utf-8"))
@@ -63,9 +78,9 @@ class Violation:
     message: str
 
 
-def violations(data: Json, kind: str) -> Iterator[Violation]:
+def violations(data: Json, kind: str, plugins: Plugins | None = None) -> Iterator[Violation]:
     """Every leaf violation of the schema for ``kind``."""
-    for error in _validator(kind.lower()).iter_errors(data):
+    for error in _validator(kind.lower(), plugins).iter_errors(data):
         yield Violation(
             kind=kind,
             path=tuple(error.absolute_path),
@@ -79,52 +94,52 @@ def violations(data: Json, kind: str) -> Iterator[Violation]:
 
 
 @cache
-def _validator(name: str) -> Validator:
+def _validator(name: str, plugins: Plugins | None) -> Validator:
     from jsonschema.validators import Draft202012Validator  # noqa: PLC0415  (60 ms `--version` need not spend)
 
-    return Draft202012Validator({"$ref": f"{name}.schema.json"}, registry=_registry())
+    return Draft202012Validator({"$ref": f"{name}.schema.json"}, registry=_registry(plugins))
 
 
 @cache
-def _registry() -> Registry[bool | Mapping[str, object]]:
+def _registry(plugins: Plugins | None) -> Registry[bool | Mapping[str, object]]:
     """All schemas, looked through once: a registry that retrieves them does so again for each reference."""
     from referencing import Registry, Resource  # noqa: PLC0415  (as above)
 
     registry: Registry[bool | Mapping[str, object]] = Registry()
     for name in ("common", *(kind.lower() for kind in KINDS)):
-        registry = registry.with_resource(f"{name}.schema.json", Resource.from_contents(schema(name)))
+        registry = registry.with_resource(f"{name}.schema.json", Resource.from_contents(schema(name, plugins)))
     return registry.crawl()
 
 
-def complete(data: Json, kind: str) -> Json:
+def complete(data: Json, kind: str, plugins: Plugins | None = None) -> Json:
     """A copy of valid data with every default filled in and numbers in their declared type."""
-    name = kind.lower()
-    return _walk(copy.deepcopy(data), schema(name), name)
+    file = File(kind.lower(), plugins)
+    return _walk(copy.deepcopy(data), schema(*file), file)
 
 
-def short_forms(data: Json, kind: str) -> Iterator[tuple[DataPath, dict[str, Json]]]:
+def short_forms(data: Json, kind: str, plugins: Plugins | None = None) -> Iterator[tuple[DataPath, dict[str, Json]]]:
     """Where a document of that kind has a word or a number for a map with a ``kind``, and the map that is meant."""
-    name = kind.lower()
-    yield from _short_forms(data, schema(name), name, ())
+    file = File(kind.lower(), plugins)
+    yield from _short_forms(data, schema(*file), file, ())
 
 
-def _short_forms(data: Json, node: Json, name: str, path: DataPath) -> Iterator[tuple[DataPath, dict[str, Json]]]:
+def _short_forms(data: Json, node: Json, file: File, path: DataPath) -> Iterator[tuple[DataPath, dict[str, Json]]]:
     if not isinstance(node, dict) or not isinstance(data, dict | list | str | int | float):
         return
     if "$ref" in node:
-        yield from _short_forms(data, *_follow({"$ref": node["$ref"]}, name), path)
+        yield from _short_forms(data, *_follow({"$ref": node["$ref"]}, file), path)
     long_form = _long_form(data, node)
     if long_form is not None:
         yield path, long_form
     elif isinstance(data, dict):
         for key, part in _part(node, "properties").items():
             if key in data:
-                yield from _short_forms(data[key], part, name, (*path, key))
+                yield from _short_forms(data[key], part, file, (*path, key))
     elif isinstance(data, list):
         for at, item in enumerate(data):
-            yield from _short_forms(item, node.get("items"), name, (*path, at))
+            yield from _short_forms(item, node.get("items"), file, (*path, at))
     if "if" in node:
-        yield from _short_forms(data, node.get("then" if matches(data, node["if"]) else "else"), name, path)
+        yield from _short_forms(data, node.get("then" if matches(data, node["if"]) else "else"), file, path)
 
 
 def _long_form(data: Json, node: Schema) -> dict[str, Json] | None:
@@ -144,9 +159,9 @@ def _long_form(data: Json, node: Schema) -> dict[str, Json] | None:
 def default(kind: str, *path: str) -> Json:
     """The default of a property of a document of that kind, such as ``default("Experiment", "policy")``."""
     found: Json = _document(kind)
-    name = kind.lower()
+    file = File(kind.lower(), None)
     for key in path:
-        node, name = _follow(found, name)
+        node, file = _follow(found, file)
         found = _part(node, "properties").get(key)
     return copy.deepcopy(found.get("default")) if isinstance(found, dict) else None
 
@@ -170,47 +185,47 @@ def _part(node: Schema, key: str) -> Schema:
     return value if isinstance(value, dict) else {}
 
 
-def _follow(node: Json, name: str) -> tuple[Schema, str]:
-    """The schema ``node`` stands for (its ``$ref`` followed) and the name of the file it is in."""
+def _follow(node: Json, file: File) -> tuple[Schema, File]:
+    """The schema ``node`` stands for (its ``$ref`` followed) and the file it is in."""
     while isinstance(node, dict) and isinstance(reference := node.get("$ref"), str):
-        file, _, pointer = reference.partition("#")
-        name = file.removesuffix(".schema.json") or name
-        target: Json = schema(name)
+        name, _, pointer = reference.partition("#")
+        file = File(name.removesuffix(".schema.json") or file.name, file.plugins)
+        target: Json = schema(*file)
         for step in pointer.strip("/").split("/") if pointer.strip("/") else ():
             target = target.get(step) if isinstance(target, dict) else None
         node = target
-    return (node if isinstance(node, dict) else {}), name
+    return (node if isinstance(node, dict) else {}), file
 
 
-def _walk(data: Json, node: Json, name: str) -> Json:
+def _walk(data: Json, node: Json, file: File) -> Json:
     if not isinstance(node, dict):
         return data
     if "$ref" in node:
-        target, where = _follow({"$ref": node["$ref"]}, name)
+        target, where = _follow({"$ref": node["$ref"]}, file)
         data = _walk(data, target, where)
     data = _typed(data, node.get("type"))
     if isinstance(data, dict):
-        _fill(data, node, name)
+        _fill(data, node, file)
     elif isinstance(data, list) and "items" in node:
-        data = [_walk(item, node["items"], name) for item in data]
+        data = [_walk(item, node["items"], file) for item in data]
     for part in _list(node.get("allOf")):
-        data = _walk(data, part, name)
+        data = _walk(data, part, file)
     if "if" in node:
-        data = _walk(data, node.get("then" if matches(data, node["if"]) else "else"), name)
+        data = _walk(data, node.get("then" if matches(data, node["if"]) else "else"), file)
     return data
 
 
-def _fill(data: dict[str, Json], node: Schema, name: str) -> None:
+def _fill(data: dict[str, Json], node: Schema, file: File) -> None:
     known = _part(node, "properties")
     for key, part in known.items():
         if key not in data and isinstance(part, dict) and "default" in part:
             data[key] = copy.deepcopy(part["default"])
         if key in data:
-            data[key] = _walk(data[key], part, name)
+            data[key] = _walk(data[key], part, file)
     others = node.get("additionalProperties")
     if isinstance(others, dict):
         for key in data.keys() - known.keys():
-            data[key] = _walk(data[key], others, name)
+            data[key] = _walk(data[key], others, file)
     in_schema_order = {key: data[key] for key in (*known, *data) if key in data}
     data.clear()
     data.update(in_schema_order)

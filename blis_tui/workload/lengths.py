@@ -7,6 +7,7 @@ infinity, or beyond 2**53) counts as 1, as in BLIS.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping  # noqa: TC003  (schemas are made from the types of settings)
 from dataclasses import dataclass
 from math import fsum
 from typing import TYPE_CHECKING, Final, Protocol
@@ -16,8 +17,6 @@ from blis_tui.errors import PolicyError
 from blis_tui.plugins import PlugPoint, setting
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from blis_tui.engine.streams import Stream
 
 _INFINITY: Final = float("inf")

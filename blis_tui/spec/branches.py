@@ -1,0 +1,169 @@
+"""The parts of the schemas that plug-ins decide: which names there are, and which settings each takes.
+
+The rest of ``schemas/`` is written by hand. What a file already has keeps its place in it: a new plug-in adds its own
+lines and moves no others.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import MISSING, fields
+from typing import TYPE_CHECKING, Final, TypeAlias, get_type_hints
+
+from blis_tui.plugins import json_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from blis_tui.plugins import Plugin, Registry
+    from blis_tui.spec.source import Json
+
+_Part: TypeAlias = "dict[str, Json]"
+
+PLACES: Final = {
+    **{
+        f"policy.{name}": ("policy", ("document", "properties", name))
+        for name in ("admission", "routing", "scheduling", "priority", "batching")
+    },
+    "latency": ("experiment", ("document", "properties", "latency")),
+    "workload.clients.arrivals": ("workload", ("client", "properties", "arrivals")),
+    "workload.clients.lengths": ("workload", ("lengths",)),
+    "workload.trace.format": ("workload", ("document", "properties", "trace", "properties", "format")),
+}
+"""Plug point -> the schema that names its plug-ins, and where below ``$defs``."""
+
+
+def with_plugins(name: str, schema: _Part, plugins: Registry) -> _Part:
+    """A copy of the schema of that name whose plug points offer exactly these plug-ins."""
+    schema = copy.deepcopy(schema)
+    definitions = _map(schema, "$defs")
+    for point, (file, path) in PLACES.items():
+        if file == name:
+            node = definitions
+            for step in path:
+                node = _map(node, step)
+            _offer(node, definitions, plugins.of(point))
+    if name == "latency":
+        _offer_coefficients(definitions, plugins.of("latency"))
+    return schema
+
+
+def _offer(node: _Part, definitions: _Part, plugins: Iterable[Plugin]) -> None:
+    """Fill one plug point."""
+    if "properties" not in node:  # a name without settings
+        _list_names(node, plugins)
+        return
+    listed = _list_names(_map(_map(node, "properties"), "kind"), plugins)
+    _branch(node, definitions, listed, "kind", {plugin.name: _definition(plugin) for plugin in listed})
+    if "then" in node:
+        node["then"] = {"enum": [plugin.name for plugin in listed]}
+
+
+def _offer_coefficients(definitions: _Part, plugins: Iterable[Plugin]) -> None:
+    """Documents that hold the coefficients of step-time models."""
+    document = _map(definitions, "document")
+    takes = {one.name: [part.name for part in fields(one.settings) if "counts" in part.metadata] for one in plugins}
+    listed = _list_names(_map(_map(document, "properties"), "step_time"), [one for one in plugins if takes[one.name]])
+    bodies: dict[str, _Part] = {}
+    for plugin in listed:
+        given: _Part = {
+            part: {"$ref": f"experiment.schema.json#/$defs/{_where(document, plugin)}/properties/{part}"}
+            for part in takes[plugin.name]
+        }
+        row: _Part = {"description": "One row.", "properties": dict(given)}
+        rows: _Part = {"description": "The same for every row.", "items": row}
+        about = f"As many coefficients as {plugin.name} takes."
+        bodies[plugin.name] = {"description": about, "properties": {**given, "rows": rows}}
+    _branch(document, definitions, listed, "step_time", bodies)
+
+
+def _list_names(node: _Part, plugins: Iterable[Plugin]) -> list[Plugin]:
+    """Fill an ``enum``: names that are there keep their places, others come last."""
+    there = node.get("enum")
+    known = there if isinstance(there, list) else []
+    listed = sorted(plugins, key=lambda plugin: known.index(plugin.name) if plugin.name in known else len(known))
+    node["enum"] = [plugin.name for plugin in listed]
+    node["enumDescriptions"] = [plugin.summary for plugin in listed]
+    return listed
+
+
+def _branch(node: _Part, definitions: _Part, listed: list[Plugin], key: str, bodies: Mapping[str, _Part]) -> None:
+    """Fill ``allOf``: for each name its definition."""
+    before = list(_references(node).values())
+    rules: list[Json] = []
+    for plugin in listed:
+        where = _where(node, plugin)
+        condition: _Part = {"properties": {key: {"const": plugin.name}}, "required": [key]}
+        if key == "kind":  # where the name alone may stand, there is no map to look into
+            condition = {"type": "object", **condition}
+        rules.append({"if": condition, "then": {"$ref": f"#/$defs/{where}"}})
+        definitions[where] = _in_order_of(definitions.get(where), bodies[plugin.name])
+    node["allOf"] = rules
+    for where in before:
+        if where not in _references(node).values():
+            del definitions[where]
+
+
+def _references(node: _Part) -> dict[str, str]:
+    """Name of a plug-in -> name of its definition, as the rules of ``allOf`` say."""
+    found: dict[str, str] = {}
+    rules = node.get("allOf")
+    for rule in rules if isinstance(rules, list) else []:
+        properties = _map(_map(_as_map(rule), "if"), "properties")
+        for part in properties.values():
+            reference = str(_map(_as_map(rule), "then")["$ref"])
+            found[str(_as_map(part)["const"])] = reference.removeprefix("#/$defs/")
+    return found
+
+
+def _where(node: _Part, plugin: Plugin) -> str:
+    """The name of a plug-in's definition; several plug points of one file may use the same word."""
+    return _references(node).get(plugin.name) or f"{plugin.path.rpartition('.')[2]}-{plugin.name}"
+
+
+def _definition(plugin: Plugin) -> _Part:
+    """The map that a document has for a plug-in."""
+    hints = get_type_hints(plugin.settings)
+    properties: _Part = {"kind": {"description": plugin.summary, "const": plugin.name}}
+    required: list[Json] = ["kind"]
+    for one in fields(plugin.settings):
+        limits = _plain(one.metadata["limits"])
+        kind: _Part = {} if "$ref" in limits else {"type": json_type(hints[one.name])}
+        part: _Part = {"description": str(one.metadata["doc"]), **kind, **limits}
+        if one.default is MISSING:
+            required.append(one.name)
+        elif one.default is not None and one.default != ():  # those stand for "left out"
+            part["default"] = one.default
+        properties[one.name] = part
+    return {
+        "description": plugin.summary,
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+def _plain(limits: Mapping[str, object]) -> _Part:
+    """Keywords as JSON would read them back."""
+    found: _Part = json.loads(json.dumps(dict(limits)))
+    return found
+
+
+def _in_order_of(old: Json, new: Json) -> Json:
+    """The same as ``new``, with the keys of maps in the order that ``old`` has."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return new
+    keys = [*(key for key in old if key in new), *(key for key in new if key not in old)]
+    return {key: _in_order_of(old.get(key), new[key]) for key in keys}
+
+
+def _map(node: _Part, key: str) -> _Part:
+    return _as_map(node[key])
+
+
+def _as_map(value: Json) -> _Part:
+    if not isinstance(value, dict):
+        raise TypeError("the schema has no map there")
+    return value
