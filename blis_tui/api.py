@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 
 from blis_tui.simulation import Simulation
 from blis_tui.spec.load import load as load_experiment
+from blis_tui.user_plugins import load_plugins
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blis_tui.metrics.report import Report
     from blis_tui.spec.model import Experiment
 
@@ -20,6 +23,7 @@ def load(
     *,
     set: Mapping[str, object] | None = None,  # noqa: A002  (the command line's word for it)
     seed: int | None = None,
+    plugins: Sequence[str | Path] = (),
 ) -> Experiment:
     """Load, check and resolve an experiment.
 
@@ -28,17 +32,22 @@ def load(
             as plain data.
         set: values to replace, by dotted path (``{"cluster.instances": 8}``), checked like the file.
         seed: replaces the document's seed.
+        plugins: scripts (``my_policies.py``) and installed packages whose policies the document may name. Their code
+            runs; without them no document makes anything be imported.
 
     Raises:
         SpecError: with every problem found, each with its place and a hint.
+        PolicyError: plug-ins cannot be used.
         InputError: the file cannot be read.
     """
+    overrides = {} if set is None else set
+    known = load_plugins(plugins) if plugins else None
     if isinstance(source, Mapping):
         text = json.dumps(source, default=str)  # JSON is YAML
-        return load_experiment("-", overrides={} if set is None else set, seed=seed, stdin_text=text)
+        return load_experiment("-", overrides=overrides, seed=seed, stdin_text=text, plugins=known)
     if not isinstance(source, str | Path):
         raise TypeError(f"an experiment is a name, a path or a mapping, not {type(source).__name__}")
-    return load_experiment(source, overrides={} if set is None else set, seed=seed)
+    return load_experiment(source, overrides=overrides, seed=seed, plugins=known)
 
 
 def run(experiment: Experiment, *, check: str = "end") -> Report:

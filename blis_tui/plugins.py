@@ -23,7 +23,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Concatenate, Final, Generic, ParamSpec, TypeVar, cast, get_args, get_origin
 
-from blis_tui.errors import PolicyError
+from blis_tui.errors import BlisError, PolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -79,6 +79,18 @@ def json_type(annotation: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Where plug-ins of users come from."""
+
+    name: str
+    """Of the package, or of the script's file."""
+    version: str
+    """The package's version, or ``sha256:`` and the digest of the script."""
+    asked: str
+    """What asks for it again: the package's name, or the script's absolute path."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plugin:
     """One implementation, as it describes itself."""
 
@@ -91,6 +103,8 @@ class Plugin:
     """A frozen dataclass whose fields are made by :func:`setting`."""
     make: Callable[..., object]
     module: str
+    origin: Origin | None = None
+    """Where it comes from; None = it is this package's own."""
 
 
 class PlugPoint(Generic[P, T]):
@@ -121,9 +135,14 @@ class PlugPoint(Generic[P, T]):
 
 
 class Registry:
-    """All plug-ins that specs may name; it never changes."""
+    """All plug-ins that specs may name; it never changes.
 
-    def __init__(self, plugins: Iterable[Plugin]) -> None:
+    Attributes:
+        origins: where those come from that are not this package's own.
+    """
+
+    def __init__(self, plugins: Iterable[Plugin], origins: Iterable[Origin] = ()) -> None:
+        self.origins = tuple(origins)
         self._plugins = {(plugin.path, plugin.name): plugin for plugin in plugins}
 
     @property
@@ -135,16 +154,15 @@ class Registry:
         """The plug-ins of a plug point."""
         return tuple(plugin for plugin in self.plugins if plugin.path == path)
 
-    def find(self, point: PlugPoint[P, T], name: str) -> Plugin:
-        """The plug-in of that name.
+    def find(self, path: str, name: str, noun: str = "plug-in") -> Plugin:
+        """The plug-in of that name at a plug point.
 
         Raises:
             PolicyError: there is none.
         """
-        plugin = self._plugins.get((point.path, name))
+        plugin = self._plugins.get((path, name))
         if plugin is None:
-            known = ", ".join(one.name for one in self.of(point.path))
-            raise PolicyError(f"no {point.noun} `{name}`", help=f"known: {known}")
+            raise PolicyError(f"no {noun} `{name}`", help=f"known: {', '.join(one.name for one in self.of(path))}")
         return plugin
 
     def create(
@@ -155,7 +173,7 @@ class Registry:
         Raises:
             PolicyError: there is no such plug-in, it has no such setting, or lacks one.
         """
-        plugin = self.find(point, name)
+        plugin = self.find(point.path, name, point.noun)
         there = {one.name: one.default is MISSING for one in fields(plugin.settings)}
         for key in settings:
             if key not in there:
@@ -164,7 +182,13 @@ class Registry:
         for key, required in there.items():
             if required and key not in settings:
                 raise PolicyError(f"{point.noun} `{name}` lacks the setting `{key}`")
-        return cast("T", plugin.make(plugin.settings(**settings), *args, **more))
+        try:
+            return cast("T", plugin.make(plugin.settings(**settings), *args, **more))
+        except Exception as error:
+            if plugin.origin is None or isinstance(error, BlisError):
+                raise
+            message = f"the {point.noun} `{name}` of {plugin.origin.name} cannot be made"
+            raise PolicyError(message, help=f"it raises {type(error).__name__}: {error}") from error
 
 
 def plugins_in(modules: Iterable[ModuleType]) -> tuple[Plugin, ...]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from blis_tui.golden.project import Project
     from blis_tui.golden.session import Outcome, Settings
     from blis_tui.golden.store import GoldenFiles
+    from blis_tui.plugins import Registry
 
 # Spelled out once more than in blis_tui.golden, which must not be imported to print pytest's help.
 _MODES = ("auto", "no", "new", "unseen", "always")
@@ -47,12 +48,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--blis-force", action="store_true", help="update goldens also with a Python that is not their baseline"
     )
+    group.addoption(
+        "--blis-plugins",
+        action="append",
+        default=[],
+        metavar="FILE.py|PACKAGE",
+        help="run this code, and let experiments name the policies in it; repeatable",
+    )
     group.addoption("--blis-report", metavar="FILE.html", help="write a report of all golden tests")
     parser.addini("blis_spec_glob", "which files are experiments", default="*.blis.yaml")
     parser.addini(
         "blis_spec_root", "goldens lie below blis_golden_dir as experiments lie below this folder", default="."
     )
     parser.addini("blis_golden_dir", "folder of the golden files", default="golden")
+    parser.addini(
+        "blis_plugins", "scripts and packages with policies that experiments may name", type="args", default=[]
+    )
     parser.addini("blis_checks", "ways of repeating a run that must give the same bytes", default=_CHECKS)
 
 
@@ -78,7 +89,7 @@ class SpecFile(pytest.File):
         from blis_tui.golden.project import project_of  # noqa: PLC0415
 
         try:
-            cases = cases_of(self.path)
+            cases = cases_of(self.path, _plugins(self.config))
             project = project_of(self.path, _own_project(self.config))
         except BlisError as error:
             yield SpecItem.from_parent(self, name="valid", case=None, project=None, problem=error)
@@ -178,6 +189,22 @@ def _settings(config: pytest.Config) -> Settings:
         raise pytest.UsageError(f"blis_checks: no check is named {unknown[0]!r}; known are {', '.join(CHECKS)}")
     mode = decide_mode(config.getoption("--blis-update"), ci=on_ci())
     return Settings(mode=mode, checks=checks, force=config.getoption("--blis-force"))
+
+
+_PLUGINS = pytest.StashKey["Registry | None"]()
+
+
+def _plugins(config: pytest.Config) -> Registry | None:
+    """What experiments may name besides the package's own policies. Scripts of the ini file lie beside it."""
+    if _PLUGINS not in config.stash:
+        folder = config.rootpath if config.inipath is None else config.inipath.parent
+        names = [str(folder / name) if name.endswith(".py") else name for name in config.getini("blis_plugins")]
+        names += config.getoption("--blis-plugins")
+        if names:
+            from blis_tui.user_plugins import load_plugins  # noqa: PLC0415  (only who asks for plug-ins pays for it)
+
+        config.stash[_PLUGINS] = load_plugins(names) if names else None
+    return config.stash[_PLUGINS]
 
 
 def _own_project(config: pytest.Config) -> Project:

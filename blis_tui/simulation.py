@@ -5,6 +5,8 @@ from __future__ import annotations
 import copyreg
 import io
 import pickle
+import sys
+import traceback
 import zlib
 from dataclasses import dataclass
 from hashlib import sha256
@@ -17,7 +19,7 @@ from blis_tui.cluster.figures import FIGURES
 from blis_tui.cluster.snapshot import digest, find_request, peek, take_snapshot
 from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.records import RECORD_KINDS, Observers, Record
-from blis_tui.errors import InputError, InvariantError, SimulationError
+from blis_tui.errors import BlisError, InputError, InvariantError, SimulationError
 from blis_tui.metrics.report import build_report, check_up
 from blis_tui.metrics.request_log import RequestLog
 from blis_tui.spec.model import Experiment
@@ -26,12 +28,13 @@ from blis_tui.workload.source import TraceSource
 from blis_tui.workload.trace_table import TraceTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Sequence
 
     from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot, Snapshot
     from blis_tui.metrics.lints.lints import Checkup
     from blis_tui.metrics.report import Report
     from blis_tui.metrics.request_log import LogMark
+    from blis_tui.plugins import Plugin
 
 SLICE_EVENTS: Final = 20_000
 """Events between two looks at whether to go on: about 50 ms of ordinary steps, more under KV pressure."""
@@ -206,6 +209,9 @@ class Simulation:
             self._broken = True
             if isinstance(error, OverflowError | StructError):
                 raise _beyond_all_time() from error
+            used = self.experiment.plugins_used()
+            if used and isinstance(error, Exception) and not isinstance(error, BlisError):
+                raise _failed(error, used, self._cluster.events + 1) from error
             raise
         finally:
             # A checkpoint knows nothing of who looks.
@@ -264,6 +270,12 @@ class Simulation:
         """A digest of the whole state: equal digests, equal futures."""
         self._require_sound()
         return digest(self._cluster)
+
+    def parts_from(self, modules: Collection[str]) -> list[object]:
+        """The objects in its state whose classes are from these modules, such as a plug-in's policies."""
+        collector = _Collector(io.BytesIO(), modules)
+        collector.dump(self._cluster)
+        return collector.found
 
     def verify(self) -> None:
         """Check every invariant now. Raises InvariantError at the first that does not hold."""
@@ -403,7 +415,8 @@ class Simulation:
 
     def _seal(self, content: bytes) -> bytes:
         """What must stand before a checkpoint's content."""
-        about = f"{__version__} {ENGINE} {self.experiment.sha256}".encode()
+        used = "".join(f" {one.name} {one.origin}" for one in self.experiment.plugins_used())
+        about = f"{__version__} {ENGINE} {self.experiment.sha256}{used}".encode()
         return _MAGIC + sha256(about).digest() + sha256(content).digest()
 
 
@@ -412,6 +425,19 @@ def _beyond_all_time() -> SimulationError:
         "a time exceeds 2**63 microseconds, about 292,000 years",
         help="look at the rates of the workload and the coefficients of the step-time model",
     )
+
+
+def _failed(error: Exception, used: Sequence[Plugin], event: int) -> SimulationError:
+    """What users' plug-ins, or answers of theirs, have let happen."""
+    files = {getattr(sys.modules.get(plugin.module), "__file__", ""): plugin for plugin in used}
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename in files]
+    if frames:
+        where = frames[-1]
+        advice = f"it happens at {where.filename}:{where.lineno}, in the plug-in `{files[where.filename].name}`"
+    else:
+        names = ", ".join(f"`{plugin.name}`" for plugin in used)
+        advice = f"the engine cannot use what one of the plug-ins {names} has answered"
+    return SimulationError(f"{type(error).__name__} at event {event}: {error}", help=advice)
 
 
 def _record_classes(kind: type[Record] | str) -> tuple[type[Record], ...]:
@@ -445,6 +471,21 @@ class _Pickler(pickle.Pickler):
     def __init__(self, buffer: io.BytesIO, without: dict[type, str] = _FIXED) -> None:
         super().__init__(buffer, protocol=5)
         self.dispatch_table = {**copyreg.dispatch_table, **_without(without)}
+
+
+class _Collector(_Pickler):
+    """Notes objects on the way."""
+
+    def __init__(self, buffer: io.BytesIO, modules: Collection[str]) -> None:
+        super().__init__(buffer)
+        self.found: list[object] = []
+        self._modules = modules
+
+    def reducer_override(self, item: object) -> str:
+        """Called with every object that is no plain value."""
+        if type(item).__module__ in self._modules:
+            self.found.append(item)
+        return NotImplemented  # type: ignore[no-any-return]  # what pickle calls "nothing special"
 
 
 class _Unpickler(pickle.Unpickler):

@@ -15,6 +15,7 @@ from blis_tui.spec.schema import KINDS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from blis_tui.plugins import Registry
     from blis_tui.spec.source import Json
 
 _WIDTH: Final = 100
@@ -25,7 +26,7 @@ class UnknownKeyError(BlisError):
     """No key has that path; the help names the nearest ones."""
 
 
-def look_up(path: str) -> tuple[str, list[Key]]:
+def look_up(path: str, plugins: Registry | None = None) -> tuple[str, list[Key]]:
     """The kind of document and the keys at a dotted path.
 
     ``engine.kv_blocks`` is a path in an experiment, ``Hardware.mfu`` one in a document of that kind, ``Hardware`` the
@@ -39,14 +40,14 @@ def look_up(path: str) -> tuple[str, list[Key]]:
     named = {kind.lower(): kind for kind in KINDS}
     kind = "Experiment"
     # `workload` alone is a key of an experiment; `Workload` is the kind of document.
-    if steps and steps[0].lower() in named and (steps[0] in KINDS or steps[0] not in root(kind).children):
+    if steps and steps[0].lower() in named and (steps[0] in KINDS or steps[0] not in root(kind, plugins).children):
         kind = named[steps.pop(0).lower()]
     steps = [step for step in steps if not step.isdecimal()]
-    found = [root(kind)]
+    found = [root(kind, plugins)]
     for at, step in enumerate(steps):
         below = [match for key in found for match in _below(key, step)]
         if not below:
-            raise _unknown(path, kind, steps[:at], step, found)
+            raise _unknown(path, kind, steps[:at], step, found, plugins)
         found = below
     return kind, found
 
@@ -61,11 +62,13 @@ def _below(key: Key, step: str) -> list[Key]:
     return [key.as_variant(one) for one in key.variants if one.value == step]
 
 
-def _unknown(path: str, kind: str, done: list[str], step: str, found: list[Key]) -> UnknownKeyError:
+def _unknown(
+    path: str, kind: str, done: list[str], step: str, found: list[Key], plugins: Registry | None
+) -> UnknownKeyError:
     where = f"`{'.'.join(done)}`" if done else f"a document of kind {kind}"
     names = sorted({name for key in found for name in key.names()})
     near = get_close_matches(step, names, n=1, cutoff=0.6) or [name for name in names if name.startswith(step)]
-    same = _elsewhere(step)
+    same = _elsewhere(step, plugins)
     if near:
         prefix = () if kind == "Experiment" else (kind,)
         paths = ["`" + ".".join((*prefix, *done, name)) + "`" for name in near[:_NEAR]]
@@ -79,11 +82,11 @@ def _unknown(path: str, kind: str, done: list[str], step: str, found: list[Key])
     return UnknownKeyError(f"{where} has no key `{step[:60]}`" + (f" (in `{path[:80]}`)" if done else ""), help=hint)
 
 
-def _elsewhere(step: str) -> list[str]:
+def _elsewhere(step: str, plugins: Registry | None) -> list[str]:
     """Paths that end with the key, or with the one nearest to it, anywhere."""
     every: dict[str, list[str]] = {}
     for kind in KINDS:
-        for key in root(kind).walk():
+        for key in root(kind, plugins).walk():
             shown = key.dotted if kind == "Experiment" else f"{kind}.{key.dotted}"
             if key.path and shown not in every.setdefault(key.name, []):
                 every[key.name].append(shown)
@@ -167,9 +170,9 @@ def _table(rows: Iterable[tuple[str, str]]) -> list[str]:
     return lines
 
 
-def overview(kind: str) -> str:
+def overview(kind: str, plugins: Registry | None = None) -> str:
     """The tree of all keys of a kind of document, a line each."""
-    return "\n".join([f"{kind}: {root(kind).description}", *_tree(root(kind), 0)]) + "\n"
+    return "\n".join([f"{kind}: {root(kind).description}", *_tree(root(kind, plugins), 0)]) + "\n"
 
 
 def _tree(key: Key, depth: int) -> list[str]:

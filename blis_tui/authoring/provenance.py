@@ -19,6 +19,7 @@ from blis_tui.spec.load import build, resolve_source
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from blis_tui.plugins import Registry
     from blis_tui.spec.source import DataPath, Document, Json, Location
 
 _COMMENT_COLUMN: Final = 56
@@ -85,6 +86,7 @@ def compose(
     overrides: Sequence[str] = (),
     seed: int | None = None,
     stdin_text: str | None = None,
+    plugins: Registry | None = None,
     relative_to: Path | None = None,
 ) -> Composed:
     """Resolve an experiment and note where everything comes from.
@@ -94,6 +96,7 @@ def compose(
         overrides: ``path=value`` texts.
         seed: replaces the document's ``seed``.
         stdin_text: the document itself, for ``-``.
+        plugins: what its names may refer to; None = this package's own plug-ins.
         relative_to: the folder the text will be in, so that a trace can be named from there; without it, a trace is
             named by its absolute path.
 
@@ -101,7 +104,7 @@ def compose(
         SpecError: the experiment is not valid.
         InputError: it cannot be read.
     """
-    resolved = resolve_source(source, overrides=overrides, seed=seed, stdin_text=stdin_text)
+    resolved = resolve_source(source, overrides=overrides, seed=seed, stdin_text=stdin_text, plugins=plugins)
     document = resolved.document
     trace = resolved.trace_path
     experiment = build(resolved)

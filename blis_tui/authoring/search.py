@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.authoring.tree import Key
+    from blis_tui.plugins import Registry
     from blis_tui.spec.source import Json
 
 _KINDS: Final = ("Experiment", "Latency")
@@ -22,7 +23,7 @@ _MOST_SHOWN: Final = 12
 _WIDTH: Final = 100
 
 
-def search(text: str) -> list[tuple[str, Key]]:
+def search(text: str, plugins: Registry | None = None) -> list[tuple[str, Key]]:
     """Every key that ``text`` may be about, with the kind of its document, the best match first.
 
     A key of that name comes before one that others call so, then names and values with these words, names with words
@@ -33,7 +34,7 @@ def search(text: str) -> list[tuple[str, Key]]:
         return []
     found: dict[str, tuple[int, str, Key]] = {}
     for kind in _KINDS:
-        for key in root(kind).walk():
+        for key in root(kind, plugins).walk():
             path = key.dotted if kind == "Experiment" else f"{kind}.{key.dotted}"
             rank = _rank(words, key) if key.path else None
             if rank is not None and path not in found:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from blis_tui.spec.schema import schema
+from blis_tui.spec.schema import File, schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from blis_tui.plugins import Registry
     from blis_tui.spec.source import Json
 
 _Part: TypeAlias = "dict[str, Json]"
@@ -129,21 +130,23 @@ class Key:
 
 
 @cache
-def root(kind: str) -> Key:
+def root(kind: str, plugins: Registry | None = None) -> Key:
     """The tree of a kind of document, such as ``Policy``; its ``children`` are the top-level keys.
+
+    ``plugins`` are what it may name; None = what this package brings.
 
     Raises:
         InputError: the installation lacks the schema.
     """
     name = kind.lower()
-    return replace(_Builder(name).key(schema(name), (), required=False), name=kind)
+    return replace(_Builder(File(name, plugins)).key(schema(name, plugins), (), required=False), name=kind)
 
 
 @dataclass(frozen=True, slots=True)
 class _Builder:
     """Turns parts of one schema file into keys."""
 
-    file: str
+    file: File
     inside: frozenset[str] = frozenset()
     """References that are being followed; one that leads back into itself ends the tree."""
 
@@ -191,11 +194,11 @@ class _Builder:
         if not isinstance(reference := node.get("$ref"), str):
             return node, self
         file, _, pointer = reference.partition("#")
-        where = file.removesuffix(".schema.json") or self.file
+        where = file.removesuffix(".schema.json") or self.file.name
         if f"{where}#{pointer}" in self.inside:
             return {"type": "object", **{key: value for key, value in node.items() if key != "$ref"}}, self
-        builder = _Builder(where, self.inside | {f"{where}#{pointer}"})
-        target: Json = schema(builder.file)
+        builder = _Builder(self.file._replace(name=where), self.inside | {f"{where}#{pointer}"})
+        target: Json = schema(*builder.file)
         for step in pointer.strip("/").split("/") if pointer.strip("/") else ():
             target = target.get(step) if isinstance(target, dict) else None
         base, builder = builder.merged(target)

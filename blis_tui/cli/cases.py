@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from blis_tui.golden.case import Case
+    from blis_tui.plugins import Registry
 
 case_option: Final = click.option(
     "--case", metavar="NAME", help="Take one of the file's cases (`cases`, `matrix`); --set comes after it."
@@ -19,7 +20,7 @@ case_option: Final = click.option(
 
 
 def case_overrides(
-    source: str, name: str | None, overrides: tuple[str, ...], stdin_text: str | None
+    source: str, name: str | None, overrides: tuple[str, ...], stdin_text: str | None, plugins: Registry | None
 ) -> tuple[str, ...]:
     """The assignments of a case, then those given; without a name only these.
 
@@ -33,18 +34,18 @@ def case_overrides(
     from blis_tui.spec.diagnostics import suggestion  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.spec.overrides import as_text  # noqa: PLC0415
 
-    cases = cases_by_name(source, stdin_text)
+    cases = cases_by_name(source, stdin_text, plugins)
     if name not in cases:
         known = suggestion(name, cases, otherwise="there are") if cases else "the file has neither `cases` nor `matrix`"
         raise click.UsageError(f"{source} has no case `{name}`: {known}")
     return (*(as_text(path, value) for path, value in cases[name].overrides.items()), *overrides)
 
 
-def tell_cases(source: str, stdin_text: str | None) -> None:
+def tell_cases(source: str, stdin_text: str | None, plugins: Registry | None) -> None:
     """Say on standard error, of a document that is in order, which cases are left out when it is taken as it stands."""
     from blis_tui.spec.compose import shown  # noqa: PLC0415
 
-    cases = list(cases_by_name(source, stdin_text).values())
+    cases = list(cases_by_name(source, stdin_text, plugins).values())
     if not cases:
         return
     count = "1 case" if len(cases) == 1 else f"{len(cases):,} cases"
@@ -57,11 +58,11 @@ def tell_cases(source: str, stdin_text: str | None) -> None:
     click.echo(told, err=True)
 
 
-def cases_by_name(source: str, stdin_text: str | None) -> Mapping[str, Case]:
+def cases_by_name(source: str, stdin_text: str | None, plugins: Registry | None) -> Mapping[str, Case]:
     """The cases that a file declares, by name."""
     from blis_tui.golden.case import DEFAULT, cases_in  # noqa: PLC0415
     from blis_tui.spec.load import locate, open_source  # noqa: PLC0415
 
     spec = Path("-") if source == "-" else locate(source)
-    cases = {one.name: one for one in cases_in(open_source(source, stdin_text), spec)}
+    cases = {one.name: one for one in cases_in(open_source(source, stdin_text), spec, plugins)}
     return {} if list(cases) == [DEFAULT] and not cases[DEFAULT].overrides else cases

@@ -9,6 +9,7 @@ import click
 
 from blis_tui.cli.exit_codes import ExitCode
 from blis_tui.cli.failures import reported
+from blis_tui.cli.options import known_plugins, plugins_option
 from blis_tui.cli.streams import read_standard_input_text
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 @click.option("--set-a", "only_a", multiple=True, metavar="PATH=VALUE", help="Replace a value in A.")
 @click.option("--set-b", "only_b", multiple=True, metavar="PATH=VALUE", help="Replace a value in B.")
 @click.option("--seed", type=click.IntRange(min=0), help="The seed of both [default: A's].")
+@plugins_option
 @click.option(
     "--format",
     "output_format",
@@ -41,6 +43,7 @@ def diff(
     only_a: tuple[str, ...],
     only_b: tuple[str, ...],
     seed: int | None,
+    plugins: tuple[str, ...],
     output_format: str,
     everything: bool,
     exit_code: bool,
@@ -57,7 +60,7 @@ def diff(
     if b is None and not (only_a or only_b):
         raise click.UsageError("there is nothing to compare with: give B, or --set-b PATH=VALUE")
     try:
-        comparison = _compare(a, a if b is None else b, (both, only_a, only_b), seed)
+        comparison = _compare(a, a if b is None else b, (both, only_a, only_b), seed, plugins)
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)
     if output_format == "json":
@@ -69,15 +72,19 @@ def diff(
         sys.exit(ExitCode.CHECK_FAILED)
 
 
-def _compare(a: str, b: str, overrides: tuple[tuple[str, ...], ...], seed: int | None) -> Comparison:
+def _compare(
+    a: str, b: str, overrides: tuple[tuple[str, ...], ...], seed: int | None, plugins: tuple[str, ...]
+) -> Comparison:
     from blis_tui.compare.comparison import Side, compare, simulate  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
 
     both, only_a, only_b = overrides
+    known = known_plugins(plugins)
     stdin_text = read_standard_input_text() if "-" in (a, b) else None
 
     def load_one(source: str, own: tuple[str, ...], seed: int | None) -> Experiment:
-        return load(source, overrides=both + own, seed=None if _sets_seed(own) else seed, stdin_text=stdin_text)
+        seed = None if _sets_seed(own) else seed
+        return load(source, overrides=both + own, seed=seed, stdin_text=stdin_text, plugins=known)
 
     left = load_one(a, only_a, seed)
     right = load_one(b, only_b, None)

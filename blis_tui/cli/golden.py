@@ -11,6 +11,7 @@ import click
 
 from blis_tui.cli.exit_codes import ExitCode
 from blis_tui.cli.failures import reported
+from blis_tui.cli.options import known_plugins, plugins_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,14 +43,15 @@ def golden() -> None:
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @_folder
 @_root
+@plugins_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON document instead of a table.")
 @reported
-def status(names: tuple[str, ...], folder: Path, root: Path, as_json: bool) -> None:
+def status(names: tuple[str, ...], folder: Path, root: Path, as_json: bool, plugins: tuple[str, ...]) -> None:
     """List goldens: which wait for a decision, which are obsolete or broken. Exit code 1 when anything does or is."""
     from blis_tui.golden.survey import survey  # noqa: PLC0415
     from blis_tui.units import plural  # noqa: PLC0415  (heavy imports only when the command runs)
 
-    entries = survey(folder, root, names)
+    entries = survey(folder, root, names, known_plugins(plugins))
     if as_json:
         click.echo(json.dumps([entry.to_dict() for entry in entries], indent=2, ensure_ascii=False))
     else:
@@ -68,13 +70,15 @@ def status(names: tuple[str, ...], folder: Path, root: Path, as_json: bool) -> N
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @_folder
 @_root
+@plugins_option
 @reported
-def diff(names: tuple[str, ...], folder: Path, root: Path) -> None:
+def diff(names: tuple[str, ...], folder: Path, root: Path, plugins: tuple[str, ...]) -> None:
     """Show what waiting results would change, with the first event that differs."""
     from blis_tui.golden.review import difference_text, find  # noqa: PLC0415
 
+    known = known_plugins(plugins)
     for files in _waiting(find(folder, names, pending=True), names):
-        click.echo(difference_text(files, root) + "\n")
+        click.echo(difference_text(files, root, known) + "\n")
 
 
 @golden.command(short_help="Make waiting results the goldens.")
@@ -109,8 +113,9 @@ def reject(names: tuple[str, ...], folder: Path) -> None:
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @_folder
 @_root
+@plugins_option
 @reported
-def review(names: tuple[str, ...], folder: Path, root: Path) -> None:
+def review(names: tuple[str, ...], folder: Path, root: Path, plugins: tuple[str, ...]) -> None:
     """Decide about waiting results one by one: a accept, r reject, s skip, d show again, q quit.
 
     Without a terminal it lists them with the commands that decide.
@@ -118,6 +123,7 @@ def review(names: tuple[str, ...], folder: Path, root: Path) -> None:
     from blis_tui.golden.review import accept as accept_one  # noqa: PLC0415
     from blis_tui.golden.review import difference_text, find  # noqa: PLC0415
 
+    known = known_plugins(plugins)
     waiting = _waiting(find(folder, names, pending=True), names)
     if not sys.stdin.isatty():
         for files in waiting:
@@ -126,8 +132,8 @@ def review(names: tuple[str, ...], folder: Path, root: Path) -> None:
             click.echo(f"    blis-tui golden reject {name}")
         return
     for number, files in enumerate(waiting, 1):
-        click.echo(f"--- {number} of {len(waiting)} ---\n{difference_text(files, root)}\n")
-        answer = _ask(lambda files=files: difference_text(files, root))  # type: ignore[misc]
+        click.echo(f"--- {number} of {len(waiting)} ---\n{difference_text(files, root, known)}\n")
+        answer = _ask(lambda files=files: difference_text(files, root, known))  # type: ignore[misc]
         if answer == "q":
             return
         if answer == "a":
@@ -140,17 +146,19 @@ def review(names: tuple[str, ...], folder: Path, root: Path) -> None:
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @_folder
 @_root
+@plugins_option
 @click.option("--full", is_flag=True, required=True, help="Store the record streams themselves, compressed.")
 @reported
-def record(names: tuple[str, ...], folder: Path, root: Path, full: bool) -> None:  # noqa: ARG001  (says what is done)
+def record(names: tuple[str, ...], folder: Path, root: Path, full: bool, plugins: tuple[str, ...]) -> None:  # noqa: ARG001  (says what is done)
     """Store the records of goldens, so that after a change of the engine the exact event can be named.
 
     A golden whose result this engine does not give any more is left alone.
     """
     from blis_tui.golden.review import find, record_full  # noqa: PLC0415
 
+    known = known_plugins(plugins)
     for files in _waiting(find(folder, names), names):
-        stored = record_full(files, root)
+        stored = record_full(files, root, known)
         click.echo(f"{'stored' if stored else 'differs, left alone:'} {files.name}")
 
 

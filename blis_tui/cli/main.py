@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "diff": ("blis_tui.cli.diff", "diff", "Show what differs between two experiments and their results."),
     "golden": ("blis_tui.cli.golden", "golden", "Look at golden tests and decide about new results."),
     "import": ("blis_tui.cli.import_", "import_", "Convert documents of BLIS and of Hugging Face."),
+    "plugins": ("blis_tui.cli.plugins", "plugins", "Check policies of your own."),
     "spec": ("blis_tui.cli.spec", "spec", "Find, write, format and explain documents."),
     "validate": ("blis_tui.cli.validate", "validate", "Check documents of any kind without running them."),
     "explain": ("blis_tui.cli.explain", "explain", "Explain the code of an error."),

@@ -13,7 +13,7 @@ from blis_tui.cli import completing
 from blis_tui.cli.cases import case_option, case_overrides, tell_cases
 from blis_tui.cli.exit_codes import ExitCode
 from blis_tui.cli.failures import reported
-from blis_tui.cli.options import seed_option, set_option
+from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set_option
 from blis_tui.cli.outputs import require_different_files, require_spared
 from blis_tui.cli.signals import OverdueError, ending_on_signals
 from blis_tui.cli.streams import read_standard_input_text, tell
@@ -39,6 +39,7 @@ _MANY_REQUESTS: Final = 50_000
 @case_option
 @set_option
 @seed_option
+@plugins_option
 @click.option(
     "--format",
     "output_format",
@@ -64,6 +65,7 @@ def run(
     case: str | None,
     overrides: tuple[str, ...],
     seed: int | None,
+    plugins: tuple[str, ...],
     output_format: str,
     output: str | None,
     requests_file: str | None,
@@ -86,7 +88,7 @@ def run(
     outputs = {"-o": output, "--requests": requests_file, "--records": records_file}
     require_different_files(outputs)
     with ending_on_signals() as signals:
-        experiment, read = _load(source, case, overrides, seed)
+        experiment, read = _load(source, case, overrides, seed, plugins)
         require_spared(outputs, read)
         with ExitStack() as opened:
             files = _open(outputs, opened)
@@ -106,17 +108,18 @@ def run(
 
 
 def _load(
-    source: str, case: str | None, overrides: tuple[str, ...], seed: int | None
+    source: str, case: str | None, overrides: tuple[str, ...], seed: int | None, plugins: tuple[str, ...]
 ) -> tuple[Experiment, tuple[Path, ...]]:
     """The experiment, and the files it was read from."""
     from blis_tui.spec.load import build, resolve_source  # noqa: PLC0415  (heavy imports only when the command runs)
 
     stdin_text = read_standard_input_text() if source == "-" else None
-    assignments = case_overrides(source, case, overrides, stdin_text)
-    resolved = resolve_source(source, overrides=assignments, seed=seed, stdin_text=stdin_text)
+    known = known_plugins(plugins)
+    assignments = case_overrides(source, case, overrides, stdin_text, known)
+    resolved = resolve_source(source, overrides=assignments, seed=seed, stdin_text=stdin_text, plugins=known)
     experiment = build(resolved)
     if case is None:
-        tell_cases(source, stdin_text)
+        tell_cases(source, stdin_text, known)
     return experiment, resolved.files
 
 

@@ -11,7 +11,7 @@ import click
 from blis_tui.cli import completing
 from blis_tui.cli.exit_codes import ExitCode
 from blis_tui.cli.failures import reported
-from blis_tui.cli.options import seed_option, set_option
+from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set_option
 
 
 @click.command()
@@ -29,9 +29,16 @@ from blis_tui.cli.options import seed_option, set_option
 )
 @set_option
 @seed_option
+@plugins_option
 @reported
 def serve(
-    source: str | None, host: str, port: int, max_windows: int, overrides: tuple[str, ...], seed: int | None
+    source: str | None,
+    host: str,
+    port: int,
+    max_windows: int,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    plugins: tuple[str, ...],
 ) -> None:
     """Show the terminal interface in a browser.
 
@@ -39,8 +46,8 @@ def serve(
     a new one each time: who knows it can run experiments and edit files. The default is this machine only, because
     nothing is encrypted. Ctrl-C ends it.
     """
-    if source is None and (overrides or seed is not None):
-        raise click.UsageError("--set and --seed need an experiment: name it as SPEC")
+    if source is None and (overrides or plugins or seed is not None):
+        raise click.UsageError("--set, --seed and --plugins need an experiment: name it as SPEC")
     try:
         from blis_tui.cli.web_server import WebServer, is_loopback  # noqa: PLC0415  (an extra that may not be there)
     except ImportError:
@@ -48,7 +55,9 @@ def serve(
     if source is not None:
         from blis_tui.spec.load import load  # noqa: PLC0415  (heavy imports only when the command runs)
 
-        load(source, overrides=overrides, seed=seed)  # what is wrong with it is said here, not in each browser
+        load(
+            source, overrides=overrides, seed=seed, plugins=known_plugins(plugins)
+        )  # what is wrong with it is said here, not in each browser
     port = _free_port(host, port)
     local = is_loopback(host)
     if not local:
@@ -56,7 +65,9 @@ def serve(
             "warning: not encrypted: anyone who can read the network traffic can run experiments and edit files here",
             err=True,
         )
-    server = WebServer(program(source, overrides, seed), host=host, port=port, local=local, max_windows=max_windows)
+    server = WebServer(
+        program(source, overrides, seed, plugins), host=host, port=port, local=local, max_windows=max_windows
+    )
 
     def say() -> None:
         address = f"{port}/{server.token}/"
@@ -66,11 +77,15 @@ def serve(
     server.run(say)
 
 
-def program(source: str | None, overrides: tuple[str, ...], seed: int | None) -> list[str]:
+def program(
+    source: str | None, overrides: tuple[str, ...], seed: int | None, plugins: tuple[str, ...] = ()
+) -> list[str]:
     """The command that each browser window runs."""
     words = [sys.executable, "-m", "blis_tui", "tui"]
     for override in overrides:
         words += ["--set", override]
+    for one in plugins:
+        words += ["--plugins", one]
     if seed is not None:
         words += ["--seed", str(seed)]
     if source is not None:

@@ -9,7 +9,7 @@ import click
 
 from blis_tui.cli import completing
 from blis_tui.cli.failures import reported
-from blis_tui.cli.options import seed_option, set_option
+from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set_option
 from blis_tui.cli.outputs import require_spared
 from blis_tui.cli.streams import read_standard_input_text
 
@@ -20,6 +20,7 @@ KINDS = ("experiment", "model", "hardware", "workload", "policy", "latency")
 @click.argument("source", metavar="SPEC", shell_complete=completing.experiments)
 @set_option
 @seed_option
+@plugins_option
 @click.option(
     "--format",
     "output_format",
@@ -30,7 +31,14 @@ KINDS = ("experiment", "model", "hardware", "workload", "policy", "latency")
 )
 @click.option("-o", "--output", metavar="FILE", help="Write there instead of to standard output.")
 @reported
-def resolve(source: str, overrides: tuple[str, ...], seed: int | None, output_format: str, output: str | None) -> None:
+def resolve(
+    source: str,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    plugins: tuple[str, ...],
+    output_format: str,
+    output: str | None,
+) -> None:
     """Print an experiment composed of everything it refers to.
 
     References are followed, defaults filled in, `auto` worked out. A comment on each line says where its value comes
@@ -48,6 +56,7 @@ def resolve(source: str, overrides: tuple[str, ...], seed: int | None, output_fo
         seed=seed,
         stdin_text=stdin_text,
         relative_to=Path(str(output)).parent if to_file else None,
+        plugins=known_plugins(plugins),
     )
     if output_format == "yaml":
         text = composed.to_yaml()
@@ -64,8 +73,9 @@ def resolve(source: str, overrides: tuple[str, ...], seed: int | None, output_fo
 @click.argument("path", required=False, shell_complete=completing.keys)
 @click.option("--kind", type=click.Choice(KINDS), help="Without PATH: the keys of this kind of document.")
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@plugins_option
 @reported
-def explain(path: str | None, kind: str | None, output_format: str) -> None:
+def explain(path: str | None, kind: str | None, output_format: str, plugins: tuple[str, ...]) -> None:
     """Explain the key at PATH: type, unit, default, range, values, examples.
 
     PATH is dotted: `engine.max_num_seqs`, `workload.clients.arrivals.kind`, `Hardware.mfu`. A word finds the keys with
@@ -76,16 +86,17 @@ def explain(path: str | None, kind: str | None, output_format: str) -> None:
     from blis_tui.authoring.search import as_list, as_rows, search  # noqa: PLC0415
     from blis_tui.authoring.tree import root  # noqa: PLC0415
 
+    known = known_plugins(plugins)
     if path is None:
         chosen = (kind or "experiment").capitalize()
-        found = [key for key in root(chosen).walk() if key.path]
-        text = overview(chosen) if output_format == "text" else ""
+        found = [key for key in root(chosen, known).walk() if key.path]
+        text = overview(chosen, known) if output_format == "text" else ""
     else:
         dotted = path if kind is None else f"{kind.capitalize()}.{path}"
         try:
-            chosen, found = look_up(dotted)
+            chosen, found = look_up(dotted, known)
         except UnknownKeyError:
-            matches = [] if kind or "." in path else search(path)
+            matches = [] if kind or "." in path else search(path, known)
             if not matches:
                 raise
             if len(matches) > 1:

@@ -11,7 +11,7 @@ import click
 from blis_tui.cli import completing
 from blis_tui.cli.cases import case_option, case_overrides, tell_cases
 from blis_tui.cli.failures import reported
-from blis_tui.cli.options import seed_option, set_option
+from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set_option
 
 if TYPE_CHECKING:
     from blis_tui.tui.app import BlisApp
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 @case_option
 @set_option
 @seed_option
+@plugins_option
 @reported
 def tui(
     source: str | None,
@@ -36,14 +37,15 @@ def tui(
     case: str | None,
     overrides: tuple[str, ...],
     seed: int | None,
+    plugins: tuple[str, ...],
 ) -> None:
     """Step through an experiment in the terminal, forwards and backwards.
 
     SPEC is the name of an experiment (see `blis-tui spec list`) or the path of a .blis.yaml file; without it, a list of
     experiments is shown. Inside, h shows the keys and q goes back.
     """
-    if source is None and (at or breaks or case or overrides or seed is not None):
-        raise click.UsageError("--at, --break, --case, --set and --seed need an experiment: name it as SPEC")
+    if source is None and (at or breaks or case or overrides or plugins or seed is not None):
+        raise click.UsageError("--at, --break, --case, --set, --seed and --plugins need an experiment: name it as SPEC")
     if source == "-":
         raise click.UsageError(
             "standard input is the keyboard here: write the experiment to a file, and name it as SPEC"
@@ -61,10 +63,11 @@ def tui(
     from blis_tui.simulation import Simulation  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
 
-    overrides = case_overrides(source, case, overrides, None)
-    experiment = load(source, overrides=overrides, seed=seed)
+    known = known_plugins(plugins)
+    overrides = case_overrides(source, case, overrides, None, known)
+    experiment = load(source, overrides=overrides, seed=seed, plugins=known)
     if case is None:
-        tell_cases(source, None)
+        tell_cases(source, None, known)
     for text in breaks:
         parse_breakpoint(text, experiment)
     try:

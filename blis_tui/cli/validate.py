@@ -14,9 +14,11 @@ from blis_tui.cli import completing
 from blis_tui.cli.cases import cases_by_name
 from blis_tui.cli.exit_codes import ExitCode
 from blis_tui.cli.failures import reported
+from blis_tui.cli.options import known_plugins, plugins_option
 from blis_tui.cli.streams import read_standard_input_text
 
 if TYPE_CHECKING:
+    from blis_tui.plugins import Registry
     from blis_tui.spec.diagnostics import Diagnostic
 
 
@@ -49,14 +51,16 @@ class Outcome:
     show_default=True,
     help="text: errors on stderr as a compiler prints them; json: one document on stdout.",
 )
+@plugins_option
 @reported
-def validate(paths: tuple[str, ...], output_format: str) -> None:
+def validate(paths: tuple[str, ...], output_format: str, plugins: tuple[str, ...]) -> None:
     """Check documents of any kind: syntax, schema, meaning.
 
     PATH is a file, a folder (every YAML file below it), the name of an experiment, or - for standard input.
     """
     stdin_text = read_standard_input_text() if "-" in paths else None
-    outcomes = [_check(source, stdin_text) for source in _expand(paths)]
+    known = known_plugins(plugins)
+    outcomes = [_check(source, stdin_text, known) for source in _expand(paths)]
     if output_format == "json":
         click.echo(_as_json(outcomes))
     else:
@@ -86,17 +90,17 @@ def _is_dir(path: Path) -> bool:
         return False
 
 
-def _check(source: str, stdin_text: str | None) -> Outcome:
+def _check(source: str, stdin_text: str | None, plugins: Registry | None) -> Outcome:
     from blis_tui.errors import InputError, SpecError  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.spec.validate import validate as check_document  # noqa: PLC0415
 
     try:
-        valid = check_document(source, stdin_text=stdin_text)
+        valid = check_document(source, stdin_text=stdin_text, plugins=plugins)
     except SpecError as error:
         return Outcome(file=source, diagnostics=error.diagnostics)
     except InputError as error:
         return Outcome(file=source, unreadable=str(error))
-    cases = len(cases_by_name(source, stdin_text)) if valid.kind == "Experiment" else 0
+    cases = len(cases_by_name(source, stdin_text, plugins)) if valid.kind == "Experiment" else 0
     return Outcome(file=source, kind=valid.kind, name=valid.name, cases=cases)
 
 

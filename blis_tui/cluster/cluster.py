@@ -13,6 +13,7 @@ from blis_tui.engine.instance import NO_STEP, QUEUED, Step
 from blis_tui.engine.records import Admitted, Arrived, Rejected, Routed
 from blis_tui.engine.request import RequestState
 from blis_tui.engine.streams import Streams
+from blis_tui.errors import SimulationError
 
 if TYPE_CHECKING:
     from blis_tui.cluster.policy import AdmissionPolicy, RoutingPolicy
@@ -199,6 +200,11 @@ class Cluster:
         context = self._admission_context
         context.now_us = now
         reason = self._admission.refusal(declared(request), self._fleet, context)
+        if type(reason) is not str:
+            raise SimulationError(
+                f"the admission policy `{self._admission_name}` answers {reason!r} for {request.request_id}",
+                help="`refusal` returns why a request is turned away, as a text, empty = it may enter",
+            )
         if reason:
             self.rejected += 1
             request.state = RequestState.REJECTED
@@ -213,7 +219,7 @@ class Cluster:
     def _route(self, request: Request, now: int) -> None:
         context = self._routing_context
         context.now_us = now
-        place, reason = self._routing.choose(declared(request), self._fleet, context)
+        place, reason = self._checked(self._routing.choose(declared(request), self._fleet, context), request)
         instance = self.instances[place]
         index = request.instance = instance.index
         instance.routed += 1
@@ -224,6 +230,16 @@ class Cluster:
         observers = self.observers
         if Routed in observers.kinds:
             observers.emit(Routed(observers.event, now, request.request_id, index, self._routing_name, reason))
+
+    def _checked(self, answer: object, request: Request) -> tuple[int, str]:
+        """What a routing policy has chosen, if it can be done."""
+        match answer:
+            case (int(place), str(reason)) if 0 <= place < len(self.instances):
+                return place, reason
+        raise SimulationError(
+            f"the routing policy `{self._routing_name}` answers {answer!r} for {request.request_id}",
+            help=f"`choose` returns a place in the fleet, 0 to {len(self.instances) - 1}, and a reason",
+        )
 
 
 def _entry_key(entry: Entry) -> tuple[int, int, int]:

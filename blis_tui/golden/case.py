@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from blis_tui.plugins import Registry
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.source import Document, Json
 
@@ -59,23 +60,25 @@ class Case:
     xfail: str
     """Why it is known to fail; empty = it is not."""
     comparison: ComparisonOptions
+    plugins: Registry | None = None
+    """What it may name besides this package's own plug-ins; None = nothing."""
 
     def load(self) -> Experiment:
         """The experiment of this case. Raises SpecError and InputError."""
-        return load(self.spec, overrides=self.overrides)
+        return load(self.spec, overrides=self.overrides, plugins=self.plugins)
 
 
-def cases_of(spec: Path) -> tuple[Case, ...]:
+def cases_of(spec: Path, plugins: Registry | None = None) -> tuple[Case, ...]:
     """All golden tests of an experiment file; none when it is another kind of document.
 
     Raises:
         SpecError: the file is no valid document.
         InputError: it cannot be read.
     """
-    return cases_in(read_document(spec, shown(spec)), spec)
+    return cases_in(read_document(spec, shown(spec)), spec, plugins)
 
 
-def cases_in(document: Document, spec: Path) -> tuple[Case, ...]:
+def cases_in(document: Document, spec: Path, plugins: Registry | None = None) -> tuple[Case, ...]:
     """The same of a document that has been read already.
 
     Raises:
@@ -84,7 +87,7 @@ def cases_in(document: Document, spec: Path) -> tuple[Case, ...]:
     data = document.data
     if not isinstance(data, dict) or data.get("kind") != "Experiment":
         return ()
-    problems = Problems()
+    problems = Problems(plugins)
     checked(document, "Experiment", (), problems)
     if problems.found:
         raise SpecError(in_order(problems.found))
@@ -98,6 +101,7 @@ def cases_in(document: Document, spec: Path) -> tuple[Case, ...]:
             skip=str(data.get("skip") or ""),
             xfail=str(data.get("xfail") or ""),
             comparison=_comparison(_map(data.get("golden"))),
+            plugins=plugins,
         )
         for name, line, overrides in _expand(document, data)
     )

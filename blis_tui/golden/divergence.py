@@ -106,7 +106,9 @@ def old_experiment(golden: Golden, experiment: Experiment) -> Experiment | None:
     """
     trace = experiment.workload.trace
     try:
-        old = build_experiment(golden.document, trace_path=None if trace is None else trace.path)
+        old = build_experiment(
+            golden.document, trace_path=None if trace is None else trace.path, plugins=experiment.plugins
+        )
     except Exception:  # noqa: BLE001  (an old document this version cannot run is no error, only less to tell)
         return None
     return old if old.sha256 == golden.spec_sha256 else None

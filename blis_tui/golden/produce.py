@@ -14,13 +14,16 @@ from blis_tui.golden.chain import ChainRecorder
 from blis_tui.golden.store import Baseline, Golden
 from blis_tui.inputs import input_digest
 from blis_tui.simulation import Simulation
+from blis_tui.spec.build import build_experiment
 from blis_tui.spec.library import schema_path
 from blis_tui.spec.loader import MAX_BYTES
+from blis_tui.user_plugins import load_plugins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from blis_tui.golden.chain import Chain
+    from blis_tui.plugins import Plugin
     from blis_tui.spec.model import Experiment
 
 CHECKS: Final = ("observers", "checkpoint", "hash-seed")
@@ -28,10 +31,8 @@ CHECKS: Final = ("observers", "checkpoint", "hash-seed")
 
 _OTHER_PROCESS: Final = """
 import json, sys
-from blis_tui.golden.produce import run_watched
-from blis_tui.spec.build import build_experiment
-asked = json.load(sys.stdin)
-report, chain = run_watched(build_experiment(asked["document"], trace_path=asked["trace_path"]))
+from blis_tui.golden.produce import from_asked, run_watched
+report, chain = run_watched(from_asked(sys.stdin.read()))
 json.dump({"report": report, "sha256": chain.sha256}, sys.stdout)
 """
 
@@ -43,6 +44,24 @@ def run_watched(experiment: Experiment, go_on: Callable[[Simulation], bool] | No
     simulation.subscribe("all", recorder)
     simulation.run(go_on=go_on)
     return simulation.report().to_json(), recorder.finish(simulation.events)
+
+
+def as_asked(experiment: Experiment) -> str:
+    """What another process needs to make the same experiment."""
+    trace = experiment.workload.trace
+    asked = {
+        "document": experiment.document,
+        "trace_path": None if trace is None else trace.path,
+        "plugins": [origin.asked for origin in experiment.plugins.origins],
+    }
+    return json.dumps(asked)
+
+
+def from_asked(text: str) -> Experiment:
+    """The experiment of :func:`as_asked`."""
+    asked = json.loads(text)
+    plugins = load_plugins(asked["plugins"])
+    return build_experiment(asked["document"], trace_path=asked["trace_path"], plugins=plugins)
 
 
 def schemas_digest() -> str:
@@ -78,7 +97,15 @@ def produce(
         baseline=Baseline.here(),
         chain=chain,
         document=experiment.document,
+        plugins=tuple(_described(plugin) for plugin in experiment.plugins_used()),
     )
+
+
+def _described(plugin: Plugin) -> Mapping[str, str]:
+    """A plug-in of a user, as headers of goldens name it."""
+    origin = plugin.origin
+    where = {} if origin is None else {"from": origin.name, "version": origin.version}
+    return {"plug_point": plugin.path, "name": plugin.name, **where}
 
 
 def nondeterminism(experiment: Experiment, result: Golden, checks: tuple[str, ...]) -> str:
@@ -114,12 +141,10 @@ def _checkpoint(experiment: Experiment, result: Golden) -> str:
 
 def _hash_seed(experiment: Experiment, result: Golden) -> str:
     """In another process, where hashes of texts differ."""
-    trace = experiment.workload.trace
-    asked = {"document": experiment.document, "trace_path": None if trace is None else trace.path}
     seed = "1" if os.environ.get("PYTHONHASHSEED") == "2" else "2"
     run = subprocess.run(
         [sys.executable, "-c", _OTHER_PROCESS],
-        input=json.dumps(asked),
+        input=as_asked(experiment),
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from blis_tui.golden.case import Case
     from blis_tui.golden.store import GoldenFiles
+    from blis_tui.plugins import Registry
 
 
 def find(folder: Path, patterns: Sequence[str] = (), *, pending: bool = False) -> list[GoldenFiles]:
@@ -33,7 +34,7 @@ def _matches(name: str, pattern: str) -> bool:
     return fnmatch(name, pattern) or fnmatch(name.rpartition("/")[2], pattern)
 
 
-def case_of(files: GoldenFiles, root: Path) -> Case | None:
+def case_of(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> Case | None:
     """The case behind a golden, if its spec still has it.
 
     Raises:
@@ -44,10 +45,10 @@ def case_of(files: GoldenFiles, root: Path) -> Case | None:
     spec = root / stored.spec
     if not spec.is_file():
         return None
-    return next((case for case in cases_of(spec) if case.name == stored.case), None)
+    return next((case for case in cases_of(spec, plugins) if case.name == stored.case), None)
 
 
-def difference_text(files: GoldenFiles, root: Path) -> str:
+def difference_text(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> str:
     """What a waiting result would change, the first divergent event included where the spec is still there."""
     if not files.exists(pending=True):
         raise InputError(f"no new result of {files.name} is waiting")
@@ -55,7 +56,7 @@ def difference_text(files: GoldenFiles, root: Path) -> str:
     if not files.exists():
         return f"{files.name}: a new golden\n" + "\n".join(f"    {line}" for line in new.report.splitlines()[:40])
     golden = files.read()
-    case = case_of(files, root)
+    case = case_of(files, root, plugins)
     if case is None:
         raise InputError(f"{new.spec} no longer has the case `{new.case}`")
     experiment = case.load()
@@ -82,13 +83,13 @@ def accept(files: GoldenFiles, *, force: bool = False) -> None:
     files.accept()
 
 
-def record_full(files: GoldenFiles, root: Path) -> bool:
+def record_full(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> bool:
     """Store the record stream of a golden; False when this engine gives another one.
 
     Raises:
         InputError: its case is no longer there.
     """
-    case = case_of(files, root)
+    case = case_of(files, root, plugins)
     golden = files.read()
     if case is None:
         raise InputError(f"{golden.spec} no longer has the case `{golden.case}`")

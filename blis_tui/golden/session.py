@@ -170,6 +170,7 @@ def describe(
     lines = [f"{files.name}: the result of case `{case.name}` differs from its golden"]
     if difference.engine is not None:
         lines.append(f"the engine has changed: {difference.engine[0]} -> {difference.engine[1]}")
+    lines += plugin_lines(golden, result)
     lines += ["--- golden", "+++ this run"]
     if difference.spec:
         changed = experiment_differences(golden.document, result.document)
@@ -189,6 +190,19 @@ def describe(
             where = f"{quote(from_here(case.spec))}{chosen} --at {divergence.event}"
             lines.append(f"see it in the debugger: blis-tui tui {where}")
     return "\n".join(lines)
+
+
+def plugin_lines(golden: Golden, result: Golden) -> list[str]:
+    """Which plug-ins of users are others than those of the golden."""
+    old, new = ({(one["plug_point"], one["name"]): one for one in side.plugins} for side in (golden, result))
+    lines = []
+    for key in dict.fromkeys((*old, *new)):
+        was, now = (
+            " ".join((side[key]["from"], side[key]["version"])) if key in side else "none" for side in (old, new)
+        )
+        if was != now:
+            lines.append(f"the plug-in `{key[1]}` has changed: {was} -> {now}")
+    return lines
 
 
 def _refusal(golden: Golden) -> str:

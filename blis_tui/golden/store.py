@@ -67,6 +67,8 @@ class Golden:
     chain: Chain
     document: Mapping[str, object]
     """The resolved experiment."""
+    plugins: tuple[Mapping[str, str], ...] = ()
+    """The plug-ins of users that it names, with where they come from and their versions."""
 
     def header(self) -> str:
         """The text of the header file."""
@@ -78,6 +80,7 @@ class Golden:
             "engine": self.engine,
             "schemas_sha256": self.schemas_sha256,
             "baseline": asdict(self.baseline),
+            **({"plugins": self.plugins} if self.plugins else {}),
             "records": {**asdict(self.chain), "entries": " ".join(self.chain.entries)},
             "document": self.document,
         }
@@ -189,7 +192,13 @@ def _parse(header: Mapping[str, object], report: str) -> Golden:
     records = header["records"]
     baseline = header["baseline"]
     document = header["document"]
-    if not isinstance(records, dict) or not isinstance(baseline, dict) or not isinstance(document, dict):
+    plugins = header.get("plugins", [])
+    if (
+        not isinstance(plugins, list)
+        or not isinstance(records, dict)
+        or not isinstance(baseline, dict)
+        or not isinstance(document, dict)
+    ):
         raise TypeError("a part of it is not a map")
     return Golden(
         report=report,
@@ -201,6 +210,7 @@ def _parse(header: Mapping[str, object], report: str) -> Golden:
         baseline=Baseline(python=str(baseline["python"]), system=str(baseline["system"])),
         chain=Chain(**{**records, "entries": tuple(str(records["entries"]).split())}),
         document=document,
+        plugins=tuple({str(key): str(value) for key, value in one.items()} for one in plugins),
     )
 
 

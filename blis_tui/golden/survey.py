@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from blis_tui.golden.store import GoldenFiles
+    from blis_tui.plugins import Registry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +49,14 @@ class Entry:
         }
 
 
-def survey(folder: Path, root: Path, patterns: Sequence[str] = ()) -> tuple[Entry, ...]:
+def survey(
+    folder: Path, root: Path, patterns: Sequence[str] = (), plugins: Registry | None = None
+) -> tuple[Entry, ...]:
     """Every golden below a folder, in order of their paths; none raises."""
-    return tuple(look(files, root) for files in find(folder, patterns))
+    return tuple(look(files, root, plugins) for files in find(folder, patterns))
 
 
-def look(files: GoldenFiles, root: Path) -> Entry:
+def look(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> Entry:
     """One golden, as it is now."""
     golden, waiting = files.exists(), files.exists(pending=True)
     try:
@@ -63,7 +66,7 @@ def look(files: GoldenFiles, root: Path) -> Entry:
     spec, case = (stored[-1].spec, stored[-1].case) if stored else ("", "")
     state, problem = "changed" if golden and waiting else "new" if waiting else "golden", ""
     try:
-        if case_of(files, root) is None:
+        if case_of(files, root, plugins) is None:
             state = "obsolete"
     except BlisError as error:
         state, problem = "broken", str(error)

@@ -13,11 +13,14 @@ from blis_tui.canonical import to_sorted_json
 from blis_tui.engine.kv.capacity import kv_capacity
 from blis_tui.errors import InputError
 from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, real_path
+from blis_tui.plugins import builtin
 from blis_tui.spec import model as spec
 from blis_tui.spec.hf import build_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from blis_tui.plugins import Registry
 
 
 def digest(document: Mapping[str, object]) -> str:
@@ -32,13 +35,16 @@ def digest(document: Mapping[str, object]) -> str:
     return hashlib.sha256(to_sorted_json(hashed).encode()).hexdigest()
 
 
-def build_experiment(document: Mapping[str, object], *, trace_path: str | None = None) -> spec.Experiment:
+def build_experiment(
+    document: Mapping[str, object], *, trace_path: str | None = None, plugins: Registry | None = None
+) -> spec.Experiment:
     """Build the experiment a resolved document describes.
 
     Args:
         document: plain data as :func:`blis_tui.spec.load.load` leaves it in ``Experiment.document``;
             ``auto`` for ``kv_blocks`` and ``max_model_len`` is worked out here.
         trace_path: where the trace lies, when not where ``workload.trace.file`` says.
+        plugins: what its names may refer to; None = this package's own plug-ins.
 
     Raises:
         InputError: the document is not a resolved experiment, or its trace is missing or another one.
@@ -73,6 +79,7 @@ def build_experiment(document: Mapping[str, object], *, trace_path: str | None =
         expect=tuple(_expectation(entry) for entry in top.parts("expect")),
         sha256=digest(resolved),
         document=resolved,
+        plugins=plugins or builtin(),
     )
 
 

@@ -20,6 +20,7 @@ from blis_tui.spec.schema import KINDS, default
 from blis_tui.spec.shorthand import expand
 
 if TYPE_CHECKING:
+    from blis_tui.plugins import Registry
     from blis_tui.spec.source import DataPath, Document, Json
 
 _HEADER = ("apiVersion", "kind", "metadata")
@@ -39,6 +40,8 @@ MAX_PARENTS: Final = 32
 class Problems:
     """Diagnostics collected across the files of one experiment, and which files those are."""
 
+    plugins: Registry | None = None
+    """What the documents may name besides this package's own plug-ins; None = nothing."""
     found: list[Diagnostic] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
 
@@ -160,7 +163,7 @@ def inherit(document: Document, problems: Problems, chain: tuple[Path, ...] = ()
     if isinstance(parent.data, dict):
         for key in TEST_KEYS:
             parent.data.pop(key, None)
-        expand(parent, "Experiment")  # so that a map merges with what a short form stands for
+        expand(parent, "Experiment", problems.plugins)  # so that a map merges with what a short form stands for
         _follow_names(parent, document, problems)
         _choose_requests(parent, document)
         merge(parent, document, ())
@@ -218,17 +221,17 @@ def merge(base: Document, top: Document, path: DataPath) -> None:
 def checked(document: Document, kind: str, overrides: tuple[Override, ...], problems: Problems) -> bool:
     """Apply overrides and check the schema; ``False`` when anything is wrong."""
     before = len(problems.found)
-    expand(document, kind)
+    expand(document, kind, problems.plugins)
     for override in overrides:
         problem = apply_override(document, override, kind)
-        expand(document, kind)
+        expand(document, kind, problems.plugins)
         if problem is not None:
             problems.add(problem)
-    problems.found.extend(check_document(document, kind))
+    problems.found.extend(check_document(document, kind, problems.plugins))
     return len(problems.found) == before
 
 
-def check_document(document: Document, kind: str) -> list[Diagnostic]:
+def check_document(document: Document, kind: str, plugins: Registry | None) -> list[Diagnostic]:
     """The schema's complaints; for another kind of document only that."""
     data: Json = document.data
     if isinstance(data, dict):
@@ -236,7 +239,7 @@ def check_document(document: Document, kind: str) -> list[Diagnostic]:
         if isinstance(found, str) and found in KINDS and found != kind:
             message = f"expected kind `{kind}`, found kind `{found}`"
             return [about(document, ("kind",), "BLIS1008", message)]
-    return check_schema(document, kind)
+    return check_schema(document, kind, plugins)
 
 
 def fill_slot(document: Document, slot: str, kind: str, overrides: tuple[Override, ...], problems: Problems) -> None:
@@ -279,4 +282,4 @@ def inline_config_file(document: Document, at: tuple[str, ...], problems: Proble
     part["config"] = None
     document.graft((*at, "config"), config)
     if at:  # an inline body was checked before its file was read
-        problems.found.extend(check_document(document, "Experiment"))
+        problems.found.extend(check_document(document, "Experiment", problems.plugins))

@@ -19,6 +19,7 @@ from blis_tui.spec.resolve import Resolved, resolve
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from blis_tui.plugins import Registry
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.source import Document
 
@@ -29,6 +30,7 @@ def load(
     overrides: Mapping[str, object] | Sequence[str] = (),
     seed: int | None = None,
     stdin_text: str | None = None,
+    plugins: Registry | None = None,
 ) -> Experiment:
     """Load an experiment.
 
@@ -38,12 +40,13 @@ def load(
         overrides: ``path=value`` texts, or a mapping of dotted paths to plain values; later ones win.
         seed: replaces the document's ``seed``.
         stdin_text: the document itself, for ``-``; relative paths in it start from the working directory.
+        plugins: what its names may refer to; None = this package's own plug-ins.
 
     Raises:
         SpecError: with every problem of every file involved, sorted by position.
         InputError: the experiment itself cannot be read.
     """
-    return build(resolve_source(source, overrides=overrides, seed=seed, stdin_text=stdin_text))
+    return build(resolve_source(source, overrides=overrides, seed=seed, stdin_text=stdin_text, plugins=plugins))
 
 
 def build(resolved: Resolved) -> Experiment:
@@ -52,7 +55,7 @@ def build(resolved: Resolved) -> Experiment:
     if not isinstance(data, dict):
         raise TypeError("a resolved document is a map")
     trace_path = None if resolved.trace_path is None else str(resolved.trace_path)
-    return build_experiment(data, trace_path=trace_path)
+    return build_experiment(data, trace_path=trace_path, plugins=resolved.plugins)
 
 
 def resolve_source(
@@ -61,10 +64,11 @@ def resolve_source(
     overrides: Mapping[str, object] | Sequence[str] = (),
     seed: int | None = None,
     stdin_text: str | None = None,
+    plugins: Registry | None = None,
 ) -> Resolved:
     """As :func:`load`, but the checked document with the places of its values instead of the experiment."""
     parsed = parse_overrides(overrides, seed)
-    resolved = resolve(open_source(source, stdin_text), parsed)
+    resolved = resolve(open_source(source, stdin_text), parsed, plugins)
     problems = check(resolved.document)
     if problems:
         raise SpecError(in_order(problems))

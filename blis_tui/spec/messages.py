@@ -13,6 +13,7 @@ from blis_tui.spec.synonyms import WORDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from blis_tui.plugins import Registry
     from blis_tui.spec.source import Document, Json
 
 _TYPES: Final = {
@@ -26,10 +27,10 @@ _TYPES: Final = {
 }
 
 
-def check_schema(document: Document, kind: str) -> list[Diagnostic]:
+def check_schema(document: Document, kind: str, plugins: Registry | None = None) -> list[Diagnostic]:
     """Everything in ``document`` that breaks the schema of ``kind``, sorted by position."""
     found: list[Diagnostic] = []
-    for violation in violations(document.data, kind):
+    for violation in violations(document.data, kind, plugins):
         formatter = _FORMATTERS.get(violation.keyword, _other)
         found.extend(formatter(document, violation))
     return in_order(found)

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.plugins import builtin
 
 if TYPE_CHECKING:
-    from blis_tui.plugins import Registry
+    from blis_tui.plugins import Plugin, Registry
 
 SLO_CLASSES: Final = ("critical", "standard", "sheddable", "batch", "background")
 """Service classes from the most to the least urgent; a request without one counts as ``standard``."""
+
+_DECISIONS: Final = ("admission", "routing", "scheduling", "priority", "batching")
 
 Setting = bool | int | float | str | tuple[float, ...] | Mapping[str, float]
 """What a setting of a plug-in may be."""
@@ -214,6 +216,19 @@ class Experiment:
     """The resolved document as plain data (what ``spec resolve`` prints)."""
     plugins: Registry = field(default_factory=builtin, repr=False, compare=False)
     """What its names may refer to."""
+
+    def plugins_used(self) -> tuple[Plugin, ...]:
+        """The plug-ins of users that it names, in a fixed order."""
+        policy = self.policy
+        named = [(f"policy.{name}", getattr(policy, name).kind) for name in _DECISIONS]
+        named += [("latency", pool.latency.kind) for pool in self.pools]
+        for client in self.workload.clients:
+            named.append(("workload.clients.arrivals", client.arrivals.kind))
+            named += [("workload.clients.lengths", one.kind) for one in (client.input_tokens, client.output_tokens)]
+        if self.workload.trace is not None:
+            named.append(("workload.trace.format", self.workload.trace.format))
+        found = (self.plugins.find(path, name) for path, name in dict.fromkeys(named))
+        return tuple(plugin for plugin in found if plugin.origin is not None)
 
     @property
     def instances(self) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from blis_tui.errors import InputError, SpecError
 from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, real_path
+from blis_tui.plugins import builtin
 from blis_tui.spec.compose import (
     SLOTS,
     TEST_KEYS,
@@ -27,6 +28,7 @@ from blis_tui.spec.schema import complete, default, properties_of
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from blis_tui.plugins import Registry
     from blis_tui.spec.overrides import Override
     from blis_tui.spec.source import Document, Json
 
@@ -39,15 +41,17 @@ class Resolved:
     trace_path: Path | None
     files: tuple[Path, ...]
     """Every file it was made from, trace included (no standard input)."""
+    plugins: Registry | None = None
+    """What its names may refer to; None = this package's own plug-ins."""
 
 
-def resolve(document: Document, overrides: tuple[Override, ...] = ()) -> Resolved:
+def resolve(document: Document, overrides: tuple[Override, ...] = (), plugins: Registry | None = None) -> Resolved:
     """Inherit, override, check and complete an experiment and everything it refers to.
 
     Raises:
         SpecError: with the problems of all files involved.
     """
-    problems = Problems()
+    problems = Problems(plugins)
     chain = (real_path(document.source.name),)
     overrides = _set_parent(document, overrides, problems)
     document = inherit(document, problems, chain)
@@ -61,12 +65,12 @@ def resolve(document: Document, overrides: tuple[Override, ...] = ()) -> Resolve
     expand_model(document, problems)
     trace_path = pin_trace(document, problems)
     _stop_at(problems)
-    document.data = complete(document.data, "Experiment")
+    document.data = complete(document.data, "Experiment", plugins)
     _strip(document)
     _fill_coefficients(document, problems)
     _stop_at(problems)
     files = [*problems.files, *([] if trace_path is None else [trace_path])]
-    return Resolved(document, trace_path, tuple(files))
+    return Resolved(document, trace_path, tuple(files), plugins)
 
 
 def _stop_at(problems: Problems) -> None:
@@ -157,6 +161,9 @@ def _fill_coefficients(document: Document, problems: Problems) -> None:
     if not isinstance(latency, dict) or ("alpha" in latency and "beta" in latency):
         return
     kind = str(latency["kind"])
+    settings = (problems.plugins or builtin()).find("latency", kind).settings
+    if not any("counts" in one.metadata for one in fields(settings)):
+        return
     path = find("Latency", kind, naming_directory(document, ("latency",)))
     if path is None:
         message = f"no coefficients are shipped for `{kind}`"
@@ -169,7 +176,7 @@ def _fill_coefficients(document: Document, problems: Problems) -> None:
         return
     if not checked(table, "Latency", (), problems):
         return
-    source = complete(table.data, "Latency")
+    source = complete(table.data, "Latency", problems.plugins)
     if isinstance(source, dict) and "rows" in source:
         source = _matching_row(document, source["rows"], problems)
     if not isinstance(source, dict):

@@ -13,12 +13,13 @@ from blis_tui.spec.schema import short_forms
 from blis_tui.spec.source import Document
 
 if TYPE_CHECKING:
+    from blis_tui.plugins import Registry
     from blis_tui.spec.source import DataPath, Json
 
 
-def expand(document: Document, kind: str) -> None:
+def expand(document: Document, kind: str, plugins: Registry | None = None) -> None:
     """Write out the short forms of a document of that kind, in place; all parts are where the short form was."""
-    for path, long_form in list(short_forms(document.data, kind)):
+    for path, long_form in list(short_forms(document.data, kind, plugins)):
         place = document.place(path)
         parts: dict[DataPath, Json] = {(): long_form, **{(key,): value for key, value in long_form.items()}}
         document.graft(path, Document(long_form, place.source, values=dict.fromkeys(parts, place)))

@@ -17,6 +17,7 @@ from blis_tui.spec.source import Document
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from blis_tui.plugins import Registry
     from blis_tui.spec.source import Json
 
 
@@ -29,7 +30,7 @@ class Valid:
     data: Json
 
 
-def validate(source: str | Path, *, stdin_text: str | None = None) -> Valid:
+def validate(source: str | Path, *, stdin_text: str | None = None, plugins: Registry | None = None) -> Valid:
     """Check one document: a path, the name of an experiment, or ``-`` for ``stdin_text``.
 
     Raises:
@@ -39,9 +40,9 @@ def validate(source: str | Path, *, stdin_text: str | None = None) -> Valid:
     document = open_source(source, stdin_text)
     kind = _kind(document)
     if kind == "Experiment":
-        document = resolve_source(source, stdin_text=stdin_text).document
+        document = resolve_source(source, stdin_text=stdin_text, plugins=plugins).document
         return Valid(kind, str(document.get("metadata", "name")), document.data)
-    problems = Problems()
+    problems = Problems(plugins)
     if kind == "Model":
         inline_config_file(document, (), problems)
     checked(document, kind, (), problems)
@@ -83,4 +84,4 @@ def _check_alone(document: Document, kind: str, problems: Problems) -> None:
             pin_trace(inside, problems)
         if not problems.found:
             problems.found.extend(check_model(inside) if kind == "Model" else check_workload(inside))
-    document.data = complete(document.data, kind)
+    document.data = complete(document.data, kind, problems.plugins)

@@ -202,7 +202,7 @@ class Workbench:
         experiment = self.experiment
         for seed in (None, experiment.seed):
             try:
-                composed = compose(source, overrides=overrides, seed=seed)
+                composed = compose(source, overrides=overrides, seed=seed, plugins=self.experiment.plugins)
             except BlisError:
                 return None
             if composed.spec_sha256 == experiment.sha256:

@@ -41,7 +41,7 @@ def read_trace(trace: Trace, plugins: Registry) -> TraceTable:
         PolicyError: its format is unknown.
         TraceError: it is not a trace of that format; carries all problems found, up to fifty.
     """
-    plugins.find(TRACES, trace.format)
+    plugins.find(TRACES.path, trace.format, TRACES.noun)
     problems = Problems(trace.path)
     text = read_text(trace.path, problems, trace.sha256)
     return TraceTable(plugins.create(TRACES, trace.format, {}, text, trace, problems))

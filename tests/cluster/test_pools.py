@@ -12,7 +12,7 @@ from blis_tui.engine.records import Observers, Routed, StepFinished
 from blis_tui.engine.request import Request
 from blis_tui.metrics.report import build_report
 from blis_tui.metrics.request_log import RequestLog
-from blis_tui.spec.model import Experiment, Latency
+from blis_tui.spec.model import Experiment, PluginConfig
 from tests.builders import ListSource, Outcome, experiment, request
 
 
@@ -25,7 +25,7 @@ def two_pools() -> Experiment:
         name="large",
         instances=2,
         engine=replace(small.engine, max_num_seqs=4, block_size_tokens=8, kv_blocks=50),
-        latency=Latency(kind="blackbox", alpha=(0.0, 0.0, 7.0), beta=(1000.0, 1.0, 10.0)),
+        latency=PluginConfig(kind="blackbox", settings={"alpha": (0.0, 0.0, 7.0), "beta": (1000.0, 1.0, 10.0)}),
     )
     return replace(made, pools=(small, large))
 

@@ -93,7 +93,7 @@ def create_latency(plugins: Registry, pool: Pool) -> StepTimeModel:
             shape does not suit it.
     """
     kind, model = pool.latency.kind, pool.model
-    for one in fields(plugins.find(LATENCY, kind).settings):
+    for one in fields(plugins.find(LATENCY.path, kind, LATENCY.noun).settings):
         if "counts" in one.metadata:
             _check(kind, one.name, pool.latency.settings.get(one.name, ()), one.metadata["counts"])
     if pool.tensor_parallel < 1:

@@ -450,7 +450,8 @@ class DebuggerScreen(Moves):
         """This experiment with values changed."""
         from blis_tui.spec.load import load  # noqa: PLC0415
 
-        return load(self.source, overrides=(*self._overrides, *text.split()), seed=self.bench.experiment.seed)
+        experiment, overrides = self.bench.experiment, (*self._overrides, *text.split())
+        return load(self.source, overrides=overrides, seed=experiment.seed, plugins=experiment.plugins)
 
     @work(thread=True, exclusive=True, group="spec")
     def _explain_spec(self) -> None:

@@ -1,0 +1,182 @@
+"""Whether plug-ins of users keep the promise that everything else rests on: the same experiment, the same bytes.
+
+A policy breaks it that draws from a global random generator, looks at the clock, walks a set, or remembers something
+that a checkpoint does not restore or its ``state()`` does not show (and time travel trusts digests, which trust that).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+
+from blis_tui.errors import SimulationError
+from blis_tui.golden.produce import as_asked
+from blis_tui.records.tables import record_line
+from blis_tui.simulation import Simulation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from blis_tui.engine.records import Record
+    from blis_tui.spec.model import Experiment
+
+_OTHER_PROCESS: Final = """
+import sys
+from blis_tui.golden.determinism import record_run
+from blis_tui.golden.produce import from_asked
+lines, (_, digest) = record_run(from_asked(sys.stdin.read()))
+sys.stdout.writelines([*lines, digest])
+"""
+_MOST_STATES: Final = 20_000
+"""Different states of one policy that are remembered, to notice when one comes back."""
+
+
+@runtime_checkable
+class _Stateful(Protocol):
+    def state(self) -> tuple[object, ...]: ...
+
+
+def find_nondeterminism(experiment: Experiment) -> str:
+    """What changes from run to run, with the first event that differs; empty when nothing does.
+
+    It runs about six times, in this process and in another one.
+
+    Raises:
+        SimulationError: the simulation cannot go on.
+        TraceError: rows of its trace are wrong.
+    """
+    lines, end = record_run(experiment)
+    again = Simulation(experiment)
+    if found := _compare(again, lines):
+        return f"a second run differs at {found}"
+    if _end(again) != end:
+        return "a second run ends in another state"
+    alone = Simulation(experiment)
+    alone.run()
+    if _end(alone) != end:
+        return "a run that nobody observes ends in another state"
+    return _continued(experiment, lines, end) or _elsewhere(experiment, lines, end) or _forgotten(experiment)
+
+
+def record_run(experiment: Experiment) -> tuple[list[str], tuple[str, str]]:
+    """All records of a run as lines, its report and its digest."""
+    simulation = Simulation(experiment)
+    lines: list[str] = []
+
+    def keep(record: Record) -> None:
+        lines.append(record_line(record))
+
+    simulation.subscribe("all", keep)
+    simulation.run()
+    return lines, _end(simulation)
+
+
+def _end(simulation: Simulation) -> tuple[str, str]:
+    return simulation.report().to_json(), simulation.digest()
+
+
+class _Listener:
+    """Compares records with those of another run, and notes the first that is another one."""
+
+    def __init__(self, expected: Iterator[str]) -> None:
+        self.found = ""
+        self._expected = expected
+
+    def take(self, line: str) -> None:
+        """The next record."""
+        wanted = next(self._expected, "nothing\n")
+        if not self.found and line != wanted:
+            self.found = f"this record:\n  first {wanted}  then  {line}".rstrip()
+
+    def finish(self) -> str:
+        """What was found; a run that ends early counts."""
+        rest = next(self._expected, "")
+        return self.found or (f"this record, which does not come:\n  first {rest}".rstrip() if rest else "")
+
+
+def _compare(simulation: Simulation, lines: list[str]) -> str:
+    """Run on to the end; ``lines`` are the records to come."""
+    listener = _Listener(iter(lines))
+
+    def take(record: Record) -> None:
+        listener.take(record_line(record))
+
+    simulation.subscribe("all", take)
+    simulation.run()
+    return listener.finish()
+
+
+def _continued(experiment: Experiment, lines: list[str], end: tuple[str, str]) -> str:
+    """From a checkpoint in the middle."""
+    middle = json.loads(lines[-1])["event"] // 2 if lines else 0
+    simulation = Simulation(experiment)
+    passed: list[Record] = []
+    simulation.subscribe("all", passed.append)
+    simulation.run(max_events=middle)
+    try:
+        checkpoint = simulation.checkpoint()
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        return f"no checkpoint can be taken at event {middle}: {error}"
+    before = simulation.digest()
+    fresh = Simulation(experiment)
+    fresh.restore(checkpoint)
+    if fresh.digest() != before:
+        return f"what a checkpoint restores at event {middle} has another state"
+    if found := _compare(fresh, lines[len(passed) :]):
+        return f"going on from a checkpoint at event {middle} differs at {found}"
+    return "" if _end(fresh) == end else f"going on from a checkpoint at event {middle} ends in another state"
+
+
+def _elsewhere(experiment: Experiment, lines: list[str], end: tuple[str, str]) -> str:
+    """In another process, where hashes of texts, and with them the order of sets, are others."""
+    seed = "1" if os.environ.get("PYTHONHASHSEED") == "2" else "2"
+    run = subprocess.run(
+        [sys.executable, "-c", _OTHER_PROCESS],
+        input=as_asked(experiment),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        check=False,
+    )
+    if run.returncode:
+        raise SimulationError(f"another process fails with exit code {run.returncode}:\n{run.stderr}")
+    *found, digest = run.stdout.splitlines(keepends=True)
+    listener = _Listener(iter(lines))
+    for line in found:
+        listener.take(line)
+    if difference := listener.finish():
+        return f"a run in another process, with another hash seed, differs at {difference}"
+    return "" if digest.strip() == end[1] else "a run in another process, with another hash seed, ends in another state"
+
+
+def _forgotten(experiment: Experiment) -> str:
+    """Whether what plug-ins remember shows in what they say about their state."""
+    modules = frozenset(plugin.module for plugin in experiment.plugins_used())
+    simulation = Simulation(experiment)
+    kept = simulation.parts_from(modules)
+    known: list[dict[str, bytes]] = [{} for _ in kept]
+    while simulation.step() is not None:
+        for part, states in zip(kept, known, strict=True):
+            said = repr(part.state()) if isinstance(part, _Stateful) else ""
+            content = pickle.dumps(part, protocol=5)
+            before = states.setdefault(said, content) if len(states) < _MOST_STATES else states.get(said, content)
+            changed = [] if content == before else _changed(pickle.loads(before), part)  # noqa: S301  (made above)
+            if changed:
+                shown = "says nothing of it: `state()` is the same" if said else "has no `state()` that could say so"
+                return f"{type(part).__name__} changes {', '.join(changed)} by event {simulation.events}, and {shown}"
+    return ""
+
+
+def _changed(old: object, new: object) -> list[str]:
+    """Names of attributes that are not what they were."""
+    names = list(getattr(new, "__dict__", ()))
+    names += [name for kind in type(new).__mro__ for name in getattr(kind, "__slots__", ()) if hasattr(new, name)]
+    return [f"`{name}`" for name in names if not _equal(getattr(old, name, None), getattr(new, name))]
+
+
+def _equal(old: object, new: object) -> bool:
+    return old == new or pickle.dumps(old, protocol=5) == pickle.dumps(new, protocol=5)

@@ -1,0 +1,162 @@
+"""Plug-ins of users: from a script, or from an installed package that offers some.
+
+They are imported when somebody asks for them by name, and never because a document names one: reading a document runs
+no code. A package offers its modules as entry points of the group ``blis_tui.policies``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import traceback
+from dataclasses import MISSING, fields, is_dataclass, replace
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Final, get_type_hints
+
+from blis_tui.errors import PolicyError
+from blis_tui.inputs import read_input, real_path
+from blis_tui.plugins import Origin, Registry, builtin, json_type, plugins_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from importlib.metadata import EntryPoint
+
+    from blis_tui.plugins import Plugin
+
+GROUP: Final = "blis_tui.policies"
+"""Entry points of packages that offer plug-ins: each value is a module."""
+
+_MAX_BYTES: Final = 4 * 1024 * 1024
+_NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_VALUES: Final = {"boolean": bool, "integer": int, "number": int | float, "string": str}
+
+
+def load_plugins(names: Iterable[str | Path]) -> Registry:
+    """This package's plug-ins and those of users.
+
+    Args:
+        names: paths of scripts (``my_policies.py``) and names of installed packages. Their code runs.
+
+    Raises:
+        PolicyError: there is no such package, it cannot be imported, or what it offers cannot be used.
+        InputError: a script cannot be read.
+    """
+    found = {(plugin.path, plugin.name): plugin for plugin in builtin().plugins}
+    points = {plugin.path for plugin in builtin().plugins}
+    origins: list[Origin] = []
+    for name in dict.fromkeys(str(name) for name in names):
+        origin, modules = _script(Path(name)) if name.endswith(".py") else _package(name)
+        offered = plugins_in(modules)
+        if not offered:
+            raise PolicyError(f"{name} offers no plug-ins", help="mark a class with @ROUTING.plugin(...) or the like")
+        for plugin in offered:
+            _check(plugin, points)
+            other = found.setdefault((plugin.path, plugin.name), plugin)
+            if other is not plugin:
+                whose = "blis-tui has" if other.origin is None else f"{other.origin.name} has"
+                raise _unusable(plugin, f"{whose} one of this name at `{plugin.path}`", "choose another name")
+            found[plugin.path, plugin.name] = replace(plugin, origin=origin)
+        origins.append(origin)
+    return Registry(found.values(), origins)
+
+
+def _script(path: Path) -> tuple[Origin, list[ModuleType]]:
+    """A single file; equal content is imported once."""
+    content = read_input(path, f"the plug-ins {path}", limit=_MAX_BYTES)
+    digest = sha256(content).hexdigest()
+    where = real_path(path)
+    name = f"blis_plugins_{digest}"  # under which pickles find its classes again
+
+    def run() -> ModuleType:
+        module = sys.modules[name] = ModuleType(name)
+        module.__file__ = str(where)
+        exec(compile(content, str(where), "exec"), module.__dict__)  # noqa: S102  (the user has asked for it)
+        return module
+
+    module = sys.modules.get(name) or _importing(str(path), str(where), run, name)
+    return Origin(path.name, f"sha256:{digest}", str(where)), [module]
+
+
+def _package(name: str) -> tuple[Origin, list[ModuleType]]:
+    """The modules that an installed distribution offers."""
+    from importlib.metadata import entry_points  # noqa: PLC0415  (20 ms, and scripts need none of it)
+
+    by_package: dict[str, list[EntryPoint]] = {}
+    for entry in entry_points(group=GROUP):
+        if entry.dist is not None:
+            by_package.setdefault(entry.dist.name, []).append(entry)
+    package = next((one for one in by_package if _plain(one) == _plain(name)), None)
+    if package is None:
+        known = f"installed: {', '.join(sorted(by_package))}" if by_package else "none is installed"
+        script = f"; for the script, write {name}.py" if Path(f"{name}.py").is_file() else ""
+        raise PolicyError(f"no installed package `{name[:80]}` offers plug-ins", help=known + script)
+    modules = [
+        _importing(package, entry.module, lambda entry=entry: import_module(entry.module), "")  # type: ignore[misc]
+        for entry in by_package[package]
+    ]
+    dist = by_package[package][0].dist
+    return Origin(package, "" if dist is None else dist.version, package), modules
+
+
+def _plain(name: str) -> str:
+    """A package's name as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _importing(name: str, where: str, run: Callable[[], ModuleType], drop: str) -> ModuleType:
+    """Import; whatever goes wrong is one error with its place."""
+    try:
+        return run()
+    except (Exception, SystemExit) as error:
+        sys.modules.pop(drop, None)
+        if isinstance(error, SyntaxError):
+            place = f"{error.filename}:{error.lineno}"
+        else:
+            frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename == where]
+            place = f"{where}:{frames[-1].lineno}" if frames else where
+        raise PolicyError(
+            f"{name} cannot be imported: {type(error).__name__}: {error}", help=f"it happens at {place}"
+        ) from error
+
+
+def _check(plugin: Plugin, points: Iterable[str]) -> None:
+    """Whether documents can name it, and its settings."""
+    if plugin.path not in points:
+        raise _unusable(plugin, f"there is no plug point `{plugin.path}`", f"there are {', '.join(points)}")
+    if not _NAME.fullmatch(plugin.name):
+        raise _unusable(plugin, f"`{plugin.name}` cannot be its name", "lower-case letters, digits and `-`")
+    if not is_dataclass(plugin.settings):
+        raise _unusable(plugin, "its settings are no dataclass", "decorate their class with @dataclass(frozen=True)")
+    try:
+        hints = get_type_hints(plugin.settings)
+    except (NameError, TypeError, AttributeError) as error:
+        raise _unusable(plugin, f"the types of its settings cannot be read: {error}", None) from error
+    for one in fields(plugin.settings):
+        if "doc" not in one.metadata:
+            advice = f'write {one.name}: ... = setting("What it means.", default=...)'
+            raise _unusable(plugin, f"its setting `{one.name}` says nothing about itself", advice)
+        try:
+            kind = "" if "$ref" in one.metadata["limits"] else json_type(hints[one.name])
+        except (KeyError, TypeError, ValueError):
+            raise _unusable(plugin, f"its setting `{one.name}` has no type that documents know", _TYPES_HELP) from None
+        given = one.default
+        if given in (MISSING, None, ()) or kind not in _VALUES:
+            continue
+        if not isinstance(given, _VALUES[kind]) or (kind != "boolean" and isinstance(given, bool)):
+            raise _unusable(plugin, f"the default of its setting `{one.name}` is {given!r}", f"it must be {kind}")
+
+
+_TYPES_HELP: Final = "bool, int, float and str are known, and one of them or None"
+
+
+def _unusable(plugin: Plugin, message: str, advice: str | None) -> PolicyError:
+    try:
+        _, line = inspect.getsourcelines(plugin.make)
+        place = f"{inspect.getsourcefile(plugin.make)}:{max(line, 1)}"
+    except (OSError, TypeError):
+        place = plugin.module
+    return PolicyError(f"{place}: the plug-in `{plugin.name}` cannot be used: {message}", help=advice)

@@ -1,0 +1,1 @@
+"""Policies for blis-tui: one module each."""
