@@ -1,211 +1,68 @@
-"""Plug points and plug-ins: every place where a spec names an implementation, and all that may be named there.
+"""What authors of plug-ins import: plug points, and the types that plug-ins see and answer with.
 
-An implementation describes itself where it is defined::
-
-    @dataclass(frozen=True, slots=True, kw_only=True)
-    class Settings:
-        capacity_tokens: float = setting("Tokens the bucket holds at most; it starts full.", default=1e4, above=0)
-
-    @ADMISSION.plugin("token-bucket", "A request is admitted when the bucket holds its input tokens.", Settings)
-    class TokenBucket: ...
-
-That is all: whoever makes a registry looks through modules for what is so marked, and schemas, reference pages and
-factories follow from it. Nothing is registered by importing a module; a registry is a value.
+``docs/plugins.md`` shows how to write one. Nothing inside this package imports this module.
 """
 
-from __future__ import annotations
+from blis_tui.cluster.policy import ADMISSION, ROUTING, AdmissionPolicy, RoutingPolicy
+from blis_tui.cluster.signals import CacheView, Context, Fleet, IncomingRequest, InstanceSignals
+from blis_tui.engine.batch import Batch, Limits
+from blis_tui.engine.batching.rule import BATCHING, BatchRule, RunningFirst, Traits
+from blis_tui.engine.latency.model import LATENCY, Chunk, Overheads, StepLoad, StepTimeModel, coefficients
+from blis_tui.engine.plan import Plan, Preemption
+from blis_tui.engine.request import Request
+from blis_tui.engine.scheduling.priority import PRIORITY, PriorityRule
+from blis_tui.engine.scheduling.queue import SCHEDULING, FcfsQueue, SortedQueue, WaitingQueue
+from blis_tui.engine.streams import Stream
+from blis_tui.registry import NoSettings, setting
+from blis_tui.spec.model import Hardware, Model, Pool
+from blis_tui.workload.arrivals import ARRIVALS, Gaps
+from blis_tui.workload.lengths import LENGTHS, TokenCounts
+from blis_tui.workload.trace_table import TraceColumns
+from blis_tui.workload.trace_text import Problems
+from blis_tui.workload.traces import TRACES
 
-import importlib
-import pkgutil
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
-from functools import cache
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Concatenate, Final, Generic, ParamSpec, TypeVar, cast, get_args, get_origin
-
-from blis_tui.errors import BlisError, PolicyError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from types import ModuleType
-
-P = ParamSpec("P")
-T = TypeVar("T")
-S = TypeVar("S")
-F = TypeVar("F")
-
-_MARK: Final = "__blis_plugin__"
-
-_PACKAGES: Final = (
-    "blis_tui.cluster.admission",
-    "blis_tui.cluster.routing",
-    "blis_tui.engine.batching",
-    "blis_tui.engine.latency",
-    "blis_tui.engine.scheduling",
-    "blis_tui.workload",
-)
-"""Where this package's own plug-ins are: every module in these packages is looked through."""
-
-
-_TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string", Mapping: "object"}
-
-
-@dataclass(frozen=True, slots=True)
-class NoSettings:
-    """For plug-ins that have none."""
-
-
-def setting(doc: str, *, default: F | None = cast("None", MISSING), **limits: object) -> F:  # noqa: B008  (a constant)
-    """A field of a settings class: a sentence about it, what it is by default, and limits.
-
-    Args:
-        doc: what it means, with its unit; it becomes the schema's description.
-        default: its value where a spec says nothing, None meaning that specs may leave it out; without a default they
-            must say it.
-        limits: further keywords of JSON Schema, such as ``minimum=0`` or ``exclusiveMinimum=0``.
-    """
-    return field(default=cast("F", default), metadata={"doc": doc, "limits": limits})
-
-
-def json_type(annotation: object) -> str:
-    """The type that a schema gives a setting of this type.
-
-    Raises:
-        KeyError: a document has no such values.
-    """
-    if isinstance(annotation, UnionType):  # `int | None`: may be left out
-        (annotation,) = (one for one in get_args(annotation) if one is not NoneType)
-    return _TYPES[get_origin(annotation) or annotation]  # type: ignore[index]  # what is no type, is not in the table
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where plug-ins of users come from."""
-
-    name: str
-    """Of the package, or of the script's file."""
-    version: str
-    """The package's version, or ``sha256:`` and the digest of the script."""
-    asked: str
-    """What asks for it again: the package's name, or the script's absolute path."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plugin:
-    """One implementation, as it describes itself."""
-
-    path: str
-    """Of its plug point."""
-    name: str
-    summary: str
-    """One sentence; it becomes the schema's description."""
-    settings: type
-    """A frozen dataclass whose fields are made by :func:`setting`."""
-    make: Callable[..., object]
-    module: str
-    origin: Origin | None = None
-    """Where it comes from; None = it is this package's own."""
-
-
-class PlugPoint(Generic[P, T]):
-    """A place where a spec names an implementation.
-
-    Attributes:
-        path: where in a spec, such as ``policy.admission``.
-        noun: what stands there, such as ``admission policy``.
-    """
-
-    def __init__(self, path: str, noun: str) -> None:
-        self.path = path
-        self.noun = noun
-
-    def plugin(
-        self,
-        name: str,
-        summary: str,
-        settings: type[S] = cast("type", NoSettings),  # noqa: B008  (a constant)
-    ) -> Callable[[Callable[Concatenate[S, P], T]], Callable[Concatenate[S, P], T]]:
-        """Mark a class or function as the implementation that a spec calls ``name``; it is called with its settings."""
-
-        def mark(make: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-            setattr(make, _MARK, Plugin(self.path, name, summary, settings, make, make.__module__))
-            return make
-
-        return mark
-
-
-class Registry:
-    """All plug-ins that specs may name; it never changes.
-
-    Attributes:
-        origins: where those come from that are not this package's own.
-    """
-
-    def __init__(self, plugins: Iterable[Plugin], origins: Iterable[Origin] = ()) -> None:
-        self.origins = tuple(origins)
-        self._plugins = {(plugin.path, plugin.name): plugin for plugin in plugins}
-
-    @property
-    def plugins(self) -> tuple[Plugin, ...]:
-        """All of them."""
-        return tuple(self._plugins.values())
-
-    def of(self, path: str) -> tuple[Plugin, ...]:
-        """The plug-ins of a plug point."""
-        return tuple(plugin for plugin in self.plugins if plugin.path == path)
-
-    def find(self, path: str, name: str, noun: str = "plug-in") -> Plugin:
-        """The plug-in of that name at a plug point.
-
-        Raises:
-            PolicyError: there is none.
-        """
-        plugin = self._plugins.get((path, name))
-        if plugin is None:
-            raise PolicyError(f"no {noun} `{name}`", help=f"known: {', '.join(one.name for one in self.of(path))}")
-        return plugin
-
-    def create(
-        self, point: PlugPoint[P, T], name: str, settings: Mapping[str, object], *args: P.args, **more: P.kwargs
-    ) -> T:
-        """Make what a spec names, with its settings and whatever the plug point passes on.
-
-        Raises:
-            PolicyError: there is no such plug-in, it has no such setting, or lacks one.
-        """
-        plugin = self.find(point.path, name, point.noun)
-        there = {one.name: one.default is MISSING for one in fields(plugin.settings)}
-        for key in settings:
-            if key not in there:
-                message = f"{point.noun} `{name}` has no setting `{key}`"
-                raise PolicyError(message, help=f"it has: {', '.join(there)}" if there else "it has none")
-        for key, required in there.items():
-            if required and key not in settings:
-                raise PolicyError(f"{point.noun} `{name}` lacks the setting `{key}`")
-        try:
-            return cast("T", plugin.make(plugin.settings(**settings), *args, **more))
-        except Exception as error:
-            if plugin.origin is None or isinstance(error, BlisError):
-                raise
-            message = f"the {point.noun} `{name}` of {plugin.origin.name} cannot be made"
-            raise PolicyError(message, help=f"it raises {type(error).__name__}: {error}") from error
-
-
-def plugins_in(modules: Iterable[ModuleType]) -> tuple[Plugin, ...]:
-    """What modules mark as plug-ins, in order of definition."""
-    return tuple(
-        value.__dict__[_MARK]
-        for module in modules
-        for value in vars(module).values()
-        if getattr(value, "__module__", None) == module.__name__ and _MARK in getattr(value, "__dict__", {})
-    )
-
-
-@cache
-def builtin() -> Registry:
-    """This package's own plug-ins."""
-    modules = []
-    for name in _PACKAGES:
-        package = importlib.import_module(name)
-        modules += [importlib.import_module(f"{name}.{info.name}") for info in pkgutil.iter_modules(package.__path__)]
-    return Registry(plugins_in(modules))
+__all__ = [
+    "ADMISSION",
+    "ARRIVALS",
+    "BATCHING",
+    "LATENCY",
+    "LENGTHS",
+    "PRIORITY",
+    "ROUTING",
+    "SCHEDULING",
+    "TRACES",
+    "AdmissionPolicy",
+    "Batch",
+    "BatchRule",
+    "CacheView",
+    "Chunk",
+    "Context",
+    "FcfsQueue",
+    "Fleet",
+    "Gaps",
+    "Hardware",
+    "IncomingRequest",
+    "InstanceSignals",
+    "Limits",
+    "Model",
+    "NoSettings",
+    "Overheads",
+    "Plan",
+    "Pool",
+    "Preemption",
+    "PriorityRule",
+    "Problems",
+    "Request",
+    "RoutingPolicy",
+    "RunningFirst",
+    "SortedQueue",
+    "StepLoad",
+    "StepTimeModel",
+    "Stream",
+    "TokenCounts",
+    "TraceColumns",
+    "Traits",
+    "WaitingQueue",
+    "coefficients",
+    "setting",
+]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from blis_tui.golden.project import Project
     from blis_tui.golden.session import Outcome, Settings
     from blis_tui.golden.store import GoldenFiles
-    from blis_tui.plugins import Registry
+    from blis_tui.registry import Registry
 
 # Spelled out once more than in blis_tui.golden, which must not be imported to print pytest's help.
 _MODES = ("auto", "no", "new", "unseen", "always")

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from blis_tui.metrics.lints.lints import Checkup
     from blis_tui.metrics.report import Report
     from blis_tui.metrics.request_log import LogMark
-    from blis_tui.plugins import Plugin
+    from blis_tui.registry import Plugin
 
 SLICE_EVENTS: Final = 20_000
 """Events between two looks at whether to go on: about 50 ms of ordinary steps, more under KV pressure."""

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Final, get_type_hints
 
 from blis_tui.errors import PolicyError
 from blis_tui.inputs import read_input, real_path
-from blis_tui.plugins import Origin, Registry, builtin, json_type, plugins_in
+from blis_tui.registry import Origin, Registry, builtin, json_type, plugins_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from importlib.metadata import EntryPoint
 
-    from blis_tui.plugins import Plugin
+    from blis_tui.registry import Plugin
 
 GROUP: Final = "blis_tui.policies"
 """Entry points of packages that offer plug-ins: each value is a module."""

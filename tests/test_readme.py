@@ -70,7 +70,7 @@ def test_the_figures_of_what_ships_are_right(tmp_path: Path) -> None:
 
 def test_every_policy_and_model_in_the_table_exists() -> None:
     from blis_tui.engine.batch import VICTIMS  # noqa: PLC0415
-    from blis_tui.plugins import builtin  # noqa: PLC0415
+    from blis_tui.registry import builtin  # noqa: PLC0415
 
     rows = dict(re.findall(r"^\| `([a-z.]+)` \| (.*?) \|$", README, re.MULTILINE))
     points = [f"policy.{name}" for name in ("batching", "scheduling", "priority", "admission", "routing")]

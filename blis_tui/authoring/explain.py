@@ -15,7 +15,7 @@ from blis_tui.spec.schema import KINDS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from blis_tui.plugins import Registry
+    from blis_tui.registry import Registry
     from blis_tui.spec.source import Json
 
 _WIDTH: Final = 100

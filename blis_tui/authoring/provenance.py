@@ -19,7 +19,7 @@ from blis_tui.spec.load import build, resolve_source
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from blis_tui.plugins import Registry
+    from blis_tui.registry import Registry
     from blis_tui.spec.source import DataPath, Document, Json, Location
 
 _COMMENT_COLUMN: Final = 56

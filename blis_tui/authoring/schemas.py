@@ -10,7 +10,7 @@ import json
 import sys
 
 from blis_tui.authoring.project import write_tree
-from blis_tui.plugins import builtin
+from blis_tui.registry import builtin
 from blis_tui.spec.branches import PLACES, with_plugins
 from blis_tui.spec.library import schema_path
 from blis_tui.spec.schema import schema

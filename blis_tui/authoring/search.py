@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.authoring.tree import Key
-    from blis_tui.plugins import Registry
+    from blis_tui.registry import Registry
     from blis_tui.spec.source import Json
 
 _KINDS: Final = ("Experiment", "Latency")

@@ -14,7 +14,7 @@ from blis_tui.spec.schema import File, schema
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from blis_tui.plugins import Registry
+    from blis_tui.registry import Registry
     from blis_tui.spec.source import Json
 
 _Part: TypeAlias = "dict[str, Json]"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from blis_tui.golden.case import Case
-    from blis_tui.plugins import Registry
+    from blis_tui.registry import Registry
 
 case_option: Final = click.option(
     "--case", metavar="NAME", help="Take one of the file's cases (`cases`, `matrix`); --set comes after it."

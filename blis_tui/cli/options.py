@@ -11,7 +11,7 @@ from blis_tui.cli import completing
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.plugins import Registry
+    from blis_tui.registry import Registry
 
 set_option: Final = click.option(
     "--set",

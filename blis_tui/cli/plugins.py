@@ -16,7 +16,7 @@ from blis_tui.cli.streams import tell
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from blis_tui.plugins import Plugin, Registry
+    from blis_tui.registry import Plugin, Registry
     from blis_tui.spec.model import Experiment
 
 

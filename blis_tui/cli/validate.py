@@ -18,7 +18,7 @@ from blis_tui.cli.options import known_plugins, plugins_option
 from blis_tui.cli.streams import read_standard_input_text
 
 if TYPE_CHECKING:
-    from blis_tui.plugins import Registry
+    from blis_tui.registry import Registry
     from blis_tui.spec.diagnostics import Diagnostic
 
 

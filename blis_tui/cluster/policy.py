@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from blis_tui.plugins import PlugPoint
+from blis_tui.registry import PlugPoint
 
 if TYPE_CHECKING:
     from blis_tui.cluster.signals import Context, Fleet, IncomingRequest

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from blis_tui.plugins import Registry
+    from blis_tui.registry import Registry
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.source import Document, Json
 

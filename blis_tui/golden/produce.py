@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from blis_tui.golden.chain import Chain
-    from blis_tui.plugins import Plugin
+    from blis_tui.registry import Plugin
     from blis_tui.spec.model import Experiment
 
 CHECKS: Final = ("observers", "checkpoint", "hash-seed")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from blis_tui.golden.case import Case
     from blis_tui.golden.store import GoldenFiles
-    from blis_tui.plugins import Registry
+    from blis_tui.registry import Registry
 
 
 def find(folder: Path, patterns: Sequence[str] = (), *, pending: bool = False) -> list[GoldenFiles]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from blis_tui.golden.store import GoldenFiles
-    from blis_tui.plugins import Registry
+    from blis_tui.registry import Registry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

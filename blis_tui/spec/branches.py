@@ -11,12 +11,12 @@ import json
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Final, TypeAlias, get_type_hints
 
-from blis_tui.plugins import json_type
+from blis_tui.registry import json_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from blis_tui.plugins import Plugin, Registry
+    from blis_tui.registry import Plugin, Registry
     from blis_tui.spec.source import Json
 
 _Part: TypeAlias = "dict[str, Json]"

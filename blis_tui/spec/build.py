@@ -13,14 +13,14 @@ from blis_tui.canonical import to_sorted_json
 from blis_tui.engine.kv.capacity import kv_capacity
 from blis_tui.errors import InputError
 from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, real_path
-from blis_tui.plugins import builtin
+from blis_tui.registry import builtin
 from blis_tui.spec import model as spec
 from blis_tui.spec.hf import build_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from blis_tui.plugins import Registry
+    from blis_tui.registry import Registry
 
 
 def digest(document: Mapping[str, object]) -> str:

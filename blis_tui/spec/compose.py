@@ -20,7 +20,7 @@ from blis_tui.spec.schema import KINDS, default
 from blis_tui.spec.shorthand import expand
 
 if TYPE_CHECKING:
-    from blis_tui.plugins import Registry
+    from blis_tui.registry import Registry
     from blis_tui.spec.source import DataPath, Document, Json
 
 _HEADER = ("apiVersion", "kind", "metadata")

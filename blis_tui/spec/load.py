@@ -19,7 +19,7 @@ from blis_tui.spec.resolve import Resolved, resolve
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from blis_tui.plugins import Registry
+    from blis_tui.registry import Registry
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.source import Document
 

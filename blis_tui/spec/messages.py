@@ -13,7 +13,7 @@ from blis_tui.spec.synonyms import WORDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from blis_tui.plugins import Registry
+    from blis_tui.registry import Registry
     from blis_tui.spec.source import Document, Json
 
 _TYPES: Final = {

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.plugins import builtin
+from blis_tui.registry import builtin
 
 if TYPE_CHECKING:
-    from blis_tui.plugins import Plugin, Registry
+    from blis_tui.registry import Plugin, Registry
 
 SLO_CLASSES: Final = ("critical", "standard", "sheddable", "batch", "background")
 """Service classes from the most to the least urgent; a request without one counts as ``standard``."""

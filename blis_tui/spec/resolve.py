@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.errors import InputError, SpecError
 from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, real_path
-from blis_tui.plugins import builtin
+from blis_tui.registry import builtin
 from blis_tui.spec.compose import (
     SLOTS,
     TEST_KEYS,
@@ -28,7 +28,7 @@ from blis_tui.spec.schema import complete, default, properties_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from blis_tui.plugins import Registry
+    from blis_tui.registry import Registry
     from blis_tui.spec.overrides import Override
     from blis_tui.spec.source import Document, Json
 

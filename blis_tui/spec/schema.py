@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jsonschema.protocols import Validator
     from referencing import Registry
 
-    from blis_tui.plugins import Registry as Plugins
+    from blis_tui.registry import Registry as Plugins
     from blis_tui.spec.source import DataPath, Json
 
 Schema: TypeAlias = "dict[str, Json]"

@@ -13,7 +13,7 @@ from blis_tui.spec.schema import short_forms
 from blis_tui.spec.source import Document
 
 if TYPE_CHECKING:
-    from blis_tui.plugins import Registry
+    from blis_tui.registry import Registry
     from blis_tui.spec.source import DataPath, Json
 
 

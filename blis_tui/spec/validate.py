@@ -17,7 +17,7 @@ from blis_tui.spec.source import Document
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from blis_tui.plugins import Registry
+    from blis_tui.registry import Registry
     from blis_tui.spec.source import Json
 
 

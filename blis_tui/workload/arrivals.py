@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.engine.portable_math import gamma, power
 from blis_tui.errors import PolicyError
-from blis_tui.plugins import PlugPoint, setting
+from blis_tui.registry import PlugPoint, setting
 
 if TYPE_CHECKING:
     from blis_tui.engine.streams import Stream
-    from blis_tui.plugins import NoSettings, Registry
+    from blis_tui.registry import NoSettings, Registry
     from blis_tui.spec.model import PluginConfig
 
 _SMALLEST_GAMMA_SHAPE: Final = 0.01

@@ -8,7 +8,7 @@ from blis_tui.workload.source import GeneratedSource, TraceSource
 from blis_tui.workload.traces import read_trace
 
 if TYPE_CHECKING:
-    from blis_tui.plugins import Registry
+    from blis_tui.registry import Registry
     from blis_tui.spec.model import Workload
     from blis_tui.workload.source import RequestSource
 

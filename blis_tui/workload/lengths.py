@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.engine.portable_math import exp, power
 from blis_tui.errors import PolicyError
-from blis_tui.plugins import PlugPoint, setting
+from blis_tui.registry import PlugPoint, setting
 
 if TYPE_CHECKING:
     from blis_tui.engine.streams import Stream

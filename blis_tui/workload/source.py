@@ -17,7 +17,7 @@ from blis_tui.workload.lengths import LENGTHS
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Segments
-    from blis_tui.plugins import Registry
+    from blis_tui.registry import Registry
     from blis_tui.spec.model import Client, PluginConfig, Workload
     from blis_tui.workload.lengths import TokenCounts
     from blis_tui.workload.trace_table import TraceTable

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.plugins import PlugPoint
+from blis_tui.registry import PlugPoint
 from blis_tui.spec.model import Trace
 from blis_tui.workload.trace_requests import read
 from blis_tui.workload.trace_table import TraceColumns, TraceTable
 from blis_tui.workload.trace_text import Problems, read_text
 
 if TYPE_CHECKING:
-    from blis_tui.plugins import NoSettings, Registry
+    from blis_tui.registry import NoSettings, Registry
 
 TRACES: Final = PlugPoint[[str, Trace, Problems], TraceColumns]("workload.trace.format", "trace format")
 """They get the file's text, what the workload says about it, and where to note what is wrong with it."""

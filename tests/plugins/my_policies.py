@@ -1,4 +1,4 @@
-"""A routing policy in a script: to the instance that has most of the prompt cached, then to the one with least to do."""
+"""A routing policy in a script: to where most of the prompt is cached, then to where there is least to do."""
 
 from __future__ import annotations
 

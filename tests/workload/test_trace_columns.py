@@ -10,8 +10,8 @@ import pytest
 
 import blis_tui
 from blis_tui.errors import TraceError
-from blis_tui.plugins import builtin
 from blis_tui.records.tables import requests_csv
+from blis_tui.registry import builtin
 from blis_tui.spec.library import schema_path
 from blis_tui.spec.model import Trace
 from blis_tui.spec.trace_errors import from_trace_error

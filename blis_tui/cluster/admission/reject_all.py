@@ -8,7 +8,7 @@ from blis_tui.cluster.policy import ADMISSION
 
 if TYPE_CHECKING:
     from blis_tui.cluster.signals import Context, Fleet, IncomingRequest
-    from blis_tui.plugins import NoSettings
+    from blis_tui.registry import NoSettings
 
 
 @ADMISSION.plugin("reject-all", "Every request is rejected.")

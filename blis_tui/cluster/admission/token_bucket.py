@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from blis_tui.cluster.policy import ADMISSION
-from blis_tui.plugins import setting
+from blis_tui.registry import setting
 
 if TYPE_CHECKING:
     from blis_tui.cluster.signals import Context, Fleet, IncomingRequest

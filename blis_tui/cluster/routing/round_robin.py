@@ -8,7 +8,7 @@ from blis_tui.cluster.policy import ROUTING
 
 if TYPE_CHECKING:
     from blis_tui.cluster.signals import Context, Fleet, IncomingRequest
-    from blis_tui.plugins import NoSettings
+    from blis_tui.registry import NoSettings
 
 
 @ROUTING.plugin("round-robin", "Instances take turns.")

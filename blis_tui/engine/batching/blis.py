@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from blis_tui.engine.batching.rule import BATCHING, RunningFirst, Traits
 
 if TYPE_CHECKING:
-    from blis_tui.plugins import NoSettings
+    from blis_tui.registry import NoSettings
 
 
 @BATCHING.plugin(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.engine.plan import Plan
-from blis_tui.plugins import PlugPoint
+from blis_tui.registry import PlugPoint
 
 if TYPE_CHECKING:
     from blis_tui.engine.batch import Batch
@@ -68,8 +68,41 @@ class RunningFirst:
         plan = Plan()
         budget = _serve_running(batch, plan, batch.limits.max_num_batched_tokens)
         if budget > 0 and batch.waiting.items:
-            _admit_waiting(batch, plan, budget, self.traits)
+            self.admit_waiting(batch, plan, budget)
         return plan
+
+    def admit_waiting(self, batch: Batch, plan: Plan, budget: int) -> None:
+        """Admit from the head of the queue for as long as everything fits: nobody overtakes."""
+        traits = self.traits
+        waiting = batch.waiting
+        pool = batch.pool
+        size = pool.block_size_tokens
+        threshold = batch.limits.long_prefill_token_threshold
+        max_num_seqs = batch.limits.max_num_seqs
+        watermark = traits.spare_blocks(pool.total) if traits.watermark else 0
+        computed_anyway = 0 if traits.caches_whole_prompts else 1
+        while budget > 0 and waiting.items and len(batch.running) < max_num_seqs:
+            request = waiting.head()
+            attempt = (request.index, pool.epoch, budget)
+            if attempt == batch.refused:
+                break  # nothing has changed since it did not fit
+            known = request.target_tokens
+            cached = pool.cached_prefix(request, (known - computed_anyway) // size)
+            start = cached * size
+            tokens = known - start
+            if 0 < threshold < tokens:
+                tokens = threshold
+            if tokens > budget:
+                if not traits.chunked_prefill:
+                    break
+                tokens = budget
+            whole = known if traits.reserves_whole_prompt else start + tokens
+            spare = pool.free - pool.idle_among(request, cached) - (watermark if batch.running else 0)
+            if -(-whole // size) - cached > spare:
+                batch.refused = attempt
+                break
+            batch.admit(plan, request, cached, tokens)
+            budget -= tokens
 
     def prefill_threshold(self, engine: Engine) -> int:
         """As configured."""
@@ -78,39 +111,6 @@ class RunningFirst:
     def state(self) -> tuple[object, ...]:
         """Nothing."""
         return ()
-
-
-def _admit_waiting(batch: Batch, plan: Plan, budget: int, traits: Traits) -> None:
-    """Admit from the head of the queue for as long as everything fits: nobody overtakes."""
-    waiting = batch.waiting
-    pool = batch.pool
-    size = pool.block_size_tokens
-    threshold = batch.limits.long_prefill_token_threshold
-    max_num_seqs = batch.limits.max_num_seqs
-    watermark = traits.spare_blocks(pool.total) if traits.watermark else 0
-    computed_anyway = 0 if traits.caches_whole_prompts else 1
-    while budget > 0 and waiting.items and len(batch.running) < max_num_seqs:
-        request = waiting.head()
-        attempt = (request.index, pool.epoch, budget)
-        if attempt == batch.refused:
-            break  # nothing has changed since it did not fit
-        known = request.target_tokens
-        cached = pool.cached_prefix(request, (known - computed_anyway) // size)
-        start = cached * size
-        tokens = known - start
-        if 0 < threshold < tokens:
-            tokens = threshold
-        if tokens > budget:
-            if not traits.chunked_prefill:
-                break
-            tokens = budget
-        whole = known if traits.reserves_whole_prompt else start + tokens
-        spare = pool.free - pool.idle_among(request, cached) - (watermark if batch.running else 0)
-        if -(-whole // size) - cached > spare:
-            batch.refused = attempt
-            break
-        batch.admit(plan, request, cached, tokens)
-        budget -= tokens
 
 
 def _serve_running(batch: Batch, plan: Plan, budget: int) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from blis_tui.engine.batching.rule import BATCHING, RunningFirst, Traits
-from blis_tui.plugins import setting
+from blis_tui.registry import setting
 
 if TYPE_CHECKING:
     from blis_tui.spec.model import Engine

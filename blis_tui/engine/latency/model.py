@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.errors import PolicyError
-from blis_tui.plugins import PlugPoint
+from blis_tui.registry import PlugPoint
 from blis_tui.spec.model import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.engine.request import Request
-    from blis_tui.plugins import Registry
+    from blis_tui.registry import Registry
     from blis_tui.spec.model import Setting
 
 

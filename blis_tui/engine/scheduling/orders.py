@@ -12,7 +12,7 @@ from blis_tui.engine.scheduling.queue import SCHEDULING, FcfsQueue, SortedQueue
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
     from blis_tui.engine.scheduling.queue import SortKey, WaitingQueue
-    from blis_tui.plugins import NoSettings
+    from blis_tui.registry import NoSettings
 
 
 @SCHEDULING.plugin("fcfs", "First come, first served.")

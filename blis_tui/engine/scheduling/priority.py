@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from blis_tui.plugins import PlugPoint
+from blis_tui.registry import PlugPoint
 from blis_tui.spec.model import SLO_CLASSES
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
-    from blis_tui.plugins import NoSettings
+    from blis_tui.registry import NoSettings
 
 
 class PriorityRule(Protocol):

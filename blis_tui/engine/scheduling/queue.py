@@ -8,7 +8,7 @@ from itertools import chain, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
-from blis_tui.plugins import PlugPoint
+from blis_tui.registry import PlugPoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

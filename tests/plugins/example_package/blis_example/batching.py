@@ -16,7 +16,7 @@ class Settings:
     """Of this rule."""
 
     window: int = setting(
-        "So many requests at the head of the queue are looked at.", default=8, minimum=1, maximum=1000
+        "How many requests at the head of the queue are looked at.", default=8, minimum=1, maximum=1000
     )
 
 
