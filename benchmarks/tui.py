@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import blis_tui
-from blis_tui.debugger.travel import arrive
+from blis_tui.debugger.travel import drive
 from blis_tui.tui.app import BlisApp, Start
 from blis_tui.tui.screens.debugger import DebuggerScreen
 
@@ -73,7 +73,7 @@ class Watcher:
         if not isinstance(running.screen, DebuggerScreen):
             raise TypeError("the debugger is not on the screen")
         self.screen = running.screen
-        self.driver = self.screen.bench.driver
+        self.driver = self.screen.session.driver
         self._handled = False
         self._painted_s = 0.0
         self._run = running.run_action
@@ -150,7 +150,7 @@ async def long_run() -> None:
     running = app(blis_tui.load("quickstart", set=LONG))
     async with running.run_test(size=SIZE):
         watcher = Watcher(running)
-        debugger = watcher.screen.bench.debugger
+        debugger = watcher.screen.session.debugger
         began = time.perf_counter()
         await watcher.key("end")
         await watcher.rest()
@@ -160,7 +160,7 @@ async def long_run() -> None:
         back = [await watcher.key("left_square_bracket") for _ in range(12)]
         show("step back at the end, slowest of 12", max(back), 150, "ms")
         for part in (0.83, 0.5, 0.21):
-            arrive(debugger.seek(int(events * part)))
+            drive(debugger.seek(int(events * part)))
             watcher.screen.moved()
             await watcher.rest()
             back = [await watcher.key("left_square_bracket") for _ in range(6)]
@@ -170,7 +170,7 @@ async def long_run() -> None:
         for event in (5, events - 5, events // 2, events // 3, 77, events * 9 // 10):
 
             def jump(to: int = event) -> None:
-                screen.bench.select(event=to)
+                screen.session.select(event=to)
                 screen.show_view()
 
             jumps.append(await watcher.call(jump))

@@ -91,7 +91,7 @@ class Studio:
     def _busy(self) -> bool:
         screen = self.app.screen
         if isinstance(screen, DebuggerScreen):
-            return screen.bench.driver.busy
+            return screen.session.driver.busy
         return isinstance(screen, CompareScreen) and screen.busy
 
 

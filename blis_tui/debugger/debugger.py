@@ -1,7 +1,7 @@
 """Time travel through one simulation: forwards and backwards by events, phases and batches, and to anywhere.
 
 Going back is going to an earlier checkpoint and forward again; whatever is done again must come out the same, and is
-checked. Long ways are *journeys*: generators that do a little at a time, so that whoever drives them decides about the
+checked. Long ways are *travels*: generators that do a little at a time, so that whoever drives them decides about the
 pace, can show progress, and can stop at any moment.
 """
 
@@ -14,7 +14,7 @@ from blis_tui.debugger.moment import LAST_PHASE, WINDOW, Moment, settles
 from blis_tui.debugger.recorder import Recorder
 from blis_tui.debugger.replay import Replay, observed, watched
 from blis_tui.debugger.tape import Tape
-from blis_tui.debugger.travel import SLICE, Arrival, Progress
+from blis_tui.debugger.travel import SLICE, Progress, Stop
 from blis_tui.errors import InvariantError, SimulationError
 from blis_tui.simulation import Simulation
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.conditions.breakpoints import Watch
     from blis_tui.debugger.replay import Done
     from blis_tui.debugger.rows import EventRow
-    from blis_tui.debugger.travel import Journey
+    from blis_tui.debugger.travel import Travel
     from blis_tui.engine.records import Record
     from blis_tui.metrics.lints.lints import Checkup
     from blis_tui.metrics.report import Report
@@ -195,22 +195,22 @@ class Debugger:
             self._look_into(0)
         return True
 
-    def back_phase(self) -> Journey:
+    def back_phase(self) -> Travel:
         """One phase back: out of a step, or to the end of the event before."""
         if self.phase:
             self._look_into(self.phase - 1)
-            return Arrival("there")
+            return Stop("there")
         return (yield from self.seek(self.event - 1))
 
     def _look_into(self, phase: int) -> None:
         self.phase = phase
         self._moment = None
 
-    def finish_batch(self) -> Journey:
+    def finish_batch(self) -> Travel:
         """To the end of the step being looked into, or of the next one of any instance."""
         if self.phase is not None and self.phase < LAST_PHASE:
             self._look_into(LAST_PHASE)
-            return Arrival("there")
+            return Stop("there")
         known = self.tape.next_step(self.event)
         if known:
             return (yield from self.seek(known))
@@ -218,32 +218,32 @@ class Debugger:
         while not self.at_end:
             self.step()
             if self.phase is not None:
-                return Arrival("there")
+                return Stop("there")
             yield self._progress(None)
         return self._end()
 
-    def back_batch(self) -> Journey:
+    def back_batch(self) -> Travel:
         """To the end of the step before."""
         return (yield from self.seek(self.tape.next_step(self.event, back=True)))
 
-    # ---- journeys ----
+    # ---- travels ----
 
-    def seek(self, event: int) -> Journey:
+    def seek(self, event: int) -> Travel:
         """To an event, known or not; beyond the ends, to the end or the start."""
         event = max(event, 0)
         yield from self._travel(event)
-        return self._end() if self.event < event else Arrival("there")
+        return self._end() if self.event < event else Stop("there")
 
-    def seek_time(self, time_us: int) -> Journey:
+    def seek_time(self, time_us: int) -> Travel:
         """To the last event that is not later than a time."""
         if self.tape.at_time(time_us) < self.frontier or self.complete:
             return (yield from self.seek(self.tape.at_time(time_us)))
         yield from self._travel(self.frontier)
         while self._advance(SLICE, time_us):
             yield self._progress(None)
-        return self._end() if self.at_end else Arrival("there")
+        return self._end() if self.at_end else Stop("there")
 
-    def seek_request(self, name: str) -> Journey:
+    def seek_request(self, name: str) -> Travel:
         """To the arrival of a request."""
         if not self.tape.first_event_of(name):
             start = self.event
@@ -252,10 +252,10 @@ class Debugger:
                 yield self._progress(None)
             if not self.tape.first_event_of(name):
                 yield from self._travel(start)
-                return Arrival("unknown")
+                return Stop("unknown")
         return (yield from self.seek(self.tape.first_event_of(name)))
 
-    def seek_match(self, matches: Callable[[EventRow], bool], *, back: bool = False) -> Journey:
+    def seek_match(self, matches: Callable[[EventRow], bool], *, back: bool = False) -> Travel:
         """To the next event that matches (or the one before); where the tape ends, the run goes on."""
         found: int | None = 0
         for found in self.tape.find(matches, self.event, back=back):
@@ -273,10 +273,10 @@ class Debugger:
             if not found:
                 yield from self._travel(start)
         if not found:
-            return Arrival("unknown")
+            return Stop("unknown")
         return (yield from self.seek(found))
 
-    def run(self, watch: Watch | None = None, *, until: int | None = None, until_us: int | None = None) -> Journey:
+    def run(self, watch: Watch | None = None, *, until: int | None = None, until_us: int | None = None) -> Travel:
         """Forward to the next breakpoint, or to the end.
 
         Args:
@@ -288,33 +288,33 @@ class Debugger:
             return (yield from self._run_plainly(until, until_us))
         return (yield from self._run_watched(watch, until, until_us))
 
-    def _run_plainly(self, until: int | None, until_us: int | None) -> Journey:
+    def _run_plainly(self, until: int | None, until_us: int | None) -> Travel:
         while until is None or self.event < until:
             count = SLICE if until is None else min(SLICE, until - self.event)
             if not self._advance(count, until_us):
-                return self._end() if self.at_end else Arrival("there")
+                return self._end() if self.at_end else Stop("there")
             yield self._progress(until)
-        return Arrival("there")
+        return Stop("there")
 
-    def _run_watched(self, watch: Watch, until: int | None, until_us: int | None) -> Journey:
+    def _run_watched(self, watch: Watch, until: int | None, until_us: int | None) -> Travel:
         simulation = self._simulation
         with watched(simulation, watch) as collected:
             while until is None or self.event < until:
                 if not self._advance(1, until_us):
-                    return self._end() if self.at_end else Arrival("there")
+                    return self._end() if self.at_end else Stop("there")
                 hits = watch.check(simulation, collected)
                 collected.clear()
                 if hits:
-                    return Arrival("breakpoint", hits)
+                    return Stop("breakpoint", hits)
                 if not self.event % SLICE:
                     yield self._progress(until)
-        return Arrival("there")
+        return Stop("there")
 
-    def run_back(self, watch: Watch) -> Journey:
+    def run_back(self, watch: Watch) -> Travel:
         """Back to the latest earlier event at which a breakpoint stops, or to the start."""
         found, hits = yield from self._replay.last_hit(watch, self.event - 1)
         yield from self.seek(found)
-        return Arrival("breakpoint", hits) if found else Arrival("start")
+        return Stop("breakpoint", hits) if found else Stop("start")
 
     # ---- underneath ----
 
@@ -383,15 +383,15 @@ class Debugger:
         self._simulation.run(max_events=last - self._simulation.events)
 
     def _landed(self) -> None:
-        """Stand at an event: all of it has been looked at. A journey given up anywhere leaves a whole position."""
+        """Stand at an event: all of it has been looked at. A travel given up anywhere leaves a whole position."""
         self._moment = None
         is_step = self.event > 0 and self.tape.is_step(self.event)
         self.phase = LAST_PHASE if is_step else None
         if self.at_end:
             self._ended = True
 
-    def _end(self) -> Arrival:
-        return Arrival("end" if self.failure is None else "failed")
+    def _end(self) -> Stop:
+        return Stop("end" if self.failure is None else "failed")
 
     def _progress(self, goal: int | None) -> Progress:
         return Progress(self.event, self.time_us, goal)

@@ -183,7 +183,7 @@ def _news(records: Sequence[Record]) -> Mapping[str, _News]:
     """What the event did to each request it names; of several things the one that matters most comes first."""
     told: dict[str, list[_News]] = {}
     for record in records:
-        for name, news in _told(record):
+        for name, news in _news_of(record):
             told.setdefault(name, []).append(news)
     found: dict[str, _News] = {}
     for name, several in told.items():
@@ -193,7 +193,7 @@ def _news(records: Sequence[Record]) -> Mapping[str, _News]:
     return MappingProxyType(found)
 
 
-def _told(record: Record) -> Iterator[tuple[str, _News]]:
+def _news_of(record: Record) -> Iterator[tuple[str, _News]]:
     if isinstance(record, StepFinished):
         yield from _each(record.completed, _News("done", "done", "its last token is computed"))
         yield from _each(record.first_tokens, _News("first-token", "first token", "its first token"))

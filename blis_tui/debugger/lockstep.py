@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.compare.divergence import record_stream, search
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.travel import SLICE, Arrival, Progress, arrive
+from blis_tui.debugger.travel import SLICE, Progress, Stop, drive
 from blis_tui.engine.records import StepFinished
 from blis_tui.records.tables import record_dict
 
@@ -77,7 +77,7 @@ class Lockstep:
         left, right = (moves and side.step() for side, moves in zip(self.sides, moves, strict=True))
         return left, right
 
-    def step_batch(self) -> Journey:
+    def step_batch(self) -> Travel:
         """Forward to the end of the next engine step of either side."""
         for count in range(1, _NEVER):
             moved = self.step()
@@ -91,54 +91,54 @@ class Lockstep:
                 break
             if not count % SLICE:
                 yield self._progress()
-        return Arrival("there")
+        return Stop("there")
 
-    def back(self) -> Journey:
+    def back(self) -> Travel:
         """Undo one move."""
         latest = max(_last(side) for side in self.sides)
         for side in [side for side in self.sides if side.event and _last(side) == latest]:
             yield from side.seek(side.event - 1)
-        return Arrival("start" if self.at_start else "there")
+        return Stop("start" if self.at_start else "there")
 
-    # ---- journeys ----
+    # ---- travels ----
 
-    def run(self, until_us: int | None = None) -> Journey:
+    def run(self, until_us: int | None = None) -> Travel:
         """Forward to a time, that microsecond included, or to the end of both."""
         goal = _NEVER - 1 if until_us is None else until_us
         while True:
             for _ in range(_BURSTS):
                 if not self._burst(goal):
-                    return self._end() if self.at_end else Arrival("there")
+                    return self._end() if self.at_end else Stop("there")
             yield self._progress()
 
-    def seek_time(self, time_us: int) -> Journey:
+    def seek_time(self, time_us: int) -> Travel:
         """To the last events that are not later than a time."""
         if time_us >= self.time_us and not all(_knows(side, time_us) for side in self.sides):
             return (yield from self.run(time_us))
         for side in self.sides:
             yield from side.seek_time(time_us)
-        return self._end() if self.at_end else Arrival("there")
+        return self._end() if self.at_end else Stop("there")
 
-    def seek_event(self, event: int) -> Journey:
+    def seek_event(self, event: int) -> Travel:
         """To the event of that number on each side; their times may differ."""
         for side in self.sides:
             yield from side.seek(event)
-        return self._end() if self.at_end else Arrival("there")
+        return self._end() if self.at_end else Stop("there")
 
-    def seek_request(self, name: str) -> Journey:
+    def seek_request(self, name: str) -> Travel:
         """To the time at which a request arrives, on the first side that has one of that name."""
         for side in self.sides:
-            arrival = yield from side.seek_request(name)
-            if arrival.reason != "unknown":
+            stop = yield from side.seek_request(name)
+            if stop.reason != "unknown":
                 return (yield from self.seek_time(side.time_us))
-        return Arrival("unknown")
+        return Stop("unknown")
 
-    def to_start(self) -> Journey:
+    def to_start(self) -> Travel:
         """To before the first event."""
         yield from self.seek_event(0)
-        return Arrival("start")
+        return Stop("start")
 
-    def to_end(self) -> Journey:
+    def to_end(self) -> Travel:
         """To the end of both runs."""
         return (yield from self.seek_time(_NEVER - 1))
 
@@ -163,14 +163,14 @@ class Lockstep:
             return False
         if left_us == right_us:
             for side in self.sides:
-                arrive(side.run(until_us=left_us))
+                drive(side.run(until_us=left_us))
         else:
             behind, other_us = (left, right_us) if left_us < right_us else (right, left_us)
-            arrive(behind.run(until=behind.event + SLICE, until_us=min(goal, other_us - 1)))
+            drive(behind.run(until=behind.event + SLICE, until_us=min(goal, other_us - 1)))
         return True
 
-    def _end(self) -> Arrival:
-        return Arrival("failed" if any(side.failure is not None for side in self.sides) else "end")
+    def _end(self) -> Stop:
+        return Stop("failed" if any(side.failure is not None for side in self.sides) else "end")
 
     def _progress(self) -> Progress:
         return Progress(sum(side.event for side in self.sides), self.time_us, None)

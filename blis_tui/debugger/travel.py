@@ -15,7 +15,7 @@ SLICE: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a journey is. ``goal``: the event it goes to, None when nobody knows how far that is."""
+    """Where a travel is. ``goal``: the event it goes to, None when nobody knows how far that is."""
 
     event: int
     time_us: int
@@ -23,8 +23,8 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
-    """How a journey ended.
+class Stop:
+    """How a travel ended.
 
     ``reason``: ``there`` (where it was meant to go), ``breakpoint`` (with ``hits``), ``end`` (of the run), ``start``,
     ``failed`` (the simulation cannot go on), ``unknown`` (the run ended without what was looked for).
@@ -34,17 +34,17 @@ class Arrival:
     hits: tuple[Hit, ...] = ()
 
 
-Journey = Generator[Progress, None, Arrival]
+Travel = Generator[Progress, None, Stop]
 """A long way: whoever calls ``next`` on it decides about the pace, and may stop."""
 
 
-def arrive(journey: Journey) -> Arrival:
-    """Drive a journey to its end at once."""
+def drive(travel: Travel) -> Stop:
+    """Drive a travel to its end at once."""
     while True:
         try:
-            next(journey)
-        except StopIteration as stop:
-            arrival = stop.value
-            if not isinstance(arrival, Arrival):
-                raise TypeError(f"a journey ends in an arrival, not in {arrival!r}") from None
-            return arrival
+            next(travel)
+        except StopIteration as end:
+            stop = end.value
+            if not isinstance(stop, Stop):
+                raise TypeError(f"a travel ends in a stop, not in {stop!r}") from None
+            return stop

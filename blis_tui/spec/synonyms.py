@@ -1,6 +1,6 @@
 """What the field calls things, and what they are called here: keys, words, documents and metrics.
 
-Names are those of vLLM (engine arguments, ``vllm bench serve``), BLIS, Vidur, SGLang, GuideLLM, inference-perf and
+Names are those of vLLM (engine arguments, ``vllm session serve``), BLIS, Vidur, SGLang, GuideLLM, inference-perf and
 genai-perf, written with ``_`` and in lower case. Hints look here before they look for misspellings.
 """
 

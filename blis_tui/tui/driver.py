@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from blis_tui.debugger.conditions.breakpoints import Watch
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.travel import Arrival, Journey
+    from blis_tui.debugger.travel import Stop, Travel
 
 AT_ONCE_S: Final = 0.05
-"""How long a journey may take before the screen goes on without waiting for it, in seconds."""
+"""How long a travel may take before the screen goes on without waiting for it, in seconds."""
 SLICE_S: Final = 0.008
 """How much of a tick the simulation may take; the rest is for keys and painting."""
 TICK_S: Final = 1 / 60
@@ -73,7 +73,7 @@ class Speed:
 
 
 class Driver(Pump):
-    """At most one journey of a debugger under way; a run can also be played at a pace.
+    """At most one travel of a debugger under way; a run can also be played at a pace.
 
     Attributes:
         speed: how fast a run is played.
@@ -87,7 +87,7 @@ class Driver(Pump):
         self._debugger = debugger
         self._played_from = (0.0, 0, 0)
 
-    def play(self, watch: Watch | None, then: Callable[[Arrival], None]) -> None:
+    def play(self, watch: Watch | None, then: Callable[[Stop], None]) -> None:
         """Begin to play forward, at the speed set, to the next breakpoint or the end."""
         self.start(self._played(watch), "running", then)
         self.playing = True
@@ -102,20 +102,20 @@ class Driver(Pump):
         self.playing = False
         return super().stop()
 
-    def _played(self, watch: Watch | None) -> Generator[Progress | None, None, Arrival]:
+    def _played(self, watch: Watch | None) -> Generator[Progress | None, None, Stop]:
         """Stretch after stretch, each to where the run should be by now."""
         while True:
             stretch = self._stretch(watch)
             if stretch is None:
                 yield None
                 continue
-            arrival = yield from stretch
-            if arrival.reason != "there":
-                return arrival
+            stop = yield from stretch
+            if stop.reason != "there":
+                return stop
             yield Progress(self._debugger.event, self._debugger.time_us, None)
 
-    def _stretch(self, watch: Watch | None) -> Journey | None:
-        """The journey to where the run should be by now; None where it is there already."""
+    def _stretch(self, watch: Watch | None) -> Travel | None:
+        """The travel to where the run should be by now; None where it is there already."""
         debugger = self._debugger
         value = self.speed.value
         began, event, time_us = self._played_from

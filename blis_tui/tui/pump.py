@@ -15,10 +15,10 @@ _T = TypeVar("_T")
 
 
 class Pump:
-    """At most one journey under way, and what to do when it is over.
+    """At most one travel under way, and what to do when it is over.
 
     Attributes:
-        label: what the journey is, in a word or two; empty when none is under way.
+        label: what the travel is, in a word or two; empty when none is under way.
         progress: where it last was.
     """
 
@@ -26,38 +26,38 @@ class Pump:
         self.label = ""
         self.progress: Progress | None = None
         self._clock = clock
-        self._journey: Generator[Progress | None, None, Callable[[], None]] | None = None
+        self._travel: Generator[Progress | None, None, Callable[[], None]] | None = None
 
     @property
     def busy(self) -> bool:
-        """Whether a journey is under way."""
-        return self._journey is not None
+        """Whether a travel is under way."""
+        return self._travel is not None
 
-    def start(self, journey: Generator[Progress | None, None, _T], label: str, then: Callable[[_T], None]) -> None:
-        """Set out; another journey is given up. ``then`` is called with how it ended.
+    def start(self, travel: Generator[Progress | None, None, _T], label: str, then: Callable[[_T], None]) -> None:
+        """Set out; another travel is given up. ``then`` is called with how it ended.
 
-        A journey that yields None has nothing to do until it is driven the next time.
+        A travel that yields None has nothing to do until it is driven the next time.
         """
         self.stop()
-        self._journey = _followed(journey, then)
+        self._travel = _followed(travel, then)
         self.label = label
 
     def stop(self) -> bool:
-        """Give up the journey, which stays where it has got to; returns whether there was one."""
-        journey = self._journey
-        self._journey = None
+        """Give up the travel, which stays where it has got to; returns whether there was one."""
+        travel = self._travel
+        self._travel = None
         self.label = ""
         self.progress = None
-        if journey is not None:
-            journey.close()
-        return journey is not None
+        if travel is not None:
+            travel.close()
+        return travel is not None
 
     def drive(self, seconds: float) -> None:
         """Go on for a while, until there is nothing to do at present, or to the end."""
         until = self._clock() + seconds
-        while self._journey is not None and self._clock() < until:
+        while self._travel is not None and self._clock() < until:
             try:
-                progress = next(self._journey)
+                progress = next(self._travel)
                 if progress is None:
                     return
                 self.progress = progress
@@ -70,6 +70,6 @@ class Pump:
 
 
 def _followed(
-    journey: Generator[Progress | None, None, _T], then: Callable[[_T], None]
+    travel: Generator[Progress | None, None, _T], then: Callable[[_T], None]
 ) -> Generator[Progress | None, None, Callable[[], None]]:
-    return partial(then, (yield from journey))
+    return partial(then, (yield from travel))

@@ -13,7 +13,7 @@ import blis_tui
 from blis_tui.debugger.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moment import LAST_PHASE
-from blis_tui.debugger.travel import Journey, arrive
+from blis_tui.debugger.travel import Travel, drive
 from blis_tui.engine.invariants import INVARIANTS, Invariant
 from blis_tui.errors import DivergenceError, SimulationError
 
@@ -68,7 +68,7 @@ def test_by_hand_to_the_end_and_back_and_again(name: str) -> None:
     assert not debugger.step()
     assert debugger.report().to_json() == report
     for event in range(len(digests) - 2, -1, -1):
-        arrive(debugger.seek(debugger.event - 1))
+        drive(debugger.seek(debugger.event - 1))
         assert debugger.digest() == digests[event]
     assert debugger.event == 0
     while debugger.step():
@@ -78,9 +78,9 @@ def test_by_hand_to_the_end_and_back_and_again(name: str) -> None:
 
 def test_reports_on_the_way_are_those_of_a_plain_run_stopped_there() -> None:
     debugger = Debugger(experiment("kv-pressure"))
-    arrive(debugger.run())
+    drive(debugger.run())
     for event in (debugger.frontier // 3, 10, debugger.frontier // 2):
-        arrive(debugger.seek(event))
+        drive(debugger.seek(event))
         plain = blis_tui.Simulation(experiment("kv-pressure"))
         plain.run(max_events=event)
         assert debugger.report().to_json() == plain.report().to_json()
@@ -99,21 +99,21 @@ def test_phases_divide_steps_only() -> None:
     back = []
     while debugger.event > 0:
         back.append((debugger.event, debugger.phase))
-        arrive(debugger.back_phase())
+        drive(debugger.back_phase())
     assert back[::-1] == seen
 
 
 def test_batches() -> None:
     debugger = Debugger(experiment("quickstart"))
-    arrive(debugger.finish_batch())
+    drive(debugger.finish_batch())
     first = debugger.event
     assert debugger.tape.is_step(first)
     assert debugger.phase == LAST_PHASE
-    arrive(debugger.finish_batch())
+    drive(debugger.finish_batch())
     second = debugger.event
     assert debugger.tape.is_step(second)
     assert not any(debugger.tape.is_step(event) for event in range(first + 1, second))
-    arrive(debugger.back_batch())
+    drive(debugger.back_batch())
     assert debugger.event == first
 
 
@@ -122,34 +122,34 @@ def test_seek_time_stops_at_the_last_event_in_time(known: bool) -> None:
     _, times, _ = straight("quickstart")
     debugger = Debugger(experiment("quickstart"))
     if known:
-        arrive(debugger.run())
+        drive(debugger.run())
     for time_us in (times[-1] // 2, times[7], 0, times[-1] + 1, times[12] - 1):
-        arrive(debugger.seek_time(time_us))
+        drive(debugger.seek_time(time_us))
         at(debugger, len([one for one in times[1:] if one <= time_us]))
 
 
 def test_seek_request() -> None:
     debugger = Debugger(experiment("quickstart"))
-    assert arrive(debugger.seek_request("request_11")).reason == "there"
+    assert drive(debugger.seek_request("request_11")).reason == "there"
     assert debugger.moment().records[0].kind == "arrived"
     assert debugger.tape.life("request_11", debugger.event)[-1].what == "arrived"
     here = debugger.event
-    assert arrive(debugger.seek_request("nobody")).reason == "unknown"
+    assert drive(debugger.seek_request("nobody")).reason == "unknown"
     at(debugger, here)
 
 
 def test_a_journey_given_up_leaves_the_debugger_sound() -> None:
     debugger = Debugger(experiment("kv-pressure"))
-    journey = debugger.run()
+    travel = debugger.run()
     for _ in range(3):
-        next(journey)
-    journey.close()
+        next(travel)
+    travel.close()
     at(debugger, debugger.event)
     middle = debugger.event
-    arrive(debugger.run())
-    journey = debugger.seek(middle + 70)
-    next(journey)
-    journey.close()
+    drive(debugger.run())
+    travel = debugger.seek(middle + 70)
+    next(travel)
+    travel.close()
     at(debugger, debugger.event)
 
 
@@ -158,7 +158,7 @@ def test_breakpoints_forwards_and_backwards_find_the_same_places() -> None:
     watch = Watch((parse_breakpoint("preempted", experiment(name)),))
     debugger = Debugger(experiment(name))
     places = []
-    while arrive(debugger.run(watch)).reason == "breakpoint":
+    while drive(debugger.run(watch)).reason == "breakpoint":
         assert any(record.kind == "preempted" for record in debugger.moment().records)
         places.append(debugger.event)
     assert places
@@ -168,7 +168,7 @@ def test_breakpoints_forwards_and_backwards_find_the_same_places() -> None:
     plain.run()
     assert places == sorted(set(true))
     back = []
-    while arrive(debugger.run_back(watch)).reason == "breakpoint":
+    while drive(debugger.run_back(watch)).reason == "breakpoint":
         back.append(debugger.event)
     assert back == places[::-1]
     assert debugger.event == 0
@@ -180,20 +180,20 @@ def test_a_failing_simulation_stops_at_the_last_whole_event(monkeypatch: pytest.
     breaks = Invariant("INV-0", "time ends", lambda state: "it is late" if state.now > times[100] else "")
     monkeypatch.setattr("blis_tui.simulation.INVARIANTS", (*INVARIANTS, breaks))
     debugger = Debugger(experiment("quickstart"), check="all")
-    assert arrive(debugger.run()).reason == "failed"
+    assert drive(debugger.run()).reason == "failed"
     assert "INV-0" in str(debugger.failure)
     at(debugger, last)
     assert debugger.frontier == last
     assert debugger.at_end
-    arrive(debugger.seek(50))
+    drive(debugger.seek(50))
     at(debugger, 50)
-    assert arrive(debugger.run()).reason == "failed"
+    assert drive(debugger.run()).reason == "failed"
     at(debugger, last)
 
 
 def test_a_replay_that_goes_another_way_is_reported() -> None:
     debugger = Debugger(experiment("quickstart"))
-    arrive(debugger.run())
+    drive(debugger.run())
     cluster = debugger._simulation._cluster
     assert cluster.instances
     arrive(debugger.seek(60))
@@ -205,13 +205,13 @@ def test_a_replay_that_goes_another_way_is_reported() -> None:
 def test_checkpoints_thin_out_and_still_lead_back() -> None:
     name = "kv-pressure"
     debugger = Debugger(blis_tui.load(name), cap_bytes=40_000)
-    arrive(debugger.run())
+    drive(debugger.run())
     plain = blis_tui.Simulation(blis_tui.load(name))
     plain.run()
     assert debugger.report().to_json() == plain.report().to_json()
     assert debugger.history.events[0] == 0
     for event in (5000, 100, 3000):
-        arrive(debugger.seek(event))
+        drive(debugger.seek(event))
         assert debugger.history.size_bytes <= 40_000
         again = blis_tui.Simulation(blis_tui.load(name))
         again.run(max_events=event)
@@ -221,7 +221,7 @@ def test_checkpoints_thin_out_and_still_lead_back() -> None:
 def test_lives_tell_everything_that_records_say_of_a_request() -> None:
     name = "vllm-preemption"
     debugger = Debugger(experiment(name))
-    arrive(debugger.run())
+    drive(debugger.run())
     told: dict[str, list[tuple[int, str]]] = {}
     plain = blis_tui.Simulation(experiment(name))
 
@@ -236,11 +236,11 @@ def test_lives_tell_everything_that_records_say_of_a_request() -> None:
 
     plain.subscribe("all", listen)
     plain.run()
-    for request, happenings in told.items():
+    for request, entries in told.items():
         life = [(one.event, one.what) for one in debugger.tape.life(request)]
         # Stalls are told where they begin and end, not step by step.
         life = [pair for pair in life if pair[1] not in ("stalled", "resumed")]
-        assert sorted(life) == sorted(happenings)
+        assert sorted(life) == sorted(entries)
     assert len(told) == debugger.tape.requests
 
 
@@ -259,8 +259,8 @@ class Travels(RuleBasedStateMachine):
     def start(self, text: str) -> None:
         self.watch = Watch((parse_breakpoint(text, experiment(self.name)),))
 
-    def go(self, journey: Journey) -> str:
-        return arrive(journey).reason
+    def go(self, travel: Travel) -> str:
+        return drive(travel).reason
 
     @rule(count=st.integers(1, 5))
     def step(self, count: int) -> None:
@@ -300,10 +300,10 @@ class Travels(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 400))
     def give_up(self, count: int) -> None:
-        journey = self.debugger.run()
+        travel = self.debugger.run()
         for _ in range(count // 100):
-            next(journey, None)
-        journey.close()
+            next(travel, None)
+        travel.close()
         self.expected = self.debugger.event
 
     @rule()
@@ -325,7 +325,7 @@ class Travels(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.debugger.step()
-        arrive(self.debugger.run())
+        drive(self.debugger.run())
         assert self.debugger.report().to_json() == straight(self.name)[2]
 
 
@@ -344,9 +344,9 @@ def test_a_journey_given_up_leaves_a_whole_position() -> None:
     debugger = Debugger(experiment("quickstart"))
     stepped = 0
     for _ in range(8):
-        journey = debugger.seek(10_000)
-        next(journey)
-        journey.close()
+        travel = debugger.seek(10_000)
+        next(travel)
+        travel.close()
         is_step = debugger.tape.is_step(debugger.event)
         stepped += is_step
         assert debugger.phase == (LAST_PHASE if is_step else None)

@@ -11,7 +11,7 @@ import pytest
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.differences import GROUPS, Change, compare, differences
-from blis_tui.debugger.travel import arrive
+from blis_tui.debugger.travel import drive
 
 if TYPE_CHECKING:
     from blis_tui.debugger.moment import Moment
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 def debugger() -> Debugger:
     """KV pressure, known far enough for several preemptions."""
     made = Debugger(blis_tui.load("kv-pressure"))
-    arrive(made.seek(1300))
+    drive(made.seek(1300))
     return made
 
 
 def _moment(debugger: Debugger, event: int) -> Moment:
-    arrive(debugger.seek(event))
+    drive(debugger.seek(event))
     return debugger.moment()
 
 
 def _event(debugger: Debugger, what: str) -> tuple[int, str]:
     """The first event at which that happens to a request, and the request."""
     for name in debugger.tape.names():
-        for happening in debugger.tape.life(name):
-            if happening.what == what:
-                return happening.event, name
+        for entry in debugger.tape.life(name):
+            if entry.what == what:
+                return entry.event, name
     raise AssertionError(what)
 
 

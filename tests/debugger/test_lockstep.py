@@ -81,10 +81,10 @@ def test_steps_follow_the_clock_and_back_undoes_each(pair: str) -> None:
         visited.append(position(both))
     assert both.at_end
     for wanted in reversed(visited[:-1]):
-        arrive(both.back())
+        drive(both.back())
         assert position(both) == wanted
     assert both.at_start
-    assert arrive(both.back()).reason == "start"
+    assert drive(both.back()).reason == "start"
 
 
 @pytest.mark.parametrize("pair", PAIRS)
@@ -93,9 +93,9 @@ def test_a_run_looked_at_on_the_way_is_where_single_steps_would_be(pair: str) ->
     visited = {position(by_hand)}
     while any(by_hand.step()):
         visited.add(position(by_hand))
-    journey = both.run()
+    travel = both.run()
     looks = 0
-    for _ in journey:
+    for _ in travel:
         looks += 1
         assert position(both) in visited
     assert looks > 1
@@ -108,7 +108,7 @@ def test_a_run_looked_at_on_the_way_is_where_single_steps_would_be(pair: str) ->
 def test_a_time_is_the_same_place_wherever_one_comes_from(times: list[int]) -> None:
     both = lockstep("more memory")
     for time_us in times:
-        arrive(both.seek_time(time_us))
+        drive(both.seek_time(time_us))
         for side in both.sides:
             assert side.time_us <= time_us
             upcoming = side.upcoming()
@@ -152,36 +152,36 @@ def test_fields_are_compared_only_between_records_of_one_kind() -> None:
 
 def test_the_end_of_a_step_is_the_next_one_of_either_side() -> None:
     both = lockstep("two instances")
-    arrive(both.seek_time(1_500_000))
+    drive(both.seek_time(1_500_000))
     start = position(both)
-    arrive(both.step_batch())
+    drive(both.step_batch())
     here = position(both)
     assert any(side.tape.is_step(side.event) for side in both.sides)
-    arrive(both.back())
+    drive(both.back())
     while position(both) != start:
         moved = [side.event for side in both.sides]
-        arrive(both.back())
+        drive(both.back())
         changed = [side for side, event in zip(both.sides, moved, strict=True) if side.event != event]
         assert not any(side.tape.is_step(side.event + 1) for side in changed)
-    arrive(both.step_batch())
+    drive(both.step_batch())
     assert position(both) == here
 
 
 def test_beyond_the_ends_is_the_ends() -> None:
     both = lockstep("shorter")
-    assert arrive(both.to_end()).reason == "end"
+    assert drive(both.to_end()).reason == "end"
     assert both.left.event > both.right.event
-    assert arrive(both.run()).reason == "end"
+    assert drive(both.run()).reason == "end"
     assert both.step() == (False, False)
-    assert arrive(both.to_start()).reason == "start"
+    assert drive(both.to_start()).reason == "start"
     assert position(both) == (0, 0)
-    assert arrive(both.to_end()).reason == "end"
+    assert drive(both.to_end()).reason == "end"
     assert both.at_end
 
 
 def test_figures_are_paired_by_instance() -> None:
     both = lockstep("two instances")
-    arrive(both.seek_time(2_000_000))
+    drive(both.seek_time(2_000_000))
     left, right = (side.glance().after for side in both.sides)
     pairs = {(pair.instance, pair.name): pair for pair in figure_pairs(left, right)}
     assert {index for index, _ in pairs} == {0, 1}
@@ -210,14 +210,14 @@ def test_requests_stand_where_the_simulation_says() -> None:
         else:
             assert pair.right.state in ("waiting", "prefill", "decode", "stalled", "in transit")
     assert left.standing("nobody") == NOT_ARRIVED
-    arrive(both.seek_time(500_000))
+    drive(both.seek_time(500_000))
     late = both.left.tape.names()[-1]
     assert Standings(both.left.tape, both.left.glance().after).standing(late) == NOT_ARRIVED
 
 
 def test_requests_behind_the_window_of_a_snapshot_are_known_from_the_tape() -> None:
     both = lockstep("same")
-    arrive(both.seek_time(2_000_000))
+    drive(both.seek_time(2_000_000))
     snapshot = both.left.simulation.snapshot()
     narrow = both.left.simulation.snapshot(0)
     full, blind = Standings(both.left.tape, snapshot), Standings(both.left.tape, narrow)
@@ -233,10 +233,10 @@ def test_a_request_that_only_one_side_has_is_found_there() -> None:
     late = blis_tui.Simulation(both.left.experiment)
     late.run()
     name = late.report().rows[20].request_id
-    assert arrive(both.seek_request(name)).reason != "unknown"
+    assert drive(both.seek_request(name)).reason != "unknown"
     arrival_us = late.report().rows[20].arrival_us
     assert both.left.time_us == arrival_us
     assert both.right.time_us <= arrival_us
     here = position(both)
-    assert arrive(both.seek_request("nobody")).reason == "unknown"
+    assert drive(both.seek_request("nobody")).reason == "unknown"
     assert position(both) == here

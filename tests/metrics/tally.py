@@ -150,7 +150,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Account:
-    """What a request computed, by its own happenings."""
+    """What a request computed, by its own entries."""
 
     prefill_tokens: int = 0
     decode_tokens: int = 0

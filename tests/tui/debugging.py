@@ -35,8 +35,8 @@ class Debugging:
         self.app = app
         self.pilot = pilot
         self.screen = screen
-        self.bench = screen.bench
-        self.debugger = screen.bench.debugger
+        self.session = screen.session
+        self.debugger = screen.session.debugger
 
     @property
     def event(self) -> int:

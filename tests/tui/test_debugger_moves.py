@@ -80,22 +80,22 @@ async def test_to_the_end_and_beyond() -> None:
 async def test_play_and_pause() -> None:
     async with debugging(requests=None) as here:
         await here.pilot.press("c")
-        assert here.bench.driver.playing
+        assert here.session.driver.playing
         while here.event < 20:
             await here.pilot.pause(0.02)
         await here.pilot.press("space")
-        assert not here.bench.driver.busy
+        assert not here.session.driver.busy
         stopped = here.event
         await here.pilot.pause(0.1)
         assert here.event == stopped
         await here.pilot.press("c")
         await here.pilot.press("escape")
-        assert not here.bench.driver.busy
+        assert not here.session.driver.busy
 
 
 async def test_speed() -> None:
     async with debugging() as here:
-        speed = here.bench.driver.speed
+        speed = here.session.driver.speed
         assert speed.text() == "1,000 events/s"
         await here.press(">")
         assert speed.text() == "2,000 events/s"
@@ -113,9 +113,9 @@ async def test_speed() -> None:
 async def test_escape_stops_a_long_way() -> None:
     async with debugging("quickstart", requests=4000) as here:
         await here.pilot.press("end")
-        busy = [here.bench.driver.busy]
+        busy = [here.session.driver.busy]
         await here.pilot.press("escape")
-        busy.append(here.bench.driver.busy)
+        busy.append(here.session.driver.busy)
         assert busy == [True, False]
         assert not here.debugger.at_end
         moment = here.debugger.moment()
@@ -142,7 +142,7 @@ async def test_go_to(text: str, event: int | None) -> None:
             assert here.event == event
         elif text.startswith("request"):
             assert here.debugger.tape.row(here.event).kind == "arrived"
-            assert here.bench.selection.request == text
+            assert here.session.selection.request == text
             assert here.debugger.tape.life(text)[0].event == here.event
         else:
             assert here.debugger.at_end

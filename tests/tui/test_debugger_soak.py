@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
-from blis_tui.debugger.travel import arrive
+from blis_tui.debugger.travel import drive
 from blis_tui.tui.actions import ACTIONS
 from tests.tui.debugging import NARROW, NORMAL, debugging, experiment
 
@@ -53,8 +53,8 @@ async def test_soak(
                 await here.pilot.pause()
         assert here.on_top
         here.screen.halt()
-        here.bench.breakpoints = ()
-        arrive(here.debugger.run())
+        here.session.breakpoints = ()
+        drive(here.debugger.run())
         plain = blis_tui.Simulation(experiment(name, 40))
         plain.run()
         assert here.debugger.report().to_json() == plain.report().to_json()

@@ -14,9 +14,10 @@ from blis_tui.debugger.moment import PHASES
 from blis_tui.debugger.sessions import Session
 from blis_tui.debugger.sessions import load as load_session
 from blis_tui.debugger.sessions import save as save_session
-from blis_tui.debugger.travel import arrive
+from blis_tui.debugger.travel import drive
 from blis_tui.errors import BlisError
 from blis_tui.tui.app import BlisApp, Start
+from blis_tui.tui.debug_session import DebugSession
 from blis_tui.tui.screens.compare import CompareScreen
 from blis_tui.tui.screens.debugger import DebuggerScreen
 from blis_tui.tui.screens.export import KINDS, ExportScreen
@@ -26,7 +27,6 @@ from blis_tui.tui.widgets.event_list import EventList
 from blis_tui.tui.widgets.event_rows import EventRows
 from blis_tui.tui.widgets.spec_view import SpecPane
 from blis_tui.tui.widgets.tab_bar import TabBar, place_tabs
-from blis_tui.tui.workbench import Workbench
 from tests.tui.debugging import NARROW, debugging, experiment
 from tests.tui.screens import screen_text, settle
 
@@ -40,19 +40,19 @@ PANES = ("events", "instances", "request", "metrics", "kv", "changes", "warnings
 async def test_a_breakpoint_at_the_cursor_and_away_again() -> None:
     async with debugging(at="100") as here:
         await here.press("1", "up", "b")
-        assert [one.text for one in here.bench.breakpoints] == ["event 99"]
+        assert [one.text for one in here.session.breakpoints] == ["event 99"]
         await here.press("home", "r")
         assert here.event == 99
         await here.press("b")
-        assert not here.bench.breakpoints
+        assert not here.session.breakpoints
 
 
 async def test_a_breakpoint_at_a_request() -> None:
     async with debugging(at="1500") as here:
         await here.press("2", "down", "b")
-        request = here.bench.selection.request
+        request = here.session.selection.request
         assert request is not None
-        assert [one.text for one in here.bench.breakpoints] == [f"request {request}"]
+        assert [one.text for one in here.session.breakpoints] == [f"request {request}"]
 
 
 async def test_breakpoints_are_edited_switched_and_removed() -> None:
@@ -61,20 +61,20 @@ async def test_breakpoints_are_edited_switched_and_removed() -> None:
         await here.type("kv.utilization > 0.9")
         await here.press("B")
         await here.type("nonsense > 3")
-        assert len(here.bench.breakpoints) == 1
+        assert len(here.session.breakpoints) == 1
         await here.press("escape", "ctrl+b")
         assert here.screen.arrangement.active == "breakpoints"
         assert "kv.utilization > 0.9" in screen_text(here.app)
         await here.press("space")
-        assert not here.bench.breakpoints[0].enabled
+        assert not here.session.breakpoints[0].enabled
         await here.press("r")
         assert "no breakpoint" in here.said()
         await here.press("space", "enter")
         await here.press(*["backspace"] * 3)
         await here.type("0.5")
-        assert [one.text for one in here.bench.breakpoints] == ["kv.utilization > 0.5"]
+        assert [one.text for one in here.session.breakpoints] == ["kv.utilization > 0.5"]
         await here.press("delete")
-        assert not here.bench.breakpoints
+        assert not here.session.breakpoints
 
 
 async def test_a_click_on_a_breakpoint_moves_there_and_one_on_its_glyph_switches_it() -> None:
@@ -101,7 +101,7 @@ async def test_a_breakpoint_that_stops_once() -> None:
     async with debugging(breaks=("first preemption",)) as here:
         await here.press("r")
         first = here.event
-        assert not here.bench.breakpoints[0].enabled
+        assert not here.session.breakpoints[0].enabled
         await here.press("r")
         assert here.event == first
 
@@ -181,7 +181,7 @@ async def test_why_of_events_and_requests() -> None:
         assert isinstance(here.app.screen, WhyScreen)
         assert "1,500" in screen_text(here.app)
         await here.press("escape", "2", "down", "?")
-        request = here.bench.selection.request
+        request = here.session.selection.request
         assert request is not None
         assert request in screen_text(here.app)
         await here.press("escape")
@@ -219,7 +219,7 @@ async def test_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assert isinstance(here.app.screen, ExportScreen)
             await here.press(*["down"] * number, "enter")
             assert "Written" in here.said()
-        plain = blis_tui.Simulation(here.bench.experiment)
+        plain = blis_tui.Simulation(here.session.experiment)
         records: list[object] = []
         plain.subscribe("all", records.append)
         plain.run(max_events=1500)
@@ -287,11 +287,11 @@ async def test_a_session_is_remembered() -> None:
     assert session.position_event == 100
     assert session.breakpoints == (("preempted", True),)
     async with debugging() as again:
-        assert [one.text for one in again.bench.breakpoints] == ["preempted"]
-        assert again.bench.watches == ("waiting",)
+        assert [one.text for one in again.session.breakpoints] == ["preempted"]
+        assert again.session.watches == ("waiting",)
         assert again.screen.arrangement.active == "kv"
         assert again.screen.arrangement.size == "tall"
-        assert again.bench.driver.speed.text() == "2,000 events/s"
+        assert again.session.driver.speed.text() == "2,000 events/s"
         assert again.event == 0
         assert "event 100" in again.said()
         await again.press("backspace")
@@ -300,12 +300,12 @@ async def test_a_session_is_remembered() -> None:
 
 async def test_what_was_remembered_may_make_no_sense_any_more() -> None:
     async with debugging("quickstart", requests=20) as here:
-        here.bench.put("instance 1 preempted")
+        here.session.put("instance 1 preempted")
     app = BlisApp(Start(experiment=blis_tui.load("quickstart", set={"cluster.instances": 1}), source="quickstart"))
     async with app.run_test(size=NARROW) as pilot:
         await pilot.pause()
         assert isinstance(app.screen, DebuggerScreen)
-        assert not app.screen.bench.breakpoints
+        assert not app.screen.session.breakpoints
         assert any("instance 1" in note.message for note in app._notifications)
 
 
@@ -314,7 +314,7 @@ async def test_the_palette_knows_requests_and_events() -> None:
         await here.press("ctrl+p")
         await here.type("Request: request_12")
         await here.idle()
-        assert here.bench.selection.request == "request_12"
+        assert here.session.selection.request == "request_12"
         await here.press("ctrl+p")
         await here.type("Event: 77")
         await here.idle()
@@ -340,21 +340,22 @@ async def test_panes_follow_the_size_of_the_terminal() -> None:
 async def test_a_breakpoint_remembered_twice_is_set_once_and_stays_off() -> None:
     save_session(Session("kv-pressure", breakpoints=(("preempted", False), ("event 9", True), ("preempted", False))))
     async with debugging() as here:
-        assert [(one.text, one.enabled) for one in here.bench.breakpoints] == [("preempted", False), ("event 9", True)]
-        here.bench.put("preempted", 1)
-        assert [(one.text, one.enabled) for one in here.bench.breakpoints] == [("preempted", True)]
+        found = [(one.text, one.enabled) for one in here.session.breakpoints]
+        assert found == [("preempted", False), ("event 9", True)]
+        here.session.put("preempted", 1)
+        assert [(one.text, one.enabled) for one in here.session.breakpoints] == [("preempted", True)]
 
 
 async def test_the_document_is_that_of_the_run() -> None:
     async with debugging(requests=77) as here:
-        lines = here.bench.document_lines("kv-pressure", ("workload.requests=77",))
+        lines = here.session.document_lines("kv-pressure", ("workload.requests=77",))
         assert [line.split() for line in lines if line.startswith("  requests:")] == [["requests:", "77", "#", "--set"]]
         await here.press("9")
         shown = here.screen.query_one(SpecPane)._document
         assert any(line.startswith("  requests: 77 ") and line.endswith("--set") for line in shown)
         # A side of a comparison, a file that has changed since: nobody knows where its values come from.
         for source in ("kv-pressure", "policy=vllm-v1"):
-            lines = here.bench.document_lines(source)
+            lines = here.session.document_lines(source)
             assert "  requests: 77" in lines
             assert "no file has exactly this content" in lines[0]
 
@@ -373,7 +374,7 @@ async def test_a_request_that_never_comes_is_not_selected() -> None:
         await here.press("g")
         await here.type("nobody")
         assert "Not found" in here.said()
-        assert here.bench.selection.request is None
+        assert here.session.selection.request is None
         assert here.event == 100
 
 
@@ -397,7 +398,7 @@ async def test_a_past_that_changed_while_running() -> None:
         end = here.event
         await here.press("home")
         here.debugger.history._digests[end] = "another state"
-        here.bench.driver.speed.change(20)
+        here.session.driver.speed.change(20)
         await here.press("c")
         assert here.event == end
         assert f"the replay diverged at event {end}" in here.said()
@@ -414,7 +415,7 @@ async def test_an_export_tells_of_the_place_it_was_asked_for(tmp_path: Path, mon
             write(out)
             assert name.startswith(f"kv-pressure-{here.event - 1}.")
             if kind.id == "report":
-                assert json.loads(out.getvalue()) == json.loads(_report(here.bench.experiment, here.event - 1))
+                assert json.loads(out.getvalue()) == json.loads(_report(here.session.experiment, here.event - 1))
             if kind.id == "records":
                 assert json.loads(out.getvalue().splitlines()[-1])["event"] == here.event - 1
 
@@ -479,7 +480,7 @@ async def test_breakpoints_are_completed() -> None:
         assert "→ kv.utilization: used share of the KV blocks, 0 to 1" in screen_text(here.app)
         await here.press("right")
         await here.type(" > 90%")
-        assert [one.text for one in here.bench.breakpoints] == ["kv.utilization > 90%"]
+        assert [one.text for one in here.session.breakpoints] == ["kv.utilization > 90%"]
 
 
 async def test_at_the_end_the_question_is_who_was_slow() -> None:
@@ -505,23 +506,23 @@ async def test_requests_are_ranked_by_one_figure_after_the_other() -> None:
         await here.press("l", "l")
         assert "By end-to-end latency" in screen_text(here.app)
         await here.press("enter")
-        assert here.bench.selection.request == here.debugger.tape.slowest(here.event, 1)[0][0]
+        assert here.session.selection.request == here.debugger.tape.slowest(here.event, 1)[0][0]
         assert "end to end" in screen_text(here.app)
         await here.press("l")
         assert "By end-to-end latency" in screen_text(here.app)
 
 
 def test_watches_know_no_more_than_the_phase() -> None:
-    bench = Workbench(experiment("kv-pressure"))
-    debugger = bench.debugger
-    arrive(debugger.seek(2760))
+    session = DebugSession(experiment("kv-pressure"))
+    debugger = session.debugger
+    drive(debugger.seek(2760))
     debugger.step_phase()
     step = debugger.moment().step
     assert step is not None
     assert step.completed
     seen = []
     for _ in PHASES:
-        seen.append((bench.value("running"), bench.value("kv.used"), bench.value("step.completed")))
+        seen.append((session.value("running"), session.value("kv.used"), session.value("step.completed")))
         instance = debugger.moment().instance(0)
         assert seen[-1][0] == f"{instance.running_count} requests"
         assert seen[-1][1] == f"{instance.kv.used_blocks:,} blocks"
@@ -536,7 +537,7 @@ async def test_a_run_under_way_waits_while_somebody_asks_why() -> None:
         await here.press("1", "n", "n", "n")
         await here.press(*["<"] * 4)  # slow enough that the run cannot end while this one looks
         await here.pilot.press("c")
-        assert here.bench.driver.playing
+        assert here.session.driver.playing
         await here.pilot.press("question_mark")
         await settle(here.pilot)
         event = here.event
@@ -547,5 +548,5 @@ async def test_a_run_under_way_waits_while_somebody_asks_why() -> None:
         await here.pilot.press("escape")
         while here.event == event:
             await here.pilot.pause(0.01)
-        assert here.bench.driver.playing
+        assert here.session.driver.playing
         await here.press("c")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import blis_tui
 from blis_tui.debugger.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.travel import Arrival
+from blis_tui.debugger.travel import Stop
 from blis_tui.tui.driver import Driver
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Clock:
 
 
 def test_events_come_at_the_speed_set_and_none_are_hurried() -> None:
-    clock, ended = Clock(), list[Arrival]()
+    clock, ended = Clock(), list[Stop]()
     driver = Driver(Debugger(EXPERIMENT), clock=clock)
     debugger = driver._debugger
     driver.play(None, ended.append)
@@ -52,7 +52,7 @@ def test_events_come_at_the_speed_set_and_none_are_hurried() -> None:
 
 
 def test_a_run_that_is_played_stops_at_a_breakpoint_and_says_so() -> None:
-    clock, ended = Clock(), list[Arrival]()
+    clock, ended = Clock(), list[Stop]()
     driver = Driver(Debugger(EXPERIMENT), clock=clock)
     driver.play(Watch([parse_breakpoint("event 50", EXPERIMENT)]), ended.append)
     clock.now = 10.0

@@ -136,7 +136,7 @@ def test_a_change_matches_exactly_the_steps_with_it(word: str, field: str) -> No
 
 
 def test_a_whole_name_is_one_request_and_includes_the_steps_for_it() -> None:
-    assert events("request_1") == sorted({happening.event for happening in TAPE.life("request_1")})
+    assert events("request_1") == sorted({entry.event for entry in TAPE.life("request_1")})
     assert any(TAPE.is_step(event) for event in events("request_1"))
 
 

@@ -42,7 +42,7 @@ async def test_why_was_the_slowest_request_slow() -> None:
         await press(pilot, *"to the end")
         shows(app, "to the end")
         await press(pilot, "enter")
-        while screen.bench.driver.busy:
+        while screen.session.driver.busy:
             await pilot.pause(0.02)
         await settle(pilot)
         shows(app, "■ end", "3 Request", "7 Warn")

@@ -167,7 +167,7 @@ def _prefill(kind: str, us: int, spans: list[Span], life: Life, sources: Sources
     """Steps with a chunk of its own, what else those steps computed, and steps without one."""
     own_us = own = others = steps = idle = 0
     # Who finds the whole prompt in the cache is served in the step that admits it, without a chunk.
-    mine = {one.event: 0 for one in life.happenings if one.what == "scheduled" and not one.second}
+    mine = {one.event: 0 for one in life.entries if one.what == "scheduled" and not one.second}
     mine |= {chunk.event: chunk.tokens for chunk in life.chunks}
     for span in spans:
         for event, start_us, row in steps_within(sources.tape, life.instance, span.start_us, span.end_us, life.settled):

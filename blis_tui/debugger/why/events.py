@@ -42,7 +42,7 @@ def event_explanation(debugger: Debugger, event: int) -> Explanation:
     about = event_ref(event)
     later = ", later than the current position" if event > debugger.event else ""
     title = f"Event {event:,}: {row.kind} at {time_text(row.time_us)}{later}"
-    headline, parts = _TELLERS.get(row.kind, _other)(debugger, row)
+    headline, parts = _EXPLAINERS.get(row.kind, _other)(debugger, row)
     shown = described(row.kind)
     meaning = say(shown.explanation or f"An event in which {shown.meaning}.")
     return Explanation(about, title, headline, (Part("What it is", (meaning,)), *parts))
@@ -61,16 +61,16 @@ def _other(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
 def _arrived(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     life = debugger.tape.life(debugger.tape.name(row.request), row.event)
     prompt, declared = life[0].first, life[0].second
-    told = [say("The request is ", _subject(debugger.tape, row), f", with a prompt of {plural(prompt, 'token')}.")]
+    facts = [say("The request is ", _subject(debugger.tape, row), f", with a prompt of {plural(prompt, 'token')}.")]
     if declared:
-        told.append(say(f"It asks for at most {plural(declared, 'output token')}."))
-    return f"A request with a prompt of {plural(prompt, 'token')} arrived.", [Part("The request", tuple(told))]
+        facts.append(say(f"It asks for at most {plural(declared, 'output token')}."))
+    return f"A request with a prompt of {plural(prompt, 'token')} arrived.", [Part("The request", tuple(facts))]
 
 
 def _admitted(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     plug = debugger.experiment.policy.admission
     since = row.time_us - _arrival_us(debugger.tape, row)
-    told = [
+    facts = [
         say(
             f"The policy {plug.kind} admitted ",
             _subject(debugger.tape, row),
@@ -78,7 +78,7 @@ def _admitted(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
         ),
         *_rule(debugger.moment().state.admission_rule),
     ]
-    return f"Admission control ({plug.kind}) admitted it.", [Part("The decision", tuple(told))]
+    return f"Admission control ({plug.kind}) admitted it.", [Part("The decision", tuple(facts))]
 
 
 def _rejected(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
@@ -114,7 +114,7 @@ def _routed(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
         chosen = "chosen" if index == row.instance else ""
         note = f"{running:,} running, {plural(kv, 'KV block')} in use after its latest step"
         rows.append(Row(f"instance {index}", f"{waiting:,} waiting", chosen, say(note)))
-    told = say("The policy ", f"{kind} sent ", _subject(tape, row), " to ", instance_ref(row.instance), f" ({reason}).")
+    facts = say(f"The policy {kind} sent ", _subject(tape, row), " to ", instance_ref(row.instance), f" ({reason}).")
     head = f"The router ({kind}) chose instance {row.instance}: {reason}."
     sentences = [told, *_rule(debugger.moment().state.routing_rule)]
     return head, [Part("The choice", tuple(sentences)), Part("The instances just before", (), tuple(rows))]
@@ -134,8 +134,8 @@ def load_before(tape: Tape, instance: int, event: int) -> tuple[int, int, int]:
         if other.kind == "queued":
             waiting += 1
         elif other.kind == "timed-out":
-            happening = tape.latest(other.request, "timed-out", later)
-            ran = happening is not None and happening.second
+            entry = tape.latest(other.request, "timed-out", later)
+            ran = entry is not None and entry.second
             joined = tape.latest(other.request, "queued", later)
             running -= bool(ran)
             waiting -= not ran and joined is not None
@@ -144,40 +144,40 @@ def load_before(tape: Tape, instance: int, event: int) -> tuple[int, int, int]:
 
 def _queued(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     tape = debugger.tape
-    happening = tape.latest(row.request, "queued", row.event)
-    position = 0 if happening is None else happening.second
+    entry = tape.latest(row.request, "queued", row.event)
+    position = 0 if entry is None else entry.second
     since = row.time_us - _arrival_us(tape, row)
     place = "first" if position == 0 else f"number {position + 1:,}"
-    told = say(_subject(tape, row), f" became {place} in the queue of ", instance_ref(row.instance), ".")
+    facts = say(_subject(tape, row), f" became {place} in the queue of ", instance_ref(row.instance), ".")
     before = say(f"That was {span_text(since)} after it arrived: admission, routing, tokenization and enqueue.")
-    return f"It became {place} in the queue of instance {row.instance}.", [Part("Its place", (told, before))]
+    return f"It became {place} in the queue of instance {row.instance}.", [Part("Its place", (facts, before))]
 
 
 def _dropped(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     reason = debugger.tape.reason(row.event)
-    told = say(_subject(debugger.tape, row), " can never be served by ", instance_ref(row.instance), f": {reason}.")
-    return f"It can never be served: {reason}.", [Part("The reason", (told,))]
+    facts = say(_subject(debugger.tape, row), " can never be served by ", instance_ref(row.instance), f": {reason}.")
+    return f"It can never be served: {reason}.", [Part("The reason", (facts,))]
 
 
 def _completed(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
-    happening = debugger.tape.latest(row.request, "completed", row.event)
-    tokens, e2e = (0, 0) if happening is None else (happening.first, happening.second)
-    told = say(
+    entry = debugger.tape.latest(row.request, "completed", row.event)
+    tokens, e2e = (0, 0) if entry is None else (entry.first, entry.second)
+    facts = say(
         _subject(debugger.tape, row),
         f" generated {plural(tokens, 'token')}; its client waited {span_text(e2e)} for all of them.",
     )
     more = say("Explain the request (?) to see what that time consists of.")
-    return f"Done after {span_text(e2e)}, with {plural(tokens, 'token')}.", [Part("The request", (told, more))]
+    return f"Done after {span_text(e2e)}, with {plural(tokens, 'token')}.", [Part("The request", (facts, more))]
 
 
 def _timed_out(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
-    happening = debugger.tape.latest(row.request, "timed-out", row.event)
-    tokens, ran = (0, 0) if happening is None else (happening.first, happening.second)
+    entry = debugger.tape.latest(row.request, "timed-out", row.event)
+    tokens, ran = (0, 0) if entry is None else (entry.first, entry.second)
     waited = span_text(row.time_us - _arrival_us(debugger.tape, row))
     where = "while it ran" if ran else "while it waited"
-    told = say(_subject(debugger.tape, row), f" timed out {where}, {waited} after it arrived.")
+    facts = say(_subject(debugger.tape, row), f" timed out {where}, {waited} after it arrived.")
     more = say(f"It had generated {plural(tokens, 'token')}.")
-    return f"It timed out {where}, after {waited}.", [Part("The request", (told, more))]
+    return f"It timed out {where}, after {waited}.", [Part("The request", (facts, more))]
 
 
 def _subject(tape: Tape, row: EventRow) -> Ref:
@@ -251,22 +251,22 @@ def _batch(record: StepFinished, figures: StepRow) -> Part:
 
 
 def _duration(figures: StepRow, usual: int | None) -> Part:
-    told: list[Sentence] = []
+    facts: list[Sentence] = []
     if usual is not None:
-        told.append(
+        facts.append(
             say(
                 f"It took {span_text(figures.duration_us)}; half of the steps of this instance before it"
                 f" (up to {_COMPARED:,}) took at most {span_text(usual)}."
             )
         )
     if _is_slow(figures, usual) and figures.prefill_tokens:
-        told.append(
+        facts.append(
             say(
                 f"{figures.prefill_tokens:,} of its {figures.batch_tokens:,} tokens were prefill,"
                 " which makes a step long; the whole batch waits for its end."
             )
         )
-    return Part("Its duration", tuple(told))
+    return Part("Its duration", tuple(facts))
 
 
 def _named(*lists: tuple[str, tuple[str, ...]]) -> list[Sentence]:
@@ -277,37 +277,37 @@ def _named(*lists: tuple[str, tuple[str, ...]]) -> list[Sentence]:
 
 
 def _decisions(record: StepFinished, preempted: list[Preempted]) -> Part:
-    told = _named(
+    facts = _named(
         ("Scheduled from the queue", record.admitted),
         ("Preempted", record.preempted),
         ("Stalled (got no token)", record.stalled),
     )
     made_for = list(dict.fromkeys(one.for_request for one in preempted))
     if made_for:
-        told.append(say("Preempted to free KV blocks for ", *listing([request_ref(name) for name in made_for]), "."))
-    return Part("What it scheduled", tuple(told))
+        facts.append(say("Preempted to free KV blocks for ", *listing([request_ref(name) for name in made_for]), "."))
+    return Part("What it scheduled", tuple(facts))
 
 
 def _outcome(record: StepFinished) -> Part:
-    told = _named(("First token", record.first_tokens), ("Completed", record.completed))
+    facts = _named(("First token", record.first_tokens), ("Completed", record.completed))
     after = f"After it, {count_text(record.running)} were running, {count_text(record.waiting)} waiting"
-    told.append(say(f"{after}, and {plural(record.kv_used_blocks, 'KV block')} were in use."))
-    return Part("Its result", tuple(told))
+    facts.append(say(f"{after}, and {plural(record.kv_used_blocks, 'KV block')} were in use."))
+    return Part("Its result", tuple(facts))
 
 
 def _admissions(debugger: Debugger, row: EventRow, record: StepFinished, figures: StepRow) -> Part:
     """Why no further request was scheduled, and when the next step begins."""
-    told: list[Sentence] = []
+    facts: list[Sentence] = []
     if record.waiting:
         profile = debugger.tape.profiles[row.instance]
         told.append(say(cause_sentence(step_cause(figures, profile), profile)))
     if record.next_step_us < 0:
-        told.append(say("No request is left: ", instance_ref(row.instance), " is idle until a request arrives."))
+        facts.append(say("No request is left: ", instance_ref(row.instance), " is idle until a request arrives."))
     heading = "Why no more were scheduled" if record.waiting else "What follows"
-    return Part(heading, tuple(told))
+    return Part(heading, tuple(facts))
 
 
-_TELLERS: Final[dict[str, Callable[[Debugger, EventRow], tuple[str, list[Part]]]]] = {
+_EXPLAINERS: Final[dict[str, Callable[[Debugger, EventRow], tuple[str, list[Part]]]]] = {
     "arrived": _arrived,
     "admitted": _admitted,
     "rejected": _rejected,

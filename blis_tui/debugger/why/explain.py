@@ -48,13 +48,14 @@ def explain(debugger: Debugger, about: Ref) -> Explanation | None:
 def explain_event(debugger: Debugger, event: int) -> Explanation:
     """What an event means, and why it turned out as it did. The position stays."""
     if event <= 0:
-        told = say("Nothing has happened yet. The first event is the arrival of a request.")
-        return Explanation(event_ref(0), "Before the first event", "Nothing has happened yet.", (Part("Now", (told,)),))
+        facts = say("Nothing has happened yet. The first event is the arrival of a request.")
+        parts = (Part("Now", (facts,)),)
+        return Explanation(event_ref(0), "Before the first event", "Nothing has happened yet.", parts)
     if event > debugger.frontier:
         known = plural(debugger.frontier, "event")
-        told = say(f"{known} {'is' if debugger.frontier == 1 else 'are'} known so far; run on to reach it.")
+        facts = say(f"{known} {'is' if debugger.frontier == 1 else 'are'} known so far; run on to reach it.")
         return Explanation(
-            event_ref(event), f"Event {event:,}", "That event has not happened yet.", (Part("Now", (told,)),)
+            event_ref(event), f"Event {event:,}", "That event has not happened yet.", (Part("Now", (facts,)),)
         )
     return event_explanation(debugger, event)
 
@@ -87,14 +88,14 @@ def _unarrived(debugger: Debugger, about: Ref) -> Explanation:
     arrival = debugger.tape.first_event_of(name)
     if arrival:
         headline = "It has not arrived yet."
-        told = say("It arrives later, at ", event_ref(arrival), ".")
+        facts = say("It arrives later, at ", event_ref(arrival), ".")
     elif debugger.complete:
         headline = "No request of this run has that name."
-        told = say(f"{plural(debugger.tape.requests, 'request')} arrived.")
+        facts = say(f"{plural(debugger.tape.requests, 'request')} arrived.")
     else:
         headline = "No request of that name has arrived yet."
-        told = say("It may arrive later: the run has not been simulated to its end yet.")
-    return Explanation(about, name, headline, (Part("Now", (told,)),))
+        facts = say("It may arrive later: the run has not been simulated to its end yet.")
+    return Explanation(about, name, headline, (Part("Now", (facts,)),))
 
 
 def _title(life: Life) -> str:
@@ -109,20 +110,20 @@ def _end_part(debugger: Debugger, life: Life) -> Part:
     if end is None:
         raise ValueError("the request has not ended")
     tape = debugger.tape
-    told: list[Sentence]
+    facts: list[Sentence]
     if end.what == "rejected":
         told = rejection_sentences(debugger, tape.row(end.event))
     elif end.what == "dropped":
-        told = [say(f"No instance can ever serve it: {tape.reason(end.event)}.")]
+        facts = [say(f"No instance can ever serve it: {tape.reason(end.event)}.")]
     elif end.what == "timed-out":
         where = "ran" if end.second else "waited"
-        told = [
+        facts = [
             say(f"Its deadline passed while it {where}, {span_text(end.time_us - life.arrival_us)} after it arrived."),
             say(f"It had generated {plural(end.first, 'token')}; they are lost."),
         ]
     else:
-        told = [say(f"{sentence(record)}.") for record in debugger.records_of(end.event)]
-    return Part("How it ended", (*told, say("That was ", event_ref(end.event), ".")))
+        facts = [say(f"{sentence(record)}.") for record in debugger.records_of(end.event)]
+    return Part("How it ended", (*facts, say("That was ", event_ref(end.event), ".")))
 
 
 # ---- latencies ----
@@ -136,10 +137,10 @@ def _latency_parts(life: Life, sources: Sources, whole: Breakdown | None) -> lis
         gone = say("It has no first token now: preemption discarded it at ", event_ref(loss.event), ".")
         parts.append(Part("Time to first token", (gone,)))
     elif first is not None:
-        told: list[Sentence] = []
-        if len([one for one in life.happenings if one.what == "first-token"]) > 1:
-            told.append(say("It had a first token before, which was lost to preemption; the last one counts."))
-        parts.append(breakdown_part(f"Time to first token: {span_text(first.total_us)}", first, told))
+        facts: list[Sentence] = []
+        if len([one for one in life.entries if one.what == "first-token"]) > 1:
+            facts.append(say("It had a first token before, which was lost to preemption; the last one counts."))
+        parts.append(breakdown_part(f"Time to first token: {span_text(first.total_us)}", first, facts))
     if whole is not None:
         parts.append(breakdown_part(f"End to end: {span_text(whole.total_us)}", whole, _others(life, sources)))
     elif life.end is None or life.end.what == "timed-out":
@@ -219,27 +220,27 @@ def mainly(so_far: Breakdown) -> str:
     if not waited and not most:
         return ""
     if most > waited:
-        told = others
+        facts = others
     elif max(causes.values(), default=0) >= most:
-        told = causes
+        facts = causes
     else:
-        told = {KINDS["wait"]: waited}
-    main = max(told, key=lambda label: told[label])
-    return f"; mainly: {main} ({span_text(told[main])})"
+        facts = {KINDS["wait"]: waited}
+    main = max(facts, key=lambda label: facts[label])
+    return f"; mainly: {main} ({span_text(facts[main])})"
 
 
 def _verdict(life: Life, whole: Breakdown, comparison: Comparison | None) -> str:
     """How a completed request fared, and mostly why."""
-    told = f"It took {span_text(whole.total_us)} end to end"
+    facts = f"It took {span_text(whole.total_us)} end to end"
     if comparison is not None:
         slower = comparison.excess_us > 0
         count = comparison.faster if slower else comparison.others - comparison.faster
         share = "all" if count == comparison.others else f"{percent_text(count, comparison.others)} of the"
-        told += f", {'slower' if slower else 'no slower'} than {share} others"
+        facts += f", {'slower' if slower else 'no slower'} than {share} others"
         if slower:
-            return f"{told}; {_mostly(life, whole, comparison)}."
+            return f"{facts}; {_mostly(life, whole, comparison)}."
     main = whole.main
-    return f"{told}." if main is None else f"{told}; most of it {main.label} ({span_text(main.us)})."
+    return f"{facts}." if main is None else f"{facts}; most of it {main.label} ({span_text(main.us)})."
 
 
 def _mostly(life: Life, whole: Breakdown, comparison: Comparison) -> str:

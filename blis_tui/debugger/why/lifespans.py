@@ -58,7 +58,7 @@ class Life:
     """What is known of a request up to an event."""
 
     name: str
-    happenings: tuple[RequestEvent, ...]
+    entries: tuple[RequestEvent, ...]
     spans: tuple[Span, ...]
     chunks: tuple[Chunks, ...]
     prefilled_us: tuple[int, ...]
@@ -76,12 +76,12 @@ class Life:
     @property
     def arrival_us(self) -> int:
         """When it arrived."""
-        return self.happenings[0].time_us
+        return self.entries[0].time_us
 
     @property
     def input_tokens(self) -> int:
         """Length of its prompt."""
-        return self.happenings[0].first
+        return self.entries[0].first
 
     @property
     def instance(self) -> int:
@@ -92,12 +92,12 @@ class Life:
     @property
     def end(self) -> RequestEvent | None:
         """How it ended."""
-        return next((one for one in reversed(self.happenings) if described(one.what).ends), None)
+        return next((one for one in reversed(self.entries) if described(one.what).ends), None)
 
     @property
     def preemptions(self) -> tuple[RequestEvent, ...]:
         """When it was preempted."""
-        return tuple(one for one in self.happenings if one.what == "preempted")
+        return tuple(one for one in self.entries if one.what == "preempted")
 
     @property
     def first_token(self) -> RequestEvent | None:
@@ -110,7 +110,7 @@ class Life:
         if self.keeps_output:
             return None
         loss = None
-        for one in reversed(self.happenings):
+        for one in reversed(self.entries):
             if one.what == "first-token":
                 return loss
             if one.what == "preempted":
@@ -118,8 +118,8 @@ class Life:
         return None
 
     def last(self, what: str) -> RequestEvent | None:
-        """The latest happening of a kind."""
-        return next((one for one in reversed(self.happenings) if one.what == what), None)
+        """The latest entry of a kind."""
+        return next((one for one in reversed(self.entries) if one.what == what), None)
 
 
 def read_life(tape: Tape, name: str, until: int, settled: int | None = None) -> Life | None:
@@ -132,8 +132,8 @@ def read_life(tape: Tape, name: str, until: int, settled: int | None = None) -> 
         settled: the last event whose results are past; None = ``until``.
     """
     settled = until if settled is None else settled
-    happenings = tape.life(name, until, settled)
-    if not happenings:
+    entries = tape.life(name, until, settled)
+    if not entries:
         return None
     keeps = tape.keeps_output
     reader = _Reader(tape, keeps_output=keeps, input_tokens=happenings[0].first, start_us=happenings[0].time_us)
@@ -145,7 +145,7 @@ def read_life(tape: Tape, name: str, until: int, settled: int | None = None) -> 
     spans = tuple(reader.finish(now_us))
     return Life(
         name=name,
-        happenings=happenings,
+        entries=entries,
         spans=spans,
         chunks=tuple(reader.chunks),
         prefilled_us=tuple(reader.prefilled_us),
@@ -153,7 +153,7 @@ def read_life(tape: Tape, name: str, until: int, settled: int | None = None) -> 
         keeps_output=keeps,
         until=until,
         settled=settled,
-        now_us=max(now_us, *(span.end_us for span in spans), happenings[0].time_us),
+        now_us=max(now_us, *(span.end_us for span in spans), entries[0].time_us),
     )
 
 
@@ -191,42 +191,42 @@ class _Reader:
     stalls: list[tuple[int, int]] = field(default_factory=list)
     stalled_us: int = -1
 
-    def read(self, happening: RequestEvent) -> None:
-        what = happening.what
+    def read(self, entry: RequestEvent) -> None:
+        what = entry.what
         if what in RECORD_KINDS and not described(what).state:
             return  # it leaves the request where it stands
         if what == "stalled":
-            self.stalled_us = happening.time_us
+            self.stalled_us = entry.time_us
             return
         if self.stalled_us >= 0:  # whatever happens to it now ends that
-            self.stalls.append((self.stalled_us, happening.time_us))
+            self.stalls.append((self.stalled_us, entry.time_us))
             self.stalled_us = -1
         if what == "resumed":
             return
         if what in _NEXT:
-            self._turn(_NEXT[what], happening.time_us, happening.event)
+            self._turn(_NEXT[what], entry.time_us, entry.event)
             self.target = self.input_tokens
             if what == "routed":
-                self.instance = happening.first
+                self.instance = entry.first
         elif what == "scheduled":
-            self._turn("prefill", happening.time_us, happening.event)
+            self._turn("prefill", entry.time_us, entry.event)
         elif what == "chunk":
-            self.chunks.append(Chunks(event=happening.event, start_us=happening.time_us, tokens=happening.second))
-            if happening.first + happening.second == self.target:
-                row = self.tape.step(self.tape.row(happening.event).step)
-                self._turn("decode", happening.time_us + row.duration_us, happening.event)
+            self.chunks.append(Chunks(event=entry.event, start_us=entry.time_us, tokens=entry.second))
+            if entry.first + entry.second == self.target:
+                row = self.tape.step(self.tape.row(entry.event).step)
+                self._turn("decode", entry.time_us + row.duration_us, entry.event)
         elif what == "first-token":
             if self.what == "prefill":  # its whole prompt was in the cache: there was no chunk
-                self._turn("decode", happening.first, happening.event)
+                self._turn("decode", entry.first, entry.event)
         elif what == "preempted":
-            if self.keeps_output and happening.first >= self.target:
-                self.target = happening.first + 1
-            self._turn("wait", happening.time_us, happening.event)
+            if self.keeps_output and entry.first >= self.target:
+                self.target = entry.first + 1
+            self._turn("wait", entry.time_us, entry.event)
             self.attempt += 1
         elif what == "last-token":
-            self._turn("", happening.first, happening.event)
+            self._turn("", entry.first, entry.event)
         elif described(what).ends:
-            self._turn("", happening.time_us, happening.event)
+            self._turn("", entry.time_us, entry.event)
 
     def _turn(self, what: str, time_us: int, event: int) -> None:
         if self.what and time_us > self.start_us:

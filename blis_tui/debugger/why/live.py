@@ -124,14 +124,14 @@ def _why_not_admitted(
         return [step + _preemptions(latest), say("A step that preempts schedules no request from the queue.")]
     if cause == "seqs":
         ran = latest.row.running + latest.row.completed
-        told = [step + say(f"{ran:,} requests ran, which is the limit (max_num_seqs {limits.max_num_seqs:,}).")]
+        facts = [step + say(f"{ran:,} requests ran, which is the limit (max_num_seqs {limits.max_num_seqs:,}).")]
         if latest.row.completed:
-            told.append(say(f"At its end {plural(latest.row.completed, 'request')} completed; ", *_next_look(latest)))
-        return told
+            facts.append(say(f"At its end {plural(latest.row.completed, 'request')} completed; ", *_next_look(latest)))
+        return facts
     if cause == "tokens":
         return [step + _budget(latest, limits.max_num_batched_tokens)]
-    told = _blocks(debugger.experiment, head, instance, latest, step)
-    return told + _overtaking(debugger.experiment, instance, latest, asked)
+    facts = _blocks(debugger.experiment, head, instance, latest, step)
+    return facts + _overtaking(debugger.experiment, instance, latest, asked)
 
 
 def _joined_after(debugger: Debugger, request: RequestSnapshot, event: int) -> bool:
@@ -223,9 +223,9 @@ def _blocks(
     told = [step + say(request_ref(head.request_id), f" did not fit: it needs {size}.")]
     watermark = _watermark(profile, latest)
     if watermark:
-        told.append(say(f"On top of that, {plural(watermark, 'block')} must stay free (watermark)."))
+        facts.append(say(f"On top of that, {plural(watermark, 'block')} must stay free (watermark)."))
     if row.completed:
-        told.append(
+        facts.append(
             say(f"{plural(row.completed, 'request')} completed in that step; now {free:,} blocks are free; ")
             + _next_look(latest)
         )
@@ -241,15 +241,15 @@ def _blocks(
         pieces: list[str | Ref] = ["Most are held by "]
         for number, holder in enumerate(holders):
             pieces += [", " if number else "", request_ref(holder.request_id), f" ({holder.held_blocks:,})"]
-        told.append((*pieces, "."))
+        facts.append((*pieces, "."))
     if instance.kv.cached_free_blocks:
-        told.append(
+        facts.append(
             say(
                 f"{instance.kv.cached_free_blocks:,} of the free blocks"
                 f" {'is' if instance.kv.cached_free_blocks == 1 else 'are'} evictable (cached)."
             )
         )
-    return told
+    return facts
 
 
 def _overtaking(experiment: Experiment, instance: InstanceSnapshot, latest: LatestStep, asked: str) -> list[Sentence]:
@@ -269,8 +269,8 @@ def _overtaking(experiment: Experiment, instance: InstanceSnapshot, latest: Late
             who: str | Ref = "this request"
             if request.request_id != asked:
                 who = request_ref(request.request_id)
-            told = f", further back, needs {need} and would have fit, but {_HEAD_FIRST}."
-            return [say("Head-of-line blocking: ", who, told)]
+            facts = f", further back, needs {need} and would have fit, but {_HEAD_FIRST}."
+            return [say("Head-of-line blocking: ", who, facts)]
     return []
 
 
@@ -318,8 +318,8 @@ def _part_in_step(debugger: Debugger, live: RequestSnapshot, latest: LatestStep)
     chunk = next((chunk for chunk in step.chunks if chunk.request_id == name), None)
     if chunk is not None:
         share = percent_text(chunk.new_tokens, tokens)
-        told = f"{computes} {plural(tokens, 'token')}, {chunk.new_tokens:,} of them ({share}) for it."
-        return [started + say(told)]
+        facts = f"{computes} {plural(tokens, 'token')}, {chunk.new_tokens:,} of them ({share}) for it."
+        return [started + say(facts)]
     if name in step.admitted:
         return [started + say("scheduled it: its whole prompt was cached, so there was nothing to compute.")]
     if live.phase in ("prefill", "stalled"):
@@ -330,8 +330,8 @@ def _part_in_step(debugger: Debugger, live: RequestSnapshot, latest: LatestStep)
 def _why_nothing(debugger: Debugger, latest: LatestStep) -> list[Sentence]:
     limits = debugger.tape.profiles[latest.step.instance].limits
     if latest.row.batch_tokens >= limits.max_num_batched_tokens:
-        told = _budget(latest, limits.max_num_batched_tokens)
-        return [say("Running requests are served in the order in which they were scheduled: ") + told]
+        facts = _budget(latest, limits.max_num_batched_tokens)
+        return [say("Running requests are served in the order in which they were scheduled: ") + facts]
     if latest.row.preempted:
         return [say("In that step ") + _preemptions(latest), say("The running requests after them got no tokens.")]
     return [say(f"The step computed {count_text(latest.row.batch_tokens)} tokens for other requests.")]

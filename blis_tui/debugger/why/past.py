@@ -44,8 +44,8 @@ def preemption_parts(debugger: Debugger, life: Life) -> list[Part]:
     parts = [_preemption_part(debugger, life, one) for one in found[-_TOLD:]]
     if len(found) > _TOLD:
         earlier = [event_ref(one.event) for one in found[:-_TOLD]]
-        told = say(f"Before, it had been preempted {plural(len(earlier), 'time')}, first at ", earlier[0], ".")
-        parts.insert(0, Part("Earlier preemptions", (told,)))
+        facts = say(f"Before, it had been preempted {plural(len(earlier), 'time')}, first at ", earlier[0], ".")
+        parts.insert(0, Part("Earlier preemptions", (facts,)))
     return parts
 
 
@@ -86,13 +86,14 @@ def _shortage(step: StepFinished, beneficiary: str, *, own: bool) -> Sentence:
 
 def _restart(life: Life, preempted: RequestEvent) -> list[Sentence]:
     """What the preemption cost."""
-    again = next((one for one in life.happenings if one.what == "scheduled" and one.event > preempted.event), None)
+    again = next((one for one in life.entries if one.what == "scheduled" and one.event > preempted.event), None)
     if life.keeps_output:
-        told = [say("It went back to the queue with the tokens it had generated; its KV cache has to be recomputed.")]
+        facts = [say("It went back to the queue with the tokens it had generated; its KV cache has to be recomputed.")]
     else:
-        told = [say("It went back to the queue without the tokens it had generated, and starts again from its prompt.")]
+        lost = "without the tokens it had generated, and starts again from its prompt"
+        facts = [say(f"It went back to the queue {lost}.")]
     if again is None:
-        return [*told, say("It has not been scheduled again since.")]
+        return [*facts, say("It has not been scheduled again since.")]
     waited = span_text(again.time_us - preempted.time_us)
     found = f", {plural(again.first, 'token')} of it still cached" if again.first else ""
     sentence = say(f"It waited {waited} to be scheduled again (", event_ref(again.event), f"){found}")
@@ -101,15 +102,15 @@ def _restart(life: Life, preempted: RequestEvent) -> list[Sentence]:
         None,
     )
     if prefill is None:
-        return [*told, sentence + say(".")]
+        return [*facts, sentence + say(".")]
     tokens = sum(chunk.tokens for chunk in life.chunks if prefill.start_us <= chunk.start_us < prefill.end_us)
     after = span_text(prefill.end_us - preempted.time_us)
-    told.append(sentence + say(f" and then computed {plural(tokens, 'token')} in {span_text(prefill.duration_us)}."))
+    facts.append(sentence + say(f" and then computed {plural(tokens, 'token')} in {span_text(prefill.duration_us)}."))
     cut = any(one.time_us == prefill.end_us for one in life.preemptions)
-    told.append(
+    facts.append(
         say("Then it was preempted again.") if cut else say(f"Its next token came {after} after the preemption.")
     )
-    return told
+    return facts
 
 
 # ---- latencies ----

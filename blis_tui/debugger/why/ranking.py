@@ -140,7 +140,7 @@ def _longest_gap(life: Life, steps: _Steps) -> int | None:
 
 def _queued(life: Life, _steps: _Steps) -> int | None:
     waits = [span.duration_us for span in life.spans if span.what == "wait"]
-    return sum(waits) if any(one.what == "queued" for one in life.happenings) else None
+    return sum(waits) if any(one.what == "queued" for one in life.entries) else None
 
 
 def _preemptions(life: Life, _steps: _Steps) -> int | None:

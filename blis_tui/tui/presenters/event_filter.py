@@ -107,7 +107,7 @@ def of_request(name: str, tape: Tape, what: str = "") -> Matches:
         if len(tape) != known:
             known = len(tape)
             life = tape.life(name)
-            events = frozenset(happening.event for happening in life if what in ("", happening.what))
+            events = frozenset(entry.event for entry in life if what in ("", entry.what))
         return row.event in events
 
     return matches

@@ -95,7 +95,7 @@ def inspector_lines(view: View, width: int, notes: Mapping[int, str], ranked: Se
 
 def _facts(view: View, known: Life, now: Life | None) -> list[Content]:
     if now is None:
-        when = f"arrives later, at {time_text(known.arrival_us)} (event {count_text(known.happenings[0].event)})"
+        when = f"arrives later, at {time_text(known.arrival_us)} (event {count_text(known.entries[0].event)})"
         return [Content.styled(when, "$text-muted"), _fact("prompt", plural(known.input_tokens, "token"))]
     live = view.moment.request(known.name)
     end = now.end
@@ -186,7 +186,7 @@ def _latencies(life: Life | None, parts: Sequence[Stretch], width: int) -> list[
 
 def _which_counts(life: Life) -> str:
     """Of several first tokens, which one is meant; empty where there was but one."""
-    lost = [one.event for one in life.happenings if one.what == "first-token"][:-1]
+    lost = [one.event for one in life.entries if one.what == "first-token"][:-1]
     if not lost or life.keeps_output:
         return ""
     taken = "the one before was" if len(lost) == 1 else f"the {count_text(len(lost))} before were"

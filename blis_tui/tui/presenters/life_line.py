@@ -97,9 +97,9 @@ def stretches(life: Life, tape: Tape) -> tuple[Stretch, ...]:
 
 
 def _ender(life: Life, span: Span, following: Span | None) -> RequestEvent | None:
-    """What ended a stretch: for a prefill its last chunk, else the happening at which the next stretch begins."""
-    event = following.first if following is not None else life.happenings[-1].event
-    here = [one for one in life.happenings if one.event == event]
+    """What ended a stretch: for a prefill its last chunk, else the entry at which the next stretch begins."""
+    event = following.first if following is not None else life.entries[-1].event
+    here = [one for one in life.entries if one.event == event]
     ends = tuple(kind for kind, record in RECORD_KINDS.items() if record.shown.ends)
     wanted = {
         "prefill": ("first-token", "chunk", "preempted", *ends),
@@ -110,7 +110,7 @@ def _ender(life: Life, span: Span, following: Span | None) -> RequestEvent | Non
 
 
 def ending_text(end: RequestEvent, tape: Tape, *, lost: bool) -> str:
-    """A happening as what ends a stretch; ``lost``: what was computed in it was lost in a preemption."""
+    """A entry as what ends a stretch; ``lost``: what was computed in it was lost in a preemption."""
     if end.what == "chunk":
         return "prompt and output are recomputed"
     if end.what == "first-token" and lost:

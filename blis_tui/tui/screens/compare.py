@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from blis_tui.compare.requests import RequestChanges
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.places import Place
-    from blis_tui.debugger.travel import Arrival, Journey
+    from blis_tui.debugger.travel import Stop, Travel
     from blis_tui.metrics.report import Report
     from blis_tui.spec.model import Experiment
 
@@ -193,7 +193,7 @@ class CompareScreen(Screen[None]):
 
     def _go(self, journey: Journey, label: str) -> None:
         """Set out; short ways are over at once."""
-        self.pump.start(journey, label, self._arrived)
+        self.pump.start(travel, label, self._stopped)
         self._drive(_AT_ONCE_S)
 
     def _drive(self, seconds: float) -> None:
@@ -218,12 +218,12 @@ class CompareScreen(Screen[None]):
             self._drive(0)
         return was
 
-    def _arrived(self, arrival: Arrival) -> None:
-        if arrival.reason == "failed":
+    def _stopped(self, stop: Stop) -> None:
+        if stop.reason == "failed":
             failed = next(side.failure for side in self.lockstep.sides if side.failure is not None)
             title = "The simulation failed"
             self.notify(str(failed), title=title, severity="error", timeout=_LONG_S, markup=False)
-        elif arrival.reason == "unknown":
+        elif stop.reason == "unknown":
             self.notify("Neither run has a request with that name.", severity="warning", markup=False)
 
     # ---- showing ----
@@ -339,7 +339,7 @@ class CompareScreen(Screen[None]):
         if self.lockstep.at_end:
             self.notify("Both runs have ended: [ goes back, home goes to the start.", markup=False)
         else:
-            self.pump.start(self.lockstep.run(), "running", self._arrived)
+            self.pump.start(self.lockstep.run(), "running", self._stopped)
             self._drive(0)
 
     def action_compare_to_end(self) -> None:
@@ -372,9 +372,9 @@ class CompareScreen(Screen[None]):
         self.pump.start(self.lockstep.first_divergence(), "comparing events", self._found)
         self._drive(_AT_ONCE_S)
 
-    def _there(self, arrival: Arrival) -> None:
+    def _there(self, stop: Stop) -> None:
         """Where it was to begin: say in what the two part, for that is mostly why it begins there."""
-        self._arrived(arrival)
+        self._stopped(stop)
         self.pump.start(self.lockstep.first_divergence(), "comparing events", self._noted)
 
     def _noted(self, divergence: Divergence | None) -> None:
@@ -445,7 +445,7 @@ def _side_view(side: Debugger) -> SideView:
     return SideView(moment=side.glance(), tape=side.tape, upcoming=side.upcoming())
 
 
-def _way(lockstep: Lockstep, place: Place) -> Journey:
+def _way(lockstep: Lockstep, place: Place) -> Travel:
     if place.event is not None:
         return lockstep.seek_event(place.event)
     if place.time_us is not None:

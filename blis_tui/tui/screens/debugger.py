@@ -69,19 +69,19 @@ class DebuggerScreen(Moves):
         self._remembered = load_session(source)
         self._restore()
         for text in breaks:
-            self.bench.put(text)
+            self.session.put(text)
 
     def _restore(self) -> None:
         """Set up what was remembered; what no longer makes sense is left out."""
         session = self._remembered
         for text, enabled in session.breakpoints:
             try:
-                self.bench.put(text, enabled=enabled)
+                self.session.put(text, enabled=enabled)
             except BlisError as error:
                 self._lost.append(f"{text}: {error.message}")
         layout = session.layout
-        self.bench.driver.speed.restore(str(layout.get("speed", "")))
-        self.bench.watches = tuple(text for text in str(layout.get("watches", "")).split("\n") if text)
+        self.session.driver.speed.restore(str(layout.get("speed", "")))
+        self.session.watches = tuple(text for text in str(layout.get("watches", "")).split("\n") if text)
         known = {pane.id for pane in PANES}
         arrangement = Arrangement()
         for name in ("lower", "right", "active"):
@@ -101,9 +101,9 @@ class DebuggerScreen(Moves):
         if self._lost:
             self.notify("\n".join(self._lost), title="Breakpoints not set", severity="warning", markup=False)
         if self._goal is not None:
-            self.go(self._goal.journey(self.bench.debugger), GOING)
+            self.go(self._goal.travel(self.session.debugger), GOING)
         elif self._remembered.position_event:
-            self.bench.visited.append(self._remembered.position_event)
+            self.session.visited.append(self._remembered.position_event)
             event = count_text(self._remembered.position_event)
             self.notify(f"The last session ended at event {event}:\nbackspace goes there.", markup=False)
 
@@ -120,30 +120,30 @@ class DebuggerScreen(Moves):
             "lower": arrangement.lower,
             "size": arrangement.size,
         }
-        problem = save_session(self.bench.session(self.source, layout))
+        problem = save_session(self.session.session(self.source, layout))
         if problem:
             self.app.notify(problem, severity="warning", markup=False)
 
     def circumstances(self) -> dict[str, str]:
         """What a report of a defect should say about this run."""
-        experiment = self.bench.experiment
+        experiment = self.session.experiment
         return {
             "experiment": experiment.name,
             "spec_sha256": experiment.sha256,
             "seed": str(experiment.seed),
-            "event": str(self.bench.debugger.event),
+            "event": str(self.session.debugger.event),
         }
 
     # ---- breakpoints ----
 
     def action_break_toggle(self) -> None:
         """Set or remove a breakpoint at what the cursor is on."""
-        request = self.bench.selection.request
+        request = self.session.selection.request
         if request is not None and self.arrangement.active in ("request", "instances", "kv"):
             text = about_request(request)
         else:
-            text = f"event {self.bench.selection.event or max(self.bench.debugger.event, 1)}"
-        there = self.bench.toggle(text)
+            text = f"event {self.session.selection.event or max(self.session.debugger.event, 1)}"
+        there = self.session.toggle(text)
         self.remember()
         self.notify(f"Breakpoint {'set' if there else 'removed'}: {text}", timeout=2, markup=False)
         self.show_view()
@@ -155,7 +155,7 @@ class DebuggerScreen(Moves):
     def _ask_breakpoint(self, place: int | None) -> None:
         def put(text: str | None) -> None:
             if text is not None:
-                self.bench.put(text, place)
+                self.session.put(text, place)
                 self.remember()
                 self.show_view()
 
@@ -164,10 +164,10 @@ class DebuggerScreen(Moves):
                 "Breakpoint",
                 "Stop after an event: preempted · first preemption · request request_12 · time 1.5s · invariant, "
                 "or where a condition becomes true: kv.utilization > 0.9 and preemptions > 0",
-                value="" if place is None else self.bench.breakpoints[place].text,
+                value="" if place is None else self.session.breakpoints[place].text,
                 placeholder="preempted",
-                check=self.bench.wrong_breakpoint,
-                complete=self.bench.complete_breakpoint,
+                check=self.session.wrong_breakpoint,
+                complete=self.session.complete_breakpoint,
                 doing="set it",
             ),
             put,
@@ -180,12 +180,12 @@ class DebuggerScreen(Moves):
     def _ask_watch(self, place: int | None) -> None:
         def put(text: str | None) -> None:
             if text is not None:
-                listed = list(self.bench.watches)
+                listed = list(self.session.watches)
                 if place is None:
                     listed.append(text)
                 else:
                     listed[place] = text
-                self.bench.watches = tuple(dict.fromkeys(listed))
+                self.session.watches = tuple(dict.fromkeys(listed))
                 self.remember()
                 self.activate("breakpoints")
                 self.show_view()
@@ -194,9 +194,9 @@ class DebuggerScreen(Moves):
             PromptScreen(
                 "Watch",
                 "A figure, or a condition: waiting · kv.utilization · instance[0].kv.free · running >= 8",
-                value="" if place is None else self.bench.watches[place],
+                value="" if place is None else self.session.watches[place],
                 placeholder="kv.utilization",
-                check=self.bench.wrong_watch,
+                check=self.session.wrong_watch,
                 doing="watch it",
             ),
             put,
@@ -208,20 +208,20 @@ class DebuggerScreen(Moves):
 
     @on(BreakpointsPane.Wanted)
     def _breakpoint_wanted(self, message: BreakpointsPane.Wanted) -> None:
-        place, own = message.place, len(self.bench.breakpoints)
+        place, own = message.place, len(self.session.breakpoints)
         if place < own:
             if message.what == "edit":
                 self._ask_breakpoint(place)
             elif message.what == "switch":
-                self.bench.switch(place)
+                self.session.switch(place)
             else:
-                self.bench.remove(place)
+                self.session.remove(place)
         elif message.what == "edit":
             self._ask_watch(place - own)
         elif message.what == "remove":
-            watches = list(self.bench.watches)
+            watches = list(self.session.watches)
             del watches[place - own]
-            self.bench.watches = tuple(watches)
+            self.session.watches = tuple(watches)
         self.remember()
         self.show_view()
 
@@ -236,8 +236,8 @@ class DebuggerScreen(Moves):
         elif self.arrangement.size != "shared":
             self.arrangement = self.arrangement.with_size(-len(SIZES))
             self.place_panes()
-        elif self.bench.selection.request is not None:
-            self.bench.clear_request()
+        elif self.session.selection.request is not None:
+            self.session.clear_request()
             self.show_view()
 
     # ---- look ----
@@ -245,7 +245,7 @@ class DebuggerScreen(Moves):
     def action_ask_why(self) -> None:
         """Explain the selected request, the selected event, or the present one; a run under way waits meanwhile."""
         self.hold()
-        selection, debugger = self.bench.selection, self.bench.debugger
+        selection, debugger = self.session.selection, self.session.debugger
         pointed = self.query_one(Inspector).selected_value() if self.arrangement.active == "request" else ""
         if self.arrangement.active == "events" and (selection.event is not None or selection.request is None):
             self.why_event(selection.event or debugger.event)
@@ -262,8 +262,8 @@ class DebuggerScreen(Moves):
         from blis_tui.tui.screens.why import WhyScreen  # noqa: PLC0415
 
         self.hold()
-        debugger = self.bench.debugger
-        screen = WhyScreen(debugger, explain_event(debugger, event), run_waits=self.bench.driver.busy)
+        debugger = self.session.debugger
+        screen = WhyScreen(debugger, explain_event(debugger, event), run_waits=self.session.driver.busy)
         self.app.push_screen(screen, self._follow)
 
     def why_request(self, name: str) -> None:
@@ -272,8 +272,8 @@ class DebuggerScreen(Moves):
         from blis_tui.tui.screens.why import WhyScreen  # noqa: PLC0415
 
         self.hold()
-        debugger = self.bench.debugger
-        screen = WhyScreen(debugger, explain_request(debugger, name), run_waits=self.bench.driver.busy)
+        debugger = self.session.debugger
+        screen = WhyScreen(debugger, explain_request(debugger, name), run_waits=self.session.driver.busy)
         self.app.push_screen(screen, self._follow)
 
     def _follow(self, reference: Ref | None) -> None:
@@ -284,7 +284,7 @@ class DebuggerScreen(Moves):
         if reference.kind == "request":
             self._show_request(str(reference.value))
         elif reference.kind == "instance":
-            self.bench.select(instance=int(reference.value))
+            self.session.select(instance=int(reference.value))
             self.activate("instances")
             self.show_view()
         else:
@@ -293,8 +293,8 @@ class DebuggerScreen(Moves):
     def action_look_rank(self) -> None:
         """Show the requests in order; once they are shown, by the next figure. A run pauses."""
         self.halt()
-        if self.arrangement.active == "request" or not self.bench.selection.ranking:
-            self.bench.rank()
+        if self.arrangement.active == "request" or not self.session.selection.ranking:
+            self.session.rank()
         self.activate("request")
         self.show_view()
 
@@ -305,7 +305,7 @@ class DebuggerScreen(Moves):
     def action_look_filter(self) -> None:
         """Narrow the event list."""
         events = self.query_one(EventList)
-        tape = self.bench.debugger.tape
+        tape = self.session.debugger.tape
 
         def wrong(text: str) -> str:
             try:
@@ -339,7 +339,7 @@ class DebuggerScreen(Moves):
         if not self._filter:
             self.notify("There is no filter: / sets one.", markup=False)
             return
-        debugger = self.bench.debugger
+        debugger = self.session.debugger
         matches = parse_filter(self._filter, debugger.tape)
         if matches is not None:
             self.go(debugger.seek_match(matches, back=back), "searching")
@@ -399,15 +399,15 @@ class DebuggerScreen(Moves):
         offered = getattr(pane, what, None)
         text = offered() if callable(offered) else ""
         if not text:
-            debugger = self.bench.debugger
-            text = self.bench.selection.request or f"{self.source} --at {debugger.event}"
+            debugger = self.session.debugger
+            text = self.session.selection.request or f"{self.source} --at {debugger.event}"
         self.app.copy_to_clipboard(str(text))
         self.notify(f"Copied: {text}", timeout=2, markup=False)
 
     def action_export_open(self) -> None:
         """Write something to a file."""
         self.halt()
-        self.app.push_screen(ExportScreen(self.bench.debugger, self.app.export_screenshot))
+        self.app.push_screen(ExportScreen(self.session.debugger, self.app.export_screenshot))
 
     # ---- the experiment ----
 
@@ -456,7 +456,7 @@ class DebuggerScreen(Moves):
     @work(thread=True, exclusive=True, group="spec")
     def _explain_spec(self) -> None:
         """Resolve the document once more, for where each value comes from."""
-        lines = self.bench.document_lines(self.source, self._overrides)
+        lines = self.session.document_lines(self.source, self._overrides)
         self.app.call_from_thread(self.show_spec, lines)
 
     # ---- palette ----
@@ -464,13 +464,13 @@ class DebuggerScreen(Moves):
     def palette_entries(self, query: str) -> Iterable[PaletteEntry]:
         """Requests by name, the slowest first; the event of that number; breakpoints; panes."""
         yield from self._places(query)
-        for place, one in enumerate(self.bench.breakpoints):
+        for place, one in enumerate(self.session.breakpoints):
             word = "switch off" if one.enabled else "switch on"
             yield PaletteEntry("Breakpoint", f"{one.text} ({word})", partial(self._switch, place))
 
     def _places(self, query: str) -> Iterator[PaletteEntry]:
-        debugger = self.bench.debugger
-        for name in self.bench.slowest(_OFFERED):
+        debugger = self.session.debugger
+        for name in self.session.slowest(_OFFERED):
             yield PaletteEntry("Why was it slow", name, partial(self.why_request, name))
         word = query.rpartition(" ")[2]
         if word.isdecimal():
@@ -481,11 +481,11 @@ class DebuggerScreen(Moves):
                 yield PaletteEntry("Request", name, partial(self._show_request, name), "Show its life.")
 
     def _switch(self, place: int) -> None:
-        self.bench.switch(place)
+        self.session.switch(place)
         self.remember()
         self.show_view()
 
     def _show_request(self, name: str) -> None:
-        self.bench.select(request=name)
+        self.session.select(request=name)
         self.activate("request")
         self.show_view()

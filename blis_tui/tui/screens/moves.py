@@ -24,7 +24,7 @@ class Moves(Stage):
     def action_step_event(self) -> None:
         """Next event."""
         self.halt()
-        debugger = self.bench.debugger
+        debugger = self.session.debugger
         if debugger.at_end:
             self.tell_end()
         else:
@@ -36,7 +36,7 @@ class Moves(Stage):
     def action_step_phase(self) -> None:
         """Next phase."""
         self.halt()
-        if self.bench.debugger.step_phase():
+        if self.session.debugger.step_phase():
             self.moved()
         else:
             self.tell_end()
@@ -45,29 +45,29 @@ class Moves(Stage):
 
     def action_step_batch(self) -> None:
         """Finish the step at hand, or the next one."""
-        if self.bench.debugger.at_end and not self.halt():
+        if self.session.debugger.at_end and not self.halt():
             self.tell_end()
             return
-        self.go(self.bench.debugger.finish_batch(), "finishing the batch")
+        self.go(self.session.debugger.finish_batch(), "finishing the batch")
 
     def action_step_back(self) -> None:
         """The event before."""
-        if not self.bench.debugger.event:
+        if not self.session.debugger.event:
             self.notify("This is the start: n goes to the first event.", markup=False)
             return
-        self.go(self.bench.debugger.seek(self.bench.debugger.event - 1), "going back")
+        self.go(self.session.debugger.seek(self.session.debugger.event - 1), "going back")
 
     def action_step_back_phase(self) -> None:
         """The phase before."""
-        self.go(self.bench.debugger.back_phase(), "going back")
+        self.go(self.session.debugger.back_phase(), "going back")
 
     def action_step_back_batch(self) -> None:
         """The step before."""
-        self.go(self.bench.debugger.back_batch(), "going back")
+        self.go(self.session.debugger.back_batch(), "going back")
 
     def tell_end(self) -> None:
         """Say that nothing follows, and why."""
-        failure = self.bench.debugger.failure
+        failure = self.session.debugger.failure
         if failure is None:
             self.notify("This is the end of the run: [ goes back, home goes to the start.", markup=False)
         else:
@@ -79,48 +79,48 @@ class Moves(Stage):
         """Play, or pause."""
         if self.halt():
             return
-        if self.bench.debugger.at_end:
+        if self.session.debugger.at_end:
             self.tell_end()
         else:
             self.play()
 
     def action_run_to_breakpoint(self) -> None:
         """At full speed to the next breakpoint."""
-        if self.bench.watch() is None:
+        if self.session.watch() is None:
             self.notify(_NO_BREAKPOINT, markup=False)
             return
-        self.bench.leave()
-        self.go(self.bench.debugger.run(self.bench.watch()), "to the next breakpoint")
+        self.session.leave()
+        self.go(self.session.debugger.run(self.session.watch()), "to the next breakpoint")
 
     def action_run_back_to_breakpoint(self) -> None:
         """Back to the latest breakpoint."""
-        watch = self.bench.watch()
+        watch = self.session.watch()
         if watch is None:
             self.notify(_NO_BREAKPOINT, markup=False)
             return
-        self.bench.leave()
-        self.go(self.bench.debugger.run_back(watch), "back to a breakpoint")
+        self.session.leave()
+        self.go(self.session.debugger.run_back(watch), "back to a breakpoint")
 
     def action_run_to_cursor(self) -> None:
         """To the event under the cursor."""
-        event = self.bench.selection.event
+        event = self.session.selection.event
         if event is None:
             self.notify("Move the cursor of the event list first.", markup=False)
             return
-        self.bench.leave()
-        self.go(self.bench.debugger.seek(event), "to the cursor")
+        self.session.leave()
+        self.go(self.session.debugger.seek(event), "to the cursor")
 
     def action_run_to_end(self) -> None:
         """To the last event."""
-        self.bench.leave()
+        self.session.leave()
         # At the end the question is who was slow, not what became of whoever was looked at last.
-        self.bench.clear_request()
-        self.go(self.bench.debugger.run(), "to the end")
+        self.session.clear_request()
+        self.go(self.session.debugger.run(), "to the end")
 
     def action_run_to_start(self) -> None:
         """To before the first event."""
-        self.bench.leave()
-        self.go(self.bench.debugger.seek(0), "to the start")
+        self.session.leave()
+        self.go(self.session.debugger.seek(0), "to the start")
 
     def action_run_slower(self) -> None:
         """Play slower."""
@@ -132,12 +132,12 @@ class Moves(Stage):
 
     def action_run_speed_mode(self) -> None:
         """Events a second, or simulated time."""
-        speed = self.bench.driver.speed
+        speed = self.session.driver.speed
         speed.by_time = not speed.by_time
         self._change_speed(0)
 
     def _change_speed(self, by: int) -> None:
-        driver = self.bench.driver
+        driver = self.session.driver
         driver.speed.change(by)
         driver.pace()
         self.notify(f"Speed: {driver.speed.text()}", timeout=1.5, markup=False)
@@ -163,10 +163,10 @@ class Moves(Stage):
         if text is None:
             return
         place = parse_place(text)
-        self.bench.leave()
+        self.session.leave()
         if place.request is not None:
-            self.bench.select(request=place.request)
-        self.go(place.journey(self.bench.debugger), GOING)
+            self.session.select(request=place.request)
+        self.go(place.travel(self.session.debugger), GOING)
 
     def action_go_time_back(self) -> None:
         """A little back in time."""
@@ -185,13 +185,13 @@ class Moves(Stage):
         self._go_time(_UNIT_US * _MORE)
 
     def _go_time(self, by_us: int) -> None:
-        debugger = self.bench.debugger
+        debugger = self.session.debugger
         self.go(debugger.seek_time(max(0, debugger.time_us + by_us)), "through time")
 
     def action_go_back_in_history(self) -> None:
         """Where the reader was before the last jump."""
-        event = self.bench.previous()
+        event = self.session.previous()
         if event is None:
             self.notify("There is no earlier place: jumps are remembered, steps are not.", markup=False)
         else:
-            self.go(self.bench.debugger.seek(event), "going back")
+            self.go(self.session.debugger.seek(event), "going back")

@@ -12,6 +12,7 @@ from textual.screen import Screen
 
 from blis_tui.errors import BlisError, DivergenceError
 from blis_tui.tui.actions import bindings
+from blis_tui.tui.debug_session import DebugSession
 from blis_tui.tui.driver import AT_ONCE_S, SLICE_S, TICK_S
 from blis_tui.tui.layout import BY_KEY, HUGE, PANES, WIDE, Arrangement, width_class
 from blis_tui.tui.presenters.status import activity, place_text, run_name
@@ -31,14 +32,13 @@ from blis_tui.tui.widgets.spec_view import SpecPane
 from blis_tui.tui.widgets.tab_bar import Tab, TabBar
 from blis_tui.tui.widgets.timeline import Timeline
 from blis_tui.tui.widgets.warnings import WarningsPane
-from blis_tui.tui.workbench import Workbench
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from textual.app import ComposeResult
 
-    from blis_tui.debugger.travel import Arrival, Journey
+    from blis_tui.debugger.travel import Stop, Travel
     from blis_tui.spec.model import Experiment
     from blis_tui.tui.view import View
 
@@ -49,12 +49,12 @@ _PROGRESS_S: Final = 0.2
 _COURTESY_S: Final = 0.05
 """How long a run waits after the user did something, so that the effect is painted first."""
 GOING: Final = "going there"
-"""Label of a journey to a place that somebody named."""
+"""Label of a travel to a place that somebody named."""
 _LONG_S: Final = 8.0
 
 
 class Stage(Screen[None]):
-    """Shows a workbench and lets its driver run; what keys do is the subclass's business."""
+    """Shows a debug session and lets its driver run; what keys do is the subclass's business."""
 
     SCOPE = "debugger"
     NAME = "debugger"
@@ -63,7 +63,7 @@ class Stage(Screen[None]):
 
     def __init__(self, experiment: Experiment, *, source: str) -> None:
         super().__init__()
-        self.bench = Workbench(experiment)
+        self.session = DebugSession(experiment)
         self.source = source
         self.arrangement = Arrangement()
         self._painted_s = 0.0
@@ -101,20 +101,20 @@ class Stage(Screen[None]):
 
     # ---- moving ----
 
-    def go(self, journey: Journey, label: str) -> None:
+    def go(self, travel: Travel, label: str) -> None:
         """Set out; short ways are over at once, long ones show their progress."""
-        self.bench.driver.start(journey, label, partial(self._over, label))
+        self.session.driver.start(travel, label, partial(self._over, label))
         self._drive(AT_ONCE_S)
         self._go_on()
 
     def play(self) -> None:
         """Play forward to the next breakpoint or the end."""
-        self.bench.driver.play(self.bench.watch(), partial(self._over, ""))
+        self.session.driver.play(self.session.watch(), partial(self._over, ""))
         self._go_on()
 
     def halt(self) -> bool:
         """Stop what runs; returns whether anything did."""
-        was = self.bench.driver.stop()
+        was = self.session.driver.stop()
         if was:
             self._clock.pause()
             self.moved()
@@ -122,7 +122,7 @@ class Stage(Screen[None]):
 
     def hold(self) -> None:
         """Let what runs wait, at the position shown."""
-        if self.bench.driver.busy:
+        if self.session.driver.busy:
             self._clock.pause()
             self._held = True
             self.show_view()
@@ -130,56 +130,56 @@ class Stage(Screen[None]):
     def resume(self) -> None:
         """Let what waited go on."""
         self._held = False
-        if self.bench.driver.busy:
-            self.bench.driver.pace()
+        if self.session.driver.busy:
+            self.session.driver.pace()
             self._clock.resume()
             self.show_view()
 
     def moved(self) -> None:
         """The position has changed for good: show it. What was said about the place before is no longer of use."""
         self.app.clear_notifications()
-        self.bench.moved()
+        self.session.moved()
         self.show_view()
 
-    def arrived(self, arrival: Arrival, label: str = "") -> None:
-        """A journey is over: show where, and say what is worth saying. ``label``: which one it was."""
-        self.bench.done_with(arrival.hits)
+    def stopped(self, stop: Stop, label: str = "") -> None:
+        """A travel is over: show where, and say what is worth saying. ``label``: which one it was."""
+        self.session.done_with(stop.hits)
         self.moved()
-        if arrival.hits:
-            sentences = "\n".join(hit.sentence for hit in arrival.hits)
-            self.notify(sentences, title=f"Event {count_text(self.bench.debugger.event)}", markup=False)
-        elif arrival.reason == "failed":
-            failure = str(self.bench.debugger.failure)
+        if stop.hits:
+            sentences = "\n".join(hit.sentence for hit in stop.hits)
+            self.notify(sentences, title=f"Event {count_text(self.session.debugger.event)}", markup=False)
+        elif stop.reason == "failed":
+            failure = str(self.session.debugger.failure)
             self.notify(failure, title="The simulation failed", severity="error", timeout=_LONG_S, markup=False)
-        elif arrival.reason == "unknown":
-            self.bench.forget_unknown()
+        elif stop.reason == "unknown":
+            self.session.forget_unknown()
             self.show_view()
             self.notify(
                 "Not found in this run. A place is an event (1234), a time (1.5s, 200ms) or the name of a request.",
                 severity="warning",
                 markup=False,
             )
-        elif arrival.reason == "end" and label == GOING:
+        elif stop.reason == "end" and label == GOING:
             self.notify("The run ends before that: this is its last event.", markup=False)
 
-    def _over(self, label: str, arrival: Arrival) -> None:
+    def _over(self, label: str, stop: Stop) -> None:
         self._clock.pause()
-        self.arrived(arrival, label)
+        self.stopped(stop, label)
 
     def _go_on(self) -> None:
         """What takes longer goes on by the clock."""
-        if self.bench.driver.busy:
+        if self.session.driver.busy:
             self._clock.resume()
             self.show_view()
 
     def _drive(self, seconds: float) -> None:
         try:
-            self.bench.driver.drive(seconds)
+            self.session.driver.drive(seconds)
         except BlisError as error:
             self._failed(error)
 
     def _tick(self) -> None:
-        driver = self.bench.driver
+        driver = self.session.driver
         if perf_counter() < self._quiet_until_s:
             return
         self._drive(SLICE_S)
@@ -187,8 +187,8 @@ class Stage(Screen[None]):
             self._paint()
 
     def _failed(self, error: BlisError) -> None:
-        """A journey could not be made; it may have got to somewhere."""
-        self.bench.driver.stop()
+        """A travel could not be made; it may have got to somewhere."""
+        self.session.driver.stop()
         self._clock.pause()
         self.moved()
         self.notify(str(error), title="Command failed", severity="error", timeout=_LONG_S, markup=False)
@@ -217,30 +217,30 @@ class Stage(Screen[None]):
     def _view(self) -> View:
         """What to show; where the past comes out differently, the position without it, and the reason once."""
         try:
-            view = self.bench.view()
+            view = self.session.view()
         except DivergenceError as error:
             if self._defect != str(error):
                 self._defect = str(error)
                 self.notify(
                     self._defect, title="Replay gave another result", severity="error", timeout=_LONG_S, markup=False
                 )
-            return self.bench.view(briefly=True)
+            return self.session.view(briefly=True)
         self._defect = ""
         return view
 
     def _watched(self) -> tuple[WatchedFigure, ...]:
-        return tuple(WatchedFigure(text, self.bench.value(text)) for text in self.bench.watches)
+        return tuple(WatchedFigure(text, self.session.value(text)) for text in self.session.watches)
 
     def _show_status(self) -> None:
-        bench, driver = self.bench, self.bench.driver
+        session, driver = self.session, self.session.driver
         view = self.query_one(Timeline).view
         if view is None:
             return
         status = self.query_one("#status", TitleBar)
         status.left = (
-            run_name(bench.experiment, self.size.width)
+            run_name(session.experiment, self.size.width)
             + "   "
-            + place_text(view.moment, complete=bench.debugger.complete)
+            + place_text(view.moment, complete=session.debugger.complete)
         )
         status.right = activity(
             view.moment,
@@ -254,7 +254,7 @@ class Stage(Screen[None]):
         shown = self.arrangement.shown(self.size.width)
         badges = {
             "warnings": str(self.query_one(WarningsPane).count or ""),
-            "breakpoints": str(len(self.bench.breakpoints) or ""),
+            "breakpoints": str(len(self.session.breakpoints) or ""),
         }
         self.query_one("#tabs", TabBar).tabs = tuple(
             Tab(
@@ -327,10 +327,10 @@ class Stage(Screen[None]):
     @on(Picked)
     def _picked(self, message: Picked) -> None:
         """The reader points at something."""
-        self.bench.select(event=message.event, request=message.request, instance=message.instance)
+        self.session.select(event=message.event, request=message.request, instance=message.instance)
         if message.go and message.event is not None:
-            self.bench.leave()
-            self.go(self.bench.debugger.seek(message.event), GOING)
+            self.session.leave()
+            self.go(self.session.debugger.seek(message.event), GOING)
         else:
             if message.go and message.request is not None:
                 self.activate("request")

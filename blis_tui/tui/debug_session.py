@@ -29,7 +29,7 @@ _VISITED: Final = 100
 _ORIGINS_UNKNOWN: Final = "# What runs here, with everything it refers to; no file has exactly this content (any more)."
 
 
-class Workbench:
+class DebugSession:
     """A run and everything its reader has set up around it.
 
     Attributes:
