@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import blis_tui
-from blis_tui.debugger.travel import drive
+from blis_tui.debugger.moves import run_to_stop
 from blis_tui.tui.app import BlisApp, Start
 from blis_tui.tui.screens.debugger import DebuggerScreen
 
@@ -160,7 +160,7 @@ async def long_run() -> None:
         back = [await watcher.key("left_square_bracket") for _ in range(12)]
         show("step back at the end, slowest of 12", max(back), 150, "ms")
         for part in (0.83, 0.5, 0.21):
-            drive(debugger.seek(int(events * part)))
+            run_to_stop(debugger.seek(int(events * part)))
             watcher.screen.moved()
             await watcher.rest()
             back = [await watcher.key("left_square_bracket") for _ in range(6)]

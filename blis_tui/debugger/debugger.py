@@ -1,7 +1,7 @@
 """Time travel through one simulation: forwards and backwards by events, phases and batches, and to anywhere.
 
 Going back is going to an earlier checkpoint and forward again; whatever is done again must come out the same, and is
-checked. Long ways are *travels*: generators that do a little at a time, so that whoever drives them decides about the
+checked. Long ways are *moves*: generators that do a little at a time, so that whoever drives them decides about the
 pace, can show progress, and can stop at any moment.
 """
 
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from blis_tui.debugger.history import CAP_BYTES, SPACING, History
 from blis_tui.debugger.moment import LAST_PHASE, WINDOW, Moment, settles
+from blis_tui.debugger.moves import SLICE, Progress, Stop
 from blis_tui.debugger.recorder import Recorder
 from blis_tui.debugger.replay import Replay, observed, watched
 from blis_tui.debugger.tape import Tape
-from blis_tui.debugger.travel import SLICE, Progress, Stop
 from blis_tui.errors import InvariantError, SimulationError
 from blis_tui.simulation import Simulation
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot
     from blis_tui.debugger.conditions.breakpoints import Watch
+    from blis_tui.debugger.moves import Move
     from blis_tui.debugger.replay import Done
     from blis_tui.debugger.rows import EventRow
-    from blis_tui.debugger.travel import Travel
     from blis_tui.engine.records import Record
     from blis_tui.metrics.lints.lints import Checkup
     from blis_tui.metrics.report import Report
@@ -195,7 +195,7 @@ class Debugger:
             self._look_into(0)
         return True
 
-    def back_phase(self) -> Travel:
+    def back_phase(self) -> Move:
         """One phase back: out of a step, or to the end of the event before."""
         if self.phase:
             self._look_into(self.phase - 1)
@@ -206,7 +206,7 @@ class Debugger:
         self.phase = phase
         self._moment = None
 
-    def finish_batch(self) -> Travel:
+    def finish_batch(self) -> Move:
         """To the end of the step being looked into, or of the next one of any instance."""
         if self.phase is not None and self.phase < LAST_PHASE:
             self._look_into(LAST_PHASE)
@@ -222,19 +222,19 @@ class Debugger:
             yield self._progress(None)
         return self._end()
 
-    def back_batch(self) -> Travel:
+    def back_batch(self) -> Move:
         """To the end of the step before."""
         return (yield from self.seek(self.tape.next_step(self.event, back=True)))
 
-    # ---- travels ----
+    # ---- moves ----
 
-    def seek(self, event: int) -> Travel:
+    def seek(self, event: int) -> Move:
         """To an event, known or not; beyond the ends, to the end or the start."""
         event = max(event, 0)
         yield from self._travel(event)
         return self._end() if self.event < event else Stop("there")
 
-    def seek_time(self, time_us: int) -> Travel:
+    def seek_time(self, time_us: int) -> Move:
         """To the last event that is not later than a time."""
         if self.tape.at_time(time_us) < self.frontier or self.complete:
             return (yield from self.seek(self.tape.at_time(time_us)))
@@ -243,7 +243,7 @@ class Debugger:
             yield self._progress(None)
         return self._end() if self.at_end else Stop("there")
 
-    def seek_request(self, name: str) -> Travel:
+    def seek_request(self, name: str) -> Move:
         """To the arrival of a request."""
         if not self.tape.first_event_of(name):
             start = self.event
@@ -255,7 +255,7 @@ class Debugger:
                 return Stop("unknown")
         return (yield from self.seek(self.tape.first_event_of(name)))
 
-    def seek_match(self, matches: Callable[[EventRow], bool], *, back: bool = False) -> Travel:
+    def seek_match(self, matches: Callable[[EventRow], bool], *, back: bool = False) -> Move:
         """To the next event that matches (or the one before); where the tape ends, the run goes on."""
         found: int | None = 0
         for found in self.tape.find(matches, self.event, back=back):
@@ -276,7 +276,7 @@ class Debugger:
             return Stop("unknown")
         return (yield from self.seek(found))
 
-    def run(self, watch: Watch | None = None, *, until: int | None = None, until_us: int | None = None) -> Travel:
+    def run(self, watch: Watch | None = None, *, until: int | None = None, until_us: int | None = None) -> Move:
         """Forward to the next breakpoint, or to the end.
 
         Args:
@@ -288,7 +288,7 @@ class Debugger:
             return (yield from self._run_plainly(until, until_us))
         return (yield from self._run_watched(watch, until, until_us))
 
-    def _run_plainly(self, until: int | None, until_us: int | None) -> Travel:
+    def _run_plainly(self, until: int | None, until_us: int | None) -> Move:
         while until is None or self.event < until:
             count = SLICE if until is None else min(SLICE, until - self.event)
             if not self._advance(count, until_us):
@@ -296,7 +296,7 @@ class Debugger:
             yield self._progress(until)
         return Stop("there")
 
-    def _run_watched(self, watch: Watch, until: int | None, until_us: int | None) -> Travel:
+    def _run_watched(self, watch: Watch, until: int | None, until_us: int | None) -> Move:
         simulation = self._simulation
         with watched(simulation, watch) as collected:
             while until is None or self.event < until:
@@ -310,7 +310,7 @@ class Debugger:
                     yield self._progress(until)
         return Stop("there")
 
-    def run_back(self, watch: Watch) -> Travel:
+    def run_back(self, watch: Watch) -> Move:
         """Back to the latest earlier event at which a breakpoint stops, or to the start."""
         found, hits = yield from self._replay.last_hit(watch, self.event - 1)
         yield from self.seek(found)
@@ -383,7 +383,7 @@ class Debugger:
         self._simulation.run(max_events=last - self._simulation.events)
 
     def _landed(self) -> None:
-        """Stand at an event: all of it has been looked at. A travel given up anywhere leaves a whole position."""
+        """Stand at an event: all of it has been looked at. A move given up anywhere leaves a whole position."""
         self._moment = None
         is_step = self.event > 0 and self.tape.is_step(self.event)
         self.phase = LAST_PHASE if is_step else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.compare.divergence import record_stream, search
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.travel import SLICE, Progress, Stop, drive
+from blis_tui.debugger.moves import SLICE, Progress, Stop, run_to_stop
 from blis_tui.engine.records import StepFinished
 from blis_tui.records.tables import record_dict
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from blis_tui.compare.divergence import Divergence
-    from blis_tui.debugger.travel import Journey
+    from blis_tui.debugger.moves import Move
     from blis_tui.spec.model import Experiment
 
 _BURSTS: Final = 32
@@ -77,7 +77,7 @@ class Lockstep:
         left, right = (moves and side.step() for side, moves in zip(self.sides, moves, strict=True))
         return left, right
 
-    def step_batch(self) -> Travel:
+    def step_batch(self) -> Move:
         """Forward to the end of the next engine step of either side."""
         for count in range(1, _NEVER):
             moved = self.step()
@@ -93,16 +93,16 @@ class Lockstep:
                 yield self._progress()
         return Stop("there")
 
-    def back(self) -> Travel:
+    def back(self) -> Move:
         """Undo one move."""
         latest = max(_last(side) for side in self.sides)
         for side in [side for side in self.sides if side.event and _last(side) == latest]:
             yield from side.seek(side.event - 1)
         return Stop("start" if self.at_start else "there")
 
-    # ---- travels ----
+    # ---- moves ----
 
-    def run(self, until_us: int | None = None) -> Travel:
+    def run(self, until_us: int | None = None) -> Move:
         """Forward to a time, that microsecond included, or to the end of both."""
         goal = _NEVER - 1 if until_us is None else until_us
         while True:
@@ -111,7 +111,7 @@ class Lockstep:
                     return self._end() if self.at_end else Stop("there")
             yield self._progress()
 
-    def seek_time(self, time_us: int) -> Travel:
+    def seek_time(self, time_us: int) -> Move:
         """To the last events that are not later than a time."""
         if time_us >= self.time_us and not all(_knows(side, time_us) for side in self.sides):
             return (yield from self.run(time_us))
@@ -119,13 +119,13 @@ class Lockstep:
             yield from side.seek_time(time_us)
         return self._end() if self.at_end else Stop("there")
 
-    def seek_event(self, event: int) -> Travel:
+    def seek_event(self, event: int) -> Move:
         """To the event of that number on each side; their times may differ."""
         for side in self.sides:
             yield from side.seek(event)
         return self._end() if self.at_end else Stop("there")
 
-    def seek_request(self, name: str) -> Travel:
+    def seek_request(self, name: str) -> Move:
         """To the time at which a request arrives, on the first side that has one of that name."""
         for side in self.sides:
             stop = yield from side.seek_request(name)
@@ -133,12 +133,12 @@ class Lockstep:
                 return (yield from self.seek_time(side.time_us))
         return Stop("unknown")
 
-    def to_start(self) -> Travel:
+    def to_start(self) -> Move:
         """To before the first event."""
         yield from self.seek_event(0)
         return Stop("start")
 
-    def to_end(self) -> Travel:
+    def to_end(self) -> Move:
         """To the end of both runs."""
         return (yield from self.seek_time(_NEVER - 1))
 
@@ -163,10 +163,10 @@ class Lockstep:
             return False
         if left_us == right_us:
             for side in self.sides:
-                drive(side.run(until_us=left_us))
+                run_to_stop(side.run(until_us=left_us))
         else:
             behind, other_us = (left, right_us) if left_us < right_us else (right, left_us)
-            drive(behind.run(until=behind.event + SLICE, until_us=min(goal, other_us - 1)))
+            run_to_stop(behind.run(until=behind.event + SLICE, until_us=min(goal, other_us - 1)))
         return True
 
     def _end(self) -> Stop:

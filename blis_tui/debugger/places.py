@@ -10,7 +10,7 @@ from blis_tui.errors import InputError
 
 if TYPE_CHECKING:
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.travel import Travel
+    from blis_tui.debugger.moves import Move
 
 _TIME: Final = re.compile(r"([0-9][0-9_, ]*(?:\.[0-9]+)?)\s*(us|µs|ms|s|min)\Z")
 _EVENT: Final = re.compile(r"(?:event\s*)?#?([0-9][0-9_,]*)\Z")
@@ -26,7 +26,7 @@ class Place:
     time_us: int | None = None
     request: str | None = None
 
-    def travel(self, debugger: Debugger) -> Travel:
+    def move(self, debugger: Debugger) -> Move:
         """The way there."""
         if self.event is not None:
             return debugger.seek(self.event)

@@ -57,7 +57,7 @@ class Recorder:
             name: str = getattr(record, "request_id", "")
             instance: int = getattr(record, "instance", -1)
             if kind is Arrived:
-                tape.arrive(name)
+                tape.add_request(name)
             number = number_of(name)
             tape.add(record, code, instance, -1 if number is None else number)
             figures: list[int] = []

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.debugger.moment import WINDOW
-from blis_tui.debugger.travel import SLICE, Progress
+from blis_tui.debugger.moves import SLICE, Progress
 from blis_tui.errors import DivergenceError
 
 if TYPE_CHECKING:

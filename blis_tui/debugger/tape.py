@@ -315,7 +315,7 @@ class Tape:
             self._words.append(word)
         return code
 
-    def arrive(self, name: str) -> None:
+    def add_request(self, name: str) -> None:
         """Number the next request."""
         self._numbers[name] = len(self._names)
         self._names.append(name)

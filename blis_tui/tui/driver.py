@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.debugger.travel import Progress
+from blis_tui.debugger.moves import Progress
 from blis_tui.tui.pump import Pump
 
 if TYPE_CHECKING:
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from blis_tui.debugger.conditions.breakpoints import Watch
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.travel import Stop, Travel
+    from blis_tui.debugger.moves import Move, Stop
 
 AT_ONCE_S: Final = 0.05
-"""How long a travel may take before the screen goes on without waiting for it, in seconds."""
+"""How long a move may take before the screen goes on without waiting for it, in seconds."""
 SLICE_S: Final = 0.008
 """How much of a tick the simulation may take; the rest is for keys and painting."""
 TICK_S: Final = 1 / 60
@@ -73,7 +73,7 @@ class Speed:
 
 
 class Driver(Pump):
-    """At most one travel of a debugger under way; a run can also be played at a pace.
+    """At most one move of a debugger under way; a run can also be played at a pace.
 
     Attributes:
         speed: how fast a run is played.
@@ -114,8 +114,8 @@ class Driver(Pump):
                 return stop
             yield Progress(self._debugger.event, self._debugger.time_us, None)
 
-    def _stretch(self, watch: Watch | None) -> Travel | None:
-        """The travel to where the run should be by now; None where it is there already."""
+    def _stretch(self, watch: Watch | None) -> Move | None:
+        """The move to where the run should be by now; None where it is there already."""
         debugger = self._debugger
         value = self.speed.value
         began, event, time_us = self._played_from

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from blis_tui.debugger.travel import Progress
+    from blis_tui.debugger.moves import Progress
 
 _T = TypeVar("_T")
 
 
 class Pump:
-    """At most one travel under way, and what to do when it is over.
+    """At most one move under way, and what to do when it is over.
 
     Attributes:
-        label: what the travel is, in a word or two; empty when none is under way.
+        label: what the move is, in a word or two; empty when none is under way.
         progress: where it last was.
     """
 
@@ -26,38 +26,38 @@ class Pump:
         self.label = ""
         self.progress: Progress | None = None
         self._clock = clock
-        self._travel: Generator[Progress | None, None, Callable[[], None]] | None = None
+        self._move: Generator[Progress | None, None, Callable[[], None]] | None = None
 
     @property
     def busy(self) -> bool:
-        """Whether a travel is under way."""
-        return self._travel is not None
+        """Whether a move is under way."""
+        return self._move is not None
 
-    def start(self, travel: Generator[Progress | None, None, _T], label: str, then: Callable[[_T], None]) -> None:
-        """Set out; another travel is given up. ``then`` is called with how it ended.
+    def start(self, move: Generator[Progress | None, None, _T], label: str, then: Callable[[_T], None]) -> None:
+        """Set out; another move is given up. ``then`` is called with how it ended.
 
-        A travel that yields None has nothing to do until it is driven the next time.
+        A move that yields None has nothing to do until it is driven the next time.
         """
         self.stop()
-        self._travel = _followed(travel, then)
+        self._move = _followed(move, then)
         self.label = label
 
     def stop(self) -> bool:
-        """Give up the travel, which stays where it has got to; returns whether there was one."""
-        travel = self._travel
-        self._travel = None
+        """Give up the move, which stays where it has got to; returns whether there was one."""
+        move = self._move
+        self._move = None
         self.label = ""
         self.progress = None
-        if travel is not None:
-            travel.close()
-        return travel is not None
+        if move is not None:
+            move.close()
+        return move is not None
 
     def drive(self, seconds: float) -> None:
         """Go on for a while, until there is nothing to do at present, or to the end."""
         until = self._clock() + seconds
-        while self._travel is not None and self._clock() < until:
+        while self._move is not None and self._clock() < until:
             try:
-                progress = next(self._travel)
+                progress = next(self._move)
                 if progress is None:
                     return
                 self.progress = progress
@@ -70,6 +70,6 @@ class Pump:
 
 
 def _followed(
-    travel: Generator[Progress | None, None, _T], then: Callable[[_T], None]
+    move: Generator[Progress | None, None, _T], then: Callable[[_T], None]
 ) -> Generator[Progress | None, None, Callable[[], None]]:
-    return partial(then, (yield from travel))
+    return partial(then, (yield from move))

@@ -6,7 +6,7 @@ from functools import cache
 
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.travel import drive
+from blis_tui.debugger.moves import run_to_stop
 
 IMPATIENT = [
     {
@@ -80,6 +80,6 @@ def experiment(name: str) -> blis_tui.Experiment:
 def finished(name: str) -> Debugger:
     """A debugger that knows the whole run; whoever moves it must go to where it needs to be first."""
     debugger = Debugger(experiment(name))
-    drive(debugger.run())
+    run_to_stop(debugger.run())
     assert debugger.failure is None
     return debugger

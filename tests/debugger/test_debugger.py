@@ -13,7 +13,7 @@ import blis_tui
 from blis_tui.debugger.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moment import LAST_PHASE
-from blis_tui.debugger.travel import Travel, drive
+from blis_tui.debugger.moves import Move, run_to_stop
 from blis_tui.engine.invariants import INVARIANTS, Invariant
 from blis_tui.errors import DivergenceError, SimulationError
 
@@ -68,7 +68,7 @@ def test_by_hand_to_the_end_and_back_and_again(name: str) -> None:
     assert not debugger.step()
     assert debugger.report().to_json() == report
     for event in range(len(digests) - 2, -1, -1):
-        drive(debugger.seek(debugger.event - 1))
+        run_to_stop(debugger.seek(debugger.event - 1))
         assert debugger.digest() == digests[event]
     assert debugger.event == 0
     while debugger.step():
@@ -78,9 +78,9 @@ def test_by_hand_to_the_end_and_back_and_again(name: str) -> None:
 
 def test_reports_on_the_way_are_those_of_a_plain_run_stopped_there() -> None:
     debugger = Debugger(experiment("kv-pressure"))
-    drive(debugger.run())
+    run_to_stop(debugger.run())
     for event in (debugger.frontier // 3, 10, debugger.frontier // 2):
-        drive(debugger.seek(event))
+        run_to_stop(debugger.seek(event))
         plain = blis_tui.Simulation(experiment("kv-pressure"))
         plain.run(max_events=event)
         assert debugger.report().to_json() == plain.report().to_json()
@@ -99,21 +99,21 @@ def test_phases_divide_steps_only() -> None:
     back = []
     while debugger.event > 0:
         back.append((debugger.event, debugger.phase))
-        drive(debugger.back_phase())
+        run_to_stop(debugger.back_phase())
     assert back[::-1] == seen
 
 
 def test_batches() -> None:
     debugger = Debugger(experiment("quickstart"))
-    drive(debugger.finish_batch())
+    run_to_stop(debugger.finish_batch())
     first = debugger.event
     assert debugger.tape.is_step(first)
     assert debugger.phase == LAST_PHASE
-    drive(debugger.finish_batch())
+    run_to_stop(debugger.finish_batch())
     second = debugger.event
     assert debugger.tape.is_step(second)
     assert not any(debugger.tape.is_step(event) for event in range(first + 1, second))
-    drive(debugger.back_batch())
+    run_to_stop(debugger.back_batch())
     assert debugger.event == first
 
 
@@ -122,34 +122,34 @@ def test_seek_time_stops_at_the_last_event_in_time(known: bool) -> None:
     _, times, _ = straight("quickstart")
     debugger = Debugger(experiment("quickstart"))
     if known:
-        drive(debugger.run())
+        run_to_stop(debugger.run())
     for time_us in (times[-1] // 2, times[7], 0, times[-1] + 1, times[12] - 1):
-        drive(debugger.seek_time(time_us))
+        run_to_stop(debugger.seek_time(time_us))
         at(debugger, len([one for one in times[1:] if one <= time_us]))
 
 
 def test_seek_request() -> None:
     debugger = Debugger(experiment("quickstart"))
-    assert drive(debugger.seek_request("request_11")).reason == "there"
+    assert run_to_stop(debugger.seek_request("request_11")).reason == "there"
     assert debugger.moment().records[0].kind == "arrived"
     assert debugger.tape.life("request_11", debugger.event)[-1].what == "arrived"
     here = debugger.event
-    assert drive(debugger.seek_request("nobody")).reason == "unknown"
+    assert run_to_stop(debugger.seek_request("nobody")).reason == "unknown"
     at(debugger, here)
 
 
 def test_a_journey_given_up_leaves_the_debugger_sound() -> None:
     debugger = Debugger(experiment("kv-pressure"))
-    travel = debugger.run()
+    move = debugger.run()
     for _ in range(3):
-        next(travel)
-    travel.close()
+        next(move)
+    move.close()
     at(debugger, debugger.event)
     middle = debugger.event
-    drive(debugger.run())
-    travel = debugger.seek(middle + 70)
-    next(travel)
-    travel.close()
+    run_to_stop(debugger.run())
+    move = debugger.seek(middle + 70)
+    next(move)
+    move.close()
     at(debugger, debugger.event)
 
 
@@ -158,7 +158,7 @@ def test_breakpoints_forwards_and_backwards_find_the_same_places() -> None:
     watch = Watch((parse_breakpoint("preempted", experiment(name)),))
     debugger = Debugger(experiment(name))
     places = []
-    while drive(debugger.run(watch)).reason == "breakpoint":
+    while run_to_stop(debugger.run(watch)).reason == "breakpoint":
         assert any(record.kind == "preempted" for record in debugger.moment().records)
         places.append(debugger.event)
     assert places
@@ -168,7 +168,7 @@ def test_breakpoints_forwards_and_backwards_find_the_same_places() -> None:
     plain.run()
     assert places == sorted(set(true))
     back = []
-    while drive(debugger.run_back(watch)).reason == "breakpoint":
+    while run_to_stop(debugger.run_back(watch)).reason == "breakpoint":
         back.append(debugger.event)
     assert back == places[::-1]
     assert debugger.event == 0
@@ -180,23 +180,23 @@ def test_a_failing_simulation_stops_at_the_last_whole_event(monkeypatch: pytest.
     breaks = Invariant("INV-0", "time ends", lambda state: "it is late" if state.now > times[100] else "")
     monkeypatch.setattr("blis_tui.simulation.INVARIANTS", (*INVARIANTS, breaks))
     debugger = Debugger(experiment("quickstart"), check="all")
-    assert drive(debugger.run()).reason == "failed"
+    assert run_to_stop(debugger.run()).reason == "failed"
     assert "INV-0" in str(debugger.failure)
     at(debugger, last)
     assert debugger.frontier == last
     assert debugger.at_end
-    drive(debugger.seek(50))
+    run_to_stop(debugger.seek(50))
     at(debugger, 50)
-    assert drive(debugger.run()).reason == "failed"
+    assert run_to_stop(debugger.run()).reason == "failed"
     at(debugger, last)
 
 
 def test_a_replay_that_goes_another_way_is_reported() -> None:
     debugger = Debugger(experiment("quickstart"))
-    drive(debugger.run())
+    run_to_stop(debugger.run())
     cluster = debugger._simulation._cluster
     assert cluster.instances
-    arrive(debugger.seek(60))
+    run_to_stop(debugger.seek(60))
     debugger._simulation._cluster.instances[0].tallies.busy_us += 1
     with pytest.raises(DivergenceError, match="event 60"):
         debugger.moment()
@@ -205,13 +205,13 @@ def test_a_replay_that_goes_another_way_is_reported() -> None:
 def test_checkpoints_thin_out_and_still_lead_back() -> None:
     name = "kv-pressure"
     debugger = Debugger(blis_tui.load(name), cap_bytes=40_000)
-    drive(debugger.run())
+    run_to_stop(debugger.run())
     plain = blis_tui.Simulation(blis_tui.load(name))
     plain.run()
     assert debugger.report().to_json() == plain.report().to_json()
     assert debugger.history.events[0] == 0
     for event in (5000, 100, 3000):
-        drive(debugger.seek(event))
+        run_to_stop(debugger.seek(event))
         assert debugger.history.size_bytes <= 40_000
         again = blis_tui.Simulation(blis_tui.load(name))
         again.run(max_events=event)
@@ -221,7 +221,7 @@ def test_checkpoints_thin_out_and_still_lead_back() -> None:
 def test_lives_tell_everything_that_records_say_of_a_request() -> None:
     name = "vllm-preemption"
     debugger = Debugger(experiment(name))
-    drive(debugger.run())
+    run_to_stop(debugger.run())
     told: dict[str, list[tuple[int, str]]] = {}
     plain = blis_tui.Simulation(experiment(name))
 
@@ -259,8 +259,8 @@ class Travels(RuleBasedStateMachine):
     def start(self, text: str) -> None:
         self.watch = Watch((parse_breakpoint(text, experiment(self.name)),))
 
-    def go(self, travel: Travel) -> str:
-        return drive(travel).reason
+    def go(self, move: Move) -> str:
+        return run_to_stop(move).reason
 
     @rule(count=st.integers(1, 5))
     def step(self, count: int) -> None:
@@ -300,10 +300,10 @@ class Travels(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 400))
     def give_up(self, count: int) -> None:
-        travel = self.debugger.run()
+        move = self.debugger.run()
         for _ in range(count // 100):
-            next(travel, None)
-        travel.close()
+            next(move, None)
+        move.close()
         self.expected = self.debugger.event
 
     @rule()
@@ -325,7 +325,7 @@ class Travels(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.debugger.step()
-        drive(self.debugger.run())
+        run_to_stop(self.debugger.run())
         assert self.debugger.report().to_json() == straight(self.name)[2]
 
 
@@ -344,9 +344,9 @@ def test_a_journey_given_up_leaves_a_whole_position() -> None:
     debugger = Debugger(experiment("quickstart"))
     stepped = 0
     for _ in range(8):
-        travel = debugger.seek(10_000)
-        next(travel)
-        travel.close()
+        move = debugger.seek(10_000)
+        next(move)
+        move.close()
         is_step = debugger.tape.is_step(debugger.event)
         stepped += is_step
         assert debugger.phase == (LAST_PHASE if is_step else None)

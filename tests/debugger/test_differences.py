@@ -11,7 +11,7 @@ import pytest
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.differences import GROUPS, Change, compare, differences
-from blis_tui.debugger.travel import drive
+from blis_tui.debugger.moves import run_to_stop
 
 if TYPE_CHECKING:
     from blis_tui.debugger.moment import Moment
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 def debugger() -> Debugger:
     """KV pressure, known far enough for several preemptions."""
     made = Debugger(blis_tui.load("kv-pressure"))
-    drive(made.seek(1300))
+    run_to_stop(made.seek(1300))
     return made
 
 
 def _moment(debugger: Debugger, event: int) -> Moment:
-    drive(debugger.seek(event))
+    run_to_stop(debugger.seek(event))
     return debugger.moment()
 
 

@@ -7,34 +7,34 @@ from itertools import pairwise
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import SPACING
-from blis_tui.debugger.travel import drive
+from blis_tui.debugger.moves import run_to_stop
 
 FLOOD = {"workload.requests": 10_000, "workload.rate_per_s": 1e6}
 
 
 def test_a_checkpoint_of_a_long_queue_is_left_only_after_as_much_work() -> None:
     debugger = Debugger(blis_tui.load("quickstart", set=FLOOD))
-    drive(debugger.seek(41_500))
+    run_to_stop(debugger.seek(41_500))
     assert debugger.simulation.arrived - debugger.simulation.ended > 9_000
     gaps = [after - before for before, after in pairwise(debugger.history.events)]
     assert min(gaps) >= SPACING
     assert gaps[-1] > 8 * SPACING
     # Going back leaves none on the way, either: each would take longer than the way.
     known = list(debugger.history.events)
-    drive(debugger.seek(41_000))
+    run_to_stop(debugger.seek(41_000))
     assert list(debugger.history.events) == known
 
 
 def test_with_few_requests_going_back_leaves_checkpoints_before_the_place() -> None:
     debugger = Debugger(blis_tui.load("quickstart", set={"workload.requests": 100}))
-    drive(debugger.seek(3900))
-    drive(debugger.seek(3000))
+    run_to_stop(debugger.seek(3900))
+    run_to_stop(debugger.seek(3000))
     assert {2488, 2872, 2968, 2992} <= set(debugger.history.events)
 
 
 def test_a_huge_state_is_not_compared_at_every_look() -> None:
     debugger = Debugger(blis_tui.load("quickstart", set={**FLOOD, "workload.requests": 12_000}))
-    drive(debugger.seek(50_000))
+    run_to_stop(debugger.seek(50_000))
     assert debugger.simulation.arrived - debugger.simulation.ended > 10_000
     calls: list[int] = []
     digest = debugger.history.look

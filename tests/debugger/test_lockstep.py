@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import blis_tui
 from blis_tui.debugger.lockstep import Lockstep
+from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.side_by_side import NOT_ARRIVED, Standing, Standings, differing_requests, figure_pairs
-from blis_tui.debugger.travel import arrive
 from blis_tui.engine.records import Record, StepFinished
 from blis_tui.records.tables import record_dict
 
@@ -81,10 +81,10 @@ def test_steps_follow_the_clock_and_back_undoes_each(pair: str) -> None:
         visited.append(position(both))
     assert both.at_end
     for wanted in reversed(visited[:-1]):
-        drive(both.back())
+        run_to_stop(both.back())
         assert position(both) == wanted
     assert both.at_start
-    assert drive(both.back()).reason == "start"
+    assert run_to_stop(both.back()).reason == "start"
 
 
 @pytest.mark.parametrize("pair", PAIRS)
@@ -93,9 +93,9 @@ def test_a_run_looked_at_on_the_way_is_where_single_steps_would_be(pair: str) ->
     visited = {position(by_hand)}
     while any(by_hand.step()):
         visited.add(position(by_hand))
-    travel = both.run()
+    move = both.run()
     looks = 0
-    for _ in travel:
+    for _ in move:
         looks += 1
         assert position(both) in visited
     assert looks > 1
@@ -108,7 +108,7 @@ def test_a_run_looked_at_on_the_way_is_where_single_steps_would_be(pair: str) ->
 def test_a_time_is_the_same_place_wherever_one_comes_from(times: list[int]) -> None:
     both = lockstep("more memory")
     for time_us in times:
-        drive(both.seek_time(time_us))
+        run_to_stop(both.seek_time(time_us))
         for side in both.sides:
             assert side.time_us <= time_us
             upcoming = side.upcoming()
@@ -135,7 +135,7 @@ def test_the_first_divergence_is_where_the_whole_streams_part(pair: str) -> None
     assert found.event == min(record.event for record in parting if record is not None)
     place = streams[0].index(left) if left is not None else len(streams[0])
     assert found.before == tuple(map(record_dict, streams[0][max(0, place - 3) : place]))
-    arrive(both.seek_event(found.event))
+    run_to_stop(both.seek_event(found.event))
     assert left is None or left in both.left.records_of(found.event)
     assert right is None or right in both.right.records_of(found.event)
 
@@ -152,36 +152,36 @@ def test_fields_are_compared_only_between_records_of_one_kind() -> None:
 
 def test_the_end_of_a_step_is_the_next_one_of_either_side() -> None:
     both = lockstep("two instances")
-    drive(both.seek_time(1_500_000))
+    run_to_stop(both.seek_time(1_500_000))
     start = position(both)
-    drive(both.step_batch())
+    run_to_stop(both.step_batch())
     here = position(both)
     assert any(side.tape.is_step(side.event) for side in both.sides)
-    drive(both.back())
+    run_to_stop(both.back())
     while position(both) != start:
         moved = [side.event for side in both.sides]
-        drive(both.back())
+        run_to_stop(both.back())
         changed = [side for side, event in zip(both.sides, moved, strict=True) if side.event != event]
         assert not any(side.tape.is_step(side.event + 1) for side in changed)
-    drive(both.step_batch())
+    run_to_stop(both.step_batch())
     assert position(both) == here
 
 
 def test_beyond_the_ends_is_the_ends() -> None:
     both = lockstep("shorter")
-    assert drive(both.to_end()).reason == "end"
+    assert run_to_stop(both.to_end()).reason == "end"
     assert both.left.event > both.right.event
-    assert drive(both.run()).reason == "end"
+    assert run_to_stop(both.run()).reason == "end"
     assert both.step() == (False, False)
-    assert drive(both.to_start()).reason == "start"
+    assert run_to_stop(both.to_start()).reason == "start"
     assert position(both) == (0, 0)
-    assert drive(both.to_end()).reason == "end"
+    assert run_to_stop(both.to_end()).reason == "end"
     assert both.at_end
 
 
 def test_figures_are_paired_by_instance() -> None:
     both = lockstep("two instances")
-    drive(both.seek_time(2_000_000))
+    run_to_stop(both.seek_time(2_000_000))
     left, right = (side.glance().after for side in both.sides)
     pairs = {(pair.instance, pair.name): pair for pair in figure_pairs(left, right)}
     assert {index for index, _ in pairs} == {0, 1}
@@ -196,8 +196,8 @@ def test_figures_are_paired_by_instance() -> None:
 
 def test_requests_stand_where_the_simulation_says() -> None:
     both = lockstep("more memory")
-    arrive(both.to_end())
-    arrive(both.seek_time(2_400_000))
+    run_to_stop(both.to_end())
+    run_to_stop(both.seek_time(2_400_000))
     left, right = (Standings(side.tape, side.glance().after) for side in both.sides)
     ended = {row.request_id: row for row in both.right.report().rows}
     pairs = list(differing_requests(left, right))
@@ -210,14 +210,14 @@ def test_requests_stand_where_the_simulation_says() -> None:
         else:
             assert pair.right.state in ("waiting", "prefill", "decode", "stalled", "in transit")
     assert left.standing("nobody") == NOT_ARRIVED
-    drive(both.seek_time(500_000))
+    run_to_stop(both.seek_time(500_000))
     late = both.left.tape.names()[-1]
     assert Standings(both.left.tape, both.left.glance().after).standing(late) == NOT_ARRIVED
 
 
 def test_requests_behind_the_window_of_a_snapshot_are_known_from_the_tape() -> None:
     both = lockstep("same")
-    drive(both.seek_time(2_000_000))
+    run_to_stop(both.seek_time(2_000_000))
     snapshot = both.left.simulation.snapshot()
     narrow = both.left.simulation.snapshot(0)
     full, blind = Standings(both.left.tape, snapshot), Standings(both.left.tape, narrow)
@@ -233,10 +233,10 @@ def test_a_request_that_only_one_side_has_is_found_there() -> None:
     late = blis_tui.Simulation(both.left.experiment)
     late.run()
     name = late.report().rows[20].request_id
-    assert drive(both.seek_request(name)).reason != "unknown"
+    assert run_to_stop(both.seek_request(name)).reason != "unknown"
     arrival_us = late.report().rows[20].arrival_us
     assert both.left.time_us == arrival_us
     assert both.right.time_us <= arrival_us
     here = position(both)
-    assert drive(both.seek_request("nobody")).reason == "unknown"
+    assert run_to_stop(both.seek_request("nobody")).reason == "unknown"
     assert position(both) == here

@@ -13,9 +13,9 @@ from blis_tui.debugger.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.debugger.conditions.suggestions import suggestions
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.differences import compare, differences
+from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.side_by_side import figure_pairs
 from blis_tui.debugger.tape import Tape
-from blis_tui.debugger.travel import drive
 from blis_tui.debugger.why.events import event_explanation
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.engine.records import (
@@ -96,7 +96,7 @@ def debugger(kinds: object) -> Debugger:
     """A run with such records."""
     del kinds
     made = Debugger(blis_tui.load("quickstart", set={"workload.requests": 20}))
-    drive(made.run())
+    run_to_stop(made.run())
     return made
 
 
@@ -125,7 +125,7 @@ def test_the_tape_and_the_life_of_its_request_have_it(debugger: Debugger) -> Non
     life = read_life(debugger.tape, "request_0", debugger.frontier)
     plain = Debugger(blis_tui.load("quickstart", set={"workload.requests": 20}))
     assert life is not None
-    arrive(plain.run())
+    run_to_stop(plain.run())
     without = read_life(plain.tape, "request_0", plain.frontier)
     assert without is not None
     assert life.spans == without.spans
@@ -149,9 +149,9 @@ def test_it_is_told_where_events_are(debugger: Debugger) -> None:
 
 
 def test_breakpoints_stop_at_it_with_its_sentence(debugger: Debugger) -> None:
-    drive(debugger.seek(0))
+    run_to_stop(debugger.seek(0))
     points = [parse_breakpoint(text, debugger.experiment) for text in ("cache-probed", "instance 1 routed")]
-    stop = drive(debugger.run(Watch(points)))
+    stop = run_to_stop(debugger.run(Watch(points)))
     assert [hit.sentence for hit in stop.hits] == ["request_0 found 7 tokens on instance 0 in 1.5 ms"]
     assert "the router looked into a cache" in [one.meaning for one in suggestions("cache", debugger.experiment)]
 
@@ -194,7 +194,7 @@ def test_a_kind_is_described_once() -> None:
 
 
 def test_an_instance_that_comes_and_goes_is_a_change(debugger: Debugger) -> None:
-    drive(debugger.seek(40))
+    run_to_stop(debugger.seek(40))
     state = debugger.moment().after
     fewer = replace(state, instances=state.instances[:1])
     for before, after, values in ((fewer, state, (None, "there")), (state, fewer, ("there", "gone"))):

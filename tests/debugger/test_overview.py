@@ -8,7 +8,7 @@ import pytest
 
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.travel import drive
+from blis_tui.debugger.moves import run_to_stop
 
 if TYPE_CHECKING:
     from blis_tui.engine.records import StepFinished
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def test_the_instances_maxima_are_those_of_their_steps(requests: int) -> None:
     experiment = blis_tui.load("quickstart", set={"workload.requests": requests})
     debugger = Debugger(experiment)
-    drive(debugger.run())
+    run_to_stop(debugger.run())
     overview = debugger.tape.overview
     steps: list[StepFinished] = []
     simulation = blis_tui.Simulation(experiment)

@@ -6,9 +6,9 @@ from functools import cache
 
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
+from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.recorder import Recorder
 from blis_tui.debugger.tape import Tape
-from blis_tui.debugger.travel import drive
 from blis_tui.engine.records import Completed, Record
 from tests.builders import profiles
 
@@ -76,7 +76,7 @@ def test_steps_may_be_as_long_and_as_large_as_in_a_plain_run() -> None:
         },
     )
     debugger = Debugger(made)
-    assert drive(debugger.run()).reason == "end"
+    assert run_to_stop(debugger.run()).reason == "end"
     assert debugger.report().to_json() == blis_tui.run(made).to_json()
     tape = debugger.tape
     steps = [tape.step(tape.row(event).step) for event in range(1, len(tape) + 1) if tape.is_step(event)]

@@ -10,7 +10,7 @@ import pytest
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moment import LAST_PHASE, live
-from blis_tui.debugger.travel import drive
+from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.why.breakdown import Sources, so_far_breakdown, ttft_breakdown
 from blis_tui.debugger.why.lifespans import read_life
 from tests.debugger.record_reader import Reader, past_of
@@ -49,7 +49,7 @@ class Run:
         simulation.subscribe("all", self.records.append)
         simulation.run(max_events=3000)
         self.debugger = Debugger(self.experiment)
-        drive(self.debugger.seek(simulation.events))
+        run_to_stop(self.debugger.seek(simulation.events))
         self.keeps_output = self.experiment.policy.batching.kind == "vllm-v1"
 
     @property
@@ -64,7 +64,7 @@ class Run:
         events = places.sample(range(1, self.debugger.frontier), POSITIONS // 2)
         events += places.sample(interesting, min(len(interesting), POSITIONS // 2))
         for event in events:
-            drive(self.debugger.seek(event - 1))
+            run_to_stop(self.debugger.seek(event - 1))
             while self.debugger.event < event or (self.debugger.phase or LAST_PHASE) < LAST_PHASE:
                 self.debugger.step_phase()
                 if self.debugger.event == event:

@@ -10,7 +10,7 @@ import pytest
 
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.travel import drive
+from blis_tui.debugger.moves import run_to_stop
 from blis_tui.engine.records import StepFinished
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.lints.finding import Seen
@@ -67,7 +67,7 @@ def finding(found: Report | Checkup, name: str) -> Finding:
 def test_what_the_engine_adds_up_is_what_the_steps_tell(name: str) -> None:
     """Presence and the times of steps by what limited them, counted from the records."""
     debugger = finished(name)
-    drive(debugger.run())
+    run_to_stop(debugger.run())
     tally = Tally(debugger.experiment)
     tally.follow(debugger.tape, len(debugger.tape))
     cluster = debugger.simulation._cluster
@@ -107,7 +107,7 @@ def test_an_account_notices_a_gap() -> None:
 
 def test_halfway_they_agree_too() -> None:
     debugger = Debugger(experiment("time-outs"))
-    drive(debugger.seek(1500))
+    run_to_stop(debugger.seek(1500))
     tally = Tally(debugger.experiment)
     tally.follow(debugger.tape, 1500)
     cluster = debugger.simulation._cluster
@@ -384,8 +384,8 @@ def test_every_warning_says_what_to_do() -> None:
 
 def test_a_report_and_the_debugger_say_the_same() -> None:
     debugger = finished("kv-pressure")
-    drive(debugger.run())
+    run_to_stop(debugger.run())
     assert debugger.checkup().findings == debugger.report().warnings == report("kv-pressure").warnings
-    drive(debugger.seek(100))
+    run_to_stop(debugger.seek(100))
     assert debugger.checkup().findings == ()
-    drive(debugger.run())
+    run_to_stop(debugger.run())

@@ -60,9 +60,9 @@ class Debugging:
         await self.press("enter")
 
     async def idle(self) -> None:
-        """Wait for the journey, the filter and the workers; what is shown on the way is not drawn."""
+        """Wait for the move, the filter and the workers; what is shown on the way is not drawn."""
         await finish(self.pilot)
-        while self.bench.driver.busy or self._searching():  # noqa: ASYNC110  (the product has no event to tell)
+        while self.session.driver.busy or self._searching():  # noqa: ASYNC110  (the product has no event to tell)
             await asyncio.sleep(0.005)
         await settle(self.pilot)
 
@@ -97,7 +97,7 @@ async def debugging(
     breaks: tuple[str, ...] = (),
     at_once: bool = False,
 ) -> AsyncIterator[Debugging]:
-    """An experiment open in the debugger; its journeys may all be over at once, however slow the machine is."""
+    """An experiment open in the debugger; its moves may all be over at once, however slow the machine is."""
     overrides = () if requests is None else (f"workload.requests={requests}",)
     app = BlisApp(Start(experiment=experiment(name, requests), source=name, at=at, breaks=breaks, overrides=overrides))
     async with app.run_test(size=size) as pilot:
@@ -106,5 +106,5 @@ async def debugging(
         open_ = Debugging(app, pilot, screen)
         await open_.idle()
         if at_once:
-            open_.bench.driver._clock = lambda: 0.0
+            open_.session.driver._clock = lambda: 0.0
         yield open_

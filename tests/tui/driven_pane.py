@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from blis_tui.debugger.conditions.breakpoints import parse_breakpoint
-from blis_tui.debugger.travel import drive
+from blis_tui.debugger.moves import run_to_stop
 from blis_tui.tui.view import Picked, Selection, View
 from tests.tui.pane_harness import OnePane, debugger, view_at
 from tests.tui.screens import screen_text, settle
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def knowing(event: int = 10**9, *, at: int, experiment: str = "kv-pressure", requests: int = 60) -> Debugger:
     """A debugger that knows an experiment up to an event (or its end) and stands at another one."""
     made = debugger(experiment, event, workload__requests=requests)
-    drive(made.seek(at))
+    run_to_stop(made.seek(at))
     return made
 
 
@@ -61,7 +61,7 @@ class DrivenPane(OnePane):
 
     def go(self, event: int, *, playing: bool = False) -> None:
         """Go somewhere, and show it."""
-        drive(self.debugger.seek(event))
+        run_to_stop(self.debugger.seek(event))
         self.pane.view = view_with(self.debugger, playing=playing)
 
     def lines(self) -> list[str]:

@@ -9,7 +9,7 @@ from textual.app import App
 
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.travel import drive
+from blis_tui.debugger.moves import run_to_stop
 from blis_tui.tui.themes import DARK
 from blis_tui.tui.view import Picked, Selection, View
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def debugger(experiment: str, event: int, **overrides: object) -> Debugger:
     """A debugger that knows an experiment up to an event and stands there."""
     made = Debugger(blis_tui.load(experiment, set={key.replace("__", "."): value for key, value in overrides.items()}))
-    drive(made.seek(event))
+    run_to_stop(made.seek(event))
     return made
 
 
@@ -34,7 +34,7 @@ def view_at(
 ) -> View:
     """A view of an event: the present one, or the one gone to."""
     if event is not None:
-        drive(made.seek(event))
+        run_to_stop(made.seek(event))
     moment = made.moment()
     if playing:
         moment = replace(moment, records=(), before=None)

@@ -15,8 +15,8 @@ from blis_tui.compare.divergence import Divergence
 from blis_tui.compare.metrics import Row
 from blis_tui.compare.requests import RequestChanges
 from blis_tui.debugger.lockstep import Lockstep
+from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.side_by_side import NOT_ARRIVED, Standing
-from blis_tui.debugger.travel import drive
 from blis_tui.engine.records import Admitted, Dropped, Queued, Routed
 from blis_tui.records.tables import record_dict
 from blis_tui.tui.presenters.compare import (
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pytest_regressions.file_regression import FileRegressionFixture
     from textual.pilot import Pilot
 
-    from blis_tui.debugger.travel import Progress
+    from blis_tui.debugger.moves import Progress
     from blis_tui.engine.records import Record
     from blis_tui.tui.presenters.compare import CompareView
 
@@ -126,11 +126,11 @@ async def test_keys_move_both_sides_by_the_clock() -> None:
         assert events(app.compare) == (by_hand.left.event, by_hand.right.event)
         await press(pilot, "s")
         await finish(pilot, app.compare)
-        drive(by_hand.step_batch())
+        run_to_stop(by_hand.step_batch())
         assert events(app.compare) == (by_hand.left.event, by_hand.right.event)
         await press(pilot, "left_square_bracket")
         await finish(pilot, app.compare)
-        drive(by_hand.back())
+        run_to_stop(by_hand.back())
         assert events(app.compare) == (by_hand.left.event, by_hand.right.event)
         await press(pilot, "home")
         await finish(pilot, app.compare)
@@ -253,7 +253,7 @@ async def test_curves_of_both_runs_lie_over_each_other(file_regression: FileRegr
 
 def test_the_curves_fit_their_room_and_share_one_scale() -> None:
     lockstep = Lockstep(*pair())
-    drive(lockstep.to_end())
+    run_to_stop(lockstep.to_end())
     screen = comparison()
     screen.lockstep = lockstep
     view = screen.view()
@@ -276,7 +276,7 @@ async def test_the_comparison_begins_at_the_time_it_was_asked_for_at() -> None:
 
 def test_what_hardly_changed_is_neither_better_nor_worse() -> None:
     lockstep = Lockstep(*pair())
-    drive(lockstep.seek_time(1_000_000))
+    run_to_stop(lockstep.seek_time(1_000_000))
     screen = comparison()
     screen.lockstep = lockstep
     made = (Row(metric="latency.ttft_ms.p50", a=100.0, b=100.5), Row(metric="latency.ttft_ms.p99", a=100.0, b=101.5))
@@ -333,7 +333,7 @@ async def test_equal_runs_are_said_to_be_equal() -> None:
 async def test_figures_that_differ_are_marked_on_both_sides() -> None:
     app = Alone(comparison())
     async with app.run_test(size=(140, 40)) as pilot:
-        drive(app.compare.lockstep.to_end())
+        run_to_stop(app.compare.lockstep.to_end())
         app.compare._show()
         await pilot.pause()
         view = app.compare.view()
@@ -435,7 +435,7 @@ def test_a_pump_gives_up_the_journey_before() -> None:
     closed: list[str] = []
     ended: list[int] = []
 
-    def travel(name: str) -> Generator[Progress, None, int]:
+    def move(name: str) -> Generator[Progress, None, int]:
         try:
             while True:
                 yield progress
@@ -448,7 +448,7 @@ def test_a_pump_gives_up_the_journey_before() -> None:
 
     progress = next(Lockstep(*pair()).run())
     pump = Pump(clock=iter(range(100)).__next__)
-    pump.start(travel("one"), "first", ended.append)
+    pump.start(move("one"), "first", ended.append)
     pump.drive(5)
     assert is_busy(pump)
     assert pump.progress is progress

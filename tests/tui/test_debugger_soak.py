@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
-from blis_tui.debugger.travel import drive
+from blis_tui.debugger.moves import run_to_stop
 from blis_tui.tui.actions import ACTIONS
 from tests.tui.debugging import NARROW, NORMAL, debugging, experiment
 
@@ -54,7 +54,7 @@ async def test_soak(
         assert here.on_top
         here.screen.halt()
         here.session.breakpoints = ()
-        drive(here.debugger.run())
+        run_to_stop(here.debugger.run())
         plain = blis_tui.Simulation(experiment(name, 40))
         plain.run()
         assert here.debugger.report().to_json() == plain.report().to_json()

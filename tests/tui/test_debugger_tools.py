@@ -11,10 +11,10 @@ from textual.widgets import Input
 
 import blis_tui
 from blis_tui.debugger.moment import PHASES
+from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.sessions import Session
 from blis_tui.debugger.sessions import load as load_session
 from blis_tui.debugger.sessions import save as save_session
-from blis_tui.debugger.travel import drive
 from blis_tui.errors import BlisError
 from blis_tui.tui.app import BlisApp, Start
 from blis_tui.tui.debug_session import DebugSession
@@ -82,19 +82,19 @@ async def test_a_click_on_a_breakpoint_moves_there_and_one_on_its_glyph_switches
         await here.press("ctrl+b")
         assert "B writes one: preempted" in screen_text(here.app)
         for text in ("preempted", "dropped"):
-            here.bench.put(text)
+            here.session.put(text)
         here.screen.show_view()
         await here.idle()
         lines = here.screen.query_one("#breakpoints Lines")
         await here.pilot.click(lines, offset=(8, 1))
         assert "▸ ● dropped" in screen_text(here.app)
-        assert all(one.enabled for one in here.bench.breakpoints)
+        assert all(one.enabled for one in here.session.breakpoints)
         await here.pilot.click(lines, offset=(2, 0))
         await here.idle()
         assert "▸ ○ preempted  off" in screen_text(here.app)
-        assert [one.enabled for one in here.bench.breakpoints] == [False, True]
+        assert [one.enabled for one in here.session.breakpoints] == [False, True]
         await here.press("down", "delete")
-        assert [one.text for one in here.bench.breakpoints] == ["preempted"]
+        assert [one.text for one in here.session.breakpoints] == ["preempted"]
 
 
 async def test_a_breakpoint_that_stops_once() -> None:
@@ -515,7 +515,7 @@ async def test_requests_are_ranked_by_one_figure_after_the_other() -> None:
 def test_watches_know_no_more_than_the_phase() -> None:
     session = DebugSession(experiment("kv-pressure"))
     debugger = session.debugger
-    drive(debugger.seek(2760))
+    run_to_stop(debugger.seek(2760))
     debugger.step_phase()
     step = debugger.moment().step
     assert step is not None

@@ -78,7 +78,7 @@ SCENES: Final = (
 BY_NAME: Final = {scene.name: scene for scene in SCENES}
 
 
-async def drive(here: Debugging, scene: Scene) -> None:
+async def run_to_stop(here: Debugging, scene: Scene) -> None:
     """Press the scene's keys."""
     for key in scene.keys:
         if key.startswith(":"):
@@ -90,7 +90,7 @@ async def drive(here: Debugging, scene: Scene) -> None:
 async def look(scene: Scene, size: tuple[int, int], file_regression: FileRegressionFixture) -> None:
     """Compare a scene with its golden."""
     async with debugging(scene.spec, size=size, requests=None, at=scene.at, breaks=scene.breaks, at_once=True) as here:
-        await drive(here, scene)
+        await run_to_stop(here, scene)
         check_screen(here.app, file_regression, f"debugger-{scene.name}")
 
 
@@ -155,7 +155,7 @@ async def test_the_text_does_not_depend_on_colours(
         scene.spec, size=NORMAL, requests=None, at=scene.at, breaks=scene.breaks, at_once=True
     ) as here:
         assert here.app.no_color if few_colours == "NO_COLOR" else here.app.native_ansi_color
-        await drive(here, scene)
+        await run_to_stop(here, scene)
         check_screen(here.app, file_regression, f"debugger-{name}")
 
 

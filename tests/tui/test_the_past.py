@@ -14,7 +14,7 @@ import pytest
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moment import LAST_PHASE, live
-from blis_tui.debugger.travel import drive
+from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.why.breakdown import decode_lines
 from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.lifespans import read_life
@@ -93,14 +93,14 @@ def _is_later(one: Line) -> bool:
 def test_what_is_later_changes_nothing_of_what_is_past(name: str) -> None:
     experiment = blis_tui.load(name)
     known = Debugger(experiment)
-    drive(known.run(until=4000))
+    run_to_stop(known.run(until=4000))
     fresh = Debugger(experiment)
     places = random.Random(name)  # noqa: S311
     events = sorted(places.sample(range(1, min(known.frontier, 2500)), PLACES))
     steps = [known.tape.next_step(event) for event in events]
     for event in sorted({*events, *steps, *(step + 1 for step in steps)}):
         for made in (known, fresh):
-            drive(made.seek(event - 1))
+            run_to_stop(made.seek(event - 1))
             made.step_phase()
         while True:
             assert fresh.frontier == event

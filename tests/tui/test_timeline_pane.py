@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.debugger.travel import drive
+from blis_tui.debugger.moves import run_to_stop
 from blis_tui.tui.presenters.series import KV_USE, SERIES, WAITING, rate_text, sample, strip
 from blis_tui.tui.presenters.timeline import (
     CHOICES,
@@ -52,7 +52,7 @@ def test_the_axis_stays_while_the_run_grows_except_now_and_then() -> None:
     made = knowing(0, at=0, requests=200)
     ends: list[int] = []
     for event in range(0, 4000, 50):
-        drive(made.seek(event))
+        run_to_stop(made.seek(event))
         ends.append(scale_of(view_with(made), CELLS).end_us)
         assert ends[-1] > known_until(view_with(made))
     assert ends == sorted(ends)
@@ -207,7 +207,7 @@ def test_a_column_means_the_last_event_in_it_and_the_first_one_the_start() -> No
 def test_one_column_to_the_side_is_always_a_move() -> None:
     made = knowing(at=0)
     for event in (0, 1, 500, made.frontier - 1, made.frontier):
-        drive(made.seek(event))
+        run_to_stop(made.seek(event))
         view = view_with(made)
         scale = scale_of(view, CELLS)
         left, right = event_beside(view, scale, -1), event_beside(view, scale, 1)

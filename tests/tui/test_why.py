@@ -10,7 +10,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.travel import drive
+from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.explanation import Explanation, Part, Ref, Row, event_ref, request_ref, say
 from blis_tui.tui.presenters.why import explanation_page
@@ -105,7 +105,7 @@ class OneWindow(App[None], inherit_bindings=False):
 @pytest.fixture(scope="module")
 def pressed() -> Debugger:
     debugger = Debugger(experiment("kv-pressure"))
-    drive(debugger.run())
+    run_to_stop(debugger.run())
     return debugger
 
 
@@ -127,7 +127,7 @@ async def test_a_slow_request(
 @pytest.mark.parametrize("size", [NARROW, NORMAL])
 async def test_a_waiting_request(size: tuple[int, int], file_regression: FileRegressionFixture) -> None:
     debugger = Debugger(experiment("kv-pressure"))
-    drive(debugger.seek(2500))
+    run_to_stop(debugger.seek(2500))
     waiting = debugger.simulation.snapshot().instances[0].waiting
     app = OneWindow(debugger, explain_request(debugger, waiting[2].request_id))
     async with app.run_test(size=size) as pilot:
@@ -245,7 +245,7 @@ async def test_the_mouse(pressed: Debugger, slow: Explanation) -> None:
 
 async def test_an_instance_has_no_explanation_but_can_be_gone_to() -> None:
     debugger = Debugger(experiment("kv-pressure"))
-    drive(debugger.seek(2500))
+    run_to_stop(debugger.seek(2500))
     waiting = debugger.simulation.snapshot().instances[0].waiting
     explanation = explain_request(debugger, waiting[1].request_id)
     app = OneWindow(debugger, explanation)

@@ -116,7 +116,7 @@ def _routed(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
         rows.append(Row(f"instance {index}", f"{waiting:,} waiting", chosen, say(note)))
     facts = say(f"The policy {kind} sent ", _subject(tape, row), " to ", instance_ref(row.instance), f" ({reason}).")
     head = f"The router ({kind}) chose instance {row.instance}: {reason}."
-    sentences = [told, *_rule(debugger.moment().state.routing_rule)]
+    sentences = [facts, *_rule(debugger.moment().state.routing_rule)]
     return head, [Part("The choice", tuple(sentences)), Part("The instances just before", (), tuple(rows))]
 
 
@@ -300,7 +300,7 @@ def _admissions(debugger: Debugger, row: EventRow, record: StepFinished, figures
     facts: list[Sentence] = []
     if record.waiting:
         profile = debugger.tape.profiles[row.instance]
-        told.append(say(cause_sentence(step_cause(figures, profile), profile)))
+        facts.append(say(cause_sentence(step_cause(figures, profile), profile)))
     if record.next_step_us < 0:
         facts.append(say("No request is left: ", instance_ref(row.instance), " is idle until a request arrives."))
     heading = "Why no more were scheduled" if record.waiting else "What follows"

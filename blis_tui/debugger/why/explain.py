@@ -112,7 +112,7 @@ def _end_part(debugger: Debugger, life: Life) -> Part:
     tape = debugger.tape
     facts: list[Sentence]
     if end.what == "rejected":
-        told = rejection_sentences(debugger, tape.row(end.event))
+        facts = rejection_sentences(debugger, tape.row(end.event))
     elif end.what == "dropped":
         facts = [say(f"No instance can ever serve it: {tape.reason(end.event)}.")]
     elif end.what == "timed-out":

@@ -136,9 +136,9 @@ def read_life(tape: Tape, name: str, until: int, settled: int | None = None) -> 
     if not entries:
         return None
     keeps = tape.keeps_output
-    reader = _Reader(tape, keeps_output=keeps, input_tokens=happenings[0].first, start_us=happenings[0].time_us)
-    for happening in happenings:
-        reader.read(happening)
+    reader = _Reader(tape, keeps_output=keeps, input_tokens=entries[0].first, start_us=entries[0].time_us)
+    for entry in entries:
+        reader.read(entry)
     now_us = tape.time_us(until)
     if reader.what in _WORK:
         now_us = max(now_us, _end_of_latest_step(tape, reader.instance, settled))

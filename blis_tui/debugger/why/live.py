@@ -220,7 +220,7 @@ def _blocks(
     free = limits.kv_blocks - row.kv_used_blocks
     about = "up to " if cached else ""
     size = f"{about}{plural(need, 'KV block')} of {limits.block_size_tokens} tokens"
-    told = [step + say(request_ref(head.request_id), f" did not fit: it needs {size}.")]
+    facts = [step + say(request_ref(head.request_id), f" did not fit: it needs {size}.")]
     watermark = _watermark(profile, latest)
     if watermark:
         facts.append(say(f"On top of that, {plural(watermark, 'block')} must stay free (watermark)."))
@@ -230,9 +230,9 @@ def _blocks(
             + _next_look(latest)
         )
     else:
-        told.append(say(f"{free:,} of {limits.kv_blocks:,} were free."))
+        facts.append(say(f"{free:,} of {limits.kv_blocks:,} were free."))
     if not profile.traits.chunked_prefill and head.target_tokens > left:
-        told.append(
+        facts.append(
             say(f"Its prompt of {head.target_tokens:,} tokens also exceeds the {left:,} left of the token budget,")
             + say(" and chunked prefill is off.")
         )

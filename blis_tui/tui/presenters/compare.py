@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from blis_tui.compare.metrics import Row
     from blis_tui.compare.requests import RequestChanges
     from blis_tui.debugger.moment import Moment
+    from blis_tui.debugger.moves import Progress
     from blis_tui.debugger.side_by_side import FigurePair
     from blis_tui.debugger.tape import Tape
-    from blis_tui.debugger.travel import Progress
 
 DIFFERS: Final = "≠"
 LETTERS: Final = ("A", "B")

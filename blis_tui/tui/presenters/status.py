@@ -11,7 +11,7 @@ from blis_tui.tui.presenters.units import count_text, time_text
 
 if TYPE_CHECKING:
     from blis_tui.debugger.moment import Moment
-    from blis_tui.debugger.travel import Progress
+    from blis_tui.debugger.moves import Progress
     from blis_tui.spec.model import Experiment
 
 _ROOMY: Final = 100

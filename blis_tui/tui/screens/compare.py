@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from blis_tui.compare.metrics import Row
     from blis_tui.compare.requests import RequestChanges
     from blis_tui.debugger.debugger import Debugger
+    from blis_tui.debugger.moves import Move, Stop
     from blis_tui.debugger.places import Place
-    from blis_tui.debugger.travel import Stop, Travel
     from blis_tui.metrics.report import Report
     from blis_tui.spec.model import Experiment
 
@@ -191,9 +191,9 @@ class CompareScreen(Screen[None]):
         """Whether something is under way."""
         return self.pump.busy
 
-    def _go(self, journey: Journey, label: str) -> None:
+    def _go(self, move: Move, label: str) -> None:
         """Set out; short ways are over at once."""
-        self.pump.start(travel, label, self._stopped)
+        self.pump.start(move, label, self._stopped)
         self._drive(_AT_ONCE_S)
 
     def _drive(self, seconds: float) -> None:
@@ -445,7 +445,7 @@ def _side_view(side: Debugger) -> SideView:
     return SideView(moment=side.glance(), tape=side.tape, upcoming=side.upcoming())
 
 
-def _way(lockstep: Lockstep, place: Place) -> Travel:
+def _way(lockstep: Lockstep, place: Place) -> Move:
     if place.event is not None:
         return lockstep.seek_event(place.event)
     if place.time_us is not None:

@@ -101,7 +101,7 @@ class DebuggerScreen(Moves):
         if self._lost:
             self.notify("\n".join(self._lost), title="Breakpoints not set", severity="warning", markup=False)
         if self._goal is not None:
-            self.go(self._goal.travel(self.session.debugger), GOING)
+            self.go(self._goal.move(self.session.debugger), GOING)
         elif self._remembered.position_event:
             self.session.visited.append(self._remembered.position_event)
             event = count_text(self._remembered.position_event)
@@ -424,7 +424,7 @@ class DebuggerScreen(Moves):
             self._reopen()
 
     def _reopen(self) -> None:
-        shell(self.app).reopen_experiment(self.source, at=str(self.bench.debugger.event))
+        shell(self.app).reopen_experiment(self.source, at=str(self.session.debugger.event))
 
     def action_compare_open(self) -> None:
         """Compare with the same experiment, one value changed."""
@@ -440,8 +440,8 @@ class DebuggerScreen(Moves):
 
         def compare(text: str | None) -> None:
             if text is not None:
-                time_us = self.bench.debugger.time_us if self.bench.debugger.event else None
-                shell(self.app).open_compare(self.bench.experiment, loaded[0], (self.source, text), time_us=time_us)
+                time_us = self.session.debugger.time_us if self.session.debugger.event else None
+                shell(self.app).open_compare(self.session.experiment, loaded[0], (self.source, text), time_us=time_us)
 
         prompt = PromptScreen("Compare with", about, placeholder="policy=vllm-v1", doing="compares", on_enter=wrong)
         self.app.push_screen(prompt, compare)
@@ -450,7 +450,7 @@ class DebuggerScreen(Moves):
         """This experiment with values changed."""
         from blis_tui.spec.load import load  # noqa: PLC0415
 
-        experiment, overrides = self.bench.experiment, (*self._overrides, *text.split())
+        experiment, overrides = self.session.experiment, (*self._overrides, *text.split())
         return load(self.source, overrides=overrides, seed=experiment.seed, plugins=experiment.plugins)
 
     @work(thread=True, exclusive=True, group="spec")

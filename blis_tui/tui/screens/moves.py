@@ -166,7 +166,7 @@ class Moves(Stage):
         self.session.leave()
         if place.request is not None:
             self.session.select(request=place.request)
-        self.go(place.travel(self.session.debugger), GOING)
+        self.go(place.move(self.session.debugger), GOING)
 
     def action_go_time_back(self) -> None:
         """A little back in time."""

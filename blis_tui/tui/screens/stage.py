@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from blis_tui.debugger.travel import Stop, Travel
+    from blis_tui.debugger.moves import Move, Stop
     from blis_tui.spec.model import Experiment
     from blis_tui.tui.view import View
 
@@ -49,7 +49,7 @@ _PROGRESS_S: Final = 0.2
 _COURTESY_S: Final = 0.05
 """How long a run waits after the user did something, so that the effect is painted first."""
 GOING: Final = "going there"
-"""Label of a travel to a place that somebody named."""
+"""Label of a move to a place that somebody named."""
 _LONG_S: Final = 8.0
 
 
@@ -101,9 +101,9 @@ class Stage(Screen[None]):
 
     # ---- moving ----
 
-    def go(self, travel: Travel, label: str) -> None:
+    def go(self, move: Move, label: str) -> None:
         """Set out; short ways are over at once, long ones show their progress."""
-        self.session.driver.start(travel, label, partial(self._over, label))
+        self.session.driver.start(move, label, partial(self._over, label))
         self._drive(AT_ONCE_S)
         self._go_on()
 
@@ -142,7 +142,7 @@ class Stage(Screen[None]):
         self.show_view()
 
     def stopped(self, stop: Stop, label: str = "") -> None:
-        """A travel is over: show where, and say what is worth saying. ``label``: which one it was."""
+        """A move is over: show where, and say what is worth saying. ``label``: which one it was."""
         self.session.done_with(stop.hits)
         self.moved()
         if stop.hits:
@@ -187,7 +187,7 @@ class Stage(Screen[None]):
             self._paint()
 
     def _failed(self, error: BlisError) -> None:
-        """A travel could not be made; it may have got to somewhere."""
+        """A move could not be made; it may have got to somewhere."""
         self.session.driver.stop()
         self._clock.pause()
         self.moved()

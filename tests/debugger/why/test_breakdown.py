@@ -9,7 +9,7 @@ import pytest
 
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.travel import drive
+from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.why.breakdown import (
     DECODES,
     Breakdown,
@@ -90,10 +90,10 @@ def test_spans_lie_end_to_end_wherever_one_looks(name: str) -> None:
 def test_spans_are_the_phases_of_the_engine(name: str) -> None:
     """What a life says a request does is what a snapshot of the engine says at that moment."""
     debugger = Debugger(experiment(name))
-    drive(debugger.run())
+    run_to_stop(debugger.run())
     compared = 0
     for event in range(20, debugger.frontier, 173):
-        drive(debugger.seek(event))
+        run_to_stop(debugger.seek(event))
         for instance in debugger.simulation.snapshot().instances:
             for live in (*instance.waiting, *instance.running):
                 life = read_life(debugger.tape, live.request_id, event)

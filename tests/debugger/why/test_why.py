@@ -8,7 +8,7 @@ import pytest
 
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.travel import drive
+from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.why.events import load_before, usual_duration
 from blis_tui.debugger.why.explain import explain, explain_event, explain_request
 from blis_tui.debugger.why.explanation import Explanation, Part, Ref, event_ref, instance_ref, request_ref, said
@@ -20,7 +20,7 @@ from tests.debugger.pressed_runs import RUNS, experiment, finished
 
 def at(name: str, event: int) -> Debugger:
     debugger = finished(name)
-    drive(debugger.seek(event))
+    run_to_stop(debugger.seek(event))
     return debugger
 
 
@@ -36,10 +36,10 @@ def sentences(one: Part) -> str:
 def test_everything_can_be_explained_anywhere(name: str) -> None:
     """No moment and no request is too strange, nothing moves the reader, and texts are whole sentences."""
     debugger = Debugger(experiment(name))
-    drive(debugger.run())
+    run_to_stop(debugger.run())
     names = debugger.tape.names()
     for event in range(0, debugger.frontier + 1, debugger.frontier // 12):
-        drive(debugger.seek(event))
+        run_to_stop(debugger.seek(event))
         digest = debugger.digest()
         snapshot = debugger.simulation.snapshot()
         asked = {one.request_id for one in snapshot.in_transit} | {names[event % len(names)]}
@@ -76,7 +76,7 @@ def waiting_behind(debugger: Debugger, wanted: str) -> Explanation:
         row = debugger.tape.row(event)
         if row.step < 0 or not debugger.tape.step(row.step).waiting:
             continue
-        drive(debugger.seek(event))
+        run_to_stop(debugger.seek(event))
         for instance in debugger.simulation.snapshot().instances:
             for one in instance.waiting[:2]:
                 explanation = explain_request(debugger, one.request_id)
@@ -87,7 +87,7 @@ def waiting_behind(debugger: Debugger, wanted: str) -> Explanation:
 
 def test_waiting_for_a_place_in_the_batch() -> None:
     debugger = Debugger(experiment("small batch"))
-    drive(debugger.run())
+    run_to_stop(debugger.run())
     explanation = waiting_behind(debugger, "max_num_seqs")
     told = sentences(part(explanation, "Why it waits now"))
     assert "6 requests ran, which is the limit (max_num_seqs 6)." in told
@@ -95,7 +95,7 @@ def test_waiting_for_a_place_in_the_batch() -> None:
 
 def test_waiting_for_tokens_names_who_spent_them() -> None:
     debugger = Debugger(experiment("small budget"))
-    drive(debugger.run())
+    run_to_stop(debugger.run())
     explanation = waiting_behind(debugger, "was spent")
     told = sentences(part(explanation, "Why it waits now"))
     found = re.search(r"the whole token budget of 24 was spent \(max_num_batched_tokens\): (.*)\.", told)
@@ -107,7 +107,7 @@ def test_waiting_for_tokens_names_who_spent_them() -> None:
 
 def test_waiting_for_blocks() -> None:
     debugger = Debugger(experiment("kv-pressure"))
-    drive(debugger.run())
+    run_to_stop(debugger.run())
     explanation = waiting_behind(debugger, r"did not fit: it needs \d+ KV block")
     told = sentences(part(explanation, "Why it waits now"))
     needed = re.search(r"it needs (\d+) KV blocks? of 16 tokens", told)
@@ -120,7 +120,7 @@ def test_waiting_for_blocks() -> None:
 
 def test_head_of_line_blocking_is_called_by_its_name() -> None:
     debugger = Debugger(experiment("kv-pressure"))
-    drive(debugger.run())
+    run_to_stop(debugger.run())
     explanation = waiting_behind(debugger, "Head-of-line blocking")
     told = sentences(part(explanation, "Why it waits now"))
     needs = int(re.search(r"it needs (?:up to )?(\d+) KV", told)[1])  # type: ignore[index]
@@ -138,7 +138,7 @@ def test_waiting_since_a_step_began() -> None:
         for event in range(100, debugger.frontier)
         if tape.kind(event) == "queued" and tape.time_us(event + 1) > tape.time_us(event)
     )
-    drive(debugger.seek(event))
+    run_to_stop(debugger.seek(event))
     name = tape.name(tape.row(event).request)
     told = sentences(part(explain_request(debugger, name), "Why it waits now"))
     assert f"{name} was queued after the latest step of instance 0 had begun; the next step, at " in told
@@ -149,7 +149,7 @@ def test_waiting_since_a_step_began() -> None:
 
 def test_preemption_is_told_with_the_records_figures() -> None:
     debugger = finished("kv-pressure")
-    drive(debugger.seek(debugger.frontier))
+    run_to_stop(debugger.seek(debugger.frontier))
     tape = debugger.tape
     event = next(e for e in range(1, debugger.frontier) if tape.is_step(e) and tape.step(tape.row(e).step).preempted)
     record = next(one for one in debugger.records_of(event) if isinstance(one, Preempted))
@@ -177,7 +177,7 @@ def test_before_it_is_let_in_again() -> None:
         for one in debugger.tape.life(name)
         if one.what == "preempted"
     )
-    drive(debugger.seek(event))
+    run_to_stop(debugger.seek(event))
     assert "It has not been scheduled again since." in explain_request(debugger, name).to_text()
 
 
@@ -227,7 +227,7 @@ def test_requests_that_were_not_served(run: str, kind: str, words: str) -> None:
 
 def test_a_request_that_can_never_be_served() -> None:
     debugger = Debugger(blis_tui.load("kv-pressure", set={"engine.max_model_len": 600, "workload.requests": 60}))
-    drive(debugger.run())
+    run_to_stop(debugger.run())
     event = next(e for e in range(1, debugger.frontier) if debugger.tape.kind(e) == "dropped")
     reason = debugger.tape.reason(event)
     assert "max_model_len is 600" in reason
@@ -239,9 +239,9 @@ def test_a_request_that_can_never_be_served() -> None:
 def test_unknown_requests() -> None:
     debugger = Debugger(experiment("kv-pressure"))
     assert "It may arrive later" in explain_request(debugger, "request_7").to_text()
-    drive(debugger.run())
+    run_to_stop(debugger.run())
     assert "No request of this run has that name." in explain_request(debugger, "nobody").to_text()
-    drive(debugger.seek(3))
+    run_to_stop(debugger.seek(3))
     assert "It arrives later, at event " in explain_request(debugger, "request_70").to_text()
 
 
@@ -268,11 +268,11 @@ def test_events_that_are_not_there() -> None:
 
 def test_a_choice_is_shown_with_the_load_it_met() -> None:
     debugger = Debugger(experiment("three instances"))
-    drive(debugger.run())
+    run_to_stop(debugger.run())
     tape = debugger.tape
     checked = 0
     for event in range(40, debugger.frontier, 61):
-        drive(debugger.seek(event - 1))
+        run_to_stop(debugger.seek(event - 1))
         for instance in debugger.simulation.snapshot().instances:
             waiting, running, _ = load_before(tape, instance.index, event)
             assert (waiting, running) == (instance.waiting_count, instance.running_count), event
@@ -286,11 +286,11 @@ def test_a_choice_is_shown_with_the_load_it_met() -> None:
 
 def test_load_before_knows_time_outs() -> None:
     debugger = Debugger(experiment("time-outs"))
-    drive(debugger.run())
+    run_to_stop(debugger.run())
     tape = debugger.tape
     events = [event for event in range(1, debugger.frontier) if tape.kind(event) == "timed-out"]
     for event in events[::9]:
-        drive(debugger.seek(event))
+        run_to_stop(debugger.seek(event))
         instance = debugger.simulation.snapshot().instances[0]
         waiting, running, _ = load_before(tape, 0, event + 1)
         assert (waiting, running) == (instance.waiting_count, instance.running_count)
@@ -320,11 +320,11 @@ def test_refs() -> None:
 @pytest.mark.parametrize("name", ["kv-pressure", "vllm-preemption", "whole prompts", "first chunk only"])
 def test_who_did_not_fit_needed_more_than_was_free(name: str) -> None:
     debugger = Debugger(experiment(name))
-    arrive(debugger.run())
+    run_to_stop(debugger.run())
     total = debugger.experiment.pools[0].engine.kv_blocks
     checked = 0
     for event in range(1, debugger.frontier, 37):
-        drive(debugger.seek(event))
+        run_to_stop(debugger.seek(event))
         instance = debugger.simulation.snapshot().instances[0]
         if not instance.waiting:
             continue

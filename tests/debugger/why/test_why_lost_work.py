@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.debugger.travel import drive
+from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.why.breakdown import Breakdown, Share
 from blis_tui.debugger.why.explain import explain_request, mainly
 from blis_tui.debugger.why.lifespans import read_life
@@ -45,7 +45,7 @@ def preempted_lives(run: str) -> Iterator[tuple[Life, RequestSnapshot]]:
     tape = debugger.tape
     last = debugger.frontier
     for event in [one for one in range(1, last) if tape.is_step(one) and tape.step(tape.row(one).step).preempted]:
-        drive(debugger.seek(event))
+        run_to_stop(debugger.seek(event))
         for record in debugger.records_of(event):
             if isinstance(record, Preempted):
                 life = read_life(tape, record.request_id, event)

@@ -15,7 +15,7 @@ SLICE: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a travel is. ``goal``: the event it goes to, None when nobody knows how far that is."""
+    """Where a move is. ``goal``: the event it goes to, None when nobody knows how far that is."""
 
     event: int
     time_us: int
@@ -24,7 +24,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """How a travel ended.
+    """How a move ended.
 
     ``reason``: ``there`` (where it was meant to go), ``breakpoint`` (with ``hits``), ``end`` (of the run), ``start``,
     ``failed`` (the simulation cannot go on), ``unknown`` (the run ended without what was looked for).
@@ -34,17 +34,17 @@ class Stop:
     hits: tuple[Hit, ...] = ()
 
 
-Travel = Generator[Progress, None, Stop]
+Move = Generator[Progress, None, Stop]
 """A long way: whoever calls ``next`` on it decides about the pace, and may stop."""
 
 
-def drive(travel: Travel) -> Stop:
-    """Drive a travel to its end at once."""
+def run_to_stop(move: Move) -> Stop:
+    """Drive a move to its end at once."""
     while True:
         try:
-            next(travel)
+            next(move)
         except StopIteration as end:
             stop = end.value
             if not isinstance(stop, Stop):
-                raise TypeError(f"a travel ends in a stop, not in {stop!r}") from None
+                raise TypeError(f"a move ends in a stop, not in {stop!r}") from None
             return stop
