@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual._compositor import Compositor
-from textual.worker import WorkerCancelled
+from textual.worker import WorkerCancelled, WorkerFailed
 
 if TYPE_CHECKING:
     from pytest_regressions.file_regression import FileRegressionFixture
@@ -70,7 +70,7 @@ async def draw(pilot: Pilot[None]) -> None:
 async def finish(pilot: Pilot[None]) -> None:
     """Wait until what was begun is done."""
     await idle()
-    with suppress(WorkerCancelled):
+    with suppress(WorkerCancelled, WorkerFailed):  # the app deals with those that fail
         await pilot.app.workers.wait_for_complete()
     await idle()
     if pilot.app._resize_timer is not None:  # Textual waits a moment for further changes of the size

@@ -74,12 +74,14 @@ async def answering(words: list[str], *, max_windows: int = 2) -> AsyncIterator[
 
 async def until(window: aiohttp.ClientWebSocketResponse, *wanted: bytes) -> bytes:
     """What a window is told until one of some words comes."""
-    shown = b""
-    while not any(word in shown for word in wanted):
+    shown = bytearray()
+    looked = 0
+    while not any(shown.find(word, looked) >= 0 for word in wanted):
+        looked = max(0, len(shown) - max(map(len, wanted)))  # a giant terminal is drawn in many messages
         message = await window.receive(timeout=PATIENCE_S)
         assert message.type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT), message
         shown += message.data if isinstance(message.data, bytes) else b""
-    return shown
+    return bytes(shown)
 
 
 async def closed(window: aiohttp.ClientWebSocketResponse) -> int | None:
