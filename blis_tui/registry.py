@@ -16,6 +16,7 @@ factories follow from it. Nothing is registered by importing a module; a registr
 from __future__ import annotations
 
 import importlib
+import pickle
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -183,12 +184,15 @@ class Registry:
             if required and key not in settings:
                 raise PolicyError(f"{point.noun} `{name}` lacks the setting `{key}`")
         try:
-            return cast("T", plugin.make(plugin.settings(**settings), *args, **more))
+            made = plugin.make(plugin.settings(**settings), *args, **more)
+            if plugin.origin is not None:
+                pickle.dumps(made)  # as checkpoints will
         except Exception as error:
             if plugin.origin is None or isinstance(error, BlisError):
                 raise
             message = f"the {point.noun} `{name}` of {plugin.origin.name} cannot be made"
-            raise PolicyError(message, help=f"it raises {type(error).__name__}: {error}") from error
+            raise PolicyError(message, help=f"{type(error).__name__}: {error}") from error
+        return cast("T", made)
 
 
 def plugins_in(modules: Iterable[ModuleType]) -> tuple[Plugin, ...]:

@@ -135,7 +135,10 @@ def _oracle_boundary(state: Auditable) -> str:
     # They are handed frozen values without a future; what is left to check is that they keep nothing else.
     for policy in state.policies():
         finder = _Finder()
-        finder.dump(policy)
+        try:
+            finder.dump(policy)
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            return f"{type(policy).__name__} keeps what no checkpoint can hold: {error}"
         if finder.found:
             return f"{type(policy).__name__} keeps {finder.found}, which knows output lengths"
     return ""

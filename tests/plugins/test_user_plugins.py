@@ -1,0 +1,323 @@
+"""Policies of users: from a script or a package, through everything that uses policies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+import blis_tui
+from blis_tui.cli.main import cli
+from blis_tui.engine.records import Routed
+from blis_tui.errors import InputError, PolicyError, SimulationError, SpecError, StalledError
+from blis_tui.golden.produce import CHECKS, produce, unsteady
+from blis_tui.golden.session import plugin_lines
+from blis_tui.user_plugins import load_plugins
+from tests.golden.projects import SPEC, blis_in, files, project, pytest_in
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SMALL = {"workload.requests": 30, "cluster.instances": 3}
+OWN = {**SMALL, "policy.routing": "cache-then-least"}
+HEAD = """\
+from blis_tui.plugins import ADMISSION, BATCHING, LATENCY, ROUTING, NoSettings, Plan, RunningFirst, setting
+from dataclasses import dataclass
+"""
+BROKEN = (
+    HEAD
+    + """
+@ROUTING.plugin("broken", "For tests.")
+class Broken:
+    rule = ""
+    def __init__(self, settings): {init}
+    def choose(self, request, fleet, context): {choose}
+    def state(self): return ()
+"""
+)
+
+
+def written(folder: Path, text: str) -> str:
+    path = folder / "own.py"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def broken(folder: Path, *, init: str = "pass", choose: str = "return (0, '')") -> str:
+    return written(folder, BROKEN.format(init=init, choose=choose))
+
+
+def run_with(plugins: str, changes: Mapping[str, object]) -> None:
+    blis_tui.run(blis_tui.load("quickstart", set={**SMALL, **changes}, plugins=[plugins]))
+
+
+def test_a_document_alone_imports_nothing(script: str) -> None:
+    with pytest.raises(SpecError, match="unknown value `cache-then-least`"):
+        blis_tui.load("quickstart", set=OWN)
+    assert blis_tui.load("quickstart", set=OWN, plugins=[script]).policy.routing.settings == {
+        "cached_token_worth": 0.01
+    }
+    with pytest.raises(SpecError, match="unknown value `cache-then-least`"):
+        blis_tui.load("quickstart", set=OWN)
+
+
+def test_its_settings_are_checked_like_any(script: str) -> None:
+    settings = {"policy.routing": {"kind": "cache-then-least", "cached_token_worth": -1}}
+    with pytest.raises(SpecError, match="at least 0"):
+        blis_tui.load("quickstart", set=settings, plugins=[script])
+    with pytest.raises(SpecError, match="did you mean `cache-then-least`"):
+        blis_tui.load("quickstart", set={"policy.routing": "cache-then-leas"}, plugins=[script])
+
+
+def test_the_script_routes_to_the_least_loaded(script: str) -> None:
+    simulation = blis_tui.Simulation(blis_tui.load("quickstart", set=OWN, plugins=[script]), check="all")
+    reasons: list[Routed] = []
+    simulation.subscribe(Routed, reasons.append)
+    simulation.run()
+    assert {one.instance for one in reasons} == {0, 1, 2}
+    assert reasons[0].reason == "score 0.00, 3 alike"
+    assert simulation.report().requests.completed == 30
+
+
+def test_a_prompt_goes_where_its_prefix_is_cached(script: str) -> None:
+    changes = {**OWN, "workload.clients.0.prefix": {"group": "system", "tokens": 640}, "workload.rate_per_s": 1}
+    report = blis_tui.run(blis_tui.load("quickstart", set=changes, plugins=[script]))
+    turns = blis_tui.run(blis_tui.load("quickstart", set={**changes, "policy.routing": "round-robin"}))
+    assert report.tokens.cached == 29 * 640 > turns.tokens.cached
+
+
+@pytest.mark.usefixtures("site")
+@pytest.mark.parametrize("names", [{"policy.routing": "fewest-in-flight"}, {"policy.batching": "shortest-prefill"}])
+def test_a_package_offers_its_policies(names: dict[str, str]) -> None:
+    changes = {**SMALL, "workload.rate_per_s": 300, "engine.max_num_seqs": 4, **names}
+    experiment = blis_tui.load("quickstart", set=changes, plugins=["Blis_Example"])
+    (used,) = experiment.plugins_used()
+    assert used.origin is not None
+    assert (used.origin.name, used.origin.version) == ("blis-example", "0.3")
+    simulation = blis_tui.Simulation(experiment, check="all")
+    simulation.run()
+    assert simulation.report().requests.completed == 30
+    result = produce(experiment, spec="x", case="default")
+    assert unsteady(experiment, result, CHECKS) == ""
+    assert result.plugins == (
+        {
+            "plug_point": next(iter(names)),
+            "name": next(iter(names.values())),
+            "from": "blis-example",
+            "version": "0.3",
+        },
+    )
+
+
+@pytest.mark.usefixtures("site")
+def test_a_rule_may_admit_somebody_else_than_the_head() -> None:
+    changes = {**SMALL, "cluster.instances": 1, "workload.rate_per_s": 1000, "engine.max_num_seqs": 2}
+    experiment = blis_tui.load(
+        "quickstart", set={**changes, "policy.batching": "shortest-prefill"}, plugins=["blis-example"]
+    )
+    simulation = blis_tui.Simulation(experiment, check="all")
+    order: list[str] = []
+    simulation.subscribe("scheduled", lambda record: order.append(record.request_id))
+    simulation.run()
+    assert len(order) == 30
+    assert order != sorted(order, key=lambda name: int(name.removeprefix("request_")))
+
+
+@pytest.mark.parametrize(
+    ("choose", "answer"),
+    [
+        ("return (3, 'beyond')", r"answers \(3, 'beyond'\)"),
+        ("return (-1, 'before')", r"answers \(-1, 'before'\)"),
+        ("return 0", "answers 0 for"),
+        ("return (0.0, '')", r"answers \(0\.0, ''\)"),
+    ],
+)
+def test_an_impossible_choice_is_an_error_of_the_policy(choose: str, answer: str, tmp_path: Path) -> None:
+    with pytest.raises(SimulationError, match=f"the routing policy `broken` {answer}") as caught:
+        run_with(broken(tmp_path, choose=choose), {"policy.routing": "broken"})
+    assert caught.value.help == "`choose` returns a place in the fleet, 0 to 2, and a reason"
+
+
+def test_an_exception_in_a_policy_names_its_line(tmp_path: Path) -> None:
+    name = broken(tmp_path, choose="return fleet[99], ''")
+    with pytest.raises(SimulationError, match="IndexError at event 3: ") as caught:
+        run_with(name, {"policy.routing": "broken"})
+    assert caught.value.help == f"it happens at {name}:8, in the plug-in `broken`"
+
+
+def test_a_factory_that_raises_is_an_error_of_the_policy(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match=r"the routing policy `broken` of own\.py cannot be made") as caught:
+        run_with(broken(tmp_path, init="1 / 0"), {"policy.routing": "broken"})
+    assert caught.value.help == "ZeroDivisionError: division by zero"
+
+
+def test_an_admission_policy_says_why(tmp_path: Path) -> None:
+    text = f"""{HEAD}
+@ADMISSION.plugin("open", "For tests.")
+class Open:
+    rule = ""
+    def __init__(self, settings): pass
+    def refusal(self, request, fleet, context): return None
+    def state(self): return ()
+"""
+    with pytest.raises(SimulationError, match="the admission policy `open` answers None for request_0"):
+        run_with(written(tmp_path, text), {"policy.admission": "open"})
+
+
+def test_a_rule_that_plans_nothing_stalls(tmp_path: Path) -> None:
+    text = f"""{HEAD}
+@BATCHING.plugin("idle", "For tests.")
+class Idle(RunningFirst):
+    def __init__(self, settings): pass
+    def plan(self, batch): return Plan()
+"""
+    with pytest.raises(StalledError):
+        run_with(written(tmp_path, text), {"policy.batching": "idle"})
+
+
+def test_a_step_time_model_needs_no_coefficients(tmp_path: Path) -> None:
+    text = f"""{HEAD}
+from blis_tui.plugins import Overheads
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    step_us: int = setting("A step takes so long.", default=1000, minimum=1)
+@LATENCY.plugin("fixed", "Every step takes the same time.", Settings)
+class Fixed(Overheads):
+    def __init__(self, settings, pool):
+        super().__init__(queue_us=0, queue_per_token_us=0, output_token_us=0, post_decode_us=0)
+        self._step_us = settings.step_us
+    def step_time_us(self, load): return self._step_us
+"""
+    changes = {**SMALL, "latency": {"kind": "fixed", "step_us": 7000}}
+    experiment = blis_tui.load("quickstart", set=changes, plugins=[written(tmp_path, text)])
+    assert experiment.document["latency"] == {"kind": "fixed", "step_us": 7000}
+    assert blis_tui.run(experiment).latency.itl_ms.p50 == 7.0
+
+
+def with_field(field: str, name: str = "own") -> str:
+    mark = f"@ROUTING.plugin({name!r}, 'For tests.', Settings)\nclass Own: pass\n"
+    return f"{HEAD}\n@dataclass\nclass Settings:\n    {field}\n{mark}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "advice"),
+    [
+        ("x = 1", "own.py offers no plug-ins", "mark a class"),
+        ("1 / 0", "cannot be imported: ZeroDivisionError", "own.py:1"),
+        ("import sys\nsys.exit(3)", "cannot be imported: SystemExit: 3", "own.py:2"),
+        ("def x(:", "cannot be imported: SyntaxError", "own.py:1"),
+        ("import nothing_of_this_name", "cannot be imported: ModuleNotFoundError", "own.py:1"),
+        (
+            with_field("a: int = 1"),
+            "its setting `a` says nothing about itself",
+            "setting(",
+        ),
+        (with_field("a: list = setting('A.', default=())"), "has no type", "bool, int"),
+        (
+            with_field("a: int = setting('A.', default=0.5)"),
+            "default of its setting `a` is 0.5",
+            "integer",
+        ),
+        (
+            with_field("a: int = setting('A.', default=True)"),
+            "default of its setting `a` is True",
+            "integer",
+        ),
+        (
+            with_field("a: Unknown = setting('A.')"),
+            "types of its settings cannot be read",
+            None,
+        ),
+        (
+            with_field("pass", "round-robin"),
+            "blis-tui has one of this name",
+            "choose another name",
+        ),
+        (with_field("pass", "Not a name"), "`Not a name` cannot be its name", "lower-case"),
+    ],
+)
+def test_what_cannot_be_used_is_one_error_with_its_place(
+    text: str, message: str, advice: str | None, tmp_path: Path
+) -> None:
+    name = written(tmp_path, text)
+    with pytest.raises(PolicyError) as caught:
+        load_plugins([name])
+    assert message in caught.value.message
+    assert name in str(caught.value)
+    assert (caught.value.help is None) == (advice is None)
+    assert (advice or "") in (caught.value.help or "")
+
+
+def test_two_scripts_with_one_name_collide(script: str, tmp_path: Path) -> None:
+    copy = written(tmp_path, Path(script).read_text(encoding="utf-8") + "\n")
+    with pytest.raises(PolicyError, match=r"my_policies\.py has one of this name at `policy\.routing`"):
+        load_plugins([script, copy])
+
+
+def test_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="cannot read the plug-ins"):
+        load_plugins([tmp_path / "nowhere.py"])
+    written(tmp_path, "")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PolicyError, match="no installed package `own` offers plug-ins") as caught:
+        load_plugins(["own"])
+    assert caught.value.help == "none is installed; for the script, write own.py"
+
+
+def test_commands_take_them(script: str, tmp_path: Path) -> None:
+    asked = ["--plugins", script]
+    own = ["quickstart", "--set", "workload.requests=30", "--set", "policy.routing=cache-then-least"]
+    runner = CliRunner()
+    report = runner.invoke(cli, ["run", *own, *asked])
+    assert json.loads(report.stdout)["requests"]["completed"] == 30
+    resolved = runner.invoke(cli, ["spec", "resolve", *own, *asked, "-o", str(tmp_path / "own.blis.yaml")])
+    assert resolved.exit_code == 0
+    assert runner.invoke(cli, ["validate", str(tmp_path / "own.blis.yaml"), *asked]).exit_code == 0
+    refused = runner.invoke(cli, ["validate", str(tmp_path / "own.blis.yaml")])
+    assert refused.exit_code == 2
+    assert "unknown value `cache-then-least`" in refused.stderr
+    told = runner.invoke(cli, ["spec", "explain", "policy.routing.cached_token_worth", *asked])
+    assert "Requests in flight that one cached token outweighs." in told.stdout
+    differs = runner.invoke(cli, ["diff", *own[:3], "--set-b", "policy.routing=cache-then-least", *asked])
+    assert "cache-then-least" in differs.stdout
+    assert runner.invoke(cli, ["run", *own, "--plugins", "nowhere.py"]).exit_code == 3
+    assert runner.invoke(cli, ["run", *own, "--plugins", "nothing"]).exit_code == 2
+
+
+def test_a_golden_names_them_with_their_version(script: str, tmp_path: Path) -> None:
+    (tmp_path / "my_policies.py").write_text(Path(script).read_text(encoding="utf-8"), encoding="utf-8")
+    folder = project(tmp_path, SPEC.replace("policy: default", "policy: {routing: cache-then-least}"))
+    assert "unknown value `cache-then-least`" in pytest_in(folder).stdout
+    first = pytest_in(folder, "--blis-update=unseen", "--blis-plugins=my_policies.py")
+    assert first.returncode == 0, first.stdout
+    assert files(folder) == ["demo.golden.json", "demo.report.json"]
+    (named,) = json.loads((folder / "golden/demo.golden.json").read_text(encoding="utf-8"))["plugins"]
+    assert (named["name"], named["from"]) == ("cache-then-least", "my_policies.py")
+    assert named["version"].startswith("sha256:")
+    (folder / "pytest.ini").write_text("[pytest]\nblis_plugins = my_policies.py\n", encoding="utf-8")
+    assert pytest_in(folder).returncode == 0
+    assert blis_in(folder, "golden", "record", "--full", "--plugins", "my_policies.py").stdout == "stored demo\n"
+    with (folder / "my_policies.py").open("a", encoding="utf-8") as out:
+        out.write("CacheThenLeast.choose = lambda self, *_: (len(_[1]) - 1, 'the last')\n")
+    changed = pytest_in(folder)
+    assert "the plug-in `cache-then-least` has changed: my_policies.py sha256:" in changed.stdout
+    assert "first divergence: event 3" in changed.stdout
+    assert blis_in(folder, "golden", "diff", "--plugins", "my_policies.py").stdout.count("first divergence") == 1
+
+
+def test_goldens_without_them_do_not_mention_them() -> None:
+    result = produce(blis_tui.load("quickstart", set={"workload.requests": 2}), spec="x", case="default")
+    assert '"plugins"' not in result.header()
+    assert plugin_lines(result, result) == []
+
+
+def test_a_checkpoint_of_another_version_is_refused(script: str, tmp_path: Path) -> None:
+    other = written(tmp_path, Path(script).read_text(encoding="utf-8") + "\n")
+    one, two = (blis_tui.Simulation(blis_tui.load("quickstart", set=OWN, plugins=[name])) for name in (script, other))
+    checkpoint = one.checkpoint()
+    with pytest.raises(InputError, match="not a checkpoint of this experiment"):
+        two.restore(checkpoint)
+    one.restore(checkpoint)
