@@ -233,8 +233,9 @@ class Cluster:
 
     def _checked(self, answer: object, request: Request) -> tuple[int, str]:
         """What a routing policy has chosen, if it can be done."""
-        match answer:
-            case (int(place), str(reason)) if 0 <= place < len(self.instances):
+        if type(answer) is tuple and len(answer) == 2:  # a place and a reason
+            place, reason = answer
+            if type(place) is int and type(reason) is str and 0 <= place < len(self.instances):
                 return place, reason
         raise SimulationError(
             f"the routing policy `{self._routing_name}` answers {answer!r} for {request.request_id}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.batch import VICTIMS
 from blis_tui.engine.clientview import client_e2e_us, client_ttft_us
@@ -43,19 +43,16 @@ _TIMEOUT: Final = 5
 _NO_PLAN: Final = Plan()
 
 
-class Step(NamedTuple):
+class Step:
     """The next step of an instance; the event loop runs it itself (``happen`` is for nobody in a hurry)."""
 
-    instance: Instance
+    __slots__ = ("instance",)
 
-    @property
-    def kind(self) -> str:
-        """A step."""
-        return "step"
+    kind = "step"
+    request = None
 
-    @property
-    def request(self) -> None:
-        """It is about none."""
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
 
     @property
     def instance_index(self) -> int:
@@ -253,14 +250,13 @@ class Instance:
         batch = self.batch
         load = batch.load
         decodes = load.decode_requests
-        waiting = batch.waiting.items
-        limits = batch.limits
+        waiting = self.waiting.items
         if (
             not decodes
             or batch.prefills
             or batch.stalled
-            or decodes > limits.max_num_batched_tokens
-            or (waiting and len(batch.running) < limits.max_num_seqs)
+            or decodes > batch.limits.max_num_batched_tokens
+            or (waiting and len(batch.running) < batch.limits.max_num_seqs)
         ):
             return self._planned_step(now)
         # A plain decode: nothing to decide, every running request gets its token.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -19,17 +18,22 @@ class Preemption(NamedTuple):
     lost_blocks: int
 
 
-@dataclass(slots=True)
 class Plan:
-    """One step, as it is formed. What it grants is taken from the batch's blocks at once."""
+    """One step, as it is formed. What it grants is taken from the batch's blocks at once.
 
-    chunks: list[Chunk] = field(default_factory=list)
-    """Pieces of prefills, in the order in which they were granted."""
-    admitted: list[Request] = field(default_factory=list)
-    """Requests taken from the queue, in order."""
-    instant: list[Request] = field(default_factory=list)
-    """Those of them whose whole prompt was cached: their prefill ends without a chunk."""
-    preempted: list[Preemption] = field(default_factory=list)
-    """Requests put back, in order."""
-    decodes: bool = True
-    """Whether the decode cohort takes part."""
+    Attributes:
+        chunks: pieces of prefills, in the order in which they were granted.
+        admitted: requests taken from the queue, in order.
+        instant: those of them whose whole prompt was cached: their prefill ends without a chunk.
+        preempted: requests put back, in order.
+        decodes: whether the decode cohort takes part.
+    """
+
+    __slots__ = ("admitted", "chunks", "decodes", "instant", "preempted")
+
+    def __init__(self) -> None:
+        self.chunks: list[Chunk] = []
+        self.admitted: list[Request] = []
+        self.instant: list[Request] = []
+        self.preempted: list[Preemption] = []
+        self.decodes = True

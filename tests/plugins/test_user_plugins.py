@@ -13,7 +13,7 @@ import blis_tui
 from blis_tui.cli.main import cli
 from blis_tui.engine.records import Routed
 from blis_tui.errors import InputError, PolicyError, SimulationError, SpecError, StalledError
-from blis_tui.golden.produce import CHECKS, produce, unsteady
+from blis_tui.golden.produce import CHECKS, nondeterminism, produce
 from blis_tui.golden.session import plugin_lines
 from blis_tui.user_plugins import load_plugins
 from tests.golden.projects import SPEC, blis_in, files, project, pytest_in
@@ -101,7 +101,7 @@ def test_a_package_offers_its_policies(names: dict[str, str]) -> None:
     simulation.run()
     assert simulation.report().requests.completed == 30
     result = produce(experiment, spec="x", case="default")
-    assert unsteady(experiment, result, CHECKS) == ""
+    assert nondeterminism(experiment, result, CHECKS) == ""
     assert result.plugins == (
         {
             "plug_point": next(iter(names)),
