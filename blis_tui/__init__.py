@@ -5,6 +5,9 @@
     report = blis_tui.run(blis_tui.load("quickstart", set={"cluster.instances": 4}))
     print(report.latency.ttft_ms.p99)
 
+Public are the names below with what they return, ``blis_tui.plugins`` for authors of plug-ins, and the records of
+``docs/reference/records.md``. Everything else may change without notice.
+
 Importing the package costs next to nothing; each name below is loaded when it is first used.
 """
 

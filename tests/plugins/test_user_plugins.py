@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,17 +11,20 @@ import pytest
 from click.testing import CliRunner
 
 import blis_tui
+import blis_tui.plugins
 from blis_tui.cli.main import cli
 from blis_tui.engine.records import Routed
 from blis_tui.errors import InputError, PolicyError, SimulationError, SpecError, StalledError
 from blis_tui.golden.produce import CHECKS, nondeterminism, produce
 from blis_tui.golden.session import plugin_lines
+from blis_tui.spec.branches import PLACES
 from blis_tui.user_plugins import load_plugins
 from tests.golden.projects import SPEC, blis_in, files, project, pytest_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+HERE = Path(__file__).parent
 SMALL = {"workload.requests": 30, "cluster.instances": 3}
 OWN = {**SMALL, "policy.routing": "cache-then-least"}
 HEAD = """\
@@ -306,6 +310,17 @@ def test_a_golden_names_them_with_their_version(script: str, tmp_path: Path) -> 
     assert "the plug-in `cache-then-least` has changed: my_policies.py sha256:" in changed.stdout
     assert "first divergence: event 3" in changed.stdout
     assert blis_in(folder, "golden", "diff", "--plugins", "my_policies.py").stdout.count("first divergence") == 1
+
+
+def test_the_page_shows_the_tested_examples() -> None:
+    page = (HERE.parents[1] / "docs/plugins.md").read_text(encoding="utf-8")
+    for example in ("my_policies.py", "example_package/blis_example/batching.py", "example_package/pyproject.toml"):
+        assert f"\n{(HERE / example).read_text(encoding='utf-8')}```\n" in page
+    rows = re.findall(r"^\| `([a-z._]+)`.*? \| `([A-Z]+)` \|", page, re.MULTILINE)
+    points = {getattr(blis_tui.plugins, mark).path: mark for _, mark in rows}
+    assert set(points) == set(PLACES)
+    for path in PLACES.keys() - {"workload.clients.lengths"}:
+        assert (path, points[path]) in rows
 
 
 def test_goldens_without_them_do_not_mention_them() -> None:
