@@ -87,7 +87,10 @@ class Cluster:
     @property
     def input_tokens(self) -> int:
         """Prompt tokens of all requests that entered a waiting queue."""
-        return sum(instance.input_tokens for instance in self.instances)
+        total = 0
+        for instance in self.instances:
+            total += instance.input_tokens
+        return total
 
     def policies(self) -> tuple[AdmissionPolicy, RoutingPolicy]:
         """The control plane's policies."""
@@ -160,7 +163,10 @@ class Cluster:
 
     def present_us(self) -> int:
         """Requests in queues and batches, counted as they come and go, added up over time until now."""
-        return sum(instance.present.area_us(self.now) for instance in self.instances)
+        total = 0
+        for instance in self.instances:
+            total += instance.present.area_us(self.now)
+        return total
 
     def closed(self) -> int:
         """Requests in a terminal state, rejected ones included."""

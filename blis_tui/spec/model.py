@@ -233,4 +233,7 @@ class Experiment:
     @property
     def instances(self) -> int:
         """How many instances of all pools there are at the start."""
-        return sum(pool.instances for pool in self.pools)
+        count = 0
+        for pool in self.pools:
+            count += pool.instances
+        return count

@@ -257,7 +257,9 @@ def imbalance(seen: Seen) -> Finding | str:
     instances = seen.cluster.instances
     if len(instances) < 3:
         return "it needs at least three instances"
-    routed = sum(instance.routed for instance in instances)
+    routed = 0
+    for instance in instances:
+        routed += instance.routed
     if routed < _MANY:
         return "too few requests have been routed yet"
     busiest = max(instances, key=lambda one: one.tallies.busy_us)
