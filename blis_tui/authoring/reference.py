@@ -126,10 +126,10 @@ def _errors_page() -> str:
         if (found := _LAYERS[code[:5]]) != layer:
             layer = found
             lines += [f"## {layer}", ""]
-        told = explain(code)
-        lines += [f"### {code}: {told.title}", "", told.cause, "", f"**Remedy.** {told.remedy}", ""]
-        if told.example:
-            lines += ["```yaml", told.example, "```", "", "```text", told.output, "```", ""]
+        entry = explain(code)
+        lines += [f"### {code}: {entry.title}", "", entry.cause, "", f"**Remedy.** {entry.remedy}", ""]
+        if entry.example:
+            lines += ["```yaml", entry.example, "```", "", "```text", entry.output, "```", ""]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -156,12 +156,12 @@ def _report_page() -> str:
 def _checks() -> Iterator[str]:
     """The checks behind the warnings: each ``Lint("id", ...)`` of the table, and the docstring of its function."""
     tree = ast.parse((_PACKAGE / "metrics/lints/checks.py").read_text(encoding="utf-8"))
-    told = {node.name: ast.get_docstring(node) or "" for node in tree.body if isinstance(node, ast.FunctionDef)}
+    docs = {node.name: ast.get_docstring(node) or "" for node in tree.body if isinstance(node, ast.FunctionDef)}
     table = ast.parse((_PACKAGE / "metrics/lints/lints.py").read_text(encoding="utf-8"))
     for node in ast.walk(table):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "Lint":
             name, _, check = node.args
-            about = re.sub(r"``([^`]*)``", r"`\1`", " ".join(told[ast.unparse(check).rpartition(".")[2]].split()))
+            about = re.sub(r"``([^`]*)``", r"`\1`", " ".join(docs[ast.unparse(check).rpartition(".")[2]].split()))
             yield f"- `{ast.literal_eval(name)}`: {about}"
 
 

@@ -44,13 +44,13 @@ def search(text: str, plugins: Registry | None = None) -> list[tuple[str, Key]]:
 
 def _rank(words: Sequence[str], key: Key) -> int | None:
     name, plain = words_of(key.name), "_".join(words)
-    told = set(words_of(re.sub(r"`[^`]*`", "", key.description)))
+    there = set(words_of(re.sub(r"`[^`]*`", "", key.description)))
     matches = (
         name == tuple(words),
         key.dotted in KEYS.get(plain, ()),
         set(words) <= set(name) or any(words_of(one.value) == tuple(words) for one in key.choices),
         all(any(one.startswith(word) for one in name) for word in words),
-        all(word in told or f"{word}s" in told for word in words),
+        all(word in there or f"{word}s" in there for word in words),
     )
     return next((rank for rank, is_match in enumerate(matches) if is_match), None)
 

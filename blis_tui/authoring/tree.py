@@ -166,8 +166,8 @@ class _Builder:
         for name in _DISCRIMINATORS:
             if variants and name in children:
                 known = children[name].choices
-                told = tuple(Choice(one.value, one.description or choices.get(one.value, "")) for one in known)
-                children[name] = replace(children[name], choices=told)
+                described = tuple(Choice(one.value, one.description or choices.get(one.value, "")) for one in known)
+                children[name] = replace(children[name], choices=described)
         name = path[-1] if path else ""
         return Key(
             name=name,
@@ -252,10 +252,10 @@ def _choices(node: _Part) -> tuple[Choice, ...]:
     if words is None and "string" in str(node.get("type")):
         words = _map(node.get("then")).get("enum")
         node = _map(node.get("then"))
-    told = [str(one) for one in _list(node.get("enumDescriptions"))]
+    texts = [str(one) for one in _list(node.get("enumDescriptions"))]
     listed = [str(one) for one in _list(words)]
-    told += [""] * (len(listed) - len(told))
-    return tuple(Choice(word, text) for word, text in zip(listed, told, strict=False))
+    texts += [""] * (len(listed) - len(texts))
+    return tuple(Choice(word, text) for word, text in zip(listed, texts, strict=False))
 
 
 def _type(node: _Part, entry: _Part) -> str:

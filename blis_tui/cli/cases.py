@@ -41,7 +41,7 @@ def case_overrides(
     return (*(as_text(path, value) for path, value in cases[name].overrides.items()), *overrides)
 
 
-def tell_cases(source: str, stdin_text: str | None, plugins: Registry | None) -> None:
+def mention_cases(source: str, stdin_text: str | None, plugins: Registry | None) -> None:
     """Say on standard error, of a document that is in order, which cases are left out when it is taken as it stands."""
     from blis_tui.spec.compose import shown  # noqa: PLC0415
 
@@ -50,12 +50,12 @@ def tell_cases(source: str, stdin_text: str | None, plugins: Registry | None) ->
         return
     count = "1 case" if len(cases) == 1 else f"{len(cases):,} cases"
     name = "standard input" if source == "-" else source
-    told = f"note: {name} has {count}, but this is the document itself, without any of them\n"
-    told += f"  = help: --case {quote(cases[0].name)} selects one"
+    note = f"note: {name} has {count}, but this is the document itself, without any of them\n"
+    note += f"  = help: --case {quote(cases[0].name)} selects one"
     if source != "-":
         file = shown(cases[0].spec)
-        told += f"; pytest {quote(f'{file}::{cases[0].name}')} tests one, pytest {quote(file)} all"
-    click.echo(told, err=True)
+        note += f"; pytest {quote(f'{file}::{cases[0].name}')} tests one, pytest {quote(file)} all"
+    click.echo(note, err=True)
 
 
 def cases_by_name(source: str, stdin_text: str | None, plugins: Registry | None) -> Mapping[str, Case]:

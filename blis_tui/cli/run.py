@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from blis_tui.cli import completing
-from blis_tui.cli.cases import case_option, case_overrides, tell_cases
+from blis_tui.cli.cases import case_option, case_overrides, mention_cases
 from blis_tui.cli.exit_codes import ExitCode
 from blis_tui.cli.failures import reported
 from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set_option
@@ -119,7 +119,7 @@ def _load(
     resolved = resolve_source(source, overrides=assignments, seed=seed, stdin_text=stdin_text, plugins=known)
     experiment = build(resolved)
     if case is None:
-        tell_cases(source, stdin_text, known)
+        mention_cases(source, stdin_text, known)
     return experiment, resolved.files
 
 

@@ -100,8 +100,8 @@ def explain(path: str | None, kind: str | None, output_format: str, plugins: tup
             if not matches:
                 raise
             if len(matches) > 1:
-                told = json.dumps(as_rows(matches), indent=2, ensure_ascii=False) + "\n"
-                click.echo(as_list(path, matches) if output_format == "text" else told, nl=False)
+                rendered = json.dumps(as_rows(matches), indent=2, ensure_ascii=False) + "\n"
+                click.echo(as_list(path, matches) if output_format == "text" else rendered, nl=False)
                 return
             chosen, found = matches[0][0], [matches[0][1]]
         text = as_text(chosen, found) if output_format == "text" else ""

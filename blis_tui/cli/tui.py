@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blis_tui.cli import completing
-from blis_tui.cli.cases import case_option, case_overrides, tell_cases
+from blis_tui.cli.cases import case_option, case_overrides, mention_cases
 from blis_tui.cli.failures import reported
 from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set_option
 
@@ -67,7 +67,7 @@ def tui(
     overrides = case_overrides(source, case, overrides, None, known)
     experiment = load(source, overrides=overrides, seed=seed, plugins=known)
     if case is None:
-        tell_cases(source, None, known)
+        mention_cases(source, None, known)
     for text in breaks:
         parse_breakpoint(text, experiment)
     try:

@@ -33,7 +33,7 @@ GROUPS: Final = (
     "counters",
     "details",
 )
-"""What a change belongs to, in the order in which changes are told; what another kind of record says comes last."""
+"""What a change belongs to, in the order in which changes are latest; what another kind of record says comes last."""
 
 COUNT: Final = ""
 TIME: Final = "time"
@@ -97,7 +97,7 @@ _REQUEST_FIELDS: Final = (
     _Field("max_output_tokens", about="maximum output tokens"),
 )
 _DECODED: Final = frozenset({"computed_tokens", "generated_tokens", "held_blocks"})
-"""What an ordinary decode changes; told once for all requests."""
+"""What an ordinary decode changes; latest once for all requests."""
 
 _INSTANCE_FIELDS: Final = (
     _Field("waiting.count", about="requests in the queue", group="queue", source="waiting_count"),
@@ -181,12 +181,12 @@ class _News:
 
 def _news(records: Sequence[Record]) -> Mapping[str, _News]:
     """What the event did to each request it names; of several things the one that matters most comes first."""
-    told: dict[str, list[_News]] = {}
+    by_name: dict[str, list[_News]] = {}
     for record in records:
         for name, news in _news_of(record):
-            told.setdefault(name, []).append(news)
+            by_name.setdefault(name, []).append(news)
     found: dict[str, _News] = {}
-    for name, several in told.items():
+    for name, several in by_name.items():
         several.sort(key=lambda news: GROUPS.index(news.group) if news.group in GROUPS else GROUPS.index("moved"))
         abouts = dict.fromkeys(news.about for news in several if news.about)
         found[name] = replace(several[0], about=", ".join(abouts))
@@ -213,22 +213,22 @@ def _each(names: Iterable[str], news: _News) -> Iterator[tuple[str, _News]]:
 def _request(
     name: str, old: RequestSnapshot | None, new: RequestSnapshot | None, news: Mapping[str, _News]
 ) -> Iterator[Change]:
-    told = news.get(name)
+    latest = news.get(name)
     path = f"requests.{name}"
     if old is None or new is None:
-        if told is not None:
-            was, now = (None if old is None else old.phase), (told.fate or "gone" if new is None else new.phase)
-            yield Change(group=told.group, path=path, old=was, new=now, about=told.about, request=name)
+        if latest is not None:
+            was, now = (None if old is None else old.phase), (latest.fate or "gone" if new is None else new.phase)
+            yield Change(group=latest.group, path=path, old=was, new=now, about=latest.about, request=name)
         return
     if old == new:
         return
     if old.phase != new.phase:
-        group, about = ("moved", "") if told is None else (told.group, told.about)
+        group, about = ("moved", "") if latest is None else (latest.group, latest.about)
         yield Change(group=group, path=f"{path}.phase", old=old.phase, new=new.phase, about=about, request=name)
-    elif told is not None and told.group != "moved":
+    elif latest is not None and latest.group != "moved":
         # Preempted and let in again at once, or the like: the phase is the same, yet something happened.
         yield Change(
-            group=told.group, path=f"{path}.phase", old=old.phase, new=new.phase, about=told.about, request=name
+            group=latest.group, path=f"{path}.phase", old=old.phase, new=new.phase, about=latest.about, request=name
         )
     skipped = _DECODED if _is_ordinary(old, new) else frozenset[str]()
     fields = [field for field in _REQUEST_FIELDS if field.path not in skipped]

@@ -65,8 +65,8 @@ class Description:
     def __post_init__(self) -> None:
         """Say with the kind's name what is left out."""
         name = self.label
-        told = {"meaning": name, "sentence": name, "line": name, "brief": "" if self.sign else name, "sign": "◇"}
-        for field, text in told.items():
+        defaults = {"meaning": name, "sentence": name, "line": name, "brief": "" if self.sign else name, "sign": "◇"}
+        for field, text in defaults.items():
             object.__setattr__(self, field, getattr(self, field) or text)
         object.__setattr__(self, "short", self.short or self.line)
         object.__setattr__(self, "state", self.state or (self.kind if self.ends else ""))

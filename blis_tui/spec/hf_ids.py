@@ -35,7 +35,7 @@ def find_by_id(identifier: str, directory: Path | None = None) -> Path | None:
 
 
 def _ids(path: Path) -> Iterator[str]:
-    """The ids a document lists, in lower case; none where it cannot be read (whoever names it will be told why)."""
+    """The ids a document lists, in lower case; none where it cannot be read (whoever names it will be similar why)."""
     try:
         listed = read_document(path).get("huggingface_ids")
     except BlisError:
@@ -51,5 +51,5 @@ def how_to_add(identifier: str, directory: Path | None = None) -> str:
         return f"did you mean `{name}`? (its document can list the id, under `huggingface_ids`)"
     near = nearest(name, known)
     family = [near] if near else [one for one in known if words_of(one)[0] == words_of(name)[0]][:_MOST_NEAR]
-    told = f"similar ones are {', '.join(f'`{one}`' for one in family)}; " if family else ""
-    return f"{told}to add it: `blis-tui import model config.json --name {name} -o specs/models/{name}.yaml`"
+    similar = f"similar ones are {', '.join(f'`{one}`' for one in family)}; " if family else ""
+    return f"{similar}to add it: `blis-tui import model config.json --name {name} -o specs/models/{name}.yaml`"

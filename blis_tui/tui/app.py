@@ -374,9 +374,9 @@ class BlisApp(App[None], inherit_bindings=False):
 
         about: dict[str, str] = {}
         for screen in self.screen_stack:
-            told = getattr(screen, "circumstances", None)
-            if callable(told):
-                about |= {str(name): str(value) for name, value in dict(told()).items()}
+            circumstances = getattr(screen, "circumstances", None)
+            if callable(circumstances):
+                about |= {str(name): str(value) for name, value in dict(circumstances()).items()}
         return crash_bundle(error, about)
 
     def _handle_exception(self, error: Exception) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.profile import Profile
 
 CAUSES: Final = ("step", "preempted", "seqs", "tokens", "blocks", "room")
-"""Every cause, in the order in which they are told."""
+"""Every cause, in the order in which they are longest."""
 
 
 def step_cause(row: StepRow, profile: Profile) -> str:
@@ -108,8 +108,8 @@ def wait_lines(tape: Tape, life: Life) -> Mapping[int, str]:
         if span.what == "wait":
             profile = tape.profiles[life.instance]
             causes = wait_causes(tape, profile, span, life.instance, life.until)
-            told = sorted(causes.us, key=lambda cause: -causes.us[cause])
-            pieces = [f"{cause_text(cause, profile)} {span_text(causes.us[cause])}" for cause in told[:2]]
+            longest = sorted(causes.us, key=lambda cause: -causes.us[cause])
+            pieces = [f"{cause_text(cause, profile)} {span_text(causes.us[cause])}" for cause in longest[:2]]
             verb = "waits" if span.open else "waited"
             tail = f": {', '.join(pieces)}" if pieces else ""
             lines[span.first] = f"{verb} {span_text(span.duration_us)}{tail}"

@@ -235,23 +235,23 @@ def _stretch(part: Stretch, past_us: int, width: int, note: str) -> list[Line]:
         (f" {span_text(part.duration_us):>9}", dim),
         (f" {'' if part.later else percent_text(part.duration_us, past_us):>5}", "$text-muted"),
     )
-    told = [Content.styled(text, dim) for text in _told(part) if text]
+    pieces = [Content.styled(text, dim) for text in _texts(part) if text]
     if narrow:
-        told.insert(0, Content.assemble(("from ", start[1]), start))
+        pieces.insert(0, Content.assemble(("from ", start[1]), start))
     key = f"{EVENT_KEY}{part.event}" if not (part.later and part.open) else ""
     room = width - head.cell_length - 2
-    first = Content("  ").join(told) if told else Content("")
+    first = Content("  ").join(pieces) if pieces else Content("")
     lines: list[Line] = []
-    if not told or first.cell_length <= room:
-        lines.append(line(head, "  " if told else "", first, key=key))
+    if not pieces or first.cell_length <= room:
+        lines.append(line(head, "  " if pieces else "", first, key=key))
     else:
         lines.append(line(head, key=key))
-        lines += map(line, hang(Content(" " * 4), flow(told, width - 4)))
+        lines += map(line, hang(Content(" " * 4), flow(pieces, width - 4)))
     if note:
         lines += map(line, hang(Content(" " * 4), words(note, width - 4, "$warning")))
     return lines
 
 
-def _told(part: Stretch) -> tuple[str, ...]:
+def _texts(part: Stretch) -> tuple[str, ...]:
     arrow = f"→ {part.ending}" if part.ending else ("… so far" if part.open and not part.later else "")
     return (part.note, arrow, "(later)" if part.later else "")

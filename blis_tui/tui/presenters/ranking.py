@@ -37,9 +37,9 @@ def ranked_requests(view: View) -> Sequence[Ranked]:
 
 def ranking_lines(view: View, found: Sequence[Ranked], width: int, hint: str) -> list[Line]:
     """The ranking; where there is nobody to rank yet, only the hint."""
-    told = [line((row.plain, "$text-muted")) for row in words(hint, width)]
+    hints = [line((row.plain, "$text-muted")) for row in words(hint, width)]
     if not found:
-        return told
+        return hints
     order = ORDERS[view.selection.order]
     top = found[0].value
     names = max(len(one.name) for one in found)

@@ -44,8 +44,8 @@ def warnings_page(checkup: Checkup | None, width: int, *, chosen: int | None, fa
         failure: why the simulation cannot go on from its end; empty when it did not fail.
     """
     if checkup is None or not checkup.event:
-        told = "Nothing has happened yet: the checks start with the first event. Press n for one, or c to run."
-        return WarningsPage(tuple(Content.styled(told, "$text-muted").wrap(width)), ())
+        nothing_yet = "Nothing has happened yet: the checks start with the first event. Press n for one, or c to run."
+        return WarningsPage(tuple(Content.styled(nothing_yet, "$text-muted").wrap(width)), ())
     lines = [*_failure(failure, width), *_summary(checkup).wrap(width)]
     places: list[tuple[int, int]] = []
     for number, finding in enumerate(checkup.findings):

@@ -168,13 +168,13 @@ class CompareScreen(Screen[None]):
 
     def circumstances(self) -> dict[str, str]:
         """What a report of a defect should say about the two runs."""
-        told: dict[str, str] = {}
+        facts: dict[str, str] = {}
         for letter, side in zip(LETTERS, self.lockstep.sides, strict=True):
-            told[f"{letter} experiment"] = side.experiment.name
-            told[f"{letter} spec_sha256"] = side.experiment.sha256
-            told[f"{letter} seed"] = str(side.experiment.seed)
-            told[f"{letter} event"] = str(side.event)
-        return told
+            facts[f"{letter} experiment"] = side.experiment.name
+            facts[f"{letter} spec_sha256"] = side.experiment.sha256
+            facts[f"{letter} seed"] = str(side.experiment.seed)
+            facts[f"{letter} event"] = str(side.event)
+        return facts
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  (Textual's signature)
         """What cannot be done now is shown dimmed."""

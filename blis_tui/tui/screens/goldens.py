@@ -199,8 +199,10 @@ class GoldensScreen(Screen[None]):
         if entry.problem or not entry.waiting:
             parts.append(standing(entry, _stored(entry)))
         elif entry.name in self._explained:
-            told = self._explained[entry.name]
-            parts.append(failure(told.text) if told.failed else difference(told.text, self._details_width))
+            explanation = self._explained[entry.name]
+            parts.append(
+                failure(explanation.text) if explanation.failed else difference(explanation.text, self._details_width)
+            )
         else:
             parts.append(Content.styled("Computing what the new result would change…", "$text-muted"))
             self._explain(entry)

@@ -26,7 +26,7 @@ class Moves(Stage):
         self.halt()
         debugger = self.session.debugger
         if debugger.at_end:
-            self.tell_end()
+            self.say_end()
         else:
             debugger.step()
             self.moved()
@@ -39,14 +39,14 @@ class Moves(Stage):
         if self.session.debugger.step_phase():
             self.moved()
         else:
-            self.tell_end()
+            self.say_end()
 
     action_step_forward_phase = action_step_phase
 
     def action_step_batch(self) -> None:
         """Finish the step at hand, or the next one."""
         if self.session.debugger.at_end and not self.halt():
-            self.tell_end()
+            self.say_end()
             return
         self.go(self.session.debugger.finish_batch(), "finishing the batch")
 
@@ -65,7 +65,7 @@ class Moves(Stage):
         """The step before."""
         self.go(self.session.debugger.back_batch(), "going back")
 
-    def tell_end(self) -> None:
+    def say_end(self) -> None:
         """Say that nothing follows, and why."""
         failure = self.session.debugger.failure
         if failure is None:
@@ -80,7 +80,7 @@ class Moves(Stage):
         if self.halt():
             return
         if self.session.debugger.at_end:
-            self.tell_end()
+            self.say_end()
         else:
             self.play()
 
