@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _ARRIVAL: Final = 0
 _ADMISSION: Final = 1
 _ROUTING: Final = 2
+_NEVER: Final = 1 << 127
+"""Beyond all times, also those too long to be reported."""
 _ON_THE_WAY: Final = frozenset({"admission", "routing", "queued"})
 
 
@@ -118,16 +120,16 @@ class Cluster:
         """
         heap = self.queue.heap
         observers = self.observers
-        limit = _earlier(self.horizon_us, until_us)
+        limit = min(_NEVER if end is None else end for end in (self.horizon_us, until_us))
         queue = self.queue
-        first = self.events
-        last = first + max_events
-        while self.events < last and heap:
+        now, events = self.now, self.events
+        first, last = events, events + max_events
+        while events < last and heap:
             time, order, _, event = heap[0]
-            if limit is not None and time > limit:
+            if time > limit:
                 break
             if observers.kinds:
-                observers.event = self.events + 1
+                observers.event = events + 1
             if type(event) is Step:  # as nearly always
                 upcoming = event.instance.step(time)
                 if upcoming >= 0:
@@ -144,16 +146,16 @@ class Cluster:
                 if not event.happen(time):
                     event.drop()
                     continue
-            if time < self.now:
+            if time < now:
                 self.clock_went_back += 1
-            self.now = time
-            self.events += 1
+            self.now = now = time
+            self.events = events = events + 1
             if self.stopping:
                 break
         # Between two calls the first event is always a real one: whoever looks need not clean up, and changes nothing.
         while heap and heap[0][3].stale:
             heappop(heap)[3].drop()
-        return self.events - first
+        return events - first
 
     def in_transit(self) -> list[Request]:
         """Requests that have arrived and are neither in a queue yet nor turned away, in order of their next event."""
@@ -251,9 +253,3 @@ class Cluster:
 
 def _entry_key(entry: Entry) -> tuple[int, int, int]:
     return entry[:3]
-
-
-def _earlier(a: int | None, b: int | None) -> int | None:
-    if a is None:
-        return b
-    return a if b is None else min(a, b)

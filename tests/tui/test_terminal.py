@@ -97,7 +97,7 @@ def test_a_walk_through_the_shell_leaves_the_terminal_as_it_was(terminal: Termin
     terminal.type("Escape")
     terminal.until(lambda screen: "Keys: experiments" not in screen)
     terminal.type("q")
-    after = terminal.until(lambda screen: "\nrc=0" in screen)
+    after = terminal.until(lambda screen: "rc=0" in screen)
     assert "\nbefore\n" in after
     assert "experiment " not in after
     assert terminal.state() == before
@@ -144,7 +144,7 @@ def test_a_run_is_stepped_played_gone_back_in_and_asked_why(terminal: Terminal) 
         terminal.type("-l", f"\x1b[<0;{column};{row}{what}")
     terminal.until(lambda screen: "batch tokens" in screen)
     terminal.type("q")
-    terminal.until(lambda screen: "\nrc=0" in screen)
+    terminal.until(lambda screen: "rc=0" in screen)
     # What was set is remembered.
     terminal.type(f"{blis} tui kv-pressure; echo rc=$?", "Enter")
     terminal.until(lambda screen: "backspace goes there" in screen)
