@@ -99,7 +99,7 @@ class Context:
 
 def declared(request: Request) -> IncomingRequest:
     """A request as the control plane sees it."""
-    return IncomingRequest(
+    values = (
         request.request_id,
         request.arrival_us,
         request.input_tokens,
@@ -110,6 +110,7 @@ def declared(request: Request) -> IncomingRequest:
         request.session_id,
         request.round_index,
     )
+    return tuple.__new__(IncomingRequest, values)  # each request comes here twice: half the cost of the constructor
 
 
 def _read(instance: Instance) -> InstanceSignals:

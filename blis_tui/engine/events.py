@@ -94,7 +94,10 @@ class Timeout(RequestEvent):
 
     def happen(self, now: int) -> bool:
         """Call the handler, if it is not too late."""
-        return not self.stale and super().happen(now)
+        if self.request.state > RequestState.RUNNING:
+            return False
+        self.handler(self.request, now)
+        return True
 
 
 def instance_order(priority: int, instance: int) -> int:
