@@ -114,11 +114,14 @@ class PlugPoint(Generic[P, T]):
     Attributes:
         path: where in a spec, such as ``policy.admission``.
         noun: what stands there, such as ``admission policy``.
+        members: what every implementation must have: all that the protocol names.
     """
 
-    def __init__(self, path: str, noun: str) -> None:
+    def __init__(self, path: str, noun: str, protocol: type) -> None:
         self.path = path
         self.noun = noun
+        public = [name for name in vars(protocol) if not name.startswith("_")]
+        self.members = tuple(sorted({*protocol.__annotations__, *public}))
 
     def plugin(
         self,
@@ -187,6 +190,10 @@ class Registry:
             made = plugin.make(plugin.settings(**settings), *args, **more)
             if plugin.origin is not None:
                 pickle.dumps(made)  # as checkpoints will
+                for member in point.members:
+                    if not hasattr(made, member):
+                        message = f"the {point.noun} `{name}` of {plugin.origin.name} has no `{member}`"
+                        raise PolicyError(message, help=f"it needs: {', '.join(point.members)}")  # noqa: TRY301
         except Exception as error:
             if plugin.origin is None or isinstance(error, BlisError):
                 raise

@@ -36,5 +36,5 @@ class RoutingPolicy(Protocol):
         """All it remembers, as plain values (for digests)."""
 
 
-ADMISSION: Final = PlugPoint[[], AdmissionPolicy]("policy.admission", "admission policy")
-ROUTING: Final = PlugPoint[[], RoutingPolicy]("policy.routing", "routing policy")
+ADMISSION: Final = PlugPoint[[], AdmissionPolicy]("policy.admission", "admission policy", AdmissionPolicy)
+ROUTING: Final = PlugPoint[[], RoutingPolicy]("policy.routing", "routing policy", RoutingPolicy)

@@ -151,6 +151,6 @@ INVARIANTS: Final = (
     Invariant("INV-4", "used and free KV blocks add up, and every reference is counted", _kv_conservation),
     Invariant("INV-5", "arrival <= queued <= scheduled <= first token <= completion", _causality),
     Invariant("INV-8", "an instance with work has a step pending", _work_conservation),
-    Invariant("INV-9", "admission and routing never read output lengths", _oracle_boundary),
+    Invariant("INV-9", "admission and routing keep nothing that knows output lengths", _oracle_boundary),
 )
 """The statements that every event must leave true."""

@@ -7,14 +7,10 @@ that a checkpoint does not restore or its ``state()`` does not show (and time tr
 from __future__ import annotations
 
 import json
-import os
 import pickle
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
-from blis_tui.errors import SimulationError
-from blis_tui.golden.produce import as_asked
+from blis_tui.golden.produce import run_elsewhere
 from blis_tui.records.tables import record_line
 from blis_tui.simulation import Simulation
 
@@ -133,18 +129,7 @@ def _continued(experiment: Experiment, lines: list[str], end: tuple[str, str]) -
 
 def _elsewhere(experiment: Experiment, lines: list[str], end: tuple[str, str]) -> str:
     """In another process, where hashes of texts, and with them the order of sets, are others."""
-    seed = "1" if os.environ.get("PYTHONHASHSEED") == "2" else "2"
-    run = subprocess.run(
-        [sys.executable, "-c", _OTHER_PROCESS],
-        input=as_asked(experiment),
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        check=False,
-    )
-    if run.returncode:
-        raise SimulationError(f"another process fails with exit code {run.returncode}:\n{run.stderr}")
-    *found, digest = run.stdout.splitlines(keepends=True)
+    *found, digest = run_elsewhere(_OTHER_PROCESS, experiment).splitlines(keepends=True)
     listener = _Listener(iter(lines))
     for line in found:
         listener.take(line)

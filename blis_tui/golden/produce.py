@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import ENGINE
+from blis_tui.errors import SimulationError
 from blis_tui.golden.chain import ChainRecorder
 from blis_tui.golden.store import Baseline, Golden
 from blis_tui.inputs import input_digest
@@ -108,6 +109,26 @@ def _described(plugin: Plugin) -> Mapping[str, str]:
     return {"plug_point": plugin.path, "name": plugin.name, **where}
 
 
+def run_elsewhere(program: str, experiment: Experiment) -> str:
+    """What a Python program prints in another process, where hashes of texts differ; it reads the experiment as asked.
+
+    Raises:
+        SimulationError: the process fails.
+    """
+    seed = "1" if os.environ.get("PYTHONHASHSEED") == "2" else "2"
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        input=as_asked(experiment),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        check=False,
+    )
+    if run.returncode:
+        raise SimulationError(f"another process fails with exit code {run.returncode}:\n{run.stderr}")
+    return run.stdout
+
+
 def nondeterminism(experiment: Experiment, result: Golden, checks: tuple[str, ...]) -> str:
     """Why the result cannot be relied on: it changes with how the experiment is run. Empty when it does not."""
     for check in checks:
@@ -141,18 +162,10 @@ def _checkpoint(experiment: Experiment, result: Golden) -> str:
 
 def _hash_seed(experiment: Experiment, result: Golden) -> str:
     """In another process, where hashes of texts differ."""
-    seed = "1" if os.environ.get("PYTHONHASHSEED") == "2" else "2"
-    run = subprocess.run(
-        [sys.executable, "-c", _OTHER_PROCESS],
-        input=as_asked(experiment),
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        check=False,
-    )
-    if run.returncode:
-        return f"another process fails with exit code {run.returncode}:\n{run.stderr}"
-    found = json.loads(run.stdout)
+    try:
+        found = json.loads(run_elsewhere(_OTHER_PROCESS, experiment))
+    except SimulationError as error:
+        return error.message
     same = (found["report"], found["sha256"]) == (result.report, result.chain.sha256)
     return "" if same else "another process, with another hash seed, gives another result"
 

@@ -30,7 +30,7 @@ class Gaps(Protocol):
         ...
 
 
-ARRIVALS: Final = PlugPoint[[float], Gaps]("workload.clients.arrivals", "arrival process")
+ARRIVALS: Final = PlugPoint[[float], Gaps]("workload.clients.arrivals", "arrival process", Gaps)
 """They get the mean gap in microseconds."""
 
 _CV: Final = "Coefficient of variation of the gaps between requests: 1 = as irregular as Poisson, more = burstier."

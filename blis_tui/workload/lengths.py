@@ -33,7 +33,7 @@ class TokenCounts(Protocol):
         ...
 
 
-LENGTHS: Final = PlugPoint[[], TokenCounts]("workload.clients.lengths", "length distribution")
+LENGTHS: Final = PlugPoint[[], TokenCounts]("workload.clients.lengths", "length distribution", TokenCounts)
 
 
 def _tokens(value: float) -> int:

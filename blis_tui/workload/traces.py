@@ -13,7 +13,7 @@ from blis_tui.workload.trace_text import Problems, read_text
 if TYPE_CHECKING:
     from blis_tui.registry import NoSettings, Registry
 
-TRACES: Final = PlugPoint[[str, Trace, Problems], TraceColumns]("workload.trace.format", "trace format")
+TRACES: Final = PlugPoint[[str, Trace, Problems], TraceColumns]("workload.trace.format", "trace format", TraceColumns)
 """They get the file's text, what the workload says about it, and where to note what is wrong with it."""
 
 _AZURE: Final = {"arrival": "TIMESTAMP", "input_tokens": "ContextTokens", "output_tokens": "GeneratedTokens"}

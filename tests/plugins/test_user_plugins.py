@@ -152,6 +152,25 @@ def test_an_exception_in_a_policy_names_its_line(tmp_path: Path) -> None:
     assert caught.value.help == f"it happens at {name}:8, in the plug-in `broken`"
 
 
+def test_a_policy_without_what_its_plug_point_needs_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "first.py").write_text(
+        """
+from blis_tui.plugins import ROUTING
+
+@ROUTING.plugin("first", "Always the first.")
+class First:
+    def __init__(self, settings): pass
+    def choose(self, request, fleet, context): return 0, "first"
+    def state(self): return ()
+"""
+    )
+    overrides = {"policy.routing": "first"}
+    experiment = blis_tui.load("quickstart", set=overrides, plugins=[str(tmp_path / "first.py")])
+    with pytest.raises(PolicyError, match=r"routing policy `first` of first.py has no `rule`") as caught:
+        blis_tui.Simulation(experiment)
+    assert caught.value.help == "it needs: choose, rule, state"
+
+
 def test_a_factory_that_raises_is_an_error_of_the_policy(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match=r"the routing policy `broken` of own\.py cannot be made") as caught:
         run_with(broken(tmp_path, init="1 / 0"), {"policy.routing": "broken"})

@@ -55,7 +55,7 @@ class BatchRule(Protocol):
         """All it remembers from step to step, as plain values (for digests)."""
 
 
-BATCHING: Final = PlugPoint[[], BatchRule]("policy.batching", "batching rule")
+BATCHING: Final = PlugPoint[[], BatchRule]("policy.batching", "batching rule", BatchRule)
 
 
 class RunningFirst:

@@ -65,7 +65,7 @@ class StepTimeModel(Protocol):
         ...
 
 
-LATENCY: Final = PlugPoint[[Pool], StepTimeModel]("latency", "step-time model")
+LATENCY: Final = PlugPoint[[Pool], StepTimeModel]("latency", "step-time model", StepTimeModel)
 
 
 def coefficients(doc: str, *counts: int) -> tuple[float, ...]:

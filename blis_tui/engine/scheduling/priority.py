@@ -26,7 +26,7 @@ class PriorityRule(Protocol):
         """All it remembers, as plain values (for digests)."""
 
 
-PRIORITY: Final = PlugPoint[[], PriorityRule]("policy.priority", "priority rule")
+PRIORITY: Final = PlugPoint[[], PriorityRule]("policy.priority", "priority rule", PriorityRule)
 
 
 class _Stateless:

@@ -55,7 +55,7 @@ class WaitingQueue(Protocol):
         """The first ``count`` of them; None = all."""
 
 
-SCHEDULING: Final = PlugPoint[[], WaitingQueue]("policy.scheduling", "scheduler")
+SCHEDULING: Final = PlugPoint[[], WaitingQueue]("policy.scheduling", "scheduler", WaitingQueue)
 
 
 class FcfsQueue:
