@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.cluster.factory import InstanceFactory
 from blis_tui.cluster.policy import ADMISSION, ROUTING
 from blis_tui.cluster.signals import Context, Fleet, declared
-from blis_tui.engine.events import EventQueue, RequestEvent, instance_order
+from blis_tui.engine.events import EventQueue, instance_order
 from blis_tui.engine.instance import NO_STEP, QUEUED, Step
 from blis_tui.engine.records import Admitted, Arrived, Rejected, Routed
 from blis_tui.engine.request import RequestState
@@ -16,6 +16,8 @@ from blis_tui.engine.streams import Streams
 from blis_tui.errors import SimulationError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from blis_tui.cluster.policy import AdmissionPolicy, RoutingPolicy
     from blis_tui.engine.events import Entry
     from blis_tui.engine.instance import Instance
@@ -33,6 +35,37 @@ _ROUTING: Final = 2
 _NEVER: Final = 1 << 127
 """Beyond all times, also those too long to be reported."""
 _ON_THE_WAY: Final = frozenset({"admission", "routing", "queued"})
+
+
+class Passage:
+    """A request on its way to a queue: one event that moves from stage to stage.
+
+    Attributes:
+        kind: the stage it comes to next.
+        request: who.
+        handler: what happens there.
+        instance_index: where it was sent; None before that.
+        incoming: the request as the control plane sees it.
+    """
+
+    __slots__ = ("handler", "incoming", "instance_index", "kind", "request")
+
+    stale = False
+
+    def __init__(self, request: Request, handler: Callable[[Passage, int], None]) -> None:
+        self.kind = "arrival"
+        self.request = request
+        self.handler = handler
+        self.instance_index: int | None = None
+        self.incoming = declared(request)
+
+    def happen(self, now: int) -> bool:
+        """Call the handler."""
+        self.handler(self, now)
+        return True
+
+    def drop(self) -> None:
+        """Nothing depends on it."""
 
 
 class Cluster:
@@ -141,6 +174,9 @@ class Cluster:
                     event.drop()
                     if upcoming == NO_STEP:
                         continue
+            elif type(event) is Passage:
+                heappop(heap)
+                event.handler(event, time)
             else:
                 heappop(heap)
                 if not event.happen(time):
@@ -180,14 +216,16 @@ class Cluster:
         """Fetch the next arrival; only one is ever pending."""
         request = self._source.next_request()
         if request is not None:
-            self.queue.push(request.arrival_us, _ARRIVAL, RequestEvent("arrival", request, self._arrive))
+            self.queue.push(request.arrival_us, _ARRIVAL, Passage(request, self._arrive))
 
-    def _arrive(self, request: Request, now: int) -> None:
+    def _arrive(self, event: Passage, now: int) -> None:
+        request = event.request
         self.arrived += 1
         budget = request.max_output_tokens
         self.offered_output_tokens += min(request.output_tokens, budget) if budget else request.output_tokens
         self._pull()
-        event = RequestEvent("admission", request, self._admit)
+        event.kind = "admission"
+        event.handler = self._admit
         self.queue.push(now + self._admission_latency_us, _ADMISSION, event)
         observers = self.observers
         if Arrived in observers.kinds:
@@ -203,11 +241,12 @@ class Cluster:
                 )
             )
 
-    def _admit(self, request: Request, now: int) -> None:
+    def _admit(self, event: Passage, now: int) -> None:
+        request = event.request
         observers = self.observers
         context = self._admission_context
         context.now_us = now
-        reason = self._admission.refusal(declared(request), self._fleet, context)
+        reason = self._admission.refusal(event.incoming, self._fleet, context)
         if type(reason) is not str:
             raise SimulationError(
                 f"the admission policy `{self._admission_name}` answers {reason!r} for {request.request_id}",
@@ -220,32 +259,41 @@ class Cluster:
                 observers.emit(Rejected(observers.event, now, request.request_id, self._admission_name, reason))
             self.ledger.close(request)
             return
-        self.queue.push(now + self._routing_latency_us, _ROUTING, RequestEvent("routing", request, self._route))
+        event.kind = "routing"
+        event.handler = self._route
+        self.queue.push(now + self._routing_latency_us, _ROUTING, event)
         if Admitted in observers.kinds:
             observers.emit(Admitted(observers.event, now, request.request_id, self._admission_name))
 
-    def _route(self, request: Request, now: int) -> None:
+    def _route(self, event: Passage, now: int) -> None:
+        request = event.request
         context = self._routing_context
         context.now_us = now
-        place, reason = self._checked(self._routing.choose(declared(request), self._fleet, context), request)
+        answer = self._routing.choose(event.incoming, self._fleet, context)
+        try:
+            place, reason = answer
+        except (TypeError, ValueError):
+            raise self._no_choice(answer, request) from None
+        if type(place) is not int or type(reason) is not str or not 0 <= place < len(self.instances):
+            raise self._no_choice(answer, request)
         instance = self.instances[place]
         index = request.instance = instance.index
         instance.routed += 1
         instance.in_flight += 1
         delay = instance.latency.queueing_time_us(request)
-        event = RequestEvent("queued", request, instance.enqueue, index)
+        event.kind = "queued"
+        event.handler = self._enqueue
+        event.instance_index = index
         self.queue.push(now + delay, instance_order(QUEUED, index), event)
         observers = self.observers
         if Routed in observers.kinds:
             observers.emit(Routed(observers.event, now, request.request_id, index, self._routing_name, reason))
 
-    def _checked(self, answer: object, request: Request) -> tuple[int, str]:
-        """What a routing policy has chosen, if it can be done."""
-        if type(answer) is tuple and len(answer) == 2:  # a place and a reason
-            place, reason = answer
-            if type(place) is int and type(reason) is str and 0 <= place < len(self.instances):
-                return place, reason
-        raise SimulationError(
+    def _enqueue(self, event: Passage, now: int) -> None:
+        self.instances[event.request.instance].enqueue(event.request, now)
+
+    def _no_choice(self, answer: object, request: Request) -> SimulationError:
+        return SimulationError(
             f"the routing policy `{self._routing_name}` answers {answer!r} for {request.request_id}",
             help=f"`choose` returns a place in the fleet, 0 to {len(self.instances) - 1}, and a reason",
         )

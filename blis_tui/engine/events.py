@@ -51,8 +51,15 @@ Entry = tuple[int, int, int, Event]
 """``(time_us, order, seq, event)``."""
 
 
-class RequestEvent:
-    """Something happens to a request: it carries the method that will do it."""
+class RequestCallback:
+    """Something happens to a request: it carries the method that will do it.
+
+    Attributes:
+        kind: what it is called, such as ``arrival``.
+        request: whom it happens to.
+        handler: called with the request and the time.
+        instance_index: where it happens; None = not on an instance.
+    """
 
     __slots__ = ("handler", "instance_index", "kind", "request")
 
@@ -64,7 +71,7 @@ class RequestEvent:
         self.handler = handler
         self.instance_index = instance_index
 
-    def __reduce__(self) -> tuple[type[RequestEvent], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[type[RequestCallback], tuple[object, ...]]:
         # Values without their names: many waiting deadlines pickle three times as fast.
         return type(self), (self.kind, self.request, self.handler, self.instance_index)
 
@@ -82,7 +89,7 @@ class RequestEvent:
         """Nothing depends on it."""
 
 
-class Timeout(RequestEvent):
+class Timeout(RequestCallback):
     """The deadline of a request that waits or runs."""
 
     __slots__ = ()

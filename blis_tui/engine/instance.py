@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.batch import VICTIMS
 from blis_tui.engine.clientview import client_e2e_us, client_ttft_us
-from blis_tui.engine.events import RequestEvent, Timeout, instance_order
+from blis_tui.engine.events import RequestCallback, Timeout, instance_order
 from blis_tui.engine.latency.model import StepLoad
 from blis_tui.engine.latency.pausing import Pausing
 from blis_tui.engine.plan import Plan
@@ -379,11 +379,10 @@ class Instance:
         """Requests outside the cohort have their last token."""
         if len(finishing) > 1:
             finishing.sort(key=_slot)
-        pool = self.pool
-        latency = self._latency
+        pool, running, latency = self.pool, self.batch.running, self._latency
         stores_last_token = self.rule.traits.stores_last_token
         for request in finishing:
-            del self.batch.running[request.batch_slot]
+            del running[request.batch_slot]
             request.batch_slot = -1
             if stores_last_token and request.generated_tokens and pool.missing(request, request.computed_tokens + 1):
                 pool.take_spare(request)
@@ -392,7 +391,7 @@ class Instance:
             request.length_capped = request.generated_tokens < request.output_tokens
             request.completed_us = end
             self._ledger.close(request, client_ttft_us(request, latency), client_e2e_us(request, latency))
-            self._events.push(end, self._order_left, RequestEvent("request-left", request, self.leave, self.index))
+            self._events.push(end, self._order_left, RequestCallback("request-left", request, self.leave, self.index))
 
     def _emit_step(self, plan: Plan, done: Done) -> None:
         emit_step(self._observers, self.index, self.tallies.steps, self.batch, plan, done)

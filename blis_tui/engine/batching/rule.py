@@ -74,14 +74,13 @@ class RunningFirst:
     def admit_waiting(self, batch: Batch, plan: Plan, budget: int) -> None:
         """Admit from the head of the queue for as long as everything fits: nobody overtakes."""
         traits = self.traits
-        waiting = batch.waiting
-        pool = batch.pool
+        waiting, running, pool = batch.waiting, batch.running, batch.pool
         size = pool.block_size_tokens
         threshold = batch.limits.long_prefill_token_threshold
         max_num_seqs = batch.limits.max_num_seqs
         watermark = traits.spare_blocks(pool.total) if traits.watermark else 0
         computed_anyway = 0 if traits.caches_whole_prompts else 1
-        while budget > 0 and waiting.items and len(batch.running) < max_num_seqs:
+        while budget > 0 and waiting.items and len(running) < max_num_seqs:
             request = waiting.head()
             attempt = (request.index, pool.epoch, budget)
             if attempt == batch.refused:
@@ -96,9 +95,10 @@ class RunningFirst:
                 if not traits.chunked_prefill:
                     break
                 tokens = budget
-            whole = known if traits.reserves_whole_prompt else start + tokens
-            spare = pool.free - pool.idle_among(request, cached) - (watermark if batch.running else 0)
-            if -(-whole // size) - cached > spare:
+            need = -(-(known if traits.reserves_whole_prompt else start + tokens) // size) - cached
+            if watermark and running:
+                need += watermark
+            if need + pool.idle_among(request, cached) > pool.free:
                 batch.refused = attempt
                 break
             batch.admit(plan, request, cached, tokens)
