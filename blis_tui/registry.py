@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Concatenate, Final, Generic, ParamSpec, TypeVar, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, cast, get_args, get_origin
 
 from blis_tui.errors import BlisError, PolicyError
 
@@ -39,7 +39,10 @@ _MARK: Final = "__blis_plugin__"
 
 _PACKAGES: Final = (
     "blis_tui.cluster.admission",
+    "blis_tui.cluster.deciders",
+    "blis_tui.cluster.gateway",
     "blis_tui.cluster.routing",
+    "blis_tui.cluster.scoring",
     "blis_tui.engine.batching",
     "blis_tui.engine.latency",
     "blis_tui.engine.scheduling",
@@ -66,6 +69,17 @@ def setting(doc: str, *, default: F | None = cast("None", MISSING), **limits: ob
         limits: further keywords of JSON Schema, such as ``minimum=0`` or ``exclusiveMinimum=0``.
     """
     return field(default=cast("F", default), metadata={"doc": doc, "limits": limits})
+
+
+def nested(doc: str, point: PlugPoint[[], T], reference: str) -> tuple[T, ...]:
+    """A field of a settings class that is a list of plug-ins of another plug point; the class gets them made.
+
+    Args:
+        doc: as for :func:`setting`.
+        point: whose plug-ins.
+        reference: the schema of the list, such as ``#/$defs/scorers``.
+    """
+    return field(default=(), metadata={"doc": doc, "limits": {"$ref": reference}, "point": point})
 
 
 def json_type(annotation: object) -> str:
@@ -106,6 +120,18 @@ class Plugin:
     module: str
     origin: Origin | None = None
     """Where it comes from; None = it is this package's own."""
+
+
+class Named(Protocol):
+    """A plug-in as a spec names it."""
+
+    @property
+    def kind(self) -> str:
+        """Its name."""
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """What it is told."""
 
 
 class PlugPoint(Generic[P, T]):
@@ -186,8 +212,14 @@ class Registry:
         for key, required in there.items():
             if required and key not in settings:
                 raise PolicyError(f"{point.noun} `{name}` lacks the setting `{key}`")
+        given = dict(settings)
+        for one in fields(plugin.settings):
+            if "point" in one.metadata and one.name in given:
+                within = one.metadata["point"]
+                parts = cast("tuple[Named, ...]", given[one.name])
+                given[one.name] = tuple(self.create(within, part.kind, part.settings) for part in parts)
         try:
-            made = plugin.make(plugin.settings(**settings), *args, **more)
+            made = plugin.make(plugin.settings(**given), *args, **more)
             if plugin.origin is not None:
                 pickle.dumps(made)  # as checkpoints will
                 for member in point.members:

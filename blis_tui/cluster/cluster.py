@@ -1,24 +1,25 @@
-"""The cluster: one event loop, one pipeline (arrival, admission, routing, queue), N instances."""
+"""The cluster: one event loop, one pipeline (arrival, admission, gateway, routing, queue), its instances."""
 
 from __future__ import annotations
 
 from heapq import heappop, heapreplace
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.cluster.admission_control import AdmissionControl
+from blis_tui.cluster.disaggregation import Splitter
 from blis_tui.cluster.factory import InstanceFactory
-from blis_tui.cluster.policy import ADMISSION, ROUTING
-from blis_tui.cluster.signals import Context, Fleet, declared
+from blis_tui.cluster.gateway.gateway import GatewayControl
+from blis_tui.cluster.passage import ADMISSION, ARRIVAL, ROUTING, Passage
+from blis_tui.cluster.records import Deferred, Resumed
+from blis_tui.cluster.router import Router
+from blis_tui.cluster.signals import Fleet, SignalBoard
 from blis_tui.engine.events import EventQueue, instance_order
-from blis_tui.engine.instance import NO_STEP, QUEUED, Step
+from blis_tui.engine.instance import NO_STEP, QUEUED, Step, Watch
 from blis_tui.engine.records import Admitted, Arrived, Rejected, Routed
 from blis_tui.engine.request import RequestState
 from blis_tui.engine.streams import Streams
-from blis_tui.errors import SimulationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from blis_tui.cluster.policy import AdmissionPolicy, RoutingPolicy
     from blis_tui.engine.events import Entry
     from blis_tui.engine.instance import Instance
     from blis_tui.engine.ledger import Ledger
@@ -28,44 +29,10 @@ if TYPE_CHECKING:
     from blis_tui.workload.source import RequestSource
 
 
-# Cluster events of one microsecond: in the order of a request's way.
-_ARRIVAL: Final = 0
-_ADMISSION: Final = 1
-_ROUTING: Final = 2
 _NEVER: Final = 1 << 127
 """Beyond all times, also those too long to be reported."""
-_ON_THE_WAY: Final = frozenset({"admission", "routing", "queued"})
-
-
-class Passage:
-    """A request on its way to a queue: one event that moves from stage to stage.
-
-    Attributes:
-        kind: the stage it comes to next.
-        request: who.
-        handler: what happens there.
-        instance_index: where it was sent; None before that.
-        incoming: the request as the control plane sees it.
-    """
-
-    __slots__ = ("handler", "incoming", "instance_index", "kind", "request")
-
-    stale = False
-
-    def __init__(self, request: Request, handler: Callable[[Passage, int], None]) -> None:
-        self.kind = "arrival"
-        self.request = request
-        self.handler = handler
-        self.instance_index: int | None = None
-        self.incoming = declared(request)
-
-    def happen(self, now: int) -> bool:
-        """Call the handler."""
-        self.handler(self, now)
-        return True
-
-    def drop(self) -> None:
-        """Nothing depends on it."""
+_ON_THE_WAY: Final = frozenset({"admission", "routing", "prefill-routing", "queued"})
+_DEFERRABLE: Final = frozenset({"batch", "background"})
 
 
 class Cluster:
@@ -75,10 +42,15 @@ class Cluster:
         now: time of the latest processed event, in microseconds.
         events: number of processed events.
         arrived: requests that have arrived.
-        rejected: those of them that admission control turned away.
+        rejected: those of them that admission control or the gateway turned away.
         offered_output_tokens: answers that all requests that have arrived ask for, generated or not.
         queue: pending events.
         instances: the instances, by index; they may become more during a run.
+        board: what instances report, as the control plane sees it.
+        admission: who may enter.
+        router: chooses instances for requests that are not split.
+        splitter: sends requests over two instances; None = all run on one.
+        gateway: holds requests back while the instances are busy; None = there is none.
         clock_went_back: how often an event lay before the one before it (never, or something is badly wrong).
         stopping: whether the loop ends after the event being processed; a signal's handler may set it.
     """
@@ -96,27 +68,61 @@ class Cluster:
         self.ledger = ledger
         self.observers = observers
         self._source = source
-        policy, plugins, streams = experiment.policy, experiment.plugins, Streams(experiment.seed)
-        self._admission = plugins.create(ADMISSION, policy.admission.kind, policy.admission.settings)
-        self._admission_name = policy.admission.kind
-        self._admission_context = Context(streams.stream("policy/admission"))
-        self._routing = plugins.create(ROUTING, policy.routing.kind, policy.routing.settings)
-        self._routing_name = policy.routing.kind
-        self._routing_context = Context(streams.stream("policy/routing"))
-        self._admission_latency_us = experiment.cluster.admission_latency_us
-        self._routing_latency_us = experiment.cluster.routing_latency_us
+        settings, policy, streams = experiment.cluster, experiment.policy, Streams(experiment.seed)
+        self._admission_latency_us = settings.admission_latency_us
+        self._routing_latency_us = settings.routing_latency_us
+        self._defers = policy.deferral == "idle-only"
+        self._deferred: list[Passage] = []
+        self._in_flight = 0
+        split = settings.disaggregation
+        self._watch = Watch(
+            early=settings.signals.results == "step-start",
+            early_transfers=split is not None and split.transfer.starts == "step-start",
+        )
+        self.board = SignalBoard(settings.signals)
         self._factory = InstanceFactory(experiment, self.queue, ledger, observers)
         self.instances: list[Instance] = []
+        roles: dict[str, list[int]] = {"any": [], "prefill": [], "decode": []}
         for pool in experiment.pools:
             for _ in range(pool.instances):
-                self.add_instance(pool)
-        self._fleet = Fleet(self.instances)
+                roles[pool.role].append(self.add_instance(pool).index)
+        prompts = self._factory.prompts_of(experiment.pools[0])
+        everybody = list(range(len(self.instances)))
+        decoding = sorted(roles["any"] + roles["decode"])
+        whole = everybody if split is None or split.undisaggregated == "all" else decoding
+        self._fleet = Fleet(self.board, everybody, prompts)
+        self.admission = AdmissionControl(experiment, self._fleet, streams)
+        self.router = Router(experiment, policy.routing, Fleet(self.board, whole, prompts), streams)
+        self.gateway = None if policy.gateway is None else GatewayControl(policy.gateway, experiment, self, self._fleet)
+        self.splitter: Splitter | None = None
+        if split is not None:
+            prefilling = sorted(roles["prefill"]) or everybody
+            prefill, decode = (
+                Router(experiment, config, Fleet(self.board, members, prompts), streams, f"policy/{role}-routing")
+                for role, config, members in (
+                    ("prefill", split.prefill_routing, prefilling),
+                    ("decode", split.decode_routing, decoding),
+                )
+            )
+            self.splitter = Splitter(experiment, split, self, prefill, decode)
+        parts = (self.admission, self.router)
+        self._watches = (
+            any(part.reads_signals for part in parts)
+            or self.admission.counts_tenants
+            or self._defers
+            or self.gateway is not None
+            or self.splitter is not None
+        )
+        if self._watches:
+            for instance in self.instances:
+                instance.watch(self._watch)
         self._pull()
 
     def add_instance(self, pool: Pool) -> Instance:
         """One more instance of a pool, empty; requests are routed to it from now on."""
         instance = self._factory.create(len(self.instances), pool)
         self.instances.append(instance)
+        self.board.add(instance)
         return instance
 
     @property
@@ -127,14 +133,23 @@ class Cluster:
             total += instance.input_tokens
         return total
 
-    def policies(self) -> tuple[AdmissionPolicy, RoutingPolicy]:
+    def policies(self) -> tuple[object, ...]:
         """The control plane's policies."""
-        return (self._admission, self._routing)
+        split = () if self.splitter is None else (self.splitter.prefill.policy, self.splitter.decode.policy)
+        return (self.admission.policy, self.router.policy, *split)
+
+    def rules(self) -> tuple[str, str]:
+        """How admission and routing decide, a sentence each; empty where the policy's name says it."""
+        return self.admission.policy.rule, self.router.policy.rule
 
     def policy_state(self) -> tuple[object, ...]:
         """What the control plane and the workload remember, as plain values (for digests)."""
-        streams = (self._admission_context.stream.state(), self._routing_context.stream.state())
-        return (self._admission.state(), self._routing.state(), self._source.state(), streams)
+        admission, admission_stream, *tenants = self.admission.state()
+        routing, routing_stream = self.router.state()
+        more = [] if not self._watches else [self.board.state(), tenants, self._in_flight]
+        more += [[one.request.index for one in self._deferred]] if self._deferred else []
+        more += [part.state() for part in (self.gateway, self.splitter) if part is not None]
+        return (admission, routing, self._source.state(), (admission_stream, routing_stream), *more)
 
     # ---- the loop ----
 
@@ -155,6 +170,7 @@ class Cluster:
         observers = self.observers
         limit = min(_NEVER if end is None else end for end in (self.horizon_us, until_us))
         queue = self.queue
+        watches, watch, touched = self._watches, self._watch, self.board.touched
         now, events = self.now, self.events
         first, last = events, events + max_events
         while events < last and heap:
@@ -174,17 +190,22 @@ class Cluster:
                     event.drop()
                     if upcoming == NO_STEP:
                         continue
-            elif type(event) is Passage:
-                heappop(heap)
-                event.handler(event, time)
+                if watches:
+                    touched[event.instance.index] = None
             else:
                 heappop(heap)
-                if not event.happen(time):
+                if type(event) is Passage:
+                    event.handler(event, time)
+                elif not event.happen(time):
                     event.drop()
                     continue
+                if watches and (index := event.instance_index) is not None:
+                    touched[index] = None
             if time < now:
                 self.clock_went_back += 1
             self.now = now = time
+            if watch.departed or watch.prefilled:
+                self._note_departures(time)
             self.events = events = events + 1
             if self.stopping:
                 break
@@ -194,14 +215,23 @@ class Cluster:
         return events - first
 
     def in_transit(self) -> list[Request]:
-        """Requests that have arrived and are neither in a queue yet nor turned away, in order of their next event."""
+        """Requests that have arrived and are neither on an instance nor turned away, in order of their next event.
+
+        Those that wait for others come last: deferred ones, those in the gateway's queue, those being transferred.
+        """
         pending = [entry for entry in self.queue.heap if entry[3].kind in _ON_THE_WAY]
         pending.sort(key=_entry_key)
-        return [event.request for *_, event in pending if event.request is not None]
+        found = [event.request for *_, event in pending if event.request is not None]
+        found += [one.request for one in self._deferred]
+        if self.gateway is not None:
+            found += [one.passage.request for one in self.gateway.queue.held()]
+        if self.splitter is not None:
+            found += self.splitter.transferring()
+        return found
 
     def present_us(self) -> int:
-        """Requests in queues and batches, counted as they come and go, added up over time until now."""
-        total = 0
+        """Requests in queues, batches and transfers, counted as they come and go, added up over time until now."""
+        total = 0 if self.splitter is None else self.splitter.away_us(self.now)
         for instance in self.instances:
             total += instance.present.area_us(self.now)
         return total
@@ -216,17 +246,17 @@ class Cluster:
         """Fetch the next arrival; only one is ever pending."""
         request = self._source.next_request()
         if request is not None:
-            self.queue.push(request.arrival_us, _ARRIVAL, Passage(request, self._arrive))
+            self.queue.push(request.arrival_us, ARRIVAL, Passage(request, self._arrive))
 
-    def _arrive(self, event: Passage, now: int) -> None:
-        request = event.request
+    def _arrive(self, passage: Passage, now: int) -> None:
+        request = passage.request
         self.arrived += 1
         budget = request.max_output_tokens
         self.offered_output_tokens += min(request.output_tokens, budget) if budget else request.output_tokens
         self._pull()
-        event.kind = "admission"
-        event.handler = self._admit
-        self.queue.push(now + self._admission_latency_us, _ADMISSION, event)
+        passage.kind = "admission"
+        passage.handler = self._admit
+        self.queue.push(now + self._admission_latency_us, ADMISSION, passage)
         observers = self.observers
         if Arrived in observers.kinds:
             observers.emit(
@@ -241,62 +271,123 @@ class Cluster:
                 )
             )
 
-    def _admit(self, event: Passage, now: int) -> None:
-        request = event.request
-        observers = self.observers
-        context = self._admission_context
-        context.now_us = now
-        reason = self._admission.refusal(event.incoming, self._fleet, context)
-        if type(reason) is not str:
-            raise SimulationError(
-                f"the admission policy `{self._admission_name}` answers {reason!r} for {request.request_id}",
-                help="`refusal` returns why a request is turned away, as a text, empty = it may enter",
-            )
-        if reason:
-            self.rejected += 1
-            request.state = RequestState.REJECTED
-            if Rejected in observers.kinds:
-                observers.emit(Rejected(observers.event, now, request.request_id, self._admission_name, reason))
-            self.ledger.close(request)
+    def _admit(self, passage: Passage, now: int) -> None:
+        request, incoming, observers = passage.request, passage.incoming, self.observers
+        if self._defers and self._in_flight and request.slo_class in _DEFERRABLE:
+            self._deferred.append(passage)
+            if Deferred in observers.kinds:
+                observers.emit(Deferred(observers.event, now, request.request_id, self._in_flight))
             return
-        event.kind = "routing"
-        event.handler = self._route
-        self.queue.push(now + self._routing_latency_us, _ROUTING, event)
+        if self._watches:
+            self.board.read(now)
+        who, reason = self.admission.refusal(incoming, now)
+        if reason:
+            self.reject(request, who, reason, now)
+            return
         if Admitted in observers.kinds:
-            observers.emit(Admitted(observers.event, now, request.request_id, self._admission_name))
+            observers.emit(Admitted(observers.event, now, request.request_id, self.admission.name))
+        if self.gateway is None:
+            self.dispatch(passage, now)
+        else:
+            self.gateway.offer(passage, now)
 
-    def _route(self, event: Passage, now: int) -> None:
-        request = event.request
-        context = self._routing_context
-        context.now_us = now
-        answer = self._routing.choose(event.incoming, self._fleet, context)
-        try:
-            place, reason = answer
-        except (TypeError, ValueError):
-            raise self._no_choice(answer, request) from None
-        if type(place) is not int or type(reason) is not str or not 0 <= place < len(self.instances):
-            raise self._no_choice(answer, request)
-        instance = self.instances[place]
-        index = request.instance = instance.index
-        instance.routed += 1
-        instance.in_flight += 1
-        delay = instance.latency.queueing_time_us(request)
-        event.kind = "queued"
-        event.handler = self._enqueue
-        event.instance_index = index
-        self.queue.push(now + delay, instance_order(QUEUED, index), event)
+    def reject(self, request: Request, who: str, reason: str, now: int) -> None:
+        """Turn a request away."""
+        self.rejected += 1
+        request.state = RequestState.REJECTED
+        observers = self.observers
+        if Rejected in observers.kinds:
+            observers.emit(Rejected(observers.event, now, request.request_id, who, reason))
+        self.ledger.close(request)
+
+    def dispatch(self, passage: Passage, now: int) -> None:
+        """Send a request on to the router."""
+        splitter = self.splitter
+        if splitter is not None and not splitter.decode_first and splitter.decide(passage, now):
+            splitter.go(passage, now + self._routing_latency_us)
+            return
+        passage.kind = "routing"
+        passage.handler = self._route
+        self.queue.push(now + self._routing_latency_us, ROUTING, passage)
+
+    def _route(self, passage: Passage, now: int) -> None:
+        if self._watches:
+            self.board.read(now)
+        splitter = self.splitter
+        if splitter is None:
+            self.send(passage, self.router, now)
+        elif splitter.decode_first:
+            splitter.route_decode_first(passage, now)
+        else:
+            splitter.learn(passage)
+            self.send(passage, self.router, now)
+
+    def choose(self, passage: Passage, router: Router, now: int) -> int:
+        """Let a router choose an instance for a request; returns its index."""
+        index, reason = router.choose(passage.incoming, now)
         observers = self.observers
         if Routed in observers.kinds:
-            observers.emit(Routed(observers.event, now, request.request_id, index, self._routing_name, reason))
+            request_id = passage.request.request_id
+            observers.emit(Routed(observers.event, now, request_id, index, router.name, reason))
+        return index
 
-    def _enqueue(self, event: Passage, now: int) -> None:
-        self.instances[event.request.instance].enqueue(event.request, now)
+    def commit(self, passage: Passage, index: int) -> None:
+        """From now on a request counts as in flight on that instance."""
+        request, instance = passage.request, self.instances[index]
+        request.instance = passage.instance_index = index
+        instance.routed += 1
+        instance.in_flight += 1
+        if self._watches:
+            self._in_flight += 1
+            self.board.touched[index] = None
+            if self.admission.counts_tenants:
+                there = self.admission.in_flight
+                there[request.tenant] = there.get(request.tenant, 0) + 1
 
-    def _no_choice(self, answer: object, request: Request) -> SimulationError:
-        return SimulationError(
-            f"the routing policy `{self._routing_name}` answers {answer!r} for {request.request_id}",
-            help=f"`choose` returns a place in the fleet, 0 to {len(self.instances) - 1}, and a reason",
-        )
+    def send(self, passage: Passage, router: Router, now: int) -> int:
+        """Choose an instance for a request and send it there; returns its index."""
+        index = self.choose(passage, router, now)
+        self.deliver(passage, index, now)
+        return index
+
+    def deliver(self, passage: Passage, index: int, now: int) -> None:
+        """A request is on its way to an instance's queue."""
+        self.commit(passage, index)
+        passage.kind = "queued"
+        passage.handler = self._enqueue
+        delay = self.instances[index].latency.queueing_time_us(passage.request)
+        self.queue.push(now + delay, instance_order(QUEUED, index), passage)
+
+    def _enqueue(self, passage: Passage, now: int) -> None:
+        self.instances[passage.request.instance].enqueue(passage.request, now)
+
+    # ---- what follows when requests leave instances ----
+
+    def _note_departures(self, now: int) -> None:
+        watch = self._watch
+        left = len(watch.departed)
+        self._in_flight -= left
+        if self.admission.counts_tenants:
+            for request in watch.departed:
+                self.admission.in_flight[request.tenant] -= 1
+        watch.departed.clear()
+        if self.splitter is not None:
+            for request in watch.prefilled:
+                self.splitter.prefilled(request, now)
+            watch.prefilled.clear()
+        if left and self.gateway is not None:
+            self.gateway.completed(left, now)
+        if self._deferred and not self._in_flight:
+            self._resume(now)
+
+    def _resume(self, now: int) -> None:
+        """The cluster is idle: everybody comes back who was put off."""
+        observers = self.observers
+        for passage in self._deferred:
+            if Resumed in observers.kinds:
+                observers.emit(Resumed(observers.event, now, passage.request.request_id))
+            self.queue.push(now + self._admission_latency_us, ADMISSION, passage)
+        self._deferred.clear()
 
 
 def _entry_key(entry: Entry) -> tuple[int, int, int]:

@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 class InstanceFactory:
     """Instances of one cluster. Those of a pool share its step-time model, all of a block size the prompts' keys."""
 
-    def __init__(self, experiment: Experiment, events: EventQueue, ledger: Ledger, observers: Observers) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        events: EventQueue,
+        ledger: Ledger,
+        observers: Observers,
+    ) -> None:
         self._experiment = experiment
         self._events = events
         self._ledger = ledger
@@ -48,7 +54,7 @@ class InstanceFactory:
             block_size_tokens=engine.block_size_tokens,
             kv_blocks=engine.kv_blocks,
         )
-        prompts = self._prompts.setdefault(engine.block_size_tokens, PromptKeys(engine.block_size_tokens))
+        prompts = self.prompts_of(pool)
         blocks = BlockPool(engine.kv_blocks, engine.block_size_tokens, prompts, caching=engine.enable_prefix_caching)
         waiting = plugins.create(SCHEDULING, policy.scheduling.kind, policy.scheduling.settings)
         return Instance(
@@ -68,6 +74,11 @@ class InstanceFactory:
             ledger=self._ledger,
             observers=self._observers,
         )
+
+    def prompts_of(self, pool: Pool) -> PromptKeys:
+        """The keys of prompts in blocks of its size."""
+        size = pool.engine.block_size_tokens
+        return self._prompts.setdefault(size, PromptKeys(size))
 
     def _latency(self, pool: Pool) -> StepTimeModel:
         if pool.name not in self._latencies:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 from blis_tui.registry import PlugPoint
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blis_tui.cluster.signals import Context, Fleet, IncomingRequest
 
 
@@ -38,3 +40,8 @@ class RoutingPolicy(Protocol):
 
 ADMISSION: Final = PlugPoint[[], AdmissionPolicy]("policy.admission", "admission policy", AdmissionPolicy)
 ROUTING: Final = PlugPoint[[], RoutingPolicy]("policy.routing", "routing policy", RoutingPolicy)
+
+
+def pick(places: Sequence[int], context: Context) -> int:
+    """One of these equally good places, drawn where there are several."""
+    return places[0] if len(places) == 1 else places[context.stream.below(len(places))]

@@ -1,19 +1,27 @@
 """What the control plane may know: frozen values, and never an instance or a request's future (INV-9).
 
-Admission and routing decide from a request as its client declared it and from what instances report about themselves.
-How long an answer will be is in neither type, so no policy can read it by mistake.
+Admission, gateway and router decide from a request as its client declared it and from what instances report about
+themselves. How long an answer will be is in neither type, so no policy can read it by mistake.
+
+A board holds the figures of all instances, as fresh as ``cluster.signals`` says; a fleet is the part of it that one
+decision may choose from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, overload
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
 if TYPE_CHECKING:
     from blis_tui.engine.instance import Instance
-    from blis_tui.engine.kv.pool import BlockPool
+    from blis_tui.engine.kv.pool import BlockPool, PromptKeys
     from blis_tui.engine.request import Request, Segments
     from blis_tui.engine.streams import Stream
+    from blis_tui.spec.model import Signals
+
+
+UNKNOWN_CLASS_PRIORITY: Final = 3
+"""As `standard`."""
 
 
 class IncomingRequest(NamedTuple):
@@ -35,14 +43,29 @@ class IncomingRequest(NamedTuple):
 class CacheView:
     """An instance's prefix cache as a router may ask it: about prompts, never about requests."""
 
-    __slots__ = ("_pool",)
+    __slots__ = ("_board", "_pool", "keys")
 
-    def __init__(self, pool: BlockPool) -> None:
+    def __init__(self, board: SignalBoard, pool: BlockPool, keys: frozenset[int] | None = None) -> None:
+        self._board = board
         self._pool = pool
+        self.keys = keys
+
+    def cached_blocks(self, segments: Segments) -> int:
+        """How many whole blocks at the head of a prompt are in the cache."""
+        if not segments:
+            return 0
+        if self.keys is None:
+            return self._pool.visible_head(segments, self._board.now_us)
+        found = 0
+        for key in self._pool.prompts.shareable(segments):
+            if key not in self.keys:
+                break
+            found += 1
+        return found
 
     def cached_tokens(self, segments: Segments) -> int:
-        """How many tokens at the head of a prompt are in the cache, in whole blocks."""
-        return self._pool.cached_head(segments) * self._pool.block_size_tokens
+        """The same in tokens."""
+        return self.cached_blocks(segments) * self._pool.block_size_tokens
 
 
 class InstanceSignals(NamedTuple):
@@ -55,22 +78,129 @@ class InstanceSignals(NamedTuple):
     running: int
     """Requests in its batch."""
     in_flight: int
-    """Requests sent there that have not ended, those on the way to its queue included."""
+    """Requests sent there that have not ended, those on the way to its queue included; always up to date."""
     kv_used_blocks: int
     kv_total_blocks: int
     cache: CacheView
     age_us: int
     """How old these figures are."""
 
+    @property
+    def load(self) -> int:
+        """BLIS' effective load: queue + batch + in flight. What waits or runs counts twice."""
+        return self.waiting + self.running + self.in_flight
+
+    @property
+    def kv_utilization(self) -> float:
+        """Share of the KV blocks in use."""
+        return self.kv_used_blocks / self.kv_total_blocks
+
+
+class SignalBoard:
+    """The figures of all instances by index, as the control plane sees them.
+
+    Attributes:
+        waiting: requests in queues.
+        running: requests in batches.
+        in_flight: requests sent there that have not ended.
+        kv_used: blocks in use.
+        kv_total: blocks there are.
+        refreshed_us: when all but the in-flight counts were last renewed.
+        now_us: when it was last read.
+        touched: instances to which something has happened since.
+    """
+
+    def __init__(self, settings: Signals) -> None:
+        self.waiting: list[int] = []
+        self.running: list[int] = []
+        self.in_flight: list[int] = []
+        self.kv_used: list[int] = []
+        self.kv_total: list[int] = []
+        self.refreshed_us = 0
+        self.now_us = 0
+        self._instances: list[Instance] = []
+        self.touched: dict[int, None] = {}
+        self._stale: dict[int, None] = {}
+        self._interval_us = settings.refresh_interval_us
+        self._cache_delay_us = settings.cache_signal_delay_us
+        self._caches_us = 0
+        self._views: list[CacheView] = []
+
+    def add(self, instance: Instance) -> None:
+        """One more instance: it is empty."""
+        self._instances.append(instance)
+        for column in (self.waiting, self.running, self.in_flight, self.kv_used):
+            column.append(0)
+        self.kv_total.append(instance.pool.total)
+        self._views.append(CacheView(self, instance.pool, frozenset() if self._cache_delay_us else None))
+
+    def read(self, now: int) -> None:
+        """Whoever decides reads first: what has reached its age is renewed, for all instances at once."""
+        self.now_us = now
+        if self.touched:
+            in_flight = self.in_flight
+            for index in self.touched:
+                in_flight[index] = self._instances[index].in_flight
+            self._stale.update(self.touched)
+            self.touched.clear()
+        if self._stale and now - self.refreshed_us >= self._interval_us:
+            for index in self._stale:
+                instance = self._instances[index]
+                self.waiting[index] = len(instance.waiting.items)
+                self.running[index] = instance.seen_running
+                self.kv_used[index] = instance.seen_kv_used
+            self._stale.clear()
+        if now - self.refreshed_us >= self._interval_us:
+            self.refreshed_us = now
+        if self._cache_delay_us and now - self._caches_us >= self._cache_delay_us:
+            self._caches_us = now
+            for index, instance in enumerate(self._instances):
+                self._views[index] = CacheView(self, instance.pool, instance.pool.visible_keys(now))
+
+    def of(self, index: int, now: int) -> InstanceSignals:
+        """The figures of one instance."""
+        return InstanceSignals(
+            index,
+            self.waiting[index],
+            self.running[index],
+            self.in_flight[index],
+            self.kv_used[index],
+            self.kv_total[index],
+            self._views[index],
+            now - self.refreshed_us,
+        )
+
+    def cache(self, index: int) -> CacheView:
+        """The prefix cache of one instance."""
+        return self._views[index]
+
+    def state(self) -> tuple[object, ...]:
+        """What is shown, as plain values (for digests)."""
+        views = [sorted(view.keys) for view in self._views if view.keys is not None]
+        return (
+            *(tuple(column) for column in (self.waiting, self.running, self.in_flight, self.kv_used)),
+            (self.refreshed_us, self._caches_us),
+            views,
+        )
+
 
 class Fleet(Sequence[InstanceSignals]):
-    """The signals of all instances that a request may be sent to, by index; read when they are asked for."""
+    """The signals of all instances that a request may be sent to, by place; read when they are asked for.
 
-    def __init__(self, instances: Sequence[Instance]) -> None:
-        self._instances = instances
+    Attributes:
+        members: the index of the instance at each place.
+        board: where the figures are.
+        block_size_tokens: tokens of a block of ``prompt_keys``.
+    """
+
+    def __init__(self, board: SignalBoard, members: Sequence[int], prompts: PromptKeys) -> None:
+        self.board = board
+        self.members = members
+        self.block_size_tokens = prompts.block_size_tokens
+        self._prompts = prompts
 
     def __len__(self) -> int:
-        return len(self._instances)
+        return len(self.members)
 
     @overload
     def __getitem__(self, place: int) -> InstanceSignals: ...
@@ -80,8 +210,27 @@ class Fleet(Sequence[InstanceSignals]):
 
     def __getitem__(self, place: int | slice) -> InstanceSignals | Sequence[InstanceSignals]:
         if isinstance(place, slice):
-            return [_read(instance) for instance in self._instances[place]]
-        return _read(self._instances[place])
+            return [self.board.of(index, self.board.now_us) for index in self.members[place]]
+        return self.board.of(self.members[place], self.board.now_us)
+
+    def loads(self) -> list[int]:
+        """The effective load at all places: queue + batch + in flight."""
+        board = self.board
+        waiting, running, in_flight = board.waiting, board.running, board.in_flight
+        return [waiting[index] + running[index] + in_flight[index] for index in self.members]
+
+    def prompt_keys(self, request: IncomingRequest) -> Sequence[int]:
+        """What the full blocks in the shareable head of its prompt hold: equal keys, equal content."""
+        return self._prompts.shareable(request.segments) if request.segments else ()
+
+    def cached_blocks(self, segments: Segments) -> list[int]:
+        """How many leading blocks of a prompt are in the prefix cache at each place."""
+        return [self.board.cache(index).cached_blocks(segments) for index in self.members]
+
+    def column(self, name: str) -> list[int]:
+        """One figure of all places, such as ``waiting``: a fast way to look at many instances."""
+        values: list[int] = getattr(self.board, name)
+        return [values[index] for index in self.members]
 
 
 class Context:
@@ -92,9 +241,14 @@ class Context:
         stream: the policy's own random stream, ``policy/<plug point>``; its position is part of every digest.
     """
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, slo_priorities: Mapping[str, int]) -> None:
         self.now_us = 0
         self.stream = stream
+        self._slo_priorities = slo_priorities
+
+    def priority(self, request: IncomingRequest) -> int:
+        """What its SLO class is worth (``slo_priorities``); larger is more urgent, below 0 it may be shed."""
+        return self._slo_priorities.get(request.slo_class, UNKNOWN_CLASS_PRIORITY)
 
 
 def declared(request: Request) -> IncomingRequest:
@@ -110,18 +264,4 @@ def declared(request: Request) -> IncomingRequest:
         request.session_id,
         request.round_index,
     )
-    return tuple.__new__(IncomingRequest, values)  # each request comes here twice: half the cost of the constructor
-
-
-def _read(instance: Instance) -> InstanceSignals:
-    pool = instance.pool
-    return InstanceSignals(
-        instance.index,
-        len(instance.waiting.items),
-        len(instance.batch.running),
-        instance.in_flight,
-        pool.used,
-        pool.total,
-        CacheView(pool),
-        0,
-    )
+    return tuple.__new__(IncomingRequest, values)  # half the cost of the constructor

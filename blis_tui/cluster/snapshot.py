@@ -120,7 +120,7 @@ def peek(cluster: Cluster) -> PendingEvent | None:
 
 def take_snapshot(cluster: Cluster, window: int | None = None) -> Snapshot:
     """The simulation as it stands; of each queue and batch only the first ``window`` requests, if that is given."""
-    admission, routing = cluster.policies()
+    admission_rule, routing_rule = cluster.rules()
     return Snapshot(
         event=cluster.events,
         time_us=cluster.now,
@@ -130,8 +130,8 @@ def take_snapshot(cluster: Cluster, window: int | None = None) -> Snapshot:
         in_transit=tuple(_request(request, None, "in-transit") for request in cluster.in_transit()[:window]),
         instances=tuple(_instance(instance, window) for instance in cluster.instances),
         next_event=peek(cluster),
-        admission_rule=admission.rule,
-        routing_rule=routing.rule,
+        admission_rule=admission_rule,
+        routing_rule=routing_rule,
     )
 
 

@@ -53,6 +53,7 @@ class Batch:
         cohort: all others of ``running``: they decode in lock-step.
         load: the work of a step, as far as the cohort determines it.
         victim: whom it preempts, by its name in ``VICTIMS``.
+        reserved: requests that hold the KV blocks of their prompt and do not run yet, by their index.
         refused: the latest attempt to admit that failed: request, pool epoch, token budget.
     """
 
@@ -65,6 +66,7 @@ class Batch:
         "pool",
         "prefills",
         "refused",
+        "reserved",
         "running",
         "stalled",
         "victim",
@@ -85,6 +87,7 @@ class Batch:
         self.running: dict[int, Request] = {}
         self.prefills: dict[int, Request] = {}
         self.stalled: dict[int, Request] = {}
+        self.reserved: dict[int, Request] = {}
         self.refused: tuple[int, int, int] | None = None
         self._next_slot = 0
         self.victim = victim
@@ -112,6 +115,19 @@ class Batch:
             self.grant(plan, request, new_tokens, cached_tokens)
         else:
             plan.instant.append(request)
+        plan.admitted.append(request)
+
+    def admit_prefilled(self, plan: Plan, request: Request) -> None:
+        """Move a waiting request into the batch whose prompt was computed elsewhere: it decodes in this step."""
+        self.waiting.remove(request)
+        del self.reserved[request.index]
+        self.pool.extend(request, request.computed_tokens + 1)
+        request.state = RequestState.RUNNING
+        slot = self._next_slot
+        self._next_slot = slot + 1
+        request.batch_slot = slot
+        self.running[slot] = request
+        self.cohort.join(request, request.joined_us)
         plan.admitted.append(request)
 
     def grant(self, plan: Plan, request: Request, new_tokens: int, cached_tokens: int = 0) -> None:
@@ -174,8 +190,9 @@ class Batch:
         budget = request.max_output_tokens
         if limit is not None and prompt + budget > limit:
             return f"prompt of {prompt} + {budget} output tokens, max_model_len is {limit}"
-        # The last token generated never enters the cache.
-        whole = prompt + max(min(budget, request.output_tokens), 1) - 1
+        # The last token generated never enters the cache; the answer of a split request is generated elsewhere.
+        answer = 1 if request.handover is not None else max(min(budget, request.output_tokens), 1)
+        whole = prompt + answer - 1
         blocks = -(-whole // self.limits.block_size_tokens)
         if blocks > self.pool.total:
             return f"{whole} tokens need {blocks} KV blocks, there are {self.pool.total}"

@@ -20,6 +20,7 @@ def client_ttft_us(request: Request, latency: StepTimeModel) -> int:
 
 def client_e2e_us(request: Request, latency: StepTimeModel) -> int:
     """Arrival to last token, in microseconds; the request must have completed."""
-    tokens = max(request.generated_tokens, 1)
+    # The first token of a request over two instances comes from the first of them, without a gap before it here.
+    tokens = max(request.generated_tokens - (request.handover is not None), 1)
     post = latency.post_decode_overhead_us if request.generated_tokens else 0
     return request.completed_us - request.arrival_us + tokens * latency.output_token_overhead_us + post

@@ -96,12 +96,14 @@ class Timeout(RequestCallback):
 
     @property
     def stale(self) -> bool:
-        """Whether it comes too late; then it must not even move the clock."""
-        return self.request.state > RequestState.RUNNING
+        """Whether it comes too late, or its request is on another instance; then it must not move the clock."""
+        request = self.request
+        there = request.state is RequestState.WAITING or request.state is RequestState.RUNNING
+        return not there or request.instance != self.instance_index
 
     def happen(self, now: int) -> bool:
         """Call the handler, if it is not too late."""
-        if self.request.state > RequestState.RUNNING:
+        if self.stale:
             return False
         self.handler(self.request, now)
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.batch import VICTIMS
@@ -11,8 +12,8 @@ from blis_tui.engine.latency.model import StepLoad
 from blis_tui.engine.latency.pausing import Pausing
 from blis_tui.engine.plan import Plan
 from blis_tui.engine.profile import Profile
-from blis_tui.engine.records import Completed, Dropped, Queued, TimedOut
-from blis_tui.engine.request import RequestState
+from blis_tui.engine.records import Completed, Dropped, Prefilled, Queued, TimedOut
+from blis_tui.engine.request import RequestState, handover_of
 from blis_tui.engine.step_records import Done, emit_first_tokens, emit_plan, emit_step
 from blis_tui.engine.tallies import Presence, Tallies
 from blis_tui.errors import StalledError
@@ -73,6 +74,25 @@ class Step:
         self.instance.step_pending = False
 
 
+class Watch:
+    """What the control plane wants to hear of instances; without it they keep to themselves.
+
+    Attributes:
+        early: whether a step's results are seen from its start on.
+        early_transfers: whether the transfer of KV blocks starts with the step that completes the prefill.
+        departed: requests that no longer count, until who watches takes note of them.
+        prefilled: requests whose prompt has been computed for another instance, likewise.
+    """
+
+    __slots__ = ("departed", "early", "early_transfers", "prefilled")
+
+    def __init__(self, *, early: bool, early_transfers: bool = False) -> None:
+        self.early = early
+        self.early_transfers = early_transfers
+        self.departed: list[Request] = []
+        self.prefilled: list[Request] = []
+
+
 class Instance:
     """One engine with its own GPU memory.
 
@@ -92,11 +112,13 @@ class Instance:
     __slots__ = (
         "_events",
         "_latency",
+        "_leaving",
         "_ledger",
         "_observers",
         "_order_left",
         "_order_timeout",
         "_priority",
+        "_watch",
         "batch",
         "in_flight",
         "index",
@@ -142,6 +164,13 @@ class Instance:
         self._events = events
         self._ledger = ledger
         self._observers = observers
+        self._watch: Watch | None = None
+        self._leaving: deque[int] = deque()
+
+    def watch(self, watch: Watch) -> None:
+        """Tell the control plane from now on what happens to requests here."""
+        self._watch = watch
+        self.pool.unseen = None if watch.early else {}
 
     # ---- the way in ----
 
@@ -161,6 +190,20 @@ class Instance:
         """The step-time model (its overheads belong to every latency a client sees)."""
         return self._latency
 
+    @property
+    def seen_running(self) -> int:
+        """Requests in its batch as others see it: where results come with a step's end, whoever has not left."""
+        early = self._watch is not None and self._watch.early
+        return len(self.batch.running) if early else self.present.count - len(self.waiting.items)
+
+    @property
+    def seen_kv_used(self) -> int:
+        """Blocks in use as others see it."""
+        used = self.pool.used
+        for blocks in self._leaving:
+            used += blocks
+        return used
+
     def policy_state(self) -> tuple[object, ...]:
         """What its rules remember, as plain values (for digests)."""
         return (self.rule.state(), self._priority.state())
@@ -179,13 +222,53 @@ class Instance:
             request.state = RequestState.DROPPED_UNSERVABLE
             if Dropped in observers.kinds:
                 observers.emit(Dropped(observers.event, now, request.request_id, self.index, reason))
-            self.in_flight -= 1
+            self._depart(request)
             self._ledger.close(request)
             return
         self.input_tokens += request.input_tokens
         if 0 < request.deadline_us <= now:
             self._expire(request, now, was_running=False)
             return
+        self._wait(request, now)
+
+    def reserve(self, request: Request) -> bool:
+        """Take the KV blocks for a prompt that was computed elsewhere; False = there are not enough."""
+        pool = self.pool
+        if pool.missing(request, request.input_tokens) > pool.free:
+            return False
+        pool.extend(request, request.input_tokens)
+        request.computed_tokens = request.input_tokens
+        self.batch.reserved[request.index] = request
+        return True
+
+    def adopt(self, request: Request, now: int) -> None:
+        """Take a request whose KV blocks have arrived into the waiting queue: what is left of it is decoding."""
+        if 0 < request.deadline_us <= now:
+            self._give_back(request)
+            self._expire(request, now, was_running=False)
+            return
+        if request.generated_tokens >= min(request.output_tokens, request.max_output_tokens):
+            request.generated_tokens -= 1  # as in BLIS, it decodes at least once here
+        request.joined_us = min(request.first_token_us, now)
+        self._wait(request, now)
+
+    def turn_down(self, request: Request, now: int) -> None:
+        """There are not enough blocks for a prompt that was computed elsewhere."""
+        request.state = RequestState.DROPPED_UNSERVABLE
+        observers = self._observers
+        if Dropped in observers.kinds:
+            reason = f"its KV blocks do not fit: {self.pool.free} are free"
+            observers.emit(Dropped(observers.event, now, request.request_id, self.index, reason))
+        self._depart(request)
+        self._ledger.close(request, client_ttft_us(request, self._latency))
+
+    def _give_back(self, request: Request) -> None:
+        """Free the blocks of somebody who waits."""
+        if self.batch.reserved.pop(request.index, None) is not None:
+            self.pool.release(request, findable=False)
+
+    def _wait(self, request: Request, now: int) -> None:
+        observers = self._observers
         request.state = RequestState.WAITING
         self.present.change(1, now)
         request.priority = self._priority.priority(request)
@@ -210,11 +293,12 @@ class Instance:
             self.batch.abort(request)
         else:
             self.waiting.remove(request)
+            self._give_back(request)
         self._expire(request, now, was_running=was_running)
 
     def _expire(self, request: Request, now: int, *, was_running: bool) -> None:
         request.state = RequestState.TIMED_OUT
-        self.in_flight -= 1
+        self._depart(request)
         observers = self._observers
         if TimedOut in observers.kinds:
             observers.emit(
@@ -223,10 +307,33 @@ class Instance:
         started = request.first_token_us >= 0
         self._ledger.close(request, client_ttft_us(request, self._latency) if started else -1)
 
+    def _depart(self, request: Request) -> None:
+        """It no longer counts as in flight."""
+        self.in_flight -= 1
+        if self._watch is not None:
+            self._watch.departed.append(request)
+
+    def hand_over(self, request: Request, now: int) -> None:
+        """The step is over that computed a prompt for another instance."""
+        self._leave(request, now)
+        watch, observers = self._watch, self._observers
+        if watch is not None and not watch.early_transfers:
+            watch.prefilled.append(request)
+        if Prefilled in observers.kinds:
+            observers.emit(Prefilled(observers.event, now, request.request_id, self.index))
+
+    def _leave(self, request: Request, now: int) -> None:
+        self.present.change(-1, now)
+        watch = self._watch
+        if watch is None:
+            self.in_flight -= 1
+        elif not watch.early:
+            self._leaving.popleft()
+            self._depart(request)
+
     def leave(self, request: Request, now: int) -> None:
         """The client of a completed request has its whole answer."""
-        self.present.change(-1, now)
-        self.in_flight -= 1
+        self._leave(request, now)
         observers = self._observers
         if Completed in observers.kinds:
             latency = self._latency
@@ -289,6 +396,8 @@ class Instance:
         if not batch.running and not batch.waiting.items:
             return NO_STEP
         # Schedule.
+        if self.pool.unseen:
+            self.pool.unseen.clear()
         plan = self.rule.plan(batch)
         tallies = self.tallies
         for request in plan.admitted:
@@ -310,7 +419,7 @@ class Instance:
         # Execute.
         duration = self._latency.step_time_us(load)
         load.chunks = _NO_PLAN.chunks
-        end = now + duration
+        end = self.pool.unseen_until = now + duration
         # Complete.
         cohort = batch.cohort
         finishing = (cohort.advance(now, duration, tallies.itl_us) if decodes else None) or []
@@ -370,7 +479,7 @@ class Instance:
         if wanted:
             request.generated_tokens += 1
         request.joined_us = end
-        if request.generated_tokens >= wanted:
+        if request.generated_tokens >= wanted or (request.handover is not None and not request.handover.prefilled):
             finishing.append(request)
         else:
             batch.cohort.join(request, end)
@@ -379,19 +488,46 @@ class Instance:
         """Requests outside the cohort have their last token."""
         if len(finishing) > 1:
             finishing.sort(key=_slot)
-        pool, running, latency = self.pool, self.batch.running, self._latency
+        pool, running, latency, watch = self.pool, self.batch.running, self._latency, self._watch
         stores_last_token = self.rule.traits.stores_last_token
         for request in finishing:
             del running[request.batch_slot]
             request.batch_slot = -1
+            free = pool.free
+            handover = request.handover
+            if handover is not None and not handover.prefilled:
+                self._part(request, end)
+                continue
             if stores_last_token and request.generated_tokens and pool.missing(request, request.computed_tokens + 1):
                 pool.take_spare(request)
             pool.release(request, findable=False)
+            if watch is not None:
+                self._seen_leaving(request, pool.free - free)
             request.state = RequestState.COMPLETED
             request.length_capped = request.generated_tokens < request.output_tokens
             request.completed_us = end
             self._ledger.close(request, client_ttft_us(request, latency), client_e2e_us(request, latency))
             self._events.push(end, self._order_left, RequestCallback("request-left", request, self.leave, self.index))
+
+    def _part(self, request: Request, end: int) -> None:
+        """A prompt is computed for another instance: what is left of the request happens there."""
+        free = self.pool.free
+        self.pool.release(request, findable=False)
+        self._seen_leaving(request, self.pool.free - free)
+        handover_of(request).prefilled = True
+        request.state = RequestState.CREATED
+        watch = self._watch
+        if watch is not None and watch.early_transfers:
+            watch.prefilled.append(request)
+        event = RequestCallback("prefill-left", request, self.hand_over, self.index)
+        self._events.push(end, self._order_left, event)
+
+    def _seen_leaving(self, request: Request, blocks: int) -> None:
+        """It has left the batch: others see that now, or at the step's end."""
+        if self._watch is not None and self._watch.early:
+            self._depart(request)
+        else:
+            self._leaving.append(blocks)
 
     def _emit_step(self, plan: Plan, done: Done) -> None:
         emit_step(self._observers, self.index, self.tallies.steps, self.batch, plan, done)

@@ -72,7 +72,7 @@ def _lifecycle(state: Auditable) -> str:
         for request in instance.waiting.ordered():
             if request.state is not RequestState.WAITING:
                 return f"request {request.request_id} is in a queue, but is {request.state.name.lower()}"
-            if request.held_blocks:
+            if request.held_blocks and request.index not in instance.batch.reserved:
                 return f"request {request.request_id} is waiting, but holds {request.held_blocks} KV blocks"
         for slot, request in instance.batch.running.items():
             if request.state is not RequestState.RUNNING or request.batch_slot != slot:
@@ -90,7 +90,8 @@ def _clock(state: Auditable) -> str:
 def _kv_conservation(state: Auditable) -> str:
     for instance in state.instances:
         held_blocks = instance.batch.cohort.held_blocks
-        wrong = instance.pool.audit([(request, held_blocks(request)) for request in instance.batch.running.values()])
+        holders = (*instance.batch.running.values(), *instance.batch.reserved.values())
+        wrong = instance.pool.audit([(request, held_blocks(request)) for request in holders])
         if wrong:
             return f"instance {instance.index}: {wrong}"
     return ""

@@ -397,6 +397,23 @@ class Completed(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class Prefilled(Record):
+    """A prompt has been computed for another instance, which will generate the answer."""
+
+    shown = Description(
+        "prefilled",
+        sign="P",
+        meaning="an instance was through with a prompt whose answer is generated elsewhere",
+        sentence="the prompt of {request_id} is computed",
+        line="prompt computed for another instance",
+        state="in transit",
+    )
+
+    request_id: str
+    instance: int
+
+
+@dataclass(frozen=True, slots=True)
 class TimedOut(Record):
     """A request's deadline passed before it was done."""
 

@@ -29,6 +29,38 @@ class RequestState(IntEnum):
     TIMED_OUT = 6
 
 
+class Handover:
+    """The way of a request whose prompt is computed on one instance and whose answer is generated on another.
+
+    Attributes:
+        prefilled: whether its prompt is computed; until then its instance must not generate beyond the first token.
+        prefill_instance: where that is; -1 = not known yet, as in all that follows.
+        decode_instance: where its answer is generated.
+        transfer_start_us: when its KV blocks start on their way.
+        transfer_us: how long that takes.
+    """
+
+    __slots__ = ("decode_instance", "prefill_instance", "prefilled", "transfer_start_us", "transfer_us")
+
+    def __init__(self) -> None:
+        self.prefilled = False
+        self.prefill_instance = -1
+        self.decode_instance = -1
+        self.transfer_start_us = -1
+        self.transfer_us = -1
+
+
+def handover_of(request: Request) -> Handover:
+    """The way of a request over two instances.
+
+    Raises:
+        TypeError: it has none.
+    """
+    if request.handover is None:
+        raise TypeError(f"{request!r} is served by one instance")
+    return request.handover
+
+
 class Request:
     """One inference request. All times are simulated microseconds; -1 means "has not happened".
 
@@ -48,6 +80,8 @@ class Request:
         batch_slot: its number in the running list, in order of admission; -1 = not running.
         held_blocks: KV blocks it holds (outside a cohort).
         shared_blocks: those of them whose content others can find: always a prefix of its block table.
+        gateway_us: how long the gateway's queue held it; -1 = it never did.
+        handover: its way over two instances; None = it has one.
     """
 
     __slots__ = (
@@ -59,7 +93,9 @@ class Request:
         "deadline_us",
         "finish_clock",
         "first_token_us",
+        "gateway_us",
         "generated_tokens",
+        "handover",
         "held_blocks",
         "index",
         "input_tokens",
@@ -129,6 +165,8 @@ class Request:
         self.joined_clock = -1
         self.joined_us = -1
         self.finish_clock = -1
+        self.gateway_us = -1
+        self.handover: Handover | None = None
 
     def __getstate__(self) -> tuple[object, ...]:
         # Values without their names: a long queue pickles ten times as fast.

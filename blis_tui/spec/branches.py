@@ -26,6 +26,15 @@ PLACES: Final = {
         f"policy.{name}": ("policy", ("document", "properties", name))
         for name in ("admission", "routing", "scheduling", "priority", "batching")
     },
+    "policy.routing.scorers": ("policy", ("scorer",)),
+    "policy.gateway.saturation": (
+        "policy",
+        ("document", "properties", "gateway", "properties", "saturation"),
+    ),
+    "cluster.disaggregation.decider": (
+        "experiment",
+        ("cluster", "properties", "disaggregation", "properties", "decider"),
+    ),
     "latency": ("experiment", ("document", "properties", "latency")),
     "workload.clients.arrivals": ("workload", ("client", "properties", "arrivals")),
     "workload.clients.lengths": ("workload", ("lengths",)),

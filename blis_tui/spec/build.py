@@ -6,11 +6,11 @@ Standard library only: a resolved document can be simulated where neither PyYAML
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from blis_tui.canonical import to_sorted_json
-from blis_tui.engine.kv.capacity import kv_capacity
+from blis_tui.engine.kv.capacity import kv_bytes_per_token, kv_capacity
 from blis_tui.errors import InputError
 from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, real_path
 from blis_tui.registry import builtin
@@ -54,27 +54,25 @@ def build_experiment(
     hardware = build_hardware_part(document)
     resolved = with_numbers(document, model, hardware)
     metadata, cluster = top.part("metadata"), top.part("cluster")
+    policy = _policy(top.part("policy"))
+    base = spec.Pool(
+        name="default",
+        instances=cluster.integer("instances"),
+        model=model,
+        hardware=hardware,
+        tensor_parallel=cluster.integer("tensor_parallel"),
+        engine=_engine(_Part(resolved, "").part("engine")),
+        latency=_plugin(top.part("latency")),
+    )
+    pools = _pools(cluster, base)
     return spec.Experiment(
         name=metadata.text("name"),
         description=metadata.text("description", ""),
         seed=top.integer("seed"),
         workload=_workload(top.part("workload"), trace_path),
-        policy=_policy(top.part("policy")),
-        cluster=spec.Cluster(
-            admission_latency_us=cluster.integer("admission_latency_us"),
-            routing_latency_us=cluster.integer("routing_latency_us"),
-        ),
-        pools=(
-            spec.Pool(
-                name="default",
-                instances=cluster.integer("instances"),
-                model=model,
-                hardware=hardware,
-                tensor_parallel=cluster.integer("tensor_parallel"),
-                engine=_engine(_Part(resolved, "").part("engine")),
-                latency=_plugin(top.part("latency")),
-            ),
-        ),
+        policy=policy,
+        cluster=_cluster(cluster, policy, pools),
+        pools=pools,
         horizon_us=top.limit("horizon_us"),
         expect=tuple(_expectation(entry) for entry in top.parts("expect")),
         sha256=digest(resolved),
@@ -151,6 +149,74 @@ def _engine(part: _Part) -> spec.Engine:
     )
 
 
+def _pools(cluster: _Part, base: spec.Pool) -> tuple[spec.Pool, ...]:
+    """The groups of equal instances: as they are listed, or as disaggregation divides them, or one."""
+    if "pools" in cluster.data:
+        return tuple(
+            replace(
+                base,
+                name=one.text("name"),
+                role=one.text("role", "any"),
+                instances=one.integer("instances"),
+                tensor_parallel=one.integer("tensor_parallel")
+                if "tensor_parallel" in one.data
+                else base.tensor_parallel,
+            )
+            for one in cluster.parts("pools")
+        )
+    if "disaggregation" not in cluster.data:
+        return (base,)
+    split = cluster.part("disaggregation")
+    prefill, decode = split.integer("prefill_instances"), split.integer("decode_instances")
+    parts = (("prefill", prefill), ("decode", decode), ("any", base.instances - prefill - decode))
+    return tuple(replace(base, name=role, role=role, instances=count) for role, count in parts if count)
+
+
+def _cluster(part: _Part, policy: spec.Policy, pools: tuple[spec.Pool, ...]) -> spec.Cluster:
+    signals = spec.Signals()
+    if "signals" in part.data:
+        given = part.part("signals")
+        signals = spec.Signals(
+            results=given.text("results"),
+            refresh_interval_us=given.integer("refresh_interval_us"),
+            cache_signal_delay_us=given.integer("cache_signal_delay_us"),
+        )
+    return spec.Cluster(
+        admission_latency_us=part.integer("admission_latency_us"),
+        routing_latency_us=part.integer("routing_latency_us"),
+        signals=signals,
+        disaggregation=_disaggregation(part.part("disaggregation"), policy, pools)
+        if "disaggregation" in part.data
+        else None,
+    )
+
+
+def _disaggregation(part: _Part, policy: spec.Policy, pools: tuple[spec.Pool, ...]) -> spec.Disaggregation:
+    link = part.part("transfer")
+    source = next((pool for pool in pools if pool.role == "prefill"), pools[0])
+    own_bytes = kv_bytes_per_token(source.model, source.tensor_parallel)
+    routes = {
+        role: _plugin(part.part(f"{role}_routing")) if f"{role}_routing" in part.data else policy.routing
+        for role in ("prefill", "decode")
+    }
+    return spec.Disaggregation(
+        decider=_plugin(part.part("decider")),
+        order=part.text("order"),
+        undisaggregated=part.text("undisaggregated"),
+        transfer=spec.Transfer(
+            bandwidth_gb_per_s=link.number("bandwidth_gb_per_s"),
+            base_latency_us=link.integer("base_latency_us"),
+            bytes_per_token=own_bytes
+            if link.data.get("bytes_per_token") == "model"
+            else link.integer("bytes_per_token"),
+            starts=link.text("starts"),
+            contention=link.text("contention"),
+        ),
+        prefill_routing=routes["prefill"],
+        decode_routing=routes["decode"],
+    )
+
+
 def _workload(part: _Part, trace_path: str | None) -> spec.Workload:
     requests = None if part.data.get("requests") is None else part.integer("requests")
     if "trace" in part.data:
@@ -205,6 +271,39 @@ def _policy(part: _Part) -> spec.Policy:
         batching=_plugin(part.part("batching")),
         preemption_victim=preemption.text("victim"),
         preemption_restore=preemption.text("restore"),
+        slo_priorities=part.part("slo_priorities").integers() if "slo_priorities" in part.data else spec.SLO_PRIORITIES,
+        tenant_budgets=_budgets(part.part("tenant_budgets")) if "tenant_budgets" in part.data else None,
+        deferral=part.part("deferral").text("kind") if "deferral" in part.data else "none",
+        gateway=_gateway(part.part("gateway")) if "gateway" in part.data else None,
+    )
+
+
+def _budgets(part: _Part) -> spec.TenantBudgets:
+    fractions = part.part("fractions")
+    return spec.TenantBudgets(
+        fractions={tenant: fractions.number(tenant) for tenant in fractions.data},
+        checked=part.text("checked"),
+        shed_below_priority=part.integer("shed_below_priority"),
+    )
+
+
+def _gateway(part: _Part) -> spec.Gateway:
+    dispatch = part.part("dispatch")
+    weights = part.part("weights") if "weights" in part.data else None
+    return spec.Gateway(
+        order=part.text("order"),
+        saturation=_plugin(part.part("saturation")),
+        dispatch=dispatch.text("kind"),
+        tick_us=dispatch.integer("interval_us") if "interval_us" in dispatch.data else 0,
+        max_depth=part.integer("max_depth"),
+        when_full=part.text("when_full"),
+        bands=part.flag("bands", otherwise=False),
+        per_band_capacity=part.integer("per_band_capacity"),
+        fairness=part.text("fairness"),
+        weights={} if weights is None else {tenant: weights.number(tenant) for tenant in weights.data},
+        request_ttl_us=part.integer("request_ttl_us"),
+        usage_limit=part.number("usage_limit"),
+        slo_targets_us=part.part("slo_targets_us").integers() if "slo_targets_us" in part.data else {},
     )
 
 
@@ -265,6 +364,9 @@ class _Part:
             raise self._wrong(key, "a whole number")
         return value
 
+    def integers(self) -> dict[str, int]:
+        return {key: self.integer(key) for key in self.data}
+
     def flag(self, key: str, *, otherwise: bool) -> bool:
         value = self.data.get(key, otherwise)
         if not isinstance(value, bool):
@@ -291,6 +393,8 @@ class _Part:
     def setting(self, key: str) -> spec.Setting:
         value = self.data.get(key)
         if isinstance(value, list):
+            if value and isinstance(value[0], dict):
+                return tuple(_plugin(part) for part in self.parts(key))
             return self.numbers(key)
         if isinstance(value, dict):
             inside = self.part(key)

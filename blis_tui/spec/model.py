@@ -7,21 +7,25 @@ these records and nothing of YAML, schemas or files. Units are in the names; ``N
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from blis_tui.registry import builtin
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from blis_tui.registry import Plugin, Registry
 
 SLO_CLASSES: Final = ("critical", "standard", "sheddable", "batch", "background")
 """Service classes from the most to the least urgent; a request without one counts as ``standard``."""
 
+SLO_PRIORITIES: Final = {"critical": 4, "standard": 3, "batch": -1, "sheddable": -2, "background": -3}
+"""What a class is worth to admission control and the gateway, as in llm-d: the negative ones may be shed."""
+
 _DECISIONS: Final = ("admission", "routing", "scheduling", "priority", "batching")
 
-Setting = bool | int | float | str | tuple[float, ...] | Mapping[str, float]
+Setting: TypeAlias = "bool | int | float | str | tuple[float, ...] | Mapping[str, float] | tuple[PluginConfig, ...]"
 """What a setting of a plug-in may be."""
 
 
@@ -136,6 +140,49 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TenantBudgets:
+    """How much of the cluster each tenant may use."""
+
+    fractions: Mapping[str, float]
+    """Tenant -> its share of all batch slots (instances x ``max_num_seqs``); others are unlimited."""
+    checked: str
+    """``before-admission`` or ``after-admission``."""
+    shed_below_priority: int
+    """Over its budget, a tenant's requests of classes below this priority are turned away."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """A queue in front of the router that holds requests back while the instances are saturated."""
+
+    order: str
+    """``fifo``, ``priority`` or ``slo-deadline``."""
+    saturation: PluginConfig
+    dispatch: str
+    """``on-completion`` or ``tick``."""
+    tick_us: int
+    """Time between two dispatches by tick."""
+    max_depth: int
+    """Requests it holds at most; 0 = unlimited."""
+    when_full: str
+    """``reject``, ``shed-least-urgent`` or ``shed-sheddable``."""
+    bands: bool
+    """Whether each priority has a band of its own, served in order of priority."""
+    per_band_capacity: int
+    """Requests of one priority it holds at most; 0 = unlimited."""
+    fairness: str
+    """Whose turn it is within a band: ``global-strict``, ``round-robin`` or ``weighted``."""
+    weights: Mapping[str, float]
+    """Tenant -> its share under ``weighted``; 1 where a tenant has none."""
+    request_ttl_us: int
+    """How long a request may wait in it; 0 = for ever."""
+    usage_limit: float
+    """Saturation up to which the least urgent band is served; the most urgent one is up to 1."""
+    slo_targets_us: Mapping[str, int]
+    """Class -> time to its deadline, for ``slo-deadline``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """Every decision that is not physics."""
 
@@ -149,14 +196,62 @@ class Policy:
     """``tail`` (youngest running request) or ``priority`` (least urgent, of equals the youngest)."""
     preemption_restore: str
     """``recompute``: a victim loses its KV blocks and prefills again."""
+    slo_priorities: Mapping[str, int] = field(default_factory=SLO_PRIORITIES.copy)
+    """Class -> what it is worth; classes below 0 may be shed."""
+    tenant_budgets: TenantBudgets | None = None
+    deferral: str = "none"
+    """``idle-only``: ``batch`` and ``background`` requests wait until the cluster is idle."""
+    gateway: Gateway | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signals:
+    """How fresh the figures are that admission, gateway and router see."""
+
+    results: str = "step-end"
+    """When the results of a step are seen: at its end, or (as in BLIS) from its start, ``step-start``."""
+    refresh_interval_us: int = 0
+    """Age at which queue, batch and KV figures are renewed; 0 = always fresh. In-flight counts always are."""
+    cache_signal_delay_us: int = 0
+    """The same for what is in the prefix caches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """The link over which prefilled KV blocks reach the decode instance."""
+
+    bandwidth_gb_per_s: float
+    base_latency_us: int
+    bytes_per_token: int
+    starts: str
+    """At the ``step-end`` of the step that completes the prefill, or (as in BLIS) at its ``step-start``."""
+    contention: str
+    """``none``, ``fair-share`` of the bandwidth at any time, or ``fixed-at-start``: the share when it starts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disaggregation:
+    """Prefill on some instances, decode on others."""
+
+    decider: PluginConfig
+    """Which requests are split."""
+    order: str
+    """``prefill-first``: the decode instance is chosen when the KV blocks have arrived; ``decode-first``: before."""
+    undisaggregated: str
+    """Where requests go that are not split: ``decode-pool`` or ``all``."""
+    transfer: Transfer
+    prefill_routing: PluginConfig
+    decode_routing: PluginConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """What the way to the instances costs."""
+    """What the way to the instances costs, and what is known on the way."""
 
     admission_latency_us: int
     routing_latency_us: int
+    signals: Signals = field(default_factory=Signals)
+    disaggregation: Disaggregation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +279,8 @@ class Pool:
     tensor_parallel: int
     engine: Engine
     latency: PluginConfig
+    role: str = "any"
+    """``prefill``, ``decode``, or ``any``: both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

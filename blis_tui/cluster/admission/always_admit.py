@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 class AlwaysAdmit:
     """Every request is admitted."""
 
+    reads_signals = False
+
     rule = ""
 
     def __init__(self, settings: NoSettings) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 class RejectAll:
     """Every request is rejected."""
 
+    reads_signals = False
+
     rule = ""
 
     def __init__(self, settings: NoSettings) -> None:

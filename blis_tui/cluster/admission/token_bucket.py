@@ -26,6 +26,8 @@ class Settings:
 class TokenBucket:
     """A bucket of prompt tokens that refills at a constant rate and starts full; each request costs its prompt."""
 
+    reads_signals = False
+
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.rule = (

@@ -16,6 +16,7 @@ class RoundRobin:
     """Each instance in turn."""
 
     rule = "Round-robin takes the instances in turn; it does not look at their load."
+    reads_signals = False
 
     def __init__(self, settings: NoSettings) -> None:
         del settings

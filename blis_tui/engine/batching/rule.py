@@ -85,6 +85,13 @@ class RunningFirst:
             attempt = (request.index, pool.epoch, budget)
             if attempt == batch.refused:
                 break  # nothing has changed since it did not fit
+            if request.handover is not None and request.index in batch.reserved:
+                if pool.missing(request, request.computed_tokens + 1) > pool.free:
+                    batch.refused = attempt
+                    break
+                batch.admit_prefilled(plan, request)
+                budget -= 1
+                continue
             known = request.target_tokens
             cached = pool.cached_prefix(request, (known - computed_anyway) // size)
             start = cached * size

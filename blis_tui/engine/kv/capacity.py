@@ -136,6 +136,11 @@ def _bytes_per_block(model: Model, tensor_parallel: int, block_size_tokens: int)
     return max(1, int(model.num_hidden_layers * per_layer * model.kv_cache_bytes * block_size_tokens))
 
 
+def kv_bytes_per_token(model: Model, tensor_parallel: int) -> int:
+    """Bytes of one token's keys and values on one accelerator of an instance, at least 1."""
+    return max(1, _bytes_per_block(model, tensor_parallel, 1) // tensor_parallel)
+
+
 def _parameters(model: Model) -> int:
     """Weights of the whole model, counted from its shape."""
     hidden = model.hidden_size

@@ -44,18 +44,18 @@ class PromptKeys:
     share the blocks of that head.
     """
 
-    __slots__ = ("_block_size", "_chains", "_keys")
+    __slots__ = ("_chains", "_keys", "block_size_tokens")
 
     def __init__(self, block_size_tokens: int) -> None:
-        self._block_size = block_size_tokens
+        self.block_size_tokens = block_size_tokens
         self._chains: dict[tuple[int, int, str], int] = {}
         self._keys: dict[Segments, Sequence[int]] = {}
 
     def __getstate__(self) -> tuple[int, dict[tuple[int, int, str], int]]:
-        return (self._block_size, self._chains)
+        return (self.block_size_tokens, self._chains)
 
     def __setstate__(self, state: tuple[int, dict[tuple[int, int, str], int]]) -> None:
-        self._block_size, self._chains = state
+        self.block_size_tokens, self._chains = state
         self._keys = {}
 
     def shareable(self, segments: Segments) -> Sequence[int]:
@@ -78,8 +78,8 @@ class PromptKeys:
             number = self._chains.setdefault((number, end, name), len(self._chains) + 1)
             end += tokens
             first = (number << 1) << _INDEX_BITS
-            parts.append(range(first + blocks, first + end // self._block_size))
-            blocks = end // self._block_size
+            parts.append(range(first + blocks, first + end // self.block_size_tokens))
+            blocks = end // self.block_size_tokens
         if blocks > MAX_SHARED_BLOCKS:
             raise SimulationError(
                 f"a prefix of {end} tokens is {blocks} KV blocks, at most {MAX_SHARED_BLOCKS} can be shared",
@@ -122,6 +122,8 @@ class BlockPool:
         misses: blocks taken from the free list, ever.
         min_free: the lowest ``free`` has been.
         epoch: changes whenever something happened that may let in a request that did not fit before.
+        unseen: keys that became findable in the latest step that computed any; None = nobody asks.
+        unseen_until: the end of that step.
     """
 
     __slots__ = (
@@ -142,6 +144,8 @@ class BlockPool:
         "misses",
         "prompts",
         "total",
+        "unseen",
+        "unseen_until",
     )
 
     def __init__(self, total: int, block_size_tokens: int, prompts: PromptKeys, *, caching: bool = True) -> None:
@@ -162,6 +166,8 @@ class BlockPool:
         """By the key of the last block: what the latest to pin that prefix holds."""
         self._pinned: dict[int, Span] = {}
         """By the index of the request that holds it."""
+        self.unseen: dict[int, None] | None = None
+        self.unseen_until = -1
 
     @property
     def used(self) -> int:
@@ -180,10 +186,20 @@ class BlockPool:
                 found += 1
         return found
 
-    def cached_head(self, segments: Segments) -> int:
-        """How many leading blocks of these segments are in the cache right now."""
+    def visible_head(self, segments: Segments, now: int) -> int:
+        """How many leading blocks of these segments others can see in the cache: what a step computes, after it."""
         keys = self.prompts.shareable(segments)
-        return _cached_head(self._index, keys, len(keys))
+        found = _cached_head(self._index, keys, len(keys))
+        if self.unseen and now <= self.unseen_until:
+            for i in range(found):
+                if keys[i] in self.unseen:
+                    return i
+        return found
+
+    def visible_keys(self, now: int) -> frozenset[int]:
+        """The keys of all blocks that others can see in the cache."""
+        hidden = self.unseen if self.unseen and now <= self.unseen_until else {}
+        return frozenset(key for key in self._index if key not in hidden)
 
     def idle_among(self, request: Request, blocks: int) -> int:
         """How many of the first ``blocks`` cached blocks nobody references: pinning them takes free blocks."""
@@ -369,6 +385,8 @@ class BlockPool:
         if older is not None:
             self._remaps += 1
             self._older.setdefault(block.key, []).append(older)
+        elif self.unseen is not None:
+            self.unseen[block.key] = None
         self._index[block.key] = block
 
     def _forget(self, block: Block) -> None:

@@ -110,7 +110,7 @@ def _check(kind: str, name: str, values: Setting, counts: Sequence[int]) -> None
         expected = " or ".join(str(count) for count in counts)
         raise PolicyError(f"{kind} takes {expected} {name} coefficients, not {len(listed)}")
     for position, value in enumerate(listed):
-        if not 0.0 <= value < float("inf"):
+        if not isinstance(value, int | float) or not 0.0 <= value < float("inf"):
             message = f"{name}[{position}] of {kind} is {value}"
             raise PolicyError(message, help="coefficients are finite and not negative")
 

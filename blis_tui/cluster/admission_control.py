@@ -1,0 +1,90 @@
+"""Who may enter the cluster: the admission policy, tenants' budgets, and who has to wait until the cluster is idle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.cluster.policy import ADMISSION
+from blis_tui.cluster.signals import Context
+from blis_tui.errors import SimulationError
+
+if TYPE_CHECKING:
+    from blis_tui.cluster.signals import Fleet, IncomingRequest
+    from blis_tui.engine.streams import Streams
+    from blis_tui.spec.model import Experiment, TenantBudgets
+
+BUDGET: Final = "tenant-budget"
+"""What turns requests away that are over their tenant's budget, where a policy's name would stand."""
+
+
+class AdmissionControl:
+    """Decides about each request once.
+
+    Attributes:
+        name: what a spec calls its policy.
+        policy: the policy.
+        in_flight: requests of each tenant on the instances.
+        reads_signals: whether the policy looks at them.
+    """
+
+    def __init__(self, experiment: Experiment, fleet: Fleet, streams: Streams) -> None:
+        policy = experiment.policy
+        self.name = policy.admission.kind
+        self.policy = experiment.plugins.create(ADMISSION, policy.admission.kind, policy.admission.settings)
+        self.reads_signals: bool = getattr(self.policy, "reads_signals", True)
+        self.in_flight: dict[str, int] = {}
+        self._fleet = fleet
+        self._context = Context(streams.stream("policy/admission"), policy.slo_priorities)
+        self._budgets = policy.tenant_budgets
+        slots = 0
+        for pool in experiment.pools:
+            slots += pool.instances * pool.engine.max_num_seqs
+        self._slots = slots
+
+    @property
+    def counts_tenants(self) -> bool:
+        """Whether ``in_flight`` matters."""
+        return self._budgets is not None
+
+    def priority(self, request: IncomingRequest) -> int:
+        """What its SLO class is worth."""
+        return self._context.priority(request)
+
+    def refusal(self, request: IncomingRequest, now: int) -> tuple[str, str]:
+        """Who turns ``request`` away, and why; two empty texts when it may enter.
+
+        Raises:
+            SimulationError: the policy's answer is none.
+        """
+        context = self._context
+        context.now_us = now
+        budgets = self._budgets
+        if budgets is None:
+            reason = self.policy.refusal(request, self._fleet, context)
+        elif budgets.checked == "before-admission":
+            if over := self._over_budget(budgets, request):
+                return BUDGET, over
+            reason = self.policy.refusal(request, self._fleet, context)
+        else:
+            reason = self.policy.refusal(request, self._fleet, context)
+            if not reason and (over := self._over_budget(budgets, request)):
+                return BUDGET, over
+        if type(reason) is not str:
+            raise SimulationError(
+                f"the admission policy `{self.name}` answers {reason!r} for {request.request_id}",
+                help="`refusal` returns why a request is turned away, as a text, empty = it may enter",
+            )
+        return (self.name, reason) if reason else ("", "")
+
+    def state(self) -> tuple[object, ...]:
+        """What it remembers, as plain values (for digests)."""
+        counts = tuple(sorted(self.in_flight.items()))
+        return (self.policy.state(), self._context.stream.state(), *([counts] if counts else []))
+
+    def _over_budget(self, budgets: TenantBudgets, request: IncomingRequest) -> str:
+        tenant = request.tenant_id
+        fraction = budgets.fractions.get(tenant)
+        if fraction is None or self._context.priority(request) >= budgets.shed_below_priority:
+            return ""
+        there, limit = self.in_flight.get(tenant, 0), fraction * self._slots
+        return f"{there} in flight, the budget of {tenant} is {limit:g}" if there > limit else ""

@@ -1,0 +1,1 @@
+"""Deciders: is this request split into prefill and decode? One module a decider."""

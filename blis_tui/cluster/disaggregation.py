@@ -1,0 +1,214 @@
+"""Prefill on some instances, decode on others: who is split, where its halves run, and the transfer between."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blis_tui.cluster.deciders.decider import DECIDER
+from blis_tui.cluster.link import Link
+from blis_tui.cluster.passage import DECODE_ROUTING, PREFILL_ROUTING, TRANSFER_END, TRANSFER_START, Signal
+from blis_tui.cluster.records import Split, TransferFinished, TransferStarted
+from blis_tui.engine.request import Handover, handover_of
+
+if TYPE_CHECKING:
+    from blis_tui.cluster.cluster import Cluster
+    from blis_tui.cluster.passage import Passage
+    from blis_tui.cluster.router import Router
+    from blis_tui.engine.request import Request
+    from blis_tui.spec.model import Disaggregation, Experiment
+
+
+class Splitter:
+    """Sends requests through two instances.
+
+    Attributes:
+        prefill: chooses where a prompt is computed.
+        decode: chooses where the answer is generated.
+        link: the transfers.
+        passages: requests that are split and have not reached their second instance, by their index.
+    """
+
+    def __init__(
+        self, experiment: Experiment, settings: Disaggregation, cluster: Cluster, prefill: Router, decode: Router
+    ) -> None:
+        self.prefill = prefill
+        self.decode = decode
+        self.link = Link(settings.transfer)
+        self.passages: dict[int, Passage] = {}
+        self.decode_first = settings.order == "decode-first"
+        self._cluster = cluster
+        self._decider = experiment.plugins.create(DECIDER, settings.decider.kind, settings.decider.settings)
+        self._planned_end: Signal | None = None
+        """The one that is true, of all that were planned under fair share."""
+        self._away_us = 0
+        """Time between prefill and decode instance of all requests that have reached the latter."""
+
+    # ---- the decision ----
+
+    def decide(self, passage: Passage, now: int, place: int | None = None) -> bool:
+        """Whether the request is split; its way goes on accordingly."""
+        request = passage.request
+        wanted = min(request.output_tokens, request.max_output_tokens or request.output_tokens)
+        split, reason = self._decider.split(passage.incoming, self.decode.fleet, place)
+        if not wanted:
+            split, reason = False, "no answer to decode"
+        observers = self._cluster.observers
+        if Split in observers.kinds:
+            verdict = "split" if split else "whole"
+            observers.emit(Split(observers.event, now, request.request_id, verdict, reason))
+        if split:
+            request.handover = Handover()
+            self.passages[request.index] = passage
+        return split
+
+    def route_decode_first(self, passage: Passage, now: int) -> None:
+        """Choose the decode instance, and then whether the prompt is computed elsewhere."""
+        cluster = self._cluster
+        index = cluster.choose(passage, self.decode, now)
+        if self.decide(passage, now, self.decode.fleet.members.index(index)):
+            handover = handover_of(passage.request)
+            handover.decode_instance = index
+            self.go(passage, now)
+        else:
+            self.learn(passage)
+            cluster.deliver(passage, index, now)
+
+    def learn(self, passage: Passage) -> None:
+        """The decider hears of every request that is sent somewhere for its prefill."""
+        self._decider.sent(passage.incoming, self.decode.fleet)
+
+    def go(self, passage: Passage, now: int) -> None:
+        """On to the prefill instance's choice."""
+        passage.kind = "prefill-routing"
+        passage.handler = self._route_prefill
+        self._cluster.queue.push(now, PREFILL_ROUTING, passage)
+
+    def _route_prefill(self, passage: Passage, now: int) -> None:
+        self._cluster.board.read(now)
+        self.learn(passage)
+        index = self._cluster.send(passage, self.prefill, now)
+        handover = handover_of(passage.request)
+        handover.prefill_instance = index
+
+    # ---- the transfer ----
+
+    def prefilled(self, request: Request, now: int) -> None:
+        """A prompt is computed: its KV blocks go to the decode instance."""
+        passage = self.passages[request.index]
+        passage.kind = "transfer-start"
+        passage.handler = self._start
+        passage.instance_index = None
+        self._cluster.queue.push(now, TRANSFER_START, passage)
+
+    def _start(self, passage: Passage, now: int) -> None:
+        request = passage.request
+        handover = handover_of(request)
+        handover.transfer_start_us = now
+        cluster = self._cluster
+        index = handover.decode_instance
+        if index >= 0 and not self._reserve(request, index):
+            self._fail(passage, now)
+            return
+        observers = cluster.observers
+        if TransferStarted in observers.kinds:
+            observers.emit(
+                TransferStarted(
+                    observers.event,
+                    now,
+                    request.request_id,
+                    handover.prefill_instance,
+                    index,
+                    self.link.amount(request.input_tokens, self.prefill.fleet.block_size_tokens),
+                    self.link.active + 1,
+                )
+            )
+        passage.kind = "transfer-end"
+        passage.handler = self._end
+        duration = self.link.start(request.index, request.input_tokens, self.prefill.fleet.block_size_tokens, now)
+        if duration is None:
+            self._plan_end(now)
+        else:
+            cluster.queue.push(now + duration, TRANSFER_END, passage)
+
+    def _plan_end(self, now: int) -> None:
+        """Under fair share: whoever is through first if nothing changes."""
+        found = self.link.next_end(now)
+        if found is None:
+            self._planned_end = None
+            return
+        event = self._planned_end = Signal("transfer-end", self._shared_end)
+        self._cluster.queue.push(found[1], TRANSFER_END, event)
+
+    def _shared_end(self, event: Signal, now: int) -> bool:
+        if event is not self._planned_end:
+            return False
+        found = self.link.next_end(now)
+        if found is None:
+            return False
+        self._end(self.passages[found[0]], now)
+        self._plan_end(now)
+        return True
+
+    def _end(self, passage: Passage, now: int) -> None:
+        request = passage.request
+        handover = handover_of(request)
+        self.link.end(request.index, now)
+        handover.transfer_us = now - handover.transfer_start_us
+        cluster = self._cluster
+        observers = cluster.observers
+        if TransferFinished in observers.kinds:
+            observers.emit(TransferFinished(observers.event, now, request.request_id, handover.transfer_us))
+        if handover.decode_instance >= 0:
+            self._deliver(passage, now)
+        else:
+            passage.kind = "decode-routing"
+            passage.handler = self._route_decode
+            cluster.queue.push(now, DECODE_ROUTING, passage)
+
+    def _route_decode(self, passage: Passage, now: int) -> None:
+        cluster = self._cluster
+        cluster.board.read(now)
+        index = cluster.choose(passage, self.decode, now)
+        handover = handover_of(passage.request)
+        handover.decode_instance = index
+        if self._reserve(passage.request, index):
+            self._deliver(passage, now)
+        else:
+            self._fail(passage, now)
+
+    def _reserve(self, request: Request, index: int) -> bool:
+        self._cluster.board.touched[index] = None
+        return self._cluster.instances[index].reserve(request)
+
+    def _deliver(self, passage: Passage, now: int) -> None:
+        request = passage.request
+        del self.passages[request.index]
+        handover = handover_of(request)
+        cluster = self._cluster
+        cluster.commit(passage, handover.decode_instance)
+        self._away_us += now - request.first_token_us
+        cluster.instances[handover.decode_instance].adopt(request, now)
+
+    def _fail(self, passage: Passage, now: int) -> None:
+        request = passage.request
+        del self.passages[request.index]
+        index = handover_of(request).decode_instance
+        self._cluster.commit(passage, index)
+        self._cluster.instances[index].turn_down(request, now)
+
+    def away_us(self, now: int) -> int:
+        """Time of requests between their two instances, added up until now; negative where they overlap."""
+        total = self._away_us
+        for request in self.transferring():
+            total += now - request.first_token_us
+        return total
+
+    def transferring(self) -> list[Request]:
+        """Requests whose prompt is computed and that have not reached their second instance."""
+        found = [one.request for one in self.passages.values()]
+        return [request for request in found if request.handover is not None and request.handover.prefilled]
+
+    def state(self) -> tuple[object, ...]:
+        """What it remembers, as plain values (for digests)."""
+        ways = tuple((index, one.kind) for index, one in sorted(self.passages.items()))
+        return (self.prefill.state(), self.decode.state(), self._decider.state(), self.link.state(), ways)

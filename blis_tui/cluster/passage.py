@@ -1,0 +1,76 @@
+"""A request on its way to a queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.cluster.signals import declared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from blis_tui.cluster.signals import IncomingRequest
+    from blis_tui.engine.request import Request
+
+# Cluster events of one microsecond: in the order of a request's way.
+ARRIVAL: Final = 0
+ADMISSION: Final = 1
+ROUTING: Final = 2
+PREFILL_ROUTING: Final = 4
+TRANSFER_START: Final = 5
+TRANSFER_END: Final = 6
+DECODE_ROUTING: Final = 7
+GATEWAY_EXPIRY: Final = 8
+DISPATCH: Final = 9
+
+
+class Passage:
+    """A request on its way: one event that moves from stage to stage.
+
+    Attributes:
+        kind: the stage it comes to next.
+        request: who.
+        handler: what happens there.
+        instance_index: where it was sent; None before that.
+        incoming: the request as the control plane sees it.
+    """
+
+    __slots__ = ("handler", "incoming", "instance_index", "kind", "request")
+
+    stale = False
+
+    def __init__(self, request: Request, handler: Callable[[Passage, int], None]) -> None:
+        self.kind = "arrival"
+        self.request = request
+        self.handler = handler
+        self.instance_index: int | None = None
+        self.incoming: IncomingRequest = declared(request)
+
+    def happen(self, now: int) -> bool:
+        """Call the handler."""
+        self.handler(self, now)
+        return True
+
+    def drop(self) -> None:
+        """Nothing depends on it."""
+
+
+class Signal:
+    """An event of the control plane itself, such as a tick: it is about no request."""
+
+    __slots__ = ("handler", "kind")
+
+    request = None
+    instance_index = None
+    stale = False
+
+    def __init__(self, kind: str, handler: Callable[[Signal, int], bool]) -> None:
+        self.kind = kind
+        self.handler = handler
+
+    def happen(self, now: int) -> bool:
+        """Call the handler; it says whether it happened, or was out of date."""
+        return self.handler(self, now)
+
+    def drop(self) -> None:
+        """Nothing depends on it."""

@@ -1,0 +1,62 @@
+"""A routing policy at work: with its fleet, its random stream, and its answers checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blis_tui.cluster.policy import ROUTING
+from blis_tui.cluster.signals import Context
+from blis_tui.errors import SimulationError
+
+if TYPE_CHECKING:
+    from blis_tui.cluster.signals import Fleet, IncomingRequest
+    from blis_tui.engine.streams import Streams
+    from blis_tui.spec.model import Experiment, PluginConfig
+
+
+class Router:
+    """Chooses instances of one fleet.
+
+    Attributes:
+        name: what a spec calls its policy.
+        policy: the policy.
+        fleet: whom it chooses from.
+        reads_signals: whether the policy looks at them; if nobody does, they need not be kept.
+    """
+
+    def __init__(
+        self, experiment: Experiment, config: PluginConfig, fleet: Fleet, streams: Streams, path: str = "policy/routing"
+    ) -> None:
+        self.name = config.kind
+        self.policy = experiment.plugins.create(ROUTING, config.kind, config.settings)
+        self.fleet = fleet
+        self.reads_signals: bool = getattr(self.policy, "reads_signals", True)
+        self._context = Context(streams.stream(path), experiment.policy.slo_priorities)
+
+    def choose(self, request: IncomingRequest, now: int) -> tuple[int, str]:
+        """The index of an instance, and why.
+
+        Raises:
+            SimulationError: the policy's answer is none.
+        """
+        context = self._context
+        context.now_us = now
+        answer = self.policy.choose(request, self.fleet, context)
+        try:
+            place, reason = answer
+        except (TypeError, ValueError):
+            raise self._no_choice(answer, request) from None
+        members = self.fleet.members
+        if type(place) is not int or type(reason) is not str or not 0 <= place < len(members):
+            raise self._no_choice(answer, request)
+        return members[place], reason
+
+    def state(self) -> tuple[object, ...]:
+        """What it remembers, as plain values (for digests)."""
+        return (self.policy.state(), self._context.stream.state())
+
+    def _no_choice(self, answer: object, request: IncomingRequest) -> SimulationError:
+        return SimulationError(
+            f"the routing policy `{self.name}` answers {answer!r} for {request.request_id}",
+            help=f"`choose` returns a place in the fleet, 0 to {len(self.fleet) - 1}, and a reason",
+        )
