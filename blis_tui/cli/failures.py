@@ -7,7 +7,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec
 
 from blis_tui.cli.exit_codes import ExitCode
-from blis_tui.cli.streams import tell
+from blis_tui.cli.files import tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable

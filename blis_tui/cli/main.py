@@ -12,7 +12,7 @@ import click
 
 from blis_tui._version import ENGINE, __version__
 from blis_tui.cli.exit_codes import ExitCode
-from blis_tui.cli.streams import tell
+from blis_tui.cli.files import tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

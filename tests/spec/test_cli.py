@@ -106,3 +106,11 @@ def test_show_says_what_is_wrong() -> None:
     assert (unknown.exit_code, "did you mean `quickstart`?" in unknown.stderr) == (3, True)
     invalid = run_spec("show", "quickstart", "--set", "cluster.instance=3")
     assert (invalid.exit_code, "BLIS1001" in invalid.stderr) == (2, True)
+
+
+def test_hidden_folders_belong_to_other_programs(tmp_path: Path) -> None:
+    (tmp_path / ".github").mkdir()
+    (tmp_path / ".github" / "workflow.yml").write_text("on: [push]\n")
+    (tmp_path / "house.yaml").write_text("apiVersion: blis/v1\nkind: Policy\nmetadata: {name: house}\n")
+    result = run_validate(str(tmp_path))
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "1 document, no errors")
