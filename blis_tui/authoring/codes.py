@@ -14,7 +14,6 @@ from blis_tui.errors import BlisError, SpecError, TraceError
 from blis_tui.spec.codes import CODES
 from blis_tui.spec.diagnostics import render_text
 from blis_tui.spec.load import load
-from blis_tui.spec.trace_errors import from_trace_error
 
 if TYPE_CHECKING:
     from blis_tui.spec.diagnostics import Diagnostic
@@ -115,10 +114,8 @@ def _diagnostics(path: Path, example: Example) -> tuple[Diagnostic, ...]:
         experiment = load(path, overrides=example.overrides)
         if experiment.workload.trace is not None:
             read_trace(experiment.workload.trace, experiment.plugins)
-    except SpecError as error:
+    except (SpecError, TraceError) as error:
         return error.diagnostics
-    except TraceError as error:
-        return from_trace_error(error)
     return ()
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.authoring.scalars import flow
 from blis_tui.authoring.tree import Key, root
 from blis_tui.errors import BlisError
+from blis_tui.spec.scalars import flow
 from blis_tui.spec.schema import KINDS
 
 if TYPE_CHECKING:

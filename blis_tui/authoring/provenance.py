@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from blis_tui.authoring.scalars import flow
 from blis_tui.inputs import real_path
 from blis_tui.spec.compose import SLOTS, naming_directory, shown
 from blis_tui.spec.library import find
 from blis_tui.spec.load import build, resolve_source
+from blis_tui.spec.scalars import flow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.authoring.codes import explain
 from blis_tui.authoring.project import write_tree
-from blis_tui.authoring.scalars import flow
 from blis_tui.authoring.tree import Key, root
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.spec.checks import METRICS
 from blis_tui.spec.codes import CODES
 from blis_tui.spec.library import suffix
+from blis_tui.spec.scalars import flow
 from blis_tui.spec.schema import KINDS
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import textwrap
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.authoring.scalars import flow
 from blis_tui.authoring.tree import Key, root
 from blis_tui.inputs import real_path
 from blis_tui.spec.library import schema_path, suffix
+from blis_tui.spec.scalars import flow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

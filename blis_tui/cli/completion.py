@@ -132,7 +132,8 @@ def _items(known: Iterable[tuple[str, str]], incomplete: str) -> list[Completion
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
     """Print the completion script for SHELL.
 
     \b
@@ -140,12 +141,10 @@ def completion(shell: str) -> None:
     zsh:   eval "$(blis-tui completion zsh)"       in ~/.zshrc
     fish:  blis-tui completion fish | source       in ~/.config/fish/config.fish
     """  # noqa: D301  (click's mark for lines it must not join)
-    from blis_tui.cli.main import cli  # noqa: PLC0415  (the group that has this command)
-
     kind = get_completion_class(shell)
     if kind is None:
         raise click.UsageError(f"no completion for {shell}")
-    maker = kind(cli, {}, "blis-tui", _VARIABLE)
+    maker = kind(context.find_root().command, {}, "blis-tui", _VARIABLE)
     # Not click's `source()`: for bash that would run bash to look at its version.
     template = _BASH if shell == "bash" else maker.source_template
     click.echo(template % {**maker.source_vars(), "complete_func": _FUNCTION}, nl=False)

@@ -25,23 +25,11 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
         try:
             command(*args, **kwargs)
         except errors.BlisError as error:
-            tell(_text(error))
+            located = isinstance(error, errors.SpecError | errors.TraceError)
+            tell(str(error) if located else f"error: {error}")
             sys.exit(_exit_code(error))
 
     return wrapper
-
-
-def _text(error: Exception) -> str:
-    from blis_tui import errors  # noqa: PLC0415
-
-    if isinstance(error, errors.SpecError):
-        return str(error)
-    if isinstance(error, errors.TraceError):
-        from blis_tui.spec.diagnostics import render_text  # noqa: PLC0415
-        from blis_tui.spec.trace_errors import from_trace_error  # noqa: PLC0415
-
-        return render_text(from_trace_error(error))
-    return f"error: {error}"
 
 
 def _exit_code(error: Exception) -> ExitCode:

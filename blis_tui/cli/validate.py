@@ -49,7 +49,7 @@ def validate(paths: tuple[str, ...], output_format: str, plugins: tuple[str, ...
     """Check documents of any kind: syntax, schema, meaning.
 
     PATH is a file, a folder (every YAML file below it that is not hidden), the name of an experiment, or - for
-    standard input.
+    standard input. Of a recorded workload, the rows within the first 4 MiB are checked, too.
     """
     stdin_text = read_standard_input_text() if "-" in paths else None
     known = known_plugins(plugins)
@@ -65,12 +65,12 @@ def validate(paths: tuple[str, ...], output_format: str, plugins: tuple[str, ...
 
 
 def _check(source: str, stdin_text: str | None, plugins: Registry | None) -> Outcome:
-    from blis_tui.errors import InputError, SpecError  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.errors import InputError, SpecError, TraceError  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.spec.validate import validate as check_document  # noqa: PLC0415
 
     try:
         valid = check_document(source, stdin_text=stdin_text, plugins=plugins)
-    except SpecError as error:
+    except (SpecError, TraceError) as error:
         return Outcome(file=source, diagnostics=error.diagnostics)
     except InputError as error:
         return Outcome(file=source, unreadable=str(error))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.importers.draft import Draft, as_name
 from blis_tui.importers.notes import Fate
 from blis_tui.importers.section import Input, Section
+from blis_tui.registry import builtin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,21 +18,13 @@ if TYPE_CHECKING:
 
 _KEYS: Final = ("admission", "routing", "priority", "scheduler", "preemption")
 
-_SAME: Final[Mapping[str, tuple[str, ...]]] = {
-    "admission": ("always-admit", "token-bucket", "reject-all"),
-    "routing": ("round-robin",),
+_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "admission": ("always-admit", "token-bucket", "reject-all", "tier-shed", "gaie-legacy"),
+    "routing": ("round-robin", "least-loaded", "weighted", "prefix-affinity", "always-busiest"),
     "priority": ("constant", "slo-based", "inverted-slo"),
-    "scheduler": ("fcfs", "priority-fcfs", "sjf", "reverse-priority"),
+    "scheduling": ("fcfs", "priority-fcfs", "sjf", "reverse-priority"),
 }
-"""Policies that are the same here, under the same names; the first is BLIS's default and stands in for others."""
-
-_OTHERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "admission": ("tier-shed", "gaie-legacy"),
-    "routing": ("least-loaded", "weighted", "prefix-affinity", "always-busiest"),
-    "priority": (),
-    "scheduler": (),
-}
-"""Policies of BLIS that are not carried over."""
+"""Policies of BLIS, its default first, which stands in for those that are not here under the same name."""
 
 _VICTIMS: Final = {"fcfs": "tail", "priority": "priority"}
 
@@ -80,7 +73,7 @@ def import_policy(path: Path, *, name: str | None = None) -> Imported:
     body: dict[str, Json] = {
         "admission": _admission(root.section("admission") or Section(given, ("admission",))),
         "routing": _routing(root.section("routing") or Section(given, ("routing",))),
-        "scheduling": {"kind": _policy(root, "scheduler", "scheduler")},
+        "scheduling": {"kind": _policy(root, "scheduling", "scheduler")},
         "priority": _priority(root.section("priority") or Section(given, ("priority",))),
         "batching": {"kind": "blis"},
         "preemption": _preemption(root.section("preemption") or Section(given, ("preemption",))),
@@ -106,12 +99,12 @@ def import_policy(path: Path, *, name: str | None = None) -> Imported:
 
 def _policy(section: Section, slot: str, key: str = "policy") -> str:
     """The policy for ``slot``; BLIS's default for one that cannot be carried over."""
-    same = _SAME[slot]
-    chosen = section.choice(key, (*same, *_OTHERS[slot]), otherwise=same[0])
-    if chosen in same:
+    default = _NAMES[slot][0]
+    chosen = section.choice(key, _NAMES[slot], otherwise=default)
+    if any(plugin.name == chosen for plugin in builtin().of(f"policy.{slot}")):
         return chosen
-    section.lose(key, f"there is no `{chosen}`; `{same[0]}` is used instead")
-    return same[0]
+    section.lose(key, f"there is no `{chosen}`; `{default}` is used instead")
+    return default
 
 
 def _admission(section: Section) -> dict[str, Json]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from blis_tui.registry import Plugin, Registry
-    from blis_tui.spec.source import Json
+    from blis_tui.spec.source import DataPath, Json
 
 _Part: TypeAlias = "dict[str, Json]"
 
@@ -32,6 +32,14 @@ PLACES: Final = {
     "workload.trace.format": ("workload", ("document", "properties", "trace", "properties", "format")),
 }
 """Plug point -> the schema that names its plug-ins, and where below ``$defs``."""
+
+
+def is_plug_point(kind: str, path: DataPath) -> bool:
+    """Whether the word at a path of a document of that kind names a plug-in."""
+    steps = [str(step) for step in path if isinstance(step, str)]
+    steps = [*([] if kind == "Experiment" else [kind.lower()]), *steps[: -1 if steps[-1:] == ["kind"] else None]]
+    dotted = ".".join("lengths" if step in ("input_tokens", "output_tokens") else step for step in steps)
+    return dotted in PLACES
 
 
 def with_plugins(name: str, schema: _Part, plugins: Registry) -> _Part:

@@ -155,14 +155,11 @@ def check(found: Found) -> Checked:
     """Load an experiment. Takes some ten milliseconds, and a few hundred the first time."""
     from blis_tui.errors import BlisError, SpecError, TraceError  # noqa: PLC0415  (the list appears before these load)
     from blis_tui.spec.load import load  # noqa: PLC0415
-    from blis_tui.spec.trace_errors import from_trace_error  # noqa: PLC0415
 
     try:
         return Checked(facts_of(load(found.path)))
-    except SpecError as error:
+    except (SpecError, TraceError) as error:
         return Checked(None, error.diagnostics)
-    except TraceError as error:
-        return Checked(None, from_trace_error(error))
     except BlisError as error:
         return Checked(None, unreadable=error.message)
 
