@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +17,6 @@ from blis_tui.spec.load import load
 
 if TYPE_CHECKING:
     from blis_tui.spec.diagnostics import Diagnostic
-    from blis_tui.spec.source import Json
 
 _FILE: Final = "example.blis.yaml"
 _WIDTH: Final = 80
@@ -41,10 +40,6 @@ class Explanation:
     """The mistake; empty where no document is known to make it."""
     output: str = ""
     """What it makes a command print."""
-
-    def to_data(self) -> Json:
-        """As plain data, for ``--format json``."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
     def to_text(self) -> str:
         """For a person."""
@@ -84,8 +79,7 @@ def explain(code: str) -> Explanation:
     example = EXAMPLES.get(code)
     if example is None:
         return base
-    shown, output = _shown(example), output_of(code, example)
-    return Explanation(base.code, base.layer, base.title, base.cause, base.remedy, shown, output)
+    return replace(base, example=_shown(example), output=output_of(code, example))
 
 
 def _shown(example: Example) -> str:

@@ -70,12 +70,11 @@ def files(_context: click.Context, _parameter: click.Parameter, incomplete: str)
     return [CompletionItem(incomplete, type=_FILE)]
 
 
-def assignments(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def assignments(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """``path=`` of every key of an experiment, and after the ``=`` the words that the key takes."""
     from blis_tui.authoring.tree import root  # noqa: PLC0415  (only when TAB is pressed)
 
-    del context
-    path, equals, value = incomplete.partition("=")
+    path, equals, _ = incomplete.partition("=")
     if not equals:
         keys = [key for key in root("Experiment").walk() if not key.is_list and len(key.path) > 0]
         paths = {key.dotted: key.description for key in keys if not key.children or key.document}
@@ -87,7 +86,6 @@ def assignments(context: click.Context, _parameter: click.Parameter, incomplete:
     for key in found:
         if key.document:
             words |= dict.fromkeys(_known(key.document), "")
-    del value
     return _items(((f"{path}={word}", about) for word, about in words.items()), incomplete)
 
 
@@ -97,10 +95,9 @@ def keys(_context: click.Context, _parameter: click.Parameter, incomplete: str) 
     from blis_tui.spec.schema import KINDS  # noqa: PLC0415
 
     kind = next((one for one in KINDS if incomplete.startswith(f"{one}.")), None)
-    if kind is not None:
-        known = {f"{kind}.{key.dotted}": key.description for key in root(kind).walk() if key.path}
-    else:
-        known = {key.dotted: key.description for key in root("Experiment").walk() if key.path}
+    chosen = kind or "Experiment"
+    known = {key.shown(chosen): key.description for key in root(chosen).walk() if key.path}
+    if kind is None:
         known |= {f"{one}.": root(one).description for one in KINDS}
     return _items(known.items(), incomplete)
 

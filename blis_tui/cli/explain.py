@@ -27,7 +27,7 @@ def explain(code: str | None, output_format: str) -> None:
 
     if code is not None:
         found = explanation(code)
-        text = found.to_text() if output_format == "text" else to_json(found.to_data())
+        text = found.to_text() if output_format == "text" else to_json(asdict(found))
     elif output_format == "text":
         text = all_codes()
     else:

@@ -77,7 +77,7 @@ def hardware(file: Path, output: Path | None, strict: bool) -> None:
 def _finish(documents: Sequence[tuple[Path | None, Imported]], *, strict: bool) -> None:
     """Write all documents or none, then the list of what they lack."""
     from blis_tui.errors import InputError  # noqa: PLC0415
-    from blis_tui.importers.notes import notes_text  # noqa: PLC0415
+    from blis_tui.importers.section import notes_text  # noqa: PLC0415
     from blis_tui.records.files import atomic_text, write_standard_output  # noqa: PLC0415
 
     with ExitStack() as files:

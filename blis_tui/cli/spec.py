@@ -118,38 +118,36 @@ def explain(path: str | None, kind: str | None, output_format: str, plugins: tup
     this word in their name or description, or that other tools call so: `rate`, `tp`. Without PATH, all keys of a kind
     of document are shown as a tree. Codes of errors are explained by `blis-tui explain`.
     """
-    from blis_tui.authoring.explain import UnknownKeyError, as_data, as_text, look_up, overview  # noqa: PLC0415
-    from blis_tui.authoring.search import as_list, as_rows, search  # noqa: PLC0415
+    from blis_tui.authoring import explain as keys  # noqa: PLC0415
     from blis_tui.authoring.tree import root  # noqa: PLC0415
 
     known = known_plugins(plugins)
     if path is None:
         chosen = (kind or "experiment").capitalize()
         found = [key for key in root(chosen, known).walk() if key.path]
-        text = overview(chosen, known) if output_format == "text" else ""
+        text = keys.overview(chosen, known) if output_format == "text" else ""
     else:
         dotted = path if kind is None else f"{kind.capitalize()}.{path}"
         try:
-            chosen, found = look_up(dotted, known)
-        except UnknownKeyError:
-            matches = [] if kind or "." in path else search(path, known)
+            chosen, found = keys.look_up(dotted, known)
+        except keys.UnknownKeyError:
+            matches = [] if kind or "." in path else keys.search(path, known)
             if not matches:
                 raise
             if len(matches) > 1:
-                text = as_list(path, matches) if output_format == "text" else to_json(as_rows(matches))
+                text = keys.as_list(path, matches) if output_format == "text" else to_json(keys.as_rows(matches))
                 click.echo(text, nl=False)
                 return
             chosen, found = matches[0][0], [matches[0][1]]
-        text = as_text(chosen, found) if output_format == "text" else ""
-    click.echo(text or to_json(as_data(chosen, found)), nl=False)
+        text = keys.as_text(chosen, found) if output_format == "text" else ""
+    click.echo(text or to_json(keys.as_data(chosen, found)), nl=False)
 
 
 def _find(name: str, kind: str | None, *, prefer_experiment: bool) -> Entry:
     from blis_tui.errors import InputError  # noqa: PLC0415
     from blis_tui.spec.compose import is_path  # noqa: PLC0415
     from blis_tui.spec.diagnostics import suggestion  # noqa: PLC0415
-    from blis_tui.spec.hf_ids import find_by_id, is_id  # noqa: PLC0415
-    from blis_tui.spec.library import Entry, entries, shipped_specs  # noqa: PLC0415
+    from blis_tui.spec.library import Entry, entries, find_by_id, is_id, shipped_specs  # noqa: PLC0415  # noqa: PLC0415
 
     if is_id(name) and not Path(name).is_file() and (model := find_by_id(name, Path.cwd())) is not None:
         return Entry("Model", name, model, shipped=model.is_relative_to(shipped_specs()))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.importers.lengths import arrivals, lengths
-from blis_tui.importers.notes import Fate
+from blis_tui.importers.section import Fate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ _CLASSES: Final = ("critical", "standard", "sheddable", "batch", "background")
 _OLD_CLASSES: Final = {"realtime": "critical", "interactive": "standard"}
 """Classes of version 1 and what BLIS makes of them."""
 
-_DEFAULT_PREFIX: Final = 50
+DEFAULT_PREFIX: Final = 50
 """Tokens of a prefix group whose length was left out."""
 
 _MOST_MEMBERS: Final = 1000
@@ -165,7 +165,7 @@ class Clients:
         if not group:
             section.note(Fate.NO_EFFECT, "prefix_length", "a prefix needs a `prefix_group`")
             return
-        first = self.prefix_tokens.setdefault(group, tokens or _DEFAULT_PREFIX)
+        first = self.prefix_tokens.setdefault(group, tokens or DEFAULT_PREFIX)
         if tokens and tokens != first:
             text = f"the first client of group `{group}` says {first}; BLIS takes that for all, and so does this"
             section.note(Fate.NO_EFFECT, "prefix_length", text)

@@ -18,8 +18,7 @@ from blis_tui.spec.validate import validate
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from blis_tui.importers.notes import Note
-    from blis_tui.importers.section import Input
+    from blis_tui.importers.section import Input, Note
     from blis_tui.spec.source import DataPath, Json
 
 _NAME: Final = re.compile("[^a-z0-9.-]+")

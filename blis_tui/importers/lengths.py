@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.importers.notes import Fate
+from blis_tui.importers.section import Fate
 from blis_tui.spec.diagnostics import suggestion
 
 if TYPE_CHECKING:

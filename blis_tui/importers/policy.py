@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.importers.draft import Draft, as_name
-from blis_tui.importers.notes import Fate
-from blis_tui.importers.section import Input, Section
+from blis_tui.importers.section import Fate, Input, Section
 from blis_tui.registry import builtin
 
 if TYPE_CHECKING:
@@ -70,14 +69,16 @@ def import_policy(path: Path, *, name: str | None = None) -> Imported:
     if root.data and not root.data.keys() & {*_KEYS, *_LOST}:
         given.problem((), "this is not a policy bundle", code="BLIS1001", hint=f"its keys are {', '.join(_KEYS)}")
         given.stop_at_problems()
+    parts = {key: root.section(key) or Section(given, (key,)) for key in _KEYS if key != "scheduler"}
     body: dict[str, Json] = {
-        "admission": _admission(root.section("admission") or Section(given, ("admission",))),
-        "routing": _routing(root.section("routing") or Section(given, ("routing",))),
+        "admission": _admission(parts["admission"]),
+        "routing": _routing(parts["routing"]),
         "scheduling": {"kind": _policy(root, "scheduling", "scheduler")},
-        "priority": _priority(root.section("priority") or Section(given, ("priority",))),
+        "priority": {"kind": _policy(parts["priority"], "priority")},
         "batching": {"kind": "blis"},
-        "preemption": _preemption(root.section("preemption") or Section(given, ("preemption",))),
+        "preemption": _preemption(parts["preemption"]),
     }
+    parts["priority"].finish()
     for key, why in _LOST.items():
         root.lose(key, why)
     root.finish()
@@ -128,12 +129,6 @@ def _routing(section: Section) -> dict[str, Json]:
             section.lose(key, why)
         else:
             section.note(Fate.NO_EFFECT, key, "only `weighted` routing has it")
-    section.finish()
-    return {"kind": kind}
-
-
-def _priority(section: Section) -> dict[str, Json]:
-    kind = _policy(section, "priority")
     section.finish()
     return {"kind": kind}
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.kv.capacity import kv_capacity, minimum_tensor_parallel
 from blis_tui.engine.kv.pool import MAX_SHARED_BLOCKS
 from blis_tui.errors import PolicyError
+from blis_tui.metrics.load import Offered, Steady
+from blis_tui.metrics.report import KvCounts, Latencies, RequestCounts, Throughput, TokenCounts
+from blis_tui.metrics.stats import Distribution
 from blis_tui.spec.build import build_hardware_part, build_model_part
 from blis_tui.spec.diagnostics import Diagnostic, about
 from blis_tui.spec.hf import contradictions, missing_fields
@@ -19,25 +23,17 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Hardware, Model
     from blis_tui.spec.source import DataPath, Document, Json
 
-_SUMMARY: Final = ("mean", "min", "p50", "p90", "p95", "p99", "max")
-_LATENCIES: Final = ("ttft_ms", "e2e_ms", "itl_ms", "tpot_ms", "scheduling_delay_ms")
-_PLAIN: Final = {
-    "requests": (
-        *("total", "injected", "rejected", "completed", "still_queued", "still_running"),
-        *("dropped_unservable", "timed_out", "length_capped"),
-    ),
-    "tokens": ("input", "output", "cached"),
-    "throughput": ("requests_per_s", "output_tokens_per_s"),
-    "offered": (
-        *("requests_per_s", "input_tokens_per_s", "output_tokens_per_s"),
-        *("first_arrival_us", "last_arrival_us"),
-    ),
-    "steady": ("start_us", "end_us", "offered_requests_per_s", "requests_per_s", "output_tokens_per_s"),
-    "kv": ("blocks", "peak_used", "hit_rate", "preemptions", "preempted_requests"),
+_GROUPS: Final = {
+    "requests": RequestCounts,
+    "tokens": TokenCounts,
+    "throughput": Throughput,
+    "offered": Offered,
+    "steady": Steady,
+    "kv": KvCounts,
 }
 METRICS: Final = frozenset(
-    {f"{group}.{name}" for group, names in _PLAIN.items() for name in names}
-    | {f"latency.{name}.{statistic}" for name in _LATENCIES for statistic in _SUMMARY}
+    {f"{group}.{one.name}" for group, part in _GROUPS.items() for one in fields(part)}
+    | {f"latency.{one.name}.{statistic.name}" for one in fields(Latencies) for statistic in fields(Distribution)}
     | {"duration_us"}
 )
 """Metrics of every report."""
