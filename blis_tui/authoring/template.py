@@ -38,10 +38,10 @@ def template(kind: str, name: str, schema: str) -> str:
     lines = [f"# yaml-language-server: $schema={schema}"]
     lines += [f"# {line}" for line in textwrap.wrap(f"{kind}: {tree.description}", _WIDTH - 2)]
     lines += [f"# {line}" for line in textwrap.wrap(_INTRODUCTION, _WIDTH - 2)]
-    header: Json = {"apiVersion": "blis/v1", "kind": kind, "metadata": {"name": name}}
+    header: dict[str, Json] = {"apiVersion": "blis/v1", "kind": kind, "metadata": {"name": name}}
     for child in tree.children.values():
-        if isinstance(header, dict) and child.name in header:
-            value: Json = header[child.name]
+        if child.name in header:
+            value = header[child.name]
         else:
             value = sample(child) if child.required or child.name in _LIVE.get(kind, ()) else None
             lines.append("")

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blis_tui.cli.exit_codes import ExitCode
-from blis_tui.cli.failures import reported
+from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import read_standard_input_text
 from blis_tui.cli.options import format_option, known_plugins, plugins_option
 

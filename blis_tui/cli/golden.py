@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blis_tui.canonical import to_json
-from blis_tui.cli.exit_codes import ExitCode
-from blis_tui.cli.failures import reported
+from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.options import known_plugins, plugins_option
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def golden() -> None:
 @reported
 def status(names: tuple[str, ...], folder: Path, root: Path, as_json: bool, plugins: tuple[str, ...]) -> None:
     """List goldens: which wait for a decision, which are obsolete or broken. Exit code 1 when anything does or is."""
-    from blis_tui.golden.survey import survey  # noqa: PLC0415
+    from blis_tui.golden.review import survey  # noqa: PLC0415
     from blis_tui.units import plural  # noqa: PLC0415  (heavy imports only when the command runs)
 
     entries = survey(folder, root, names, known_plugins(plugins))

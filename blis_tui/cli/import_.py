@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blis_tui.cli.exit_codes import ExitCode
-from blis_tui.cli.failures import reported
+from blis_tui.cli.failures import ExitCode, reported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blis_tui.cli import completion
-from blis_tui.cli.exit_codes import ExitCode
-from blis_tui.cli.failures import reported
+from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import tell
 from blis_tui.cli.options import known_plugins, seed_option, set_option
 

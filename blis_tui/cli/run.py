@@ -11,8 +11,7 @@ import click
 
 from blis_tui.cli import completion
 from blis_tui.cli.cases import case_option, case_overrides, mention_cases
-from blis_tui.cli.exit_codes import ExitCode
-from blis_tui.cli.failures import reported
+from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import read_standard_input_text, require_different_files, require_spared, tell
 from blis_tui.cli.options import format_option, known_plugins, plugins_option, seed_option, set_option
 from blis_tui.cli.signals import OverdueError, ending_on_signals

@@ -9,8 +9,7 @@ import sys
 import click
 
 from blis_tui.cli import completion
-from blis_tui.cli.exit_codes import ExitCode
-from blis_tui.cli.failures import reported
+from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set_option
 
 

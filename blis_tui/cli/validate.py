@@ -11,8 +11,7 @@ import click
 from blis_tui.canonical import to_json
 from blis_tui.cli import completion
 from blis_tui.cli.cases import cases_by_name
-from blis_tui.cli.exit_codes import ExitCode
-from blis_tui.cli.failures import reported
+from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import read_standard_input_text, yaml_files
 from blis_tui.cli.options import format_option, known_plugins, plugins_option
 

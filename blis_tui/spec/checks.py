@@ -16,6 +16,7 @@ from blis_tui.spec.build import build_hardware_part, build_model_part
 from blis_tui.spec.diagnostics import Diagnostic, about
 from blis_tui.spec.hf import contradictions, missing_fields
 from blis_tui.spec.hints import metric_hint
+from blis_tui.spec.source import as_list, as_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,18 +52,12 @@ def check(document: Document) -> list[Diagnostic]:
     problems += check_workload(document)
     problems += _check_expectations(document)
     if sound:
-        model, hardware = _build_parts(document)
+        data = as_map(document.data)
+        model, hardware = build_model_part(data), build_hardware_part(data)
         problems += _check_heads(document, model)
         if not problems:
             problems += _check_capacity(document, model, hardware)
     return problems
-
-
-def _build_parts(document: Document) -> tuple[Model, Hardware]:
-    data = document.data
-    if not isinstance(data, dict):
-        raise TypeError("a resolved document is a map")
-    return build_model_part(data), build_hardware_part(data)
 
 
 def _number(document: Document, *path: str | int) -> float | None:
@@ -163,12 +158,11 @@ def _fitting(model: Model, hardware: Hardware, utilization: float, needed: float
 
 
 def _check_smallest(document: Document, blocks: int, block_size: int, longest: int | None) -> Iterator[Diagnostic]:
-    clients = document.get("workload", "clients")
-    for at, client in enumerate(clients if isinstance(clients, list) else []):
+    for at, client in enumerate(map(as_map, as_list(document.get("workload", "clients")))):
         path = ("workload", "clients", at)
         prompt = _smallest(document, (*path, "input_tokens")) + (_whole(document, *path, "prefix", "tokens") or 0)
         total = prompt + _smallest(document, (*path, "output_tokens"))
-        name = client.get("id") if isinstance(client, dict) else at
+        name = client.get("id")
         # The last token generated never enters the cache.
         if -(-(total - 1) // block_size) > blocks:
             message = f"the smallest request of client `{name}`, {total} tokens, exceeds the KV cache"
@@ -228,9 +222,7 @@ def _about_workload(document: Document, code: str, message: str, hint: str) -> D
 
 def _check_clients(document: Document, clients: Json) -> Iterator[Diagnostic]:
     seen: dict[str, int] = {}
-    for at, client in enumerate(clients if isinstance(clients, list) else []):
-        if not isinstance(client, dict):
-            continue
+    for at, client in enumerate(map(as_map, as_list(clients))):
         path = ("workload", "clients", at)
         name = str(client.get("id"))
         if name in seen:
@@ -255,10 +247,7 @@ def _check_lengths(document: Document, path: DataPath) -> Iterator[Diagnostic]:
 
 
 def _check_expectations(document: Document) -> Iterator[Diagnostic]:
-    entries = document.get("expect")
-    for at, entry in enumerate(entries if isinstance(entries, list) else []):
-        if not isinstance(entry, dict):
-            continue
+    for at, entry in enumerate(map(as_map, as_list(document.get("expect")))):
         path = ("expect", at)
         metric = str(entry.get("metric"))
         if metric not in METRICS and not _OPEN_ENDED.match(metric):

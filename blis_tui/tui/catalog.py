@@ -217,7 +217,7 @@ def golden_states(folder: Path) -> tuple[Mapping[Path, GoldenState], int]:
 
 def _goldens(folder: Path) -> Iterator[tuple[Path, GoldenState]]:
     """Each golden's experiment and its state; what cannot be read says nothing here."""
-    from blis_tui.golden.survey import survey  # noqa: PLC0415
+    from blis_tui.golden.review import survey  # noqa: PLC0415
 
     goldens = folder / _GOLDEN_FOLDER
     for entry in survey(goldens, folder) if goldens.is_dir() else ():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.authoring import codes
-from blis_tui.authoring.code_examples import EXAMPLES
+from blis_tui.authoring.codes import EXAMPLES
 from blis_tui.authoring.explain import UnknownKeyError, as_data, as_text, look_up, overview
 from blis_tui.authoring.tree import root
 from blis_tui.spec.codes import CODES
