@@ -22,9 +22,9 @@ golden: .venv/installed
 	$(BIN)/python -m pytest -q specs/experiments --blis-update=always
 
 docs: .venv/installed
-	$(BIN)/python -m blis_tui.authoring.schemas
-	$(BIN)/python -m blis_tui.authoring.reference
-	$(BIN)/python -m blis_tui.tui.reference
+	$(BIN)/python docs/make_schemas.py
+	$(BIN)/python docs/make_reference.py
+	$(BIN)/python docs/make_terminal_reference.py
 
 pictures: .venv/installed
 	$(BIN)/python docs/make_pictures.py

@@ -15,13 +15,12 @@ Anything else that escapes is a defect of the package.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.spec.diagnostics import Diagnostic
+    from blis_tui.spec.diagnostics import Diagnostic, TraceProblem
 
 
 class BlisError(Exception):
@@ -50,24 +49,6 @@ class SpecError(BlisError):
         return render_text(self.diagnostics)
 
 
-MOST_TRACE_PROBLEMS: Final = 50
-"""After so many, a trace is not read any further."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceProblem:
-    """One wrong cell of a trace file; ``line`` counts from 1 and includes the header."""
-
-    file: str
-    line: int
-    column: str
-    """Name of the column; empty when the whole line is meant."""
-    message: str
-    help: str | None = None
-    cell: str = ""
-    """How the cell begins the message; cells that are wrong in the same way differ in nothing else."""
-
-
 class TraceError(BlisError):
     """Rows of a recorded workload cannot be used; ``problems`` are sorted by line."""
 
@@ -77,6 +58,18 @@ class TraceError(BlisError):
         where = f"{first.file}:{first.line}" + (f" ({first.column})" if first.column else "")
         more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
         super().__init__(f"{where}: {first.message}{more}", help=first.help)
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """The problems as those of documents are told."""
+        from blis_tui.spec.diagnostics import from_trace_problems  # noqa: PLC0415  (as above)
+
+        return (from_trace_problems(self.problems),)
+
+    def __str__(self) -> str:
+        from blis_tui.spec.diagnostics import render_text  # noqa: PLC0415
+
+        return render_text(self.diagnostics)
 
 
 class InputError(BlisError):

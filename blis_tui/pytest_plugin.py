@@ -153,14 +153,9 @@ class SpecItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Verdicts and the package's own errors as they are, without a traceback."""
-        from blis_tui.errors import BlisError, TraceError  # noqa: PLC0415
+        from blis_tui.errors import BlisError  # noqa: PLC0415
 
         error = excinfo.value
-        if isinstance(error, TraceError):
-            from blis_tui.spec.diagnostics import render_text  # noqa: PLC0415
-            from blis_tui.spec.trace_errors import from_trace_error  # noqa: PLC0415
-
-            return render_text(from_trace_error(error))
         if isinstance(error, GoldenFailure | BlisError):
             return str(error)
         return super().repr_failure(excinfo, style)

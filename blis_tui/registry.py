@@ -192,7 +192,8 @@ class Registry:
         """
         plugin = self._plugins.get((path, name))
         if plugin is None:
-            raise PolicyError(f"no {noun} `{name}`", help=f"known: {', '.join(one.name for one in self.of(path))}")
+            known = ", ".join(one.name for one in self.of(path))
+            raise PolicyError(f"no {noun} `{name}`", help=f"known: {known}; `--plugins` brings others")
         return plugin
 
     def create(

@@ -1,25 +1,31 @@
-"""What a key of a document means: looked up by its dotted path, as text or as plain data."""
+"""What a key of a document means: looked up by its dotted path or found by a word, as text or as plain data."""
 
 from __future__ import annotations
 
+import re
 import textwrap
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.authoring.scalars import flow
 from blis_tui.authoring.tree import Key, root
 from blis_tui.errors import BlisError
+from blis_tui.spec.nearness import words_of
+from blis_tui.spec.scalars import flow
 from blis_tui.spec.schema import KINDS
+from blis_tui.spec.synonyms import KEYS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from blis_tui.registry import Registry
     from blis_tui.spec.source import Json
 
 _WIDTH: Final = 100
 _NEAR: Final = 5
+_KINDS_WITH_OWN: Final = ("Experiment", "Latency")
+"""The documents with keys of their own; an experiment holds the keys of all others."""
+_MOST_SHOWN: Final = 12
 
 
 class UnknownKeyError(BlisError):
@@ -87,7 +93,7 @@ def _elsewhere(step: str, plugins: Registry | None) -> list[str]:
     every: dict[str, list[str]] = {}
     for kind in KINDS:
         for key in root(kind, plugins).walk():
-            shown = key.dotted if kind == "Experiment" else f"{kind}.{key.dotted}"
+            shown = key.shown(kind)
             if key.path and shown not in every.setdefault(key.name, []):
                 every[key.name].append(shown)
     near = [step] if step in every else get_close_matches(step, sorted(every), n=1, cutoff=0.75)
@@ -190,3 +196,52 @@ def _tree(key: Key, depth: int) -> list[str]:
             lines.append(f"{indent}({variant.value})")
             lines += _tree(replace(key, children=variant.keys, variants=()), depth + 1)
     return lines
+
+
+def search(text: str, plugins: Registry | None = None) -> list[tuple[str, Key]]:
+    """Every key that ``text`` may be about, with the kind of its document, the best match first.
+
+    A key of that name comes before one that others call so, then names and values with these words, names with words
+    that begin so, and descriptions with these words.
+    """
+    words = words_of(text)
+    if not words:
+        return []
+    found: dict[str, tuple[int, str, Key]] = {}
+    for kind in _KINDS_WITH_OWN:
+        for key in root(kind, plugins).walk():
+            path = key.shown(kind)
+            rank = _rank(words, key) if key.path else None
+            if rank is not None and path not in found:
+                found[path] = (rank, kind, key)
+    return [(kind, key) for _, kind, key in sorted(found.values(), key=lambda one: one[0])]
+
+
+def _rank(words: Sequence[str], key: Key) -> int | None:
+    name, plain = words_of(key.name), "_".join(words)
+    there = set(words_of(re.sub(r"`[^`]*`", "", key.description)))
+    matches = (
+        name == tuple(words),
+        key.dotted in KEYS.get(plain, ()),
+        set(words) <= set(name) or any(words_of(one.value) == tuple(words) for one in key.choices),
+        all(any(one.startswith(word) for one in name) for word in words),
+        all(word in there or f"{word}s" in there for word in words),
+    )
+    return next((rank for rank, is_match in enumerate(matches) if is_match), None)
+
+
+def as_list(text: str, found: Sequence[tuple[str, Key]]) -> str:
+    """The best matches, a line each, for a person."""
+    rows = [(key.shown(kind), key.description) for kind, key in found[:_MOST_SHOWN]]
+    width = max(len(path) for path, _ in rows)
+    room = max(_WIDTH - width - 4, 30)
+    more = len(found) - len(rows)
+    lines = [f"no key has the path `{text}`; keys that mention it:", ""]
+    lines += [f"  {path:<{width}}  {textwrap.shorten(about, room, placeholder=' ...')}" for path, about in rows]
+    return "\n".join([*lines, *([f"  ... and {more} more"] if more else [])]) + "\n"
+
+
+def as_rows(found: Sequence[tuple[str, Key]]) -> Json:
+    """All matches as plain data."""
+    rows: list[Json] = [{"path": key.shown(kind), "description": key.description} for kind, key in found]
+    return rows

@@ -10,10 +10,10 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from blis_tui.authoring.scalars import flow
 from blis_tui.authoring.tree import range_of
 from blis_tui.errors import InputError
 from blis_tui.spec.library import data_root
+from blis_tui.spec.scalars import flow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import yaml
 from yaml import tokens as tk
 
-from blis_tui.authoring.scalars import is_bare
+from blis_tui.spec.scalars import is_bare
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

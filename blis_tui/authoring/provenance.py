@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from blis_tui.authoring.scalars import flow
 from blis_tui.inputs import real_path
 from blis_tui.spec.compose import SLOTS, naming_directory, shown
 from blis_tui.spec.library import find
 from blis_tui.spec.load import build, resolve_source
+from blis_tui.spec.scalars import flow
+from blis_tui.spec.source import as_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -117,10 +118,9 @@ def compose(
 
 def _with_trace(data: Json, name: str) -> Json:
     """The data with another name for the trace's file."""
-    if not isinstance(data, dict) or not isinstance(workload := data["workload"], dict):
-        raise TypeError("a resolved document has a workload")
-    trace = workload["trace"]
-    return {**data, "workload": {**workload, "trace": {**(trace if isinstance(trace, dict) else {}), "file": name}}}
+    document = as_map(data)
+    workload = as_map(document["workload"])
+    return {**document, "workload": {**workload, "trace": {**as_map(workload["trace"]), "file": name}}}
 
 
 def _named_from(trace: Path, folder: Path | None) -> str:

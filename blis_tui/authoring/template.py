@@ -9,10 +9,10 @@ import textwrap
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.authoring.scalars import flow
 from blis_tui.authoring.tree import Key, root
 from blis_tui.inputs import real_path
 from blis_tui.spec.library import schema_path, suffix
+from blis_tui.spec.scalars import flow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,10 +38,10 @@ def template(kind: str, name: str, schema: str) -> str:
     lines = [f"# yaml-language-server: $schema={schema}"]
     lines += [f"# {line}" for line in textwrap.wrap(f"{kind}: {tree.description}", _WIDTH - 2)]
     lines += [f"# {line}" for line in textwrap.wrap(_INTRODUCTION, _WIDTH - 2)]
-    header: Json = {"apiVersion": "blis/v1", "kind": kind, "metadata": {"name": name}}
+    header: dict[str, Json] = {"apiVersion": "blis/v1", "kind": kind, "metadata": {"name": name}}
     for child in tree.children.values():
-        if isinstance(header, dict) and child.name in header:
-            value: Json = header[child.name]
+        if child.name in header:
+            value = header[child.name]
         else:
             value = sample(child) if child.required or child.name in _LIVE.get(kind, ()) else None
             lines.append("")

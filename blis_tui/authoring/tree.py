@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from blis_tui.spec.schema import File, schema
+from blis_tui.spec.schema import File, referred, schema
+from blis_tui.spec.source import as_list, as_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -99,6 +100,10 @@ class Key:
         """The path as ``--set`` takes it, without positions in lists."""
         return ".".join(self.path)
 
+    def shown(self, kind: str) -> str:
+        """The path as ``spec explain`` takes it, for a key of a document of that kind."""
+        return self.dotted if kind == "Experiment" else f"{kind}.{self.dotted}"
+
     @property
     def unit(self) -> str:
         """The unit, as far as the name says it; a text has none."""
@@ -179,7 +184,7 @@ class _Builder:
             has_default="default" in node,
             range=range_of(node) or range_of(entry),
             choices=() if "properties" in node else _choices(node),
-            examples=tuple(_list(node.get("examples"))),
+            examples=tuple(as_list(node.get("examples"))),
             document=document,
             is_list="items" in node,
             open=isinstance(entry.get("additionalProperties"), dict) or _is_open(entry),
@@ -190,44 +195,41 @@ class _Builder:
 
     def merged(self, part: Json) -> tuple[_Part, _Builder]:
         """The part with what its ``$ref`` says below what it says itself, and who reads its inner references."""
-        node = part if isinstance(part, dict) else {}
+        node = as_map(part)
         if not isinstance(reference := node.get("$ref"), str):
             return node, self
-        file, _, pointer = reference.partition("#")
-        where = file.removesuffix(".schema.json") or self.file.name
-        if f"{where}#{pointer}" in self.inside:
-            return {"type": "object", **{key: value for key, value in node.items() if key != "$ref"}}, self
-        builder = _Builder(self.file._replace(name=where), self.inside | {f"{where}#{pointer}"})
-        target: Json = schema(*builder.file)
-        for step in pointer.strip("/").split("/") if pointer.strip("/") else ():
-            target = target.get(step) if isinstance(target, dict) else None
-        base, builder = builder.merged(target)
-        both = {**base, **{key: value for key, value in node.items() if key != "$ref"}}
+        own: _Part = {key: value for key, value in node.items() if key != "$ref"}
+        target, file = referred(reference, self.file)
+        place = f"{file.name}#{reference.partition('#')[2]}"
+        if place in self.inside:
+            return {"type": "object", **own}, self
+        base, builder = _Builder(file, self.inside | {place}).merged(target)
+        both = {**base, **own}
         if "required" in both:
             both["required"] = [*_texts(node.get("required")), *_texts(base.get("required"))]
         return both, builder
 
     def children(self, node: _Part, path: tuple[str, ...], *, skip_header: bool) -> dict[str, Key]:
-        required = _texts(node.get("required")) + _texts(_map(node.get("else")).get("required"))
+        required = _texts(node.get("required")) + _texts(as_map(node.get("else")).get("required"))
         hidden = ("apiVersion", "kind") if skip_header else ()
         return {
             name: self.key(part, (*path, name), required=name in required)
-            for name, part in _map(node.get("properties")).items()
+            for name, part in as_map(node.get("properties")).items()
             if name not in hidden
         }
 
     def variants(self, node: _Part, path: tuple[str, ...]) -> tuple[Variant, ...]:
         found = []
-        known = _map(node.get("properties"))
-        for rule in _list(node.get("allOf")):
-            value = _condition(_map(rule))
+        known = as_map(node.get("properties"))
+        for rule in as_list(node.get("allOf")):
+            value = _condition(as_map(rule))
             if value is None:
                 continue
-            then, builder = self.merged(_map(rule).get("then"))
+            then, builder = self.merged(as_map(rule).get("then"))
             required = _texts(then.get("required"))
             keys = {
                 name: builder.key(part, (*path, name), required=name in required, only=value)
-                for name, part in _map(then.get("properties")).items()
+                for name, part in as_map(then.get("properties")).items()
                 if name not in known
             }
             found.append(Variant(value, str(then.get("description", "")), keys))
@@ -236,9 +238,9 @@ class _Builder:
 
 def _condition(rule: _Part) -> str | None:
     """The value of ``kind`` that a rule of ``allOf`` is about."""
-    properties = _map(_map(rule.get("if")).get("properties"))
+    properties = as_map(as_map(rule.get("if")).get("properties"))
     for name in _DISCRIMINATORS:
-        wanted = _map(properties.get(name)).get("const")
+        wanted = as_map(properties.get(name)).get("const")
         if isinstance(wanted, str):
             return wanted
     return None
@@ -250,10 +252,10 @@ def _choices(node: _Part) -> tuple[Choice, ...]:
         return (Choice(str(node["const"]), ""),)
     words = node.get("enum")
     if words is None and "string" in str(node.get("type")):
-        words = _map(node.get("then")).get("enum")
-        node = _map(node.get("then"))
-    texts = [str(one) for one in _list(node.get("enumDescriptions"))]
-    listed = [str(one) for one in _list(words)]
+        words = as_map(node.get("then")).get("enum")
+        node = as_map(node.get("then"))
+    texts = [str(one) for one in as_list(node.get("enumDescriptions"))]
+    listed = [str(one) for one in as_list(words)]
     texts += [""] * (len(listed) - len(texts))
     return tuple(Choice(word, text) for word, text in zip(listed, texts, strict=False))
 
@@ -265,7 +267,7 @@ def _type(node: _Part, entry: _Part) -> str:
         return "list" if inner == "list" else f"list of {_PLURALS.get(inner, inner)}"
     types = node.get("type")
     names = [str(one) for one in types] if isinstance(types, list) else [str(types)] if types else []
-    words = _list(_map(node.get("then")).get("enum"))
+    words = as_list(as_map(node.get("then")).get("enum"))
     if words and "properties" in node:
         return "map, or its kind alone"
     if words and "string" in names:
@@ -318,13 +320,5 @@ def _is_open(node: _Part) -> bool:
     )
 
 
-def _map(value: Json) -> _Part:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Json) -> list[Json]:
-    return value if isinstance(value, list) else []
-
-
 def _texts(value: Json) -> tuple[str, ...]:
-    return tuple(str(one) for one in _list(value))
+    return tuple(str(one) for one in as_list(value))

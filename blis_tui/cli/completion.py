@@ -1,11 +1,17 @@
-"""``blis-tui completion``: the script that makes a shell complete commands, options, names and keys."""
+"""What the shell offers after TAB (names of documents, keys for ``--set``, codes), and the script that makes it ask."""
 
 from __future__ import annotations
 
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
+from click.shell_completion import CompletionItem, get_completion_class
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_FILE: Final = "file"
 _VARIABLE: Final = "_BLIS_TUI_COMPLETE"
 _FUNCTION: Final = "_blis_tui_completion"
 
@@ -48,9 +54,83 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 """As click's script, but for `=` inside a word, and no blank after what wants to be continued."""
 
 
+def experiments(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of experiments, and files."""
+    return _names(incomplete, "Experiment")
+
+
+def documents(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of documents (of the kind that ``--kind`` says, if any), and files."""
+    kind = context.params.get("kind")
+    return _names(incomplete, kind.capitalize() if isinstance(kind, str) else None)
+
+
+def files(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Files only."""
+    return [CompletionItem(incomplete, type=_FILE)]
+
+
+def assignments(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """``path=`` of every key of an experiment, and after the ``=`` the words that the key takes."""
+    from blis_tui.authoring.tree import root  # noqa: PLC0415  (only when TAB is pressed)
+
+    path, equals, _ = incomplete.partition("=")
+    if not equals:
+        keys = [key for key in root("Experiment").walk() if not key.is_list and len(key.path) > 0]
+        paths = {key.dotted: key.description for key in keys if not key.children or key.document}
+        return _items(((f"{name}=", about) for name, about in paths.items()), incomplete)
+    found = [key for key in root("Experiment").walk() if key.dotted == path]
+    words = {one.value: one.description for key in found for one in key.choices}
+    if any(key.type == "true or false" for key in found):
+        words |= {"true": "", "false": ""}
+    for key in found:
+        if key.document:
+            words |= dict.fromkeys(_known(key.document), "")
+    return _items(((f"{path}={word}", about) for word, about in words.items()), incomplete)
+
+
+def keys(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Dotted paths that ``spec explain`` takes."""
+    from blis_tui.authoring.tree import root  # noqa: PLC0415
+    from blis_tui.spec.schema import KINDS  # noqa: PLC0415
+
+    kind = next((one for one in KINDS if incomplete.startswith(f"{one}.")), None)
+    chosen = kind or "Experiment"
+    known = {key.shown(chosen): key.description for key in root(chosen).walk() if key.path}
+    if kind is None:
+        known |= {f"{one}.": root(one).description for one in KINDS}
+    return _items(known.items(), incomplete)
+
+
+def codes(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Codes of diagnostics."""
+    from blis_tui.spec.codes import CODES  # noqa: PLC0415
+
+    return _items(((code, info.title) for code, info in CODES.items()), incomplete.upper())
+
+
+def _names(incomplete: str, kind: str | None) -> list[CompletionItem]:
+    if "/" in incomplete or incomplete.startswith("."):
+        return [CompletionItem(incomplete, type=_FILE)]
+    # The file item comes first: in bash it empties the list.
+    return [CompletionItem(incomplete, type=_FILE), *_items(((name, "") for name in _known(kind)), incomplete)]
+
+
+def _known(kind: str | None) -> list[str]:
+    """Names of documents of that kind, from the working directory's own ``specs/`` and the shipped ones."""
+    from blis_tui.spec.library import entries  # noqa: PLC0415
+
+    return sorted({entry.name for entry in entries(Path.cwd()) if kind in (None, entry.kind)})
+
+
+def _items(known: Iterable[tuple[str, str]], incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(name, help=about or None) for name, about in known if name.startswith(incomplete)]
+
+
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
     """Print the completion script for SHELL.
 
     \b
@@ -58,14 +138,10 @@ def completion(shell: str) -> None:
     zsh:   eval "$(blis-tui completion zsh)"       in ~/.zshrc
     fish:  blis-tui completion fish | source       in ~/.config/fish/config.fish
     """  # noqa: D301  (click's mark for lines it must not join)
-    from click.shell_completion import get_completion_class  # noqa: PLC0415
-
-    from blis_tui.cli.main import cli  # noqa: PLC0415  (the group that has this command)
-
     kind = get_completion_class(shell)
     if kind is None:
         raise click.UsageError(f"no completion for {shell}")
-    maker = kind(cli, {}, "blis-tui", _VARIABLE)
+    maker = kind(context.find_root().command, {}, "blis-tui", _VARIABLE)
     # Not click's `source()`: for bash that would run bash to look at its version.
     template = _BASH if shell == "bash" else maker.source_template
     click.echo(template % {**maker.source_vars(), "complete_func": _FUNCTION}, nl=False)

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blis_tui.cli.exit_codes import ExitCode
-from blis_tui.cli.failures import reported
-from blis_tui.cli.options import known_plugins, plugins_option
-from blis_tui.cli.streams import read_standard_input_text
+from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.files import read_standard_input_text
+from blis_tui.cli.options import format_option, known_plugins, plugins_option
 
 if TYPE_CHECKING:
     from blis_tui.compare.comparison import Comparison
@@ -25,14 +24,7 @@ if TYPE_CHECKING:
 @click.option("--set-b", "only_b", multiple=True, metavar="PATH=VALUE", help="Replace a value in B.")
 @click.option("--seed", type=click.IntRange(min=0), help="The seed of both [default: A's].")
 @plugins_option
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="text: aligned tables; json: canonical bytes.",
-)
+@format_option("text", "json", about="text: aligned tables; json: canonical bytes.")
 @click.option("--all", "everything", is_flag=True, help="Show every figure, including equal ones.")
 @click.option("--exit-code", "exit_code", is_flag=True, help="Exit with 1 when the results differ.")
 @reported

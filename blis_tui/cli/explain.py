@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import asdict
 
 import click
 
-from blis_tui.cli import completing
+from blis_tui.canonical import to_json
+from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
+from blis_tui.cli.options import format_option
 
 
 @click.command("explain")
-@click.argument("code", required=False, shell_complete=completing.codes)
-@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.argument("code", required=False, shell_complete=completion.codes)
+@format_option("text", "json")
 @reported
 def explain(code: str | None, output_format: str) -> None:
     """Explain the CODE of an error, such as BLIS1001: cause, remedy, example.
@@ -25,13 +27,9 @@ def explain(code: str | None, output_format: str) -> None:
 
     if code is not None:
         found = explanation(code)
-        text = found.to_text() if output_format == "text" else json.dumps(found.to_data(), indent=2, ensure_ascii=False)
+        text = found.to_text() if output_format == "text" else to_json(asdict(found))
     elif output_format == "text":
         text = all_codes()
     else:
-        listed = [
-            {"code": one, "title": info.title, "cause": info.cause, "remedy": info.remedy}
-            for one, info in CODES.items()
-        ]
-        text = json.dumps(listed, indent=2, ensure_ascii=False)
-    click.echo(text.rstrip("\n"))
+        text = to_json([{"code": one, **asdict(info)} for one, info in CODES.items()])
+    click.echo(text, nl=False)

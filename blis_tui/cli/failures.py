@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import sys
+from enum import IntEnum
 from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec
 
-from blis_tui.cli.exit_codes import ExitCode
-from blis_tui.cli.streams import tell
+from blis_tui.cli.files import tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 P = ParamSpec("P")
+
+
+class ExitCode(IntEnum):
+    """Exit codes of every command."""
+
+    OK = 0
+    CHECK_FAILED = 1
+    """A golden, an expectation or an invariant did not hold."""
+    USAGE = 2
+    """Wrong arguments, or an invalid specification."""
+    IO = 3
+    """A file could not be read or written."""
+    SIMULATION = 4
+    """The simulation could not go on."""
+    INTERRUPTED = 130
+    """Ctrl-C, SIGTERM or SIGHUP."""
+    READER_GONE = 141
+    """Nobody reads standard output any more (`blis-tui run … | head`): as a shell shows SIGPIPE."""
 
 
 def reported(command: Callable[P, None]) -> Callable[P, None]:
@@ -25,23 +43,11 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
         try:
             command(*args, **kwargs)
         except errors.BlisError as error:
-            tell(_text(error))
+            located = isinstance(error, errors.SpecError | errors.TraceError)
+            tell(str(error) if located else f"error: {error}")
             sys.exit(_exit_code(error))
 
     return wrapper
-
-
-def _text(error: Exception) -> str:
-    from blis_tui import errors  # noqa: PLC0415
-
-    if isinstance(error, errors.SpecError):
-        return str(error)
-    if isinstance(error, errors.TraceError):
-        from blis_tui.spec.diagnostics import render_text  # noqa: PLC0415
-        from blis_tui.spec.trace_errors import from_trace_error  # noqa: PLC0415
-
-        return render_text(from_trace_error(error))
-    return f"error: {error}"
 
 
 def _exit_code(error: Exception) -> ExitCode:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from blis_tui.cli.exit_codes import ExitCode
-from blis_tui.cli.failures import reported
+from blis_tui.canonical import to_json
+from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.options import known_plugins, plugins_option
 
 if TYPE_CHECKING:
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
     from blis_tui.golden.store import GoldenFiles
 
+_names = click.argument("names", metavar="[NAME]...", nargs=-1)
 _folder = click.option(
     "--golden-dir",
     "folder",
@@ -40,7 +40,7 @@ def golden() -> None:
 
 
 @golden.command(short_help="List goldens: which wait for a decision, which are obsolete or broken.")
-@click.argument("names", metavar="[NAME]...", nargs=-1)
+@_names
 @_folder
 @_root
 @plugins_option
@@ -48,12 +48,12 @@ def golden() -> None:
 @reported
 def status(names: tuple[str, ...], folder: Path, root: Path, as_json: bool, plugins: tuple[str, ...]) -> None:
     """List goldens: which wait for a decision, which are obsolete or broken. Exit code 1 when anything does or is."""
-    from blis_tui.golden.survey import survey  # noqa: PLC0415
+    from blis_tui.golden.review import survey  # noqa: PLC0415
     from blis_tui.units import plural  # noqa: PLC0415  (heavy imports only when the command runs)
 
     entries = survey(folder, root, names, known_plugins(plugins))
     if as_json:
-        click.echo(json.dumps([entry.to_dict() for entry in entries], indent=2, ensure_ascii=False))
+        click.echo(to_json([entry.to_dict() for entry in entries]), nl=False)
     else:
         width = max((len(entry.name) for entry in entries), default=0)
         for entry in entries:
@@ -67,50 +67,47 @@ def status(names: tuple[str, ...], folder: Path, root: Path, as_json: bool, plug
 
 
 @golden.command(short_help="Show what waiting results would change.")
-@click.argument("names", metavar="[NAME]...", nargs=-1)
+@_names
 @_folder
 @_root
 @plugins_option
 @reported
 def diff(names: tuple[str, ...], folder: Path, root: Path, plugins: tuple[str, ...]) -> None:
     """Show what waiting results would change, with the first event that differs."""
-    from blis_tui.golden.review import difference_text, find  # noqa: PLC0415
+    from blis_tui.golden.review import difference_text  # noqa: PLC0415
 
     known = known_plugins(plugins)
-    for files in _waiting(find(folder, names, pending=True), names):
+    for files in _found(folder, names, pending=True):
         click.echo(difference_text(files, root, known) + "\n")
 
 
 @golden.command(short_help="Make waiting results the goldens.")
-@click.argument("names", metavar="[NAME]...", nargs=-1)
+@_names
 @_folder
 @click.option("--force", is_flag=True, help="Also accept results of another Python or system than the golden's.")
 @reported
 def accept(names: tuple[str, ...], folder: Path, force: bool) -> None:
     """Make waiting results the goldens: those that NAME (or a pattern) matches, or all."""
     from blis_tui.golden.review import accept as accept_one  # noqa: PLC0415
-    from blis_tui.golden.review import find  # noqa: PLC0415
 
-    for files in _waiting(find(folder, names, pending=True), names):
+    for files in _found(folder, names, pending=True):
         accept_one(files, force=force)
         click.echo(f"accepted {files.name}")
 
 
 @golden.command(short_help="Forget waiting results.")
-@click.argument("names", metavar="[NAME]...", nargs=-1)
+@_names
 @_folder
 @reported
 def reject(names: tuple[str, ...], folder: Path) -> None:
     """Forget waiting results: those that NAME (or a pattern) matches, or all."""
-    from blis_tui.golden.review import find  # noqa: PLC0415
-
-    for files in _waiting(find(folder, names, pending=True), names):
+    for files in _found(folder, names, pending=True):
         files.drop_pending()
         click.echo(f"rejected {files.name}")
 
 
 @golden.command(short_help="Decide about waiting results one by one.")
-@click.argument("names", metavar="[NAME]...", nargs=-1)
+@_names
 @_folder
 @_root
 @plugins_option
@@ -121,10 +118,10 @@ def review(names: tuple[str, ...], folder: Path, root: Path, plugins: tuple[str,
     Without a terminal it lists them with the commands that decide.
     """
     from blis_tui.golden.review import accept as accept_one  # noqa: PLC0415
-    from blis_tui.golden.review import difference_text, find  # noqa: PLC0415
+    from blis_tui.golden.review import difference_text  # noqa: PLC0415
 
     known = known_plugins(plugins)
-    waiting = _waiting(find(folder, names, pending=True), names)
+    waiting = _found(folder, names, pending=True)
     if not sys.stdin.isatty():
         for files in waiting:
             name = files.name
@@ -143,7 +140,7 @@ def review(names: tuple[str, ...], folder: Path, root: Path, plugins: tuple[str,
 
 
 @golden.command(short_help="Store the record streams of goldens.")
-@click.argument("names", metavar="[NAME]...", nargs=-1)
+@_names
 @_folder
 @_root
 @plugins_option
@@ -154,18 +151,20 @@ def record(names: tuple[str, ...], folder: Path, root: Path, full: bool, plugins
 
     A golden whose result this engine does not give any more is left alone.
     """
-    from blis_tui.golden.review import find, record_full  # noqa: PLC0415
+    from blis_tui.golden.review import record_full  # noqa: PLC0415
 
     known = known_plugins(plugins)
-    for files in _waiting(find(folder, names), names):
+    for files in _found(folder, names):
         stored = record_full(files, root, known)
         click.echo(f"{'stored' if stored else 'differs, left alone:'} {files.name}")
 
 
-def _waiting(found: Sequence[GoldenFiles], names: Sequence[str]) -> Sequence[GoldenFiles]:
-    """The places that were found; names that match nothing are an error, nothing at all is said."""
+def _found(folder: Path, names: Sequence[str], *, pending: bool = False) -> Sequence[GoldenFiles]:
+    """The goldens (or waiting results) meant; names that match nothing are an error, nothing at all is said."""
     from blis_tui.errors import InputError  # noqa: PLC0415
+    from blis_tui.golden.review import find  # noqa: PLC0415
 
+    found = find(folder, names, pending=pending)
     if names and not found:
         raise InputError(f"nothing matches {' '.join(names)}", help="`blis-tui golden status` lists all goldens")
     if not found:

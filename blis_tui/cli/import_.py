@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from blis_tui.cli.exit_codes import ExitCode
-from blis_tui.cli.failures import reported
+from blis_tui.cli.failures import ExitCode, reported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,43 +34,24 @@ def import_() -> None:
     """
 
 
-@import_.command("policy")
-@_FILE
-@_OUTPUT
-@_NAME
-@_STRICT
-@reported
-def policy(file: Path, output: Path | None, name: str | None, strict: bool) -> None:
-    """Convert a BLIS policy bundle (what --policy-config reads)."""
-    from blis_tui.importers.policy import import_policy  # noqa: PLC0415  (heavy imports only when the command runs)
+def _converting(kind: str, about: str) -> None:
+    """Add the command that converts documents of this kind."""
 
-    _one(import_policy, file, output, name, strict=strict)
-
-
-@import_.command("workload")
-@_FILE
-@_OUTPUT
-@_NAME
-@_STRICT
-@reported
-def workload(file: Path, output: Path | None, name: str | None, strict: bool) -> None:
-    """Convert a BLIS workload specification, version 1 or 2 (what --workload-spec reads)."""
-    from blis_tui.importers.workload import import_workload  # noqa: PLC0415
-
-    _one(import_workload, file, output, name, strict=strict)
+    @import_.command(kind, help=about)
+    @_FILE
+    @_OUTPUT
+    @_NAME
+    @_STRICT
+    @reported
+    def command(file: Path, output: Path | None, name: str | None, strict: bool) -> None:
+        importer = import_module(f"blis_tui.importers.{kind}")  # heavy: only when the command runs
+        convert: Callable[..., Imported] = getattr(importer, f"import_{kind}")
+        _finish([(output, convert(file, name=name))], strict=strict)
 
 
-@import_.command("model")
-@_FILE
-@_OUTPUT
-@_NAME
-@_STRICT
-@reported
-def model(file: Path, output: Path | None, name: str | None, strict: bool) -> None:
-    """Convert a model's Hugging Face config.json."""
-    from blis_tui.importers.model import import_model  # noqa: PLC0415
-
-    _one(import_model, file, output, name, strict=strict)
+_converting("policy", "Convert a BLIS policy bundle (what --policy-config reads).")
+_converting("workload", "Convert a BLIS workload specification, version 1 or 2 (what --workload-spec reads).")
+_converting("model", "Convert a model's Hugging Face config.json.")
 
 
 @import_.command("hardware")
@@ -92,14 +73,10 @@ def hardware(file: Path, output: Path | None, strict: bool) -> None:
     _finish([(None if output is None else folder / f"{one.name}.yaml", one) for one in documents], strict=strict)
 
 
-def _one(convert: Callable[..., Imported], file: Path, output: Path | None, name: str | None, *, strict: bool) -> None:
-    _finish([(output, convert(file, name=name))], strict=strict)
-
-
 def _finish(documents: Sequence[tuple[Path | None, Imported]], *, strict: bool) -> None:
     """Write all documents or none, then the list of what they lack."""
     from blis_tui.errors import InputError  # noqa: PLC0415
-    from blis_tui.importers.notes import notes_text  # noqa: PLC0415
+    from blis_tui.importers.section import notes_text  # noqa: PLC0415
     from blis_tui.records.files import atomic_text, write_standard_output  # noqa: PLC0415
 
     with ExitStack() as files:

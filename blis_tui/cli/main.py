@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, TextIO
 import click
 
 from blis_tui._version import ENGINE, __version__
-from blis_tui.cli.exit_codes import ExitCode
-from blis_tui.cli.streams import tell
+from blis_tui.cli.failures import ExitCode
+from blis_tui.cli.files import tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
-from blis_tui.cli import completing
+from blis_tui.cli import completion
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from blis_tui.registry import Registry
+
+_Command = TypeVar("_Command", bound="Callable[..., object]")
+
+KINDS: Final = ("experiment", "model", "hardware", "workload", "policy", "latency")
+"""Kinds of document, as commands take them."""
 
 set_option: Final = click.option(
     "--set",
     "overrides",
     multiple=True,
     metavar="PATH=VALUE",
-    shell_complete=completing.assignments,
+    shell_complete=completion.assignments,
     help="Replace a value, such as cluster.instances=8.",
 )
 seed_option: Final = click.option("--seed", type=click.IntRange(min=0), help="Replace the experiment's seed.")
@@ -28,6 +33,12 @@ plugins_option: Final = click.option(
     metavar="FILE.py|PACKAGE",
     help="Run this code, and let the experiment name the policies in it; repeatable.",
 )
+
+
+def format_option(*formats: str, about: str | None = None) -> Callable[[_Command], _Command]:
+    """``--format``, one of ``formats``; the first is the default."""
+    kind = click.Choice(formats)
+    return click.option("--format", "output_format", type=kind, default=formats[0], show_default=True, help=about)
 
 
 def known_plugins(names: Sequence[str]) -> Registry | None:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blis_tui.cli import completing
-from blis_tui.cli.exit_codes import ExitCode
-from blis_tui.cli.failures import reported
+from blis_tui.cli import completion
+from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.files import tell
 from blis_tui.cli.options import known_plugins, seed_option, set_option
-from blis_tui.cli.streams import tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +35,7 @@ def plugins() -> None:
     metavar="SPEC",
     default="quickstart",
     show_default=True,
-    shell_complete=completing.experiments,
+    shell_complete=completion.experiments,
     help="What to run. Where it names none of the policies, each takes its place in turn.",
 )
 @set_option

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from blis_tui.cli import completing
+from blis_tui.cli import completion
 from blis_tui.cli.cases import case_option, case_overrides, mention_cases
-from blis_tui.cli.exit_codes import ExitCode
-from blis_tui.cli.failures import reported
-from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set_option
-from blis_tui.cli.outputs import require_different_files, require_spared
+from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.files import read_standard_input_text, require_different_files, require_spared, tell
+from blis_tui.cli.options import format_option, known_plugins, plugins_option, seed_option, set_option
 from blis_tui.cli.signals import OverdueError, ending_on_signals
-from blis_tui.cli.streams import read_standard_input_text, tell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,19 +33,12 @@ _MANY_REQUESTS: Final = 50_000
 
 
 @click.command()
-@click.argument("source", metavar="SPEC", shell_complete=completing.experiments)
+@click.argument("source", metavar="SPEC", shell_complete=completion.experiments)
 @case_option
 @set_option
 @seed_option
 @plugins_option
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["json", "table"]),
-    default="json",
-    show_default=True,
-    help="json: canonical bytes; table: the main figures.",
-)
+@format_option("json", "table", about="json: canonical bytes; table: the main figures.")
 @click.option("-o", "--output", metavar="FILE", help="Write the report there instead of to standard output.")
 @click.option("--requests", "requests_file", metavar="FILE.csv", help="Also write one row per request.")
 @click.option("--records", "records_file", metavar="FILE.jsonl", help="Also write every event record.")

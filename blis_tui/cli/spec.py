@@ -1,22 +1,20 @@
-"""``blis-tui spec``: what documents there are, and what an experiment resolves to."""
+"""``blis-tui spec``: what documents there are, what an experiment resolves to, and what a key means."""
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from blis_tui.cli import completing, spec_read, spec_write
-from blis_tui.cli.exit_codes import ExitCode
+from blis_tui.canonical import to_json
+from blis_tui.cli import completion, spec_write
+from blis_tui.cli.failures import reported
+from blis_tui.cli.files import read_standard_input_text, require_spared
+from blis_tui.cli.options import KINDS, format_option, known_plugins, plugins_option, seed_option, set_option
 
 if TYPE_CHECKING:
-    from blis_tui.errors import BlisError
     from blis_tui.spec.library import Entry
-
-KINDS = spec_read.KINDS
 
 
 @click.group("spec")
@@ -24,24 +22,16 @@ def spec() -> None:
     """Find, write, check and understand specifications."""
 
 
-for _command in (
-    spec_read.resolve,
-    spec_read.explain,
-    spec_write.new,
-    spec_write.init,
-    spec_write.fmt,
-    spec_write.migrate,
-    spec_write.schema,
-):
+for _command in (spec_write.new, spec_write.init, spec_write.fmt, spec_write.migrate, spec_write.schema):
     spec.add_command(_command)
 
 
 @spec.command("list")
 @click.option("--kind", type=click.Choice(KINDS), help="Only documents of this kind.")
-@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@format_option("text", "json")
 def list_specs(kind: str | None, output_format: str) -> None:
     """List the documents that have names: own ones in ./specs first, then the shipped ones."""
-    from blis_tui.spec.library import entries  # noqa: PLC0415
+    from blis_tui.spec.library import entries  # noqa: PLC0415  (heavy imports only when the command runs)
 
     chosen = [entry for entry in entries(Path.cwd()) if kind is None or entry.kind.lower() == kind]
     rows = [(entry, _description(entry)) for entry in chosen]
@@ -50,7 +40,7 @@ def list_specs(kind: str | None, output_format: str) -> None:
             {"kind": entry.kind, "name": entry.name, "shipped": entry.shipped, "description": description}
             for entry, description in rows
         ]
-        click.echo(json.dumps(listed, indent=2, ensure_ascii=False))
+        click.echo(to_json(listed), nl=False)
         return
     width = max((len(entry.name) for entry in chosen), default=0)
     for entry, description in rows:
@@ -58,45 +48,106 @@ def list_specs(kind: str | None, output_format: str) -> None:
 
 
 @spec.command("show")
-@click.argument("name", shell_complete=completing.documents)
+@click.argument("name", shell_complete=completion.documents)
 @click.option("--kind", type=click.Choice(KINDS), help="Which kind, if documents of several kinds share the name.")
 @click.option("--resolved", is_flag=True, help="As JSON: references followed, defaults filled in, `auto` computed.")
-@click.option(
-    "--set",
-    "overrides",
-    metavar="PATH=VALUE",
-    multiple=True,
-    shell_complete=completing.assignments,
-    help="Override a value of an experiment.",
-)
+@set_option
+@reported
 def show(name: str, kind: str | None, overrides: tuple[str, ...], *, resolved: bool) -> None:
     """Print the document NAME (or the file at that path)."""
-    from blis_tui.errors import BlisError, InputError  # noqa: PLC0415
     from blis_tui.spec.loader import read_source  # noqa: PLC0415
 
-    try:
-        entry = _find(name, kind, prefer_experiment=resolved or bool(overrides))
-        if resolved or overrides:
-            click.echo(_resolved(entry, overrides))
-        else:
-            click.echo(read_source(entry.path).text, nl=False)
-    except BlisError as error:
-        click.echo(_error_text(error), err=True)
-        sys.exit(ExitCode.IO if isinstance(error, InputError) else ExitCode.USAGE)
+    entry = _find(name, kind, prefer_experiment=resolved or bool(overrides))
+    text = _resolved(entry, overrides) if resolved or overrides else read_source(entry.path).text
+    click.echo(text, nl=False)
 
 
-def _error_text(error: BlisError) -> str:
-    from blis_tui.errors import SpecError  # noqa: PLC0415
+@spec.command("resolve")
+@click.argument("source", metavar="SPEC", shell_complete=completion.experiments)
+@set_option
+@seed_option
+@plugins_option
+@format_option("yaml", "json", about="yaml: a document that can be run; json: document and origins as data.")
+@click.option("-o", "--output", metavar="FILE", help="Write there instead of to standard output.")
+@reported
+def resolve(
+    source: str,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    plugins: tuple[str, ...],
+    output_format: str,
+    output: str | None,
+) -> None:
+    """Print an experiment composed of everything it refers to.
 
-    return str(error) if isinstance(error, SpecError) else f"error: {error}"
+    References are followed, defaults filled in, `auto` worked out. A comment on each line says where its value comes
+    from: file and line, a default, --set, the parent it extends, or computed. The result is a document in its own
+    right with the same spec_sha256; it names a trace by its absolute path, or relative to FILE.
+    """
+    from blis_tui.authoring.provenance import compose  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.records.files import write_text  # noqa: PLC0415
+
+    to_file = output not in (None, "-")
+    stdin_text = read_standard_input_text() if source == "-" else None
+    composed = compose(
+        source,
+        overrides=overrides,
+        seed=seed,
+        stdin_text=stdin_text,
+        relative_to=Path(str(output)).parent if to_file else None,
+        plugins=known_plugins(plugins),
+    )
+    text = composed.to_yaml() if output_format == "yaml" else to_json(composed.to_data())
+    if to_file:
+        require_spared({"-o": output}, composed.files)
+        write_text(str(output), text)
+    else:
+        click.echo(text, nl=False)
+
+
+@spec.command("explain")
+@click.argument("path", required=False, shell_complete=completion.keys)
+@click.option("--kind", type=click.Choice(KINDS), help="Without PATH: the keys of this kind of document.")
+@format_option("text", "json")
+@plugins_option
+@reported
+def explain(path: str | None, kind: str | None, output_format: str, plugins: tuple[str, ...]) -> None:
+    """Explain the key at PATH: type, unit, default, range, values, examples.
+
+    PATH is dotted: `engine.max_num_seqs`, `workload.clients.arrivals.kind`, `Hardware.mfu`. A word finds the keys with
+    this word in their name or description, or that other tools call so: `rate`, `tp`. Without PATH, all keys of a kind
+    of document are shown as a tree. Codes of errors are explained by `blis-tui explain`.
+    """
+    from blis_tui.authoring import explain as keys  # noqa: PLC0415
+    from blis_tui.authoring.tree import root  # noqa: PLC0415
+
+    known = known_plugins(plugins)
+    if path is None:
+        chosen = (kind or "experiment").capitalize()
+        found = [key for key in root(chosen, known).walk() if key.path]
+        text = keys.overview(chosen, known) if output_format == "text" else ""
+    else:
+        dotted = path if kind is None else f"{kind.capitalize()}.{path}"
+        try:
+            chosen, found = keys.look_up(dotted, known)
+        except keys.UnknownKeyError:
+            matches = [] if kind or "." in path else keys.search(path, known)
+            if not matches:
+                raise
+            if len(matches) > 1:
+                text = keys.as_list(path, matches) if output_format == "text" else to_json(keys.as_rows(matches))
+                click.echo(text, nl=False)
+                return
+            chosen, found = matches[0][0], [matches[0][1]]
+        text = keys.as_text(chosen, found) if output_format == "text" else ""
+    click.echo(text or to_json(keys.as_data(chosen, found)), nl=False)
 
 
 def _find(name: str, kind: str | None, *, prefer_experiment: bool) -> Entry:
     from blis_tui.errors import InputError  # noqa: PLC0415
     from blis_tui.spec.compose import is_path  # noqa: PLC0415
     from blis_tui.spec.diagnostics import suggestion  # noqa: PLC0415
-    from blis_tui.spec.hf_ids import find_by_id, is_id  # noqa: PLC0415
-    from blis_tui.spec.library import Entry, entries, shipped_specs  # noqa: PLC0415
+    from blis_tui.spec.library import Entry, entries, find_by_id, is_id, shipped_specs  # noqa: PLC0415  # noqa: PLC0415
 
     if is_id(name) and not Path(name).is_file() and (model := find_by_id(name, Path.cwd())) is not None:
         return Entry("Model", name, model, shipped=model.is_relative_to(shipped_specs()))
@@ -124,7 +175,7 @@ def _resolved(entry: Entry, overrides: tuple[str, ...]) -> str:
     else:
         valid = validate(entry.path)
         data = load(entry.path).document if valid.kind == "Experiment" else valid.data
-    return json.dumps(data, indent=2, ensure_ascii=False)
+    return to_json(data)
 
 
 def _description(entry: Entry) -> str:

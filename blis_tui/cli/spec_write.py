@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blis_tui.cli import completing
-from blis_tui.cli.exit_codes import ExitCode
-from blis_tui.cli.failures import reported
-from blis_tui.cli.spec_read import KINDS
-from blis_tui.cli.streams import read_standard_input
+from blis_tui.cli import completion
+from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.files import read_standard_input, yaml_files
+from blis_tui.cli.options import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from blis_tui.spec.source import Source
 
@@ -107,7 +106,7 @@ def _goldens(files: Mapping[str, str], spec: str) -> dict[str, str]:
 
 
 @click.command("fmt")
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, shell_complete=completing.files)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, shell_complete=completion.files)
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 when something would change.")
 @click.option("--diff", is_flag=True, help="Write nothing; show what would change.")
 @reported
@@ -130,7 +129,7 @@ def fmt(paths: tuple[str, ...], *, check: bool, diff: bool) -> None:
 
 
 @click.command("migrate")
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, shell_complete=completing.files)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, shell_complete=completion.files)
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 when something would change.")
 @reported
 def migrate(paths: tuple[str, ...], *, check: bool) -> None:
@@ -159,7 +158,7 @@ def _rewrite(paths: tuple[str, ...], change: Callable[[Source], str], *, check: 
     from blis_tui.records.files import write_text  # noqa: PLC0415
 
     code, changed = ExitCode.OK, 0
-    for path in _expand(paths):
+    for path in yaml_files(paths):
         try:
             source, marked = _read(path)
             text = change(source)
@@ -187,20 +186,6 @@ def _rewrite(paths: tuple[str, ...], change: Callable[[Source], str], *, check: 
     if code is ExitCode.OK and changed and check:
         code = ExitCode.CHECK_FAILED
     sys.exit(code)
-
-
-def _expand(paths: tuple[str, ...]) -> Iterator[str]:
-    """Folders as the YAML files below them, in a fixed order; what is hidden belongs to other programs."""
-    for path in paths:
-        folder = Path(path)
-        if path != "-" and folder.is_dir():
-            found = (file for ending in ("*.yaml", "*.yml") for file in folder.rglob(ending))
-            visible = [
-                file for file in found if not any(part.startswith(".") for part in file.relative_to(folder).parts)
-            ]
-            yield from sorted(map(str, visible))
-        else:
-            yield path
 
 
 def _read(path: str) -> tuple[Source, bool]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blis_tui.cli import completing
+from blis_tui.cli import completion
 from blis_tui.cli.cases import case_option, case_overrides, mention_cases
 from blis_tui.cli.failures import reported
 from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set_option
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("source", metavar="[SPEC]", required=False, shell_complete=completing.experiments)
+@click.argument("source", metavar="[SPEC]", required=False, shell_complete=completion.experiments)
 @click.option(
     "--at", metavar="EVENT|TIME|REQUEST", help="Start at an event (1234), a time (1.5s, ms, us) or a request's name."
 )

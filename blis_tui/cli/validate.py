@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from blis_tui.cli import completing
+from blis_tui.canonical import to_json
+from blis_tui.cli import completion
 from blis_tui.cli.cases import cases_by_name
-from blis_tui.cli.exit_codes import ExitCode
-from blis_tui.cli.failures import reported
-from blis_tui.cli.options import known_plugins, plugins_option
-from blis_tui.cli.streams import read_standard_input_text
+from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.files import read_standard_input_text, yaml_files
+from blis_tui.cli.options import format_option, known_plugins, plugins_option
 
 if TYPE_CHECKING:
     from blis_tui.registry import Registry
@@ -42,27 +40,21 @@ class Outcome:
 
 
 @click.command("validate")
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, shell_complete=completing.experiments)
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="text: errors on stderr as a compiler prints them; json: one document on stdout.",
-)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, shell_complete=completion.experiments)
+@format_option("text", "json", about="text: errors on stderr as a compiler prints them; json: one document on stdout.")
 @plugins_option
 @reported
 def validate(paths: tuple[str, ...], output_format: str, plugins: tuple[str, ...]) -> None:
     """Check documents of any kind: syntax, schema, meaning.
 
-    PATH is a file, a folder (every YAML file below it), the name of an experiment, or - for standard input.
+    PATH is a file, a folder (every YAML file below it that is not hidden), the name of an experiment, or - for
+    standard input. Of a recorded workload, the rows within the first 4 MiB are checked, too.
     """
     stdin_text = read_standard_input_text() if "-" in paths else None
     known = known_plugins(plugins)
-    outcomes = [_check(source, stdin_text, known) for source in _expand(paths)]
+    outcomes = [_check(source, stdin_text, known) for source in yaml_files(paths)]
     if output_format == "json":
-        click.echo(_as_json(outcomes))
+        click.echo(_as_json(outcomes), nl=False)
     else:
         _print_text(outcomes)
     if any(outcome.unreadable for outcome in outcomes):
@@ -71,32 +63,13 @@ def validate(paths: tuple[str, ...], output_format: str, plugins: tuple[str, ...
         sys.exit(ExitCode.USAGE)
 
 
-def _expand(paths: tuple[str, ...]) -> list[str]:
-    """Folders as the YAML files below them, in a fixed order."""
-    expanded: list[str] = []
-    for path in paths:
-        folder = Path(path)
-        if path != "-" and _is_dir(folder):
-            expanded += sorted(str(file) for pattern in ("*.yaml", "*.yml") for file in folder.rglob(pattern))
-        else:
-            expanded.append(path)
-    return expanded
-
-
-def _is_dir(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:  # such as a name that is too long
-        return False
-
-
 def _check(source: str, stdin_text: str | None, plugins: Registry | None) -> Outcome:
-    from blis_tui.errors import InputError, SpecError  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.errors import InputError, SpecError, TraceError  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.spec.validate import validate as check_document  # noqa: PLC0415
 
     try:
         valid = check_document(source, stdin_text=stdin_text, plugins=plugins)
-    except SpecError as error:
+    except (SpecError, TraceError) as error:
         return Outcome(file=source, diagnostics=error.diagnostics)
     except InputError as error:
         return Outcome(file=source, unreadable=str(error))
@@ -106,6 +79,7 @@ def _check(source: str, stdin_text: str | None, plugins: Registry | None) -> Out
 
 def _print_text(outcomes: list[Outcome]) -> None:
     from blis_tui.spec.diagnostics import render_text  # noqa: PLC0415
+    from blis_tui.units import plural  # noqa: PLC0415
 
     for outcome in outcomes:
         if outcome.ok:
@@ -116,7 +90,7 @@ def _print_text(outcomes: list[Outcome]) -> None:
         else:
             click.echo(render_text(outcome.diagnostics) + "\n", err=True)
     bad = sum(not outcome.ok for outcome in outcomes)
-    documents = f"{len(outcomes)} document{'' if len(outcomes) == 1 else 's'}"
+    documents = plural(len(outcomes), "document")
     click.echo(f"{documents}, {bad} with errors" if bad else f"{documents}, no errors")
 
 
@@ -133,6 +107,4 @@ def _as_json(outcomes: list[Outcome]) -> str:
         }
         for outcome in outcomes
     ]
-    return json.dumps(
-        {"ok": all(outcome.ok for outcome in outcomes), "documents": documents}, indent=2, ensure_ascii=False
-    )
+    return to_json({"ok": all(outcome.ok for outcome in outcomes), "documents": documents})

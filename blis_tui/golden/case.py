@@ -11,6 +11,7 @@ from blis_tui.spec.compose import Problems, checked, shown
 from blis_tui.spec.diagnostics import in_order
 from blis_tui.spec.load import load
 from blis_tui.spec.loader import read_document
+from blis_tui.spec.source import as_list, as_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,10 +98,10 @@ def cases_in(document: Document, spec: Path, plugins: Registry | None = None) ->
             name=name,
             line=line,
             overrides=overrides,
-            tags=tuple(str(tag) for tag in _list(data.get("tags"))),
+            tags=tuple(str(tag) for tag in as_list(data.get("tags"))),
             skip=str(data.get("skip") or ""),
             xfail=str(data.get("xfail") or ""),
-            comparison=_comparison(_map(data.get("golden"))),
+            comparison=_comparison(as_map(data.get("golden"))),
             plugins=plugins,
         )
         for name, line, overrides in _expand(document, data)
@@ -109,8 +110,10 @@ def cases_in(document: Document, spec: Path, plugins: Registry | None = None) ->
 
 def _expand(document: Document, data: Mapping[str, Json]) -> list[tuple[str, int, dict[str, object]]]:
     """Every case combined with every point of the matrix: name, line, overrides."""
-    cases = [(name, _line(document, "cases", name), _map(values)) for name, values in _map(data.get("cases")).items()]
-    matrix = {path: _list(values) for path, values in _map(data.get("matrix")).items()}
+    cases = [
+        (name, _line(document, "cases", name), as_map(values)) for name, values in as_map(data.get("cases")).items()
+    ]
+    matrix = {path: as_list(values) for path, values in as_map(data.get("matrix")).items()}
     points = [dict(zip(matrix, values, strict=True)) for values in product(*matrix.values())]
     expanded: list[tuple[str, int, dict[str, object]]] = []
     for case, line, overrides in cases or [("", _line(document, "matrix") if matrix else 1, {})]:
@@ -132,21 +135,15 @@ def _word(value: object) -> str:
 
 
 def _comparison(data: Mapping[str, Json]) -> ComparisonOptions:
-    tolerance = {pointer: Tolerance(**_bounds(_map(bounds))) for pointer, bounds in _map(data.get("tolerance")).items()}
+    tolerance = {
+        pointer: Tolerance(**_bounds(as_map(bounds))) for pointer, bounds in as_map(data.get("tolerance")).items()
+    }
     return ComparisonOptions(
         records=data.get("records") is not False,
         tolerance=tolerance,
-        redact=tuple(str(pointer) for pointer in _list(data.get("redact"))),
+        redact=tuple(str(pointer) for pointer in as_list(data.get("redact"))),
     )
 
 
 def _bounds(data: Mapping[str, Json]) -> dict[str, float]:
     return {name: float(bound) for name, bound in data.items() if isinstance(bound, int | float)}
-
-
-def _map(value: Json | None) -> Mapping[str, Json]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Json | None) -> list[Json]:
-    return value if isinstance(value, list) else []

@@ -6,11 +6,10 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.importers.draft import Draft, as_name
-from blis_tui.importers.notes import Fate
-from blis_tui.importers.section import Input
+from blis_tui.importers.section import Fate, Input
 from blis_tui.inputs import real_path
 from blis_tui.spec.hf import build_model, canonical_config, missing_fields
-from blis_tui.spec.hf_ids import is_id
+from blis_tui.spec.library import is_id
 from blis_tui.spec.schema import complete, properties_of
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.importers.draft import Draft, as_name
-from blis_tui.importers.notes import Fate
-from blis_tui.importers.section import Input, Section
+from blis_tui.importers.section import Fate, Input, Section
+from blis_tui.registry import builtin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,21 +17,13 @@ if TYPE_CHECKING:
 
 _KEYS: Final = ("admission", "routing", "priority", "scheduler", "preemption")
 
-_SAME: Final[Mapping[str, tuple[str, ...]]] = {
-    "admission": ("always-admit", "token-bucket", "reject-all"),
-    "routing": ("round-robin",),
+_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "admission": ("always-admit", "token-bucket", "reject-all", "tier-shed", "gaie-legacy"),
+    "routing": ("round-robin", "least-loaded", "weighted", "prefix-affinity", "always-busiest"),
     "priority": ("constant", "slo-based", "inverted-slo"),
-    "scheduler": ("fcfs", "priority-fcfs", "sjf", "reverse-priority"),
+    "scheduling": ("fcfs", "priority-fcfs", "sjf", "reverse-priority"),
 }
-"""Policies that are the same here, under the same names; the first is BLIS's default and stands in for others."""
-
-_OTHERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "admission": ("tier-shed", "gaie-legacy"),
-    "routing": ("least-loaded", "weighted", "prefix-affinity", "always-busiest"),
-    "priority": (),
-    "scheduler": (),
-}
-"""Policies of BLIS that are not carried over."""
+"""Policies of BLIS, its default first, which stands in for those that are not here under the same name."""
 
 _VICTIMS: Final = {"fcfs": "tail", "priority": "priority"}
 
@@ -77,14 +69,16 @@ def import_policy(path: Path, *, name: str | None = None) -> Imported:
     if root.data and not root.data.keys() & {*_KEYS, *_LOST}:
         given.problem((), "this is not a policy bundle", code="BLIS1001", hint=f"its keys are {', '.join(_KEYS)}")
         given.stop_at_problems()
+    parts = {key: root.section(key) or Section(given, (key,)) for key in _KEYS if key != "scheduler"}
     body: dict[str, Json] = {
-        "admission": _admission(root.section("admission") or Section(given, ("admission",))),
-        "routing": _routing(root.section("routing") or Section(given, ("routing",))),
-        "scheduling": {"kind": _policy(root, "scheduler", "scheduler")},
-        "priority": _priority(root.section("priority") or Section(given, ("priority",))),
+        "admission": _admission(parts["admission"]),
+        "routing": _routing(parts["routing"]),
+        "scheduling": {"kind": _policy(root, "scheduling", "scheduler")},
+        "priority": {"kind": _policy(parts["priority"], "priority")},
         "batching": {"kind": "blis"},
-        "preemption": _preemption(root.section("preemption") or Section(given, ("preemption",))),
+        "preemption": _preemption(parts["preemption"]),
     }
+    parts["priority"].finish()
     for key, why in _LOST.items():
         root.lose(key, why)
     root.finish()
@@ -106,12 +100,12 @@ def import_policy(path: Path, *, name: str | None = None) -> Imported:
 
 def _policy(section: Section, slot: str, key: str = "policy") -> str:
     """The policy for ``slot``; BLIS's default for one that cannot be carried over."""
-    same = _SAME[slot]
-    chosen = section.choice(key, (*same, *_OTHERS[slot]), otherwise=same[0])
-    if chosen in same:
+    default = _NAMES[slot][0]
+    chosen = section.choice(key, _NAMES[slot], otherwise=default)
+    if any(plugin.name == chosen for plugin in builtin().of(f"policy.{slot}")):
         return chosen
-    section.lose(key, f"there is no `{chosen}`; `{same[0]}` is used instead")
-    return same[0]
+    section.lose(key, f"there is no `{chosen}`; `{default}` is used instead")
+    return default
 
 
 def _admission(section: Section) -> dict[str, Json]:
@@ -135,12 +129,6 @@ def _routing(section: Section) -> dict[str, Json]:
             section.lose(key, why)
         else:
             section.note(Fate.NO_EFFECT, key, "only `weighted` routing has it")
-    section.finish()
-    return {"kind": kind}
-
-
-def _priority(section: Section) -> dict[str, Json]:
-    kind = _policy(section, "priority")
     section.finish()
     return {"kind": kind}
 

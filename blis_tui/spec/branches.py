@@ -12,12 +12,13 @@ from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Final, TypeAlias, get_type_hints
 
 from blis_tui.registry import json_type
+from blis_tui.spec.source import as_list, as_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from blis_tui.registry import Plugin, Registry
-    from blis_tui.spec.source import Json
+    from blis_tui.spec.source import DataPath, Json
 
 _Part: TypeAlias = "dict[str, Json]"
 
@@ -41,6 +42,14 @@ PLACES: Final = {
     "workload.trace.format": ("workload", ("document", "properties", "trace", "properties", "format")),
 }
 """Plug point -> the schema that names its plug-ins, and where below ``$defs``."""
+
+
+def is_plug_point(kind: str, path: DataPath) -> bool:
+    """Whether the word at a path of a document of that kind names a plug-in."""
+    steps = [str(step) for step in path if isinstance(step, str)]
+    steps = [*([] if kind == "Experiment" else [kind.lower()]), *steps[: -1 if steps[-1:] == ["kind"] else None]]
+    dotted = ".".join("lengths" if step in ("input_tokens", "output_tokens") else step for step in steps)
+    return dotted in PLACES
 
 
 def with_plugins(name: str, schema: _Part, plugins: Registry) -> _Part:
@@ -89,8 +98,7 @@ def _offer_coefficients(definitions: _Part, plugins: Iterable[Plugin]) -> None:
 
 def _list_names(node: _Part, plugins: Iterable[Plugin]) -> list[Plugin]:
     """Fill an ``enum``: names that are there keep their places, others come last."""
-    there = node.get("enum")
-    known = there if isinstance(there, list) else []
+    known = as_list(node.get("enum"))
     listed = sorted(plugins, key=lambda plugin: known.index(plugin.name) if plugin.name in known else len(known))
     node["enum"] = [plugin.name for plugin in listed]
     node["enumDescriptions"] = [plugin.summary for plugin in listed]
@@ -117,12 +125,10 @@ def _branch(node: _Part, definitions: _Part, listed: list[Plugin], key: str, bod
 def _references(node: _Part) -> dict[str, str]:
     """Name of a plug-in -> name of its definition, as the rules of ``allOf`` say."""
     found: dict[str, str] = {}
-    rules = node.get("allOf")
-    for rule in rules if isinstance(rules, list) else []:
-        properties = _map(_map(_as_map(rule), "if"), "properties")
-        for part in properties.values():
-            reference = str(_map(_as_map(rule), "then")["$ref"])
-            found[str(_as_map(part)["const"])] = reference.removeprefix("#/$defs/")
+    for rule in map(as_map, as_list(node.get("allOf"))):
+        for part in _map(_map(rule, "if"), "properties").values():
+            reference = str(_map(rule, "then")["$ref"])
+            found[str(as_map(part)["const"])] = reference.removeprefix("#/$defs/")
     return found
 
 
@@ -169,10 +175,4 @@ def _in_order_of(old: Json, new: Json) -> Json:
 
 
 def _map(node: _Part, key: str) -> _Part:
-    return _as_map(node[key])
-
-
-def _as_map(value: Json) -> _Part:
-    if not isinstance(value, dict):
-        raise TypeError("the schema has no map there")
-    return value
+    return as_map(node[key])

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.kv.capacity import kv_capacity, minimum_tensor_parallel
 from blis_tui.engine.kv.pool import MAX_SHARED_BLOCKS
 from blis_tui.errors import PolicyError
+from blis_tui.metrics.load import Offered, Steady
+from blis_tui.metrics.report import KvCounts, Latencies, RequestCounts, Throughput, TokenCounts
+from blis_tui.metrics.stats import Distribution
 from blis_tui.spec.build import build_hardware_part, build_model_part
 from blis_tui.spec.diagnostics import Diagnostic, about
 from blis_tui.spec.hf import contradictions, missing_fields
 from blis_tui.spec.hints import metric_hint
+from blis_tui.spec.source import as_list, as_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,25 +24,17 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Hardware, Model
     from blis_tui.spec.source import DataPath, Document, Json
 
-_SUMMARY: Final = ("mean", "min", "p50", "p90", "p95", "p99", "max")
-_LATENCIES: Final = ("ttft_ms", "e2e_ms", "itl_ms", "tpot_ms", "scheduling_delay_ms")
-_PLAIN: Final = {
-    "requests": (
-        *("total", "injected", "rejected", "completed", "still_queued", "still_running"),
-        *("dropped_unservable", "timed_out", "length_capped"),
-    ),
-    "tokens": ("input", "output", "cached"),
-    "throughput": ("requests_per_s", "output_tokens_per_s"),
-    "offered": (
-        *("requests_per_s", "input_tokens_per_s", "output_tokens_per_s"),
-        *("first_arrival_us", "last_arrival_us"),
-    ),
-    "steady": ("start_us", "end_us", "offered_requests_per_s", "requests_per_s", "output_tokens_per_s"),
-    "kv": ("blocks", "peak_used", "hit_rate", "preemptions", "preempted_requests"),
+_GROUPS: Final = {
+    "requests": RequestCounts,
+    "tokens": TokenCounts,
+    "throughput": Throughput,
+    "offered": Offered,
+    "steady": Steady,
+    "kv": KvCounts,
 }
 METRICS: Final = frozenset(
-    {f"{group}.{name}" for group, names in _PLAIN.items() for name in names}
-    | {f"latency.{name}.{statistic}" for name in _LATENCIES for statistic in _SUMMARY}
+    {f"{group}.{one.name}" for group, part in _GROUPS.items() for one in fields(part)}
+    | {f"latency.{one.name}.{statistic.name}" for one in fields(Latencies) for statistic in fields(Distribution)}
     | {"duration_us"}
 )
 """Metrics of every report."""
@@ -55,18 +52,12 @@ def check(document: Document) -> list[Diagnostic]:
     problems += check_workload(document)
     problems += _check_expectations(document)
     if sound:
-        model, hardware = _build_parts(document)
+        data = as_map(document.data)
+        model, hardware = build_model_part(data), build_hardware_part(data)
         problems += _check_heads(document, model)
         if not problems:
             problems += _check_capacity(document, model, hardware)
     return problems
-
-
-def _build_parts(document: Document) -> tuple[Model, Hardware]:
-    data = document.data
-    if not isinstance(data, dict):
-        raise TypeError("a resolved document is a map")
-    return build_model_part(data), build_hardware_part(data)
 
 
 def _number(document: Document, *path: str | int) -> float | None:
@@ -167,12 +158,11 @@ def _fitting(model: Model, hardware: Hardware, utilization: float, needed: float
 
 
 def _check_smallest(document: Document, blocks: int, block_size: int, longest: int | None) -> Iterator[Diagnostic]:
-    clients = document.get("workload", "clients")
-    for at, client in enumerate(clients if isinstance(clients, list) else []):
+    for at, client in enumerate(map(as_map, as_list(document.get("workload", "clients")))):
         path = ("workload", "clients", at)
         prompt = _smallest(document, (*path, "input_tokens")) + (_whole(document, *path, "prefix", "tokens") or 0)
         total = prompt + _smallest(document, (*path, "output_tokens"))
-        name = client.get("id") if isinstance(client, dict) else at
+        name = client.get("id")
         # The last token generated never enters the cache.
         if -(-(total - 1) // block_size) > blocks:
             message = f"the smallest request of client `{name}`, {total} tokens, exceeds the KV cache"
@@ -232,9 +222,7 @@ def _about_workload(document: Document, code: str, message: str, hint: str) -> D
 
 def _check_clients(document: Document, clients: Json) -> Iterator[Diagnostic]:
     seen: dict[str, int] = {}
-    for at, client in enumerate(clients if isinstance(clients, list) else []):
-        if not isinstance(client, dict):
-            continue
+    for at, client in enumerate(map(as_map, as_list(clients))):
         path = ("workload", "clients", at)
         name = str(client.get("id"))
         if name in seen:
@@ -259,10 +247,7 @@ def _check_lengths(document: Document, path: DataPath) -> Iterator[Diagnostic]:
 
 
 def _check_expectations(document: Document) -> Iterator[Diagnostic]:
-    entries = document.get("expect")
-    for at, entry in enumerate(entries if isinstance(entries, list) else []):
-        if not isinstance(entry, dict):
-            continue
+    for at, entry in enumerate(map(as_map, as_list(document.get("expect")))):
         path = ("expect", at)
         metric = str(entry.get("metric"))
         if metric not in METRICS and not _OPEN_ENDED.match(metric):

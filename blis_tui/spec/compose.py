@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.errors import InputError, SpecError
 from blis_tui.inputs import real_path
 from blis_tui.spec.diagnostics import Diagnostic, about
-from blis_tui.spec.hf_ids import find_by_id, how_to_add, is_id
 from blis_tui.spec.hints import document_hint
-from blis_tui.spec.library import find, names
+from blis_tui.spec.library import find, find_by_id, how_to_add, is_id, names
 from blis_tui.spec.loader import read_document
 from blis_tui.spec.messages import check_schema
 from blis_tui.spec.overrides import Override, apply_override
-from blis_tui.spec.schema import KINDS, default
-from blis_tui.spec.shorthand import expand
+from blis_tui.spec.schema import KINDS, default, short_forms
+from blis_tui.spec.source import Document
 
 if TYPE_CHECKING:
     from blis_tui.registry import Registry
-    from blis_tui.spec.source import DataPath, Document, Json
+    from blis_tui.spec.source import DataPath, Json
 
 _HEADER = ("apiVersion", "kind", "metadata")
 
@@ -216,6 +215,19 @@ def merge(base: Document, top: Document, path: DataPath) -> None:
             base.graft(here, top.branch(here))
             if here in top.keys:
                 base.keys[here] = top.keys[here]
+
+
+def expand(document: Document, kind: str, plugins: Registry | None = None) -> None:
+    """Write out the short forms of a document of that kind, in place; all parts are where the short form was.
+
+    A word alone is that kind with its default settings; a number alone is a distribution that always gives it. The
+    schemas say where (``type: [object, string]`` with the words, ``type: [object, integer]``), and everything after the
+    first check sees the long form only.
+    """
+    for path, long_form in list(short_forms(document.data, kind, plugins)):
+        place = document.place(path)
+        parts: dict[DataPath, Json] = {(): long_form, **{(key,): value for key, value in long_form.items()}}
+        document.graft(path, Document(long_form, place.source, values=dict.fromkeys(parts, place)))
 
 
 def checked(document: Document, kind: str, overrides: tuple[Override, ...], problems: Problems) -> bool:

@@ -16,6 +16,10 @@ MAX_SHOWN: Final = 20
 """How many diagnostics a text rendering shows before it only counts."""
 
 _MOST_NEAR: Final = 3
+_MAX_NOTES: Final = 5
+_MAX_NUMBERS: Final = 3
+MOST_TRACE_PROBLEMS: Final = 50
+"""After so many, a trace is not read any further."""
 _MAX_LINE: Final = 160
 """Longer source lines are clipped around the marked columns."""
 
@@ -37,6 +41,20 @@ class Diagnostic:
     help: str | None = None
     notes: tuple[str, ...] = ()
     """More places of the same kind of problem, each a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceProblem:
+    """One wrong cell of a trace file; ``line`` counts from 1 and includes the header."""
+
+    file: str
+    line: int
+    column: str
+    """Name of the column; empty when the whole line is meant."""
+    message: str
+    help: str | None = None
+    cell: str = ""
+    """How the cell begins the message; cells that are wrong in the same way differ in nothing else."""
 
 
 def located(code: str, message: str, place: Location, *, path: DataPath = (), hint: str | None = None) -> Diagnostic:
@@ -145,3 +163,46 @@ def cells(text: str) -> int:
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in {"W", "F"} else 1
         for char in text
     )
+
+
+def from_trace_problems(problems: Sequence[TraceProblem]) -> Diagnostic:
+    """What a trace reader complained about, as one diagnostic: the first place, and a note for each other kind."""
+    kinds: dict[tuple[str, str], list[TraceProblem]] = {}
+    for problem in problems:
+        kinds.setdefault((problem.column, problem.message.removeprefix(problem.cell)), []).append(problem)
+    first, *others = kinds.values()
+    notes = [_note(same) for same in others[:_MAX_NOTES]]
+    if len(first) > 1:
+        notes.insert(0, f"also {_lines(first[1:])}")
+    if len(others) > _MAX_NOTES:
+        notes.append(f"and {len(others) - _MAX_NOTES} more kinds of problems")
+    if len(problems) == MOST_TRACE_PROBLEMS:
+        notes.append(f"the file was read up to the {MOST_TRACE_PROBLEMS}th problem")
+    problem = first[0]
+    return Diagnostic(
+        code="BLIS2100",
+        message=problem.message,
+        file=problem.file,
+        line=problem.line,
+        column=1,
+        end_column=2,
+        path=problem.column,
+        help=problem.help,
+        notes=tuple(notes),
+    )
+
+
+def _note(same: Sequence[TraceProblem]) -> str:
+    """One kind of problem in a trace, with its places."""
+    problem = same[0]
+    where = f"line {problem.line}" + (f" ({problem.column})" if problem.column else "")
+    also = f"; also {_lines(same[1:])}" if same[1:] else ""
+    advice = f" ({problem.help})" if problem.help else ""
+    return f"{where}: {problem.message}{advice}{also}"
+
+
+def _lines(problems: Sequence[TraceProblem]) -> str:
+    """The first few lines of some problems, and how many more there are."""
+    numbers = [f"{one.line}" for one in problems[:_MAX_NUMBERS]]
+    more = f" and {len(problems) - _MAX_NUMBERS} more" if len(problems) > _MAX_NUMBERS else ""
+    return f"in line{'' if len(problems) == 1 else 's'} {', '.join(numbers)}{more}"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.spec.diagnostics import suggestion
 from blis_tui.spec.nearness import words_of
+from blis_tui.spec.scalars import flow
 from blis_tui.spec.synonyms import DOCUMENTS, KEYS, LATENCIES, METRICS, NOTES, OWN_PATHS, STATISTICS, WORDS
 
 if TYPE_CHECKING:
@@ -24,8 +25,13 @@ def plain(name: str) -> str:
     return "_".join(words_of(name))
 
 
-def key_hint(kind: str, path: DataPath, key: str, value: Json, known: Collection[str]) -> str:
-    """Help for an unknown key at ``path`` of a document of that kind, which has the ``known`` keys there."""
+def key_hint(
+    kind: str, path: DataPath, key: str, value: Json, known: Collection[str], *, as_argument: bool = False
+) -> str:
+    """Help for an unknown key at ``path`` of a document of that kind, which has the ``known`` keys there.
+
+    With ``as_argument`` the key was written on the command line, and so is the help.
+    """
     name = plain(key)
     same = next((one for one in known if plain(one) == name), None)
     if same is not None:
@@ -43,7 +49,7 @@ def key_hint(kind: str, path: DataPath, key: str, value: Json, known: Collection
         owner = (
             " of the experiment" if kind != "Experiment" else " here" if "." in elsewhere[0] else " at the top level"
         )
-        return f"it is `{elsewhere[0]}`{owner}{_line(elsewhere[0], value)}"
+        return f"it is `{elsewhere[0]}`{owner}{_line(elsewhere[0], value, as_argument=as_argument)}"
     return suggestion(key, known, otherwise="known keys are")
 
 
@@ -61,13 +67,13 @@ def _may_mean(place: Sequence[str], path: str) -> bool:
     return not path.startswith(("workload.clients.", "workload.trace.")) or place[:1] in ([], ["workload"])
 
 
-def _line(path: str, value: Json) -> str:
-    """The line that says the value, where one key of one map does."""
+def _line(path: str, value: Json, *, as_argument: bool) -> str:
+    """The line, or the argument, that says the value, where one key of one map does."""
     top, _, key = path.partition(".")
-    if top not in ("cluster", "engine") or isinstance(value, dict | list) or value is None:
+    shown = flow(value)
+    if top not in ("cluster", "engine") or isinstance(value, dict | list) or value is None or len(shown) > _LONGEST:
         return ""
-    shown = str(value).lower() if isinstance(value, bool) else str(value)
-    return f": write `{top}: {{{key}: {shown}}}`" if len(shown) <= _LONGEST else ""
+    return f": write `--set {path}={shown}`" if as_argument else f": write `{top}: {{{key}: {shown}}}`"
 
 
 def word_hint(value: str, options: Collection[str], *, otherwise: str = "one of") -> str:

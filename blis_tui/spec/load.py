@@ -15,6 +15,7 @@ from blis_tui.spec.library import find, names
 from blis_tui.spec.loader import MAX_BYTES, decode, parse, read_document
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.resolve import Resolved, resolve
+from blis_tui.spec.source import as_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,11 +52,8 @@ def load(
 
 def build(resolved: Resolved) -> Experiment:
     """The experiment that a resolved document describes."""
-    data = resolved.document.data
-    if not isinstance(data, dict):
-        raise TypeError("a resolved document is a map")
     trace_path = None if resolved.trace_path is None else str(resolved.trace_path)
-    return build_experiment(data, trace_path=trace_path, plugins=resolved.plugins)
+    return build_experiment(as_map(resolved.document.data), trace_path=trace_path, plugins=resolved.plugins)
 
 
 def resolve_source(

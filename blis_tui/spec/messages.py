@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.spec.branches import is_plug_point
 from blis_tui.spec.diagnostics import Diagnostic, about, in_order
 from blis_tui.spec.hints import key_hint, plain, renamed, word_hint
+from blis_tui.spec.scalars import flow
 from blis_tui.spec.schema import Violation, property_of, violations
 from blis_tui.spec.synonyms import WORDS
 
@@ -64,7 +66,8 @@ def _unknown_key(document: Document, violation: Violation) -> Iterator[Diagnosti
         return
     for key in instance:
         if key not in known:
-            near = key_hint(violation.kind, path, key, instance[key], known.keys())
+            given = document.place((*path, key), key=True).source.is_argument
+            near = key_hint(violation.kind, path, key, instance[key], known.keys(), as_argument=given)
             yield about(document, (*path, key), "BLIS1001", f"unknown key `{key}`", key=True, hint=near)
 
 
@@ -130,18 +133,7 @@ def _example(value: Json, part: dict[str, Json]) -> str | None:
         return None
     words = (value, *WORDS.get(plain(value), ())) if isinstance(value, str) else ()
     chosen = next((one for one in examples if one["kind"] in words), examples[0])
-    return f"write it like `{_flow(chosen)}`"
-
-
-def _flow(value: Json) -> str:
-    """A value in YAML's flow style."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{_flow_key(key)}: {_flow(item)}" for key, item in value.items()) + "}"
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _flow_key(key: str) -> str:
-    return f'"{key}"' if key.isdecimal() else key
+    return f"write it like `{flow(chosen)}`"
 
 
 def _wanted(part: dict[str, Json]) -> str:
@@ -180,6 +172,8 @@ def _choice(document: Document, violation: Violation) -> Iterator[Diagnostic]:
         others = "a number, or " if _is_number_word(options) else "a map, or " if _is_short_form(violation) else ""
         words = f"use {others}one of" if len(options) > 1 else f"use {others}".rstrip()
         near = word_hint(value, options, otherwise=words)
+        if is_plug_point(violation.kind, path) and near.startswith(words):
+            near += "; `--plugins` brings others"
         yield about(document, path, "BLIS1004", f"unknown value {show(value)}", hint=near)
     else:
         listed = ", ".join(f"`{option}`" for option in options[:12])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -115,9 +116,8 @@ def apply_override(document: Document, override: Override, kind: str) -> Diagnos
         else:
             message = f"`{'.'.join(map(str, path))}` is not a map or list, so it has no `{step[:40]}`"
             return located("BLIS1009", message, place, path=path)
-    branch = Document(
-        _copied(override.value.data), override.value.source, dict(override.value.keys), override.value.values
-    )
+    value = override.value
+    branch = Document(copy.deepcopy(value.data), value.source, dict(value.keys), value.values)
     branch.keys[()] = override.places[-1]
     document.graft(path, branch)
     return None
@@ -126,9 +126,3 @@ def apply_override(document: Document, override: Override, kind: str) -> Diagnos
 def _container(kind: str, path: list[str]) -> Json:
     found = default(kind, *path)
     return found if isinstance(found, dict | list) else {}
-
-
-def _copied(value: Json) -> Json:
-    if isinstance(value, dict):
-        return {key: _copied(item) for key, item in value.items()}
-    return [_copied(item) for item in value] if isinstance(value, list) else value

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 from blis_tui.errors import InputError
 from blis_tui.spec.branches import with_plugins
 from blis_tui.spec.library import schema_path
+from blis_tui.spec.source import as_list, as_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -146,8 +147,8 @@ def _long_form(data: Json, node: Schema) -> dict[str, Json] | None:
     """What ``data`` stands for where the schema takes a map with a ``kind``, or its short form."""
     if "kind" not in _part(node, "properties"):
         return None
-    types = _list(node.get("type"))
-    if isinstance(data, str) and "string" in types and data in _list(_part(node, "then").get("enum")):
+    types = as_list(node.get("type"))
+    if isinstance(data, str) and "string" in types and data in as_list(_part(node, "then").get("enum")):
         return {"kind": data}
     if isinstance(data, bool) or not isinstance(data, int | float) or "integer" not in types:
         return None
@@ -181,20 +182,24 @@ def _document(kind: str) -> Schema:
 
 
 def _part(node: Schema, key: str) -> Schema:
-    value = node.get(key, {})
-    return value if isinstance(value, dict) else {}
+    return as_map(node.get(key))
 
 
 def _follow(node: Json, file: File) -> tuple[Schema, File]:
     """The schema ``node`` stands for (its ``$ref`` followed) and the file it is in."""
     while isinstance(node, dict) and isinstance(reference := node.get("$ref"), str):
-        name, _, pointer = reference.partition("#")
-        file = File(name.removesuffix(".schema.json") or file.name, file.plugins)
-        target: Json = schema(*file)
-        for step in pointer.strip("/").split("/") if pointer.strip("/") else ():
-            target = target.get(step) if isinstance(target, dict) else None
-        node = target
-    return (node if isinstance(node, dict) else {}), file
+        node, file = referred(reference, file)
+    return as_map(node), file
+
+
+def referred(reference: str, file: File) -> tuple[Json, File]:
+    """What a ``$ref`` in that file refers to, and the file it is in."""
+    name, _, pointer = reference.partition("#")
+    file = File(name.removesuffix(".schema.json") or file.name, file.plugins)
+    target: Json = schema(*file)
+    for step in filter(None, pointer.split("/")):
+        target = as_map(target).get(step)
+    return target, file
 
 
 def _walk(data: Json, node: Json, file: File) -> Json:
@@ -208,7 +213,7 @@ def _walk(data: Json, node: Json, file: File) -> Json:
         _fill(data, node, file)
     elif isinstance(data, list) and "items" in node:
         data = [_walk(item, node["items"], file) for item in data]
-    for part in _list(node.get("allOf")):
+    for part in as_list(node.get("allOf")):
         data = _walk(data, part, file)
     if "if" in node:
         data = _walk(data, node.get("then" if matches(data, node["if"]) else "else"), file)
@@ -233,7 +238,7 @@ def _fill(data: dict[str, Json], node: Schema, file: File) -> None:
 
 def _typed(data: Json, types: Json) -> Json:
     """``1e6`` as a whole number where one is meant, ``8`` as ``8.0`` where a number is meant."""
-    allowed = set(_list(types)) if isinstance(types, list) else {types}
+    allowed = set(as_list(types)) if isinstance(types, list) else {types}
     if isinstance(data, float) and "integer" in allowed and data.is_integer():
         return int(data)
     if type(data) is int and "number" in allowed and not allowed & {"integer", "boolean"}:
@@ -250,14 +255,10 @@ def matches(data: Json, condition: Json) -> bool:
         return False
     if "const" in condition and data != condition["const"]:
         return False
-    if "enum" in condition and data not in _list(condition["enum"]):
+    if "enum" in condition and data not in as_list(condition["enum"]):
         return False
     if not isinstance(data, dict):
         return True
-    if any(key not in data for key in _list(condition.get("required"))):
+    if any(key not in data for key in as_list(condition.get("required"))):
         return False
     return all(matches(data[key], part) for key, part in _part(condition, "properties").items() if key in data)
-
-
-def _list(value: Json) -> list[Json]:
-    return value if isinstance(value, list) else []

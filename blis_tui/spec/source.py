@@ -132,6 +132,16 @@ def _assign(container: Json, step: str | int, value: Json) -> None:
         raise TypeError(f"nothing can be put at {step!r}")
 
 
+def as_map(value: Json) -> dict[str, Json]:
+    """A map as it is; anything else as an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: Json) -> list[Json]:
+    """A list as it is; anything else as an empty one."""
+    return value if isinstance(value, list) else []
+
+
 def dotted(path: Iterable[str | int]) -> str:
     """A path as ``--set`` takes it: ``workload.clients.0.share``."""
     return ".".join(str(step) for step in path)

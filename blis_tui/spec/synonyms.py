@@ -112,55 +112,36 @@ KEYS: Final = _by_name(_NAMES_OF_KEYS)
 OWN_PATHS: Final = tuple(_NAMES_OF_KEYS)
 """Paths of keys that people put in the wrong place."""
 
-_TYPES = "set it in the model's `model.config`: `torch_dtype`, `quantization_config`"
-_ONE_STAGE = "one instance has one pipeline stage; `cluster.tensor_parallel` and `cluster.instances` scale it"
-_NO_TIERS = "KV blocks are not swapped out; a victim is recomputed (`policy.preemption.restore`)"
-_NO_SPECULATION = "speculative decoding is not simulated"
-_OPEN_LOOP = "the load is open-loop: set `workload.rate_per_s`; `engine.max_num_seqs` limits the batch"
-
-_CHUNKED = "it is `policy.batching.enable_chunked_prefill` here, of the batching kind `vllm-v1`"
-_PARTIAL = "it is `policy.batching.max_num_partial_prefills` here, of the batching kind `vllm-v1`"
-_RESERVE = "it is `policy.batching.reserve_full_input` here, of the batching kind `vllm-v1`"
-
-NOTES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "dtype": _TYPES,
-        "torch_dtype": _TYPES,
-        "quantization": _TYPES,
-        "load_format": "no weights are loaded",
-        "pipeline_parallel_size": _ONE_STAGE,
-        "pipeline_parallel": _ONE_STAGE,
-        "num_pipeline_stages": _ONE_STAGE,
-        "pp": _ONE_STAGE,
-        "pp_size": _ONE_STAGE,
-        "enable_expert_parallel": "experts are split like all layers, by `cluster.tensor_parallel`",
-        "expert_parallel_size": "experts are split like all layers, by `cluster.tensor_parallel`",
-        "swap_space": _NO_TIERS,
-        "cpu_offload_gb": _NO_TIERS,
-        "kv_transfer_config": _NO_TIERS,
-        "kv_cache_memory_bytes": "set `engine.kv_blocks` or `engine.gpu_memory_utilization`",
-        "speculative_config": _NO_SPECULATION,
-        "speculative_model": _NO_SPECULATION,
-        "num_speculative_tokens": _NO_SPECULATION,
-        "disable_radix_cache": "write `enable_prefix_caching: false` under `engine`",
-        "no_enable_prefix_caching": "write `enable_prefix_caching: false` under `engine`",
-        "enable_chunked_prefill": _CHUNKED,
-        "no_enable_chunked_prefill": _CHUNKED,
-        "max_num_partial_prefills": _PARTIAL,
-        "scheduler_reserve_full_isl": _RESERVE,
-        "async_scheduling": "a step is scheduled when the previous one has ended",
-        "enforce_eager": "step times come from `latency`, which has no execution modes",
-        "enable_lora": "LoRA adapters are not simulated",
-        "trust_remote_code": "no code is loaded",
-        "burstiness": "write `arrivals: {kind: gamma, cv: X}` with X = 1 / sqrt(burstiness)",
-        "concurrency": _OPEN_LOOP,
-        "max_concurrency": _OPEN_LOOP,
-        "num_users": _OPEN_LOOP,
-        "warmup": "expectations cover the whole run; a smaller `workload.requests` shortens it",
-        "range_ratio": "write `input_tokens: {kind: gaussian, mean: M, std_dev: S, min: A, max: B}`",
-        "random_range_ratio": "write `input_tokens: {kind: gaussian, mean: M, std_dev: S, min: A, max: B}`",
-    }
-)
+_NOTES: Final = {
+    "dtype torch_dtype quantization": "set it in the model's `model.config`: `torch_dtype`, `quantization_config`",
+    "load_format": "no weights are loaded",
+    "pipeline_parallel_size pipeline_parallel num_pipeline_stages pp pp_size": (
+        "one instance has one pipeline stage; `cluster.tensor_parallel` and `cluster.instances` scale it"
+    ),
+    "enable_expert_parallel expert_parallel_size": "experts are split like all layers, by `cluster.tensor_parallel`",
+    "swap_space cpu_offload_gb kv_transfer_config": (
+        "KV blocks are not swapped out; a victim is recomputed (`policy.preemption.restore`)"
+    ),
+    "kv_cache_memory_bytes": "set `engine.kv_blocks` or `engine.gpu_memory_utilization`",
+    "speculative_config speculative_model num_speculative_tokens": "speculative decoding is not simulated",
+    "disable_radix_cache no_enable_prefix_caching": "write `enable_prefix_caching: false` under `engine`",
+    "enable_chunked_prefill no_enable_chunked_prefill": (
+        "it is `policy.batching.enable_chunked_prefill` here, of the batching kind `vllm-v1`"
+    ),
+    "max_num_partial_prefills": "it is `policy.batching.max_num_partial_prefills` here, of the batching kind `vllm-v1`",
+    "scheduler_reserve_full_isl": "it is `policy.batching.reserve_full_input` here, of the batching kind `vllm-v1`",
+    "async_scheduling": "a step is scheduled when the previous one has ended",
+    "enforce_eager": "step times come from `latency`, which has no execution modes",
+    "enable_lora": "LoRA adapters are not simulated",
+    "trust_remote_code": "no code is loaded",
+    "burstiness": "write `arrivals: {kind: gamma, cv: X}` with X = 1 / sqrt(burstiness)",
+    "concurrency max_concurrency num_users": (
+        "the load is open-loop: set `workload.rate_per_s`; `engine.max_num_seqs` limits the batch"
+    ),
+    "warmup": "expectations cover the whole run; a smaller `workload.requests` shortens it",
+    "range_ratio random_range_ratio": "write `input_tokens: {kind: gaussian, mean: M, std_dev: S, min: A, max: B}`",
+}
+NOTES: Final = MappingProxyType({name: note for names, note in _NOTES.items() for name in names.split()})
 """Keys elsewhere that have no key of their own here -> what to do instead."""
 
 _NAMES_OF_WORDS: Final = {

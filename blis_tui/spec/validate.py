@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from blis_tui.errors import SpecError
+from blis_tui.registry import builtin
 from blis_tui.spec.checks import check_model, check_workload
 from blis_tui.spec.compose import Problems, checked, inline_config_file
 from blis_tui.spec.diagnostics import about, in_order, suggestion
 from blis_tui.spec.load import open_source, resolve_source
+from blis_tui.spec.model import Trace
 from blis_tui.spec.resolve import expand_model, pin_trace
 from blis_tui.spec.schema import KINDS, complete
 from blis_tui.spec.source import Document
+from blis_tui.workload.traces import check_trace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,21 +38,24 @@ def validate(source: str | Path, *, stdin_text: str | None = None, plugins: Regi
 
     Raises:
         SpecError: with every problem found.
+        TraceError: rows of its trace are wrong; of a large file, only the first are looked at.
         InputError: the document cannot be read.
     """
     document = open_source(source, stdin_text)
     kind = _kind(document)
     if kind == "Experiment":
-        document = resolve_source(source, stdin_text=stdin_text, plugins=plugins).document
+        resolved = resolve_source(source, stdin_text=stdin_text, plugins=plugins)
+        document = resolved.document
+        _check_rows(document.get("workload", "trace"), resolved.trace_path, plugins)
         return Valid(kind, str(document.get("metadata", "name")), document.data)
     problems = Problems(plugins)
     if kind == "Model":
         inline_config_file(document, (), problems)
     checked(document, kind, (), problems)
-    if not problems.found:
-        _check_alone(document, kind, problems)
+    trace_path = None if problems.found else _check_alone(document, kind, problems)
     if problems.found:
         raise SpecError(in_order(problems.found))
+    _check_rows(document.get("trace"), trace_path, plugins)
     return Valid(kind, str(document.get("metadata", "name")), document.data)
 
 
@@ -72,16 +78,32 @@ def _kind(document: Document) -> str:
     raise SpecError([about(document, (), "BLIS1002", "the document lacks the key `kind`", hint=hint)])
 
 
-def _check_alone(document: Document, kind: str, problems: Problems) -> None:
-    """What can be said about the document's meaning, with the same checks as inside an experiment."""
-    slot = kind.lower()
+def _check_rows(trace: Json, path: Path | None, plugins: Registry | None) -> None:
+    """Whether the rows of a recorded workload can be used. Raises TraceError."""
+    if path is None or not isinstance(trace, dict):
+        return
+    columns = trace.get("columns")
+    said = Trace(
+        path=str(path),
+        format=str(trace["format"]),
+        sha256="",
+        columns={key: str(name) for key, name in columns.items()} if isinstance(columns, dict) else {},
+        time_unit=str(trace.get("time_unit", "")),
+    )
+    check_trace(said, plugins or builtin())
+
+
+def _check_alone(document: Document, kind: str, problems: Problems) -> Path | None:
+    """Check the document's meaning as inside an experiment, and complete it; returns where its trace lies, if any."""
+    slot, trace_path = kind.lower(), None
     if kind in {"Model", "Workload"}:
         inside = Document({slot: document.data}, document.source)
         inside.graft((slot,), document)
         if kind == "Model":
             expand_model(inside, problems)
         else:
-            pin_trace(inside, problems)
+            trace_path = pin_trace(inside, problems)
         if not problems.found:
             problems.found.extend(check_model(inside) if kind == "Model" else check_workload(inside))
     document.data = complete(document.data, kind, problems.plugins)
+    return trace_path

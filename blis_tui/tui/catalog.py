@@ -155,14 +155,11 @@ def check(found: Found) -> Checked:
     """Load an experiment. Takes some ten milliseconds, and a few hundred the first time."""
     from blis_tui.errors import BlisError, SpecError, TraceError  # noqa: PLC0415  (the list appears before these load)
     from blis_tui.spec.load import load  # noqa: PLC0415
-    from blis_tui.spec.trace_errors import from_trace_error  # noqa: PLC0415
 
     try:
         return Checked(facts_of(load(found.path)))
-    except SpecError as error:
+    except (SpecError, TraceError) as error:
         return Checked(None, error.diagnostics)
-    except TraceError as error:
-        return Checked(None, from_trace_error(error))
     except BlisError as error:
         return Checked(None, unreadable=error.message)
 
@@ -220,7 +217,7 @@ def golden_states(folder: Path) -> tuple[Mapping[Path, GoldenState], int]:
 
 def _goldens(folder: Path) -> Iterator[tuple[Path, GoldenState]]:
     """Each golden's experiment and its state; what cannot be read says nothing here."""
-    from blis_tui.golden.survey import survey  # noqa: PLC0415
+    from blis_tui.golden.review import survey  # noqa: PLC0415
 
     goldens = folder / _GOLDEN_FOLDER
     for entry in survey(goldens, folder) if goldens.is_dir() else ():

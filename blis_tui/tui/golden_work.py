@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from blis_tui.golden.case import Case
+    from blis_tui.golden.review import Entry
     from blis_tui.golden.session import Outcome
-    from blis_tui.golden.survey import Entry
     from blis_tui.simulation import Simulation
     from blis_tui.spec.model import Experiment
 

@@ -79,19 +79,12 @@ class GaussianTokens:
     __slots__ = ("_max", "_mean", "_min", "_std_dev")
 
     def __init__(self, settings: GaussianSettings) -> None:
-        self._mean = settings.mean
-        self._std_dev = settings.std_dev
-        self._min = settings.min
-        self._max = settings.max
+        self._mean, self._std_dev = settings.mean, settings.std_dev
+        self._min, self._max = settings.min, settings.max
 
     def sample(self, stream: Stream) -> int:
         """A number of tokens, at least 1."""
-        value = self._mean + self._std_dev * stream.normal()
-        if value < self._min:
-            value = self._min
-        elif value > self._max:
-            value = self._max
-        return _tokens(value)
+        return _tokens(min(self._max, max(self._min, self._mean + self._std_dev * stream.normal())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,14 +6,13 @@ said twice is one problem, whose advice is the line to write.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.spec.scalars import is_text
+from blis_tui.spec.scalars import flow
 from blis_tui.workload.trace_text import listed, shown
 from blis_tui.workload.trace_times import likely_unit
 
@@ -178,7 +177,7 @@ def resolve_columns(
     if complaints:
         for what in REQUIRED:
             names.setdefault(what, _guess(what, [name for name in unknown if name not in names.values()]))
-        mapping = ", ".join(f"{what}: {_plain(names[what])}" for what in FIELDS if what in names)
+        mapping = ", ".join(f"{what}: {flow(names[what])}" for what in FIELDS if what in names)
         lines = f"`columns: {{{mapping}}}`"
         if names["arrival"] in header and not (time_unit or _unit(names["arrival"])):
             guess = likely_unit(first[header.index(names["arrival"])])
@@ -244,8 +243,3 @@ def _unit(name: str) -> str:
 def _base(name: str) -> str:
     """A column's name without its unit."""
     return re.sub(r"[^A-Za-z]+[A-Za-z]+[)\] ]*\Z", "", name) if _unit(name) else name
-
-
-def _plain(name: str) -> str:
-    """A column's name as YAML takes it within a map in braces."""
-    return name if re.fullmatch(r"[A-Za-z_]\w*", name) and is_text(name) else json.dumps(name, ensure_ascii=False)

@@ -14,8 +14,9 @@ from io import StringIO
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.errors import MOST_TRACE_PROBLEMS, InputError, TraceError, TraceProblem
-from blis_tui.inputs import MAX_TRACE_BYTES, read_input
+from blis_tui.errors import InputError, TraceError
+from blis_tui.inputs import MAX_TRACE_BYTES, open_input
+from blis_tui.spec.diagnostics import MOST_TRACE_PROBLEMS, TraceProblem
 
 if TYPE_CHECKING:
     from _csv import Reader
@@ -63,19 +64,24 @@ class Problems:
             raise TraceError(sorted(self._found, key=lambda problem: problem.line))
 
 
-def read_text(path: str, problems: Problems, digest: str = "") -> str:
+def read_text(path: str, problems: Problems, digest: str = "", most: int = MAX_TRACE_BYTES) -> str:
     """The file's content.
 
     Args:
         path: the file.
         problems: where to note what is wrong with it.
         digest: the SHA-256 it must have; empty = any.
+        most: of a longer file, only the whole rows within so many bytes.
 
     Raises:
         InputError: the file cannot be read, or is not the one that was meant.
         TraceError: it is not UTF-8 text, or empty.
     """
-    data = read_input(path, f"the trace {path}", limit=MAX_TRACE_BYTES)
+    with open_input(path, f"the trace {path}", limit=MAX_TRACE_BYTES) as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        whole = data if data.count(b'"') % 2 == 0 else data[: data.rindex(b'"')]  # a quoted cell may span lines
+        data = whole.rpartition(b"\n")[0]
     if digest and sha256(data).hexdigest() != digest:
         raise InputError(f"the trace {path} has changed since the experiment was loaded", help="load it again")
     try:

@@ -33,6 +33,17 @@ def azure(settings: NoSettings, text: str, trace: Trace, problems: Problems) -> 
     return read(text, {**_AZURE, **trace.columns}, trace.time_unit, problems)
 
 
+_MOST_CHECKED_BYTES: Final = 4 * 1024 * 1024
+"""Of a longer file, only so much is checked: some hundred thousand requests, within seconds."""
+
+
+def check_trace(trace: Trace, plugins: Registry) -> None:
+    """Look for wrong rows, in as much of the file as takes some seconds at most. Raises as :func:`read_trace`."""
+    problems = Problems(trace.path)
+    text = read_text(trace.path, problems, most=_MOST_CHECKED_BYTES)
+    plugins.create(TRACES, trace.format, {}, text, trace, problems)
+
+
 def read_trace(trace: Trace, plugins: Registry) -> TraceTable:
     """Read a trace file whole; rows are sorted by arrival, stably.
 

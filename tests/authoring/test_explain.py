@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.authoring import codes, reference
-from blis_tui.authoring.code_examples import EXAMPLES
+from blis_tui.authoring import codes
+from blis_tui.authoring.codes import EXAMPLES
 from blis_tui.authoring.explain import UnknownKeyError, as_data, as_text, look_up, overview
 from blis_tui.authoring.tree import root
 from blis_tui.spec.codes import CODES
 from blis_tui.spec.schema import KINDS
+from docs import make_reference as reference
 
 if TYPE_CHECKING:
     from pytest_regressions.file_regression import FileRegressionFixture

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from blis_tui.authoring.schemas import NAMES, text_of
 from blis_tui.registry import NoSettings, Plugin, Registry, builtin, setting
 from blis_tui.spec.branches import PLACES, with_plugins
 from blis_tui.spec.library import schema_path
 from blis_tui.spec.schema import complete, schema, violations
+from docs.make_schemas import NAMES, text_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blis_tui.authoring.search import as_list, search
+from blis_tui.authoring.explain import as_list, search
 
 
 def paths(text: str) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import blis_tui
-from blis_tui.cli.exit_codes import ExitCode
+from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
 from blis_tui.golden.case import cases_of
 from tests.golden.projects import SPEC

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner, Result
 from pytest_regressions.file_regression import FileRegressionFixture
 
-from blis_tui.cli.exit_codes import ExitCode
+from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
 from blis_tui.spec.validate import validate
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from blis_tui.cli.exit_codes import ExitCode
+from blis_tui.cli.failures import ExitCode
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
 

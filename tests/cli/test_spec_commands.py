@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner, Result
 
-from blis_tui.cli.exit_codes import ExitCode
+from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
 from blis_tui.spec.load import load
 from blis_tui.spec.schema import KINDS

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from blis_tui.cli.exit_codes import ExitCode
+from blis_tui.cli.failures import ExitCode
 
 SPEC = """
 apiVersion: blis/v1

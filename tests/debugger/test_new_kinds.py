@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
-from blis_tui.authoring.reference import pages
 from blis_tui.debugger.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.debugger.conditions.suggestions import suggestions
 from blis_tui.debugger.debugger import Debugger
@@ -33,7 +32,8 @@ from blis_tui.tui.presenters.diff import diff_lines
 from blis_tui.tui.presenters.event_filter import parse_filter
 from blis_tui.tui.presenters.events import event_line, full_text
 from blis_tui.tui.presenters.inspector import inspector_lines
-from blis_tui.tui.reference import pages as terminal_pages
+from docs.make_reference import pages
+from docs.make_terminal_reference import pages as terminal_pages
 from tests.builders import profiles
 from tests.tui.pane_harness import text_of, view_at
 

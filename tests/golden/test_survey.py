@@ -9,9 +9,9 @@ import pytest
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.divergence import old_experiment, reproduces
 from blis_tui.golden.produce import produce
+from blis_tui.golden.review import look, survey
 from blis_tui.golden.session import Settings, run_case
 from blis_tui.golden.store import HEADER, GoldenFiles, files_of
-from blis_tui.golden.survey import look, survey
 from tests.golden.projects import SPEC, project
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from blis_tui.errors import InputError, SpecError
 from blis_tui.importers.draft import Imported, as_name
 from blis_tui.importers.hardware import import_hardware
 from blis_tui.importers.model import import_model
-from blis_tui.importers.notes import Fate, notes_text
 from blis_tui.importers.policy import import_policy
+from blis_tui.importers.section import Fate, notes_text
 from blis_tui.importers.workload import import_workload
 from blis_tui.spec.validate import validate
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pytest
 from click.testing import CliRunner, Result
 
 from blis_tui.cli.main import cli
 from blis_tui.spec.library import shipped_specs
-
-if TYPE_CHECKING:
-    import pytest
+from blis_tui.workload import traces
 
 BROKEN = Path(__file__).parent / "broken"
 
@@ -106,3 +104,35 @@ def test_show_says_what_is_wrong() -> None:
     assert (unknown.exit_code, "did you mean `quickstart`?" in unknown.stderr) == (3, True)
     invalid = run_spec("show", "quickstart", "--set", "cluster.instance=3")
     assert (invalid.exit_code, "BLIS1001" in invalid.stderr) == (2, True)
+
+
+def test_hidden_folders_belong_to_other_programs(tmp_path: Path) -> None:
+    (tmp_path / ".github").mkdir()
+    (tmp_path / ".github" / "workflow.yml").write_text("on: [push]\n")
+    (tmp_path / "house.yaml").write_text("apiVersion: blis/v1\nkind: Policy\nmetadata: {name: house}\n")
+    result = run_validate(str(tmp_path))
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "1 document, no errors")
+
+
+@pytest.mark.parametrize("kind", ["Workload", "Experiment"])
+def test_the_rows_of_a_trace_are_checked(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text("arrival_time_us,input_tokens,output_tokens\n1,2,3\n2,-5,3\n")
+    trace = "trace: {file: trace.csv}"
+    body = trace if kind == "Workload" else f"model: llama-3.1-8b-instruct\nhardware: h100\nworkload: {{{trace}}}"
+    document = tmp_path / "document.yaml"
+    document.write_text(f"apiVersion: blis/v1\nkind: {kind}\nmetadata: {{name: one}}\n{body}\n")
+    result = run_validate(str(document))
+    assert result.exit_code == 2
+    assert "error[BLIS2100]: '-5' is negative" in result.stderr
+    assert "trace.csv:3:1  (input_tokens)" in result.stderr
+
+
+def test_of_a_long_trace_the_first_rows_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traces, "_MOST_CHECKED_BYTES", 60)
+    document, trace = tmp_path / "document.yaml", tmp_path / "trace.csv"
+    document.write_text("apiVersion: blis/v1\nkind: Workload\nmetadata: {name: one}\ntrace: {file: trace.csv}\n")
+    head = "arrival_time_us,input_tokens,output_tokens,tenant\n"
+    trace.write_text(head + '1,2,3,"a"\n2,3,4,"a long\nname"\n3,x,4,c\n')
+    assert run_validate(str(document)).exit_code == 0
+    trace.write_text(head + "1,x,3,a\n2,3,4,b\n")
+    assert run_validate(str(document)).exit_code == 2

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from blis_tui.errors import SpecError, TraceError, TraceProblem
+from blis_tui.errors import SpecError, TraceError
 from blis_tui.spec.diagnostics import (
     MAX_SHOWN,
     Diagnostic,
+    TraceProblem,
     in_order,
     located,
     render_text,
     suggestion,
 )
 from blis_tui.spec.source import Location, Source, Span
-from blis_tui.spec.trace_errors import from_trace_error
 
 
 def at(text: str, column: int, end: int) -> Diagnostic:
@@ -68,6 +68,6 @@ def test_suggestions() -> None:
 
 def test_trace_errors_become_diagnostics() -> None:
     problem = TraceProblem(file="t.csv", line=7, column="input_tokens", message="not a number", help="fix it")
-    (found,) = from_trace_error(TraceError([problem]))
+    (found,) = TraceError([problem]).diagnostics
     assert (found.code, found.file, found.line, found.path) == ("BLIS2100", "t.csv", 7, "input_tokens")
     assert render_text([found]).splitlines()[1] == " --> t.csv:7:1  (input_tokens)"

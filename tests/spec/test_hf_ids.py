@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.errors import SpecError
-from blis_tui.spec.hf_ids import find_by_id, is_id
-from blis_tui.spec.library import names, shipped_specs
+from blis_tui.spec.library import find_by_id, is_id, names, shipped_specs
 from blis_tui.spec.load import load
 from blis_tui.spec.loader import read_document
 

@@ -188,3 +188,24 @@ def test_metrics(metric: str, meant: str) -> None:
 )
 def test_only_a_misspelling_is_near(wrong: str, known: tuple[str, ...], meant: str | None) -> None:
     assert nearest(wrong, known) == meant
+
+
+# ---- as they were asked ----
+
+
+def test_an_argument_gets_an_argument_as_help() -> None:
+    with pytest.raises(SpecError) as caught:
+        load("-", stdin_text=BASE, overrides=["max_num_seqs=8", "engine.tp=4"])
+    assert sorted(one.help or "" for one in caught.value.diagnostics) == [
+        "it is `cluster.tensor_parallel` here: write `--set cluster.tensor_parallel=4`",
+        "it is `engine.max_num_seqs` here: write `--set engine.max_num_seqs=8`",
+    ]
+
+
+def test_policies_may_come_from_elsewhere() -> None:
+    own = ["policy: {routing: least-loaded, batching: {kind: mine}}", "latency: {kind: measured}"]
+    found = hints(BASE + "\n".join(own) + "\n")
+    assert len(found) == 3
+    assert all(one.endswith("; `--plugins` brings others") for one in found)
+    assert hints(BASE + "policy: {routing: round}\n") == ["did you mean `round-robin`?"]
+    assert "--plugins" not in hints(BASE + "policy: {preemption: {victim: somebody}}\n")[0]

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from blis_tui.cli import tui as command
-from blis_tui.cli.exit_codes import ExitCode
+from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
 from tests.tui.server import BLIS
 

@@ -13,9 +13,9 @@ from textual.widgets import Input
 from blis_tui.compare.divergence import record_text
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.produce import produce
+from blis_tui.golden.review import survey
 from blis_tui.golden.session import Outcome
 from blis_tui.golden.store import HEADER, GoldenFiles, files_of
-from blis_tui.golden.survey import survey
 from blis_tui.tui import golden_work
 from blis_tui.tui.golden_work import CheckOver, Prepared, check, prepare
 from blis_tui.tui.presenters.goldens import checked, decision, difference, matching, name_width, row, summary
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pytest_regressions.file_regression import FileRegressionFixture
     from textual.pilot import Pilot
 
-    from blis_tui.golden.survey import Entry
+    from blis_tui.golden.review import Entry
     from blis_tui.spec.model import Experiment
 
 CHANGED = SPEC.replace("kv_blocks: 60", "kv_blocks: 90")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from blis_tui.tui.actions import ACTIONS
-from blis_tui.tui.reference import FOLDER, pages
+from docs.make_terminal_reference import FOLDER, pages
 
 
 @pytest.mark.parametrize("name", sorted(pages()))

@@ -17,7 +17,7 @@ import pytest
 from aiohttp import web
 from click.testing import CliRunner, Result
 
-from blis_tui.cli.exit_codes import ExitCode
+from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
 from blis_tui.cli.serve import program
 from blis_tui.cli.web_server import (

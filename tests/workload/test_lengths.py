@@ -116,7 +116,10 @@ def test_every_length_is_a_positive_whole_number(kind: str, size: float, spread:
 def test_unknown_distributions_name_the_known_ones() -> None:
     with pytest.raises(PolicyError, match="no length distribution `normal`") as caught:
         create_lengths(lengths_of("normal"))
-    assert caught.value.help == f"known: {', '.join(plugin.name for plugin in builtin().of(LENGTHS.path))}"
+    assert (
+        caught.value.help
+        == f"known: {', '.join(one.name for one in builtin().of(LENGTHS.path))}; `--plugins` brings others"
+    )
 
 
 @pytest.mark.parametrize(

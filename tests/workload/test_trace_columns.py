@@ -14,7 +14,6 @@ from blis_tui.records.tables import requests_csv
 from blis_tui.registry import builtin
 from blis_tui.spec.library import schema_path
 from blis_tui.spec.model import Trace
-from blis_tui.spec.trace_errors import from_trace_error
 from blis_tui.workload.trace_columns import _NAMES, FIELDS
 from blis_tui.workload.traces import read_trace
 
@@ -40,7 +39,7 @@ def told(text: str, folder: Path, columns: Mapping[str, str] | None = None, unit
     """The one diagnostic that a file gives."""
     with pytest.raises(TraceError) as caught:
         read(text, folder, columns, unit)
-    (found,) = from_trace_error(caught.value)
+    (found,) = caught.value.diagnostics
     return found.message, found.help
 
 
@@ -198,7 +197,7 @@ def test_the_lines_of_advice_do(tmp_path: Path) -> None:
     path.write_text(spec % "format: requests", encoding="utf-8")
     with pytest.raises(TraceError) as caught:
         blis_tui.run(blis_tui.load(path))
-    (found,) = from_trace_error(caught.value)
+    (found,) = caught.value.diagnostics
     assert found.help is not None
     lines = found.help.split("`")
     assert lines[3::2] == [
@@ -240,7 +239,7 @@ def test_a_file_gives_one_error_with_the_first_places(tmp_path: Path) -> None:
     rows = "1.5,x,3\nx,y,3\n5,z,-3\n6,,4\n7,3\n" + "9,q,3\n" * 9
     with pytest.raises(TraceError) as caught:
         read(f"arrival_time_us,input_tokens,output_tokens\n{rows}", tmp_path)
-    (found,) = from_trace_error(caught.value)
+    (found,) = caught.value.diagnostics
     assert (found.line, found.path, found.message) == (2, "arrival_time_us", "'1.5' is not a whole number")
     assert found.notes == (
         "also in line 3",
@@ -251,7 +250,7 @@ def test_a_file_gives_one_error_with_the_first_places(tmp_path: Path) -> None:
     )
     with pytest.raises(TraceError) as caught:
         read("arrival_time_us,input_tokens,output_tokens\n" + "0,x,1\n" * 100, tmp_path)
-    (found,) = from_trace_error(caught.value)
+    (found,) = caught.value.diagnostics
     assert found.notes == ("also in lines 3, 4, 5 and 46 more", "the file was read up to the 50th problem")
 
 

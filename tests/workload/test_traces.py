@@ -173,7 +173,7 @@ def test_the_error_reads_well(tmp_path: Path) -> None:
     with pytest.raises(TraceError) as caught:
         read(f"{HEADER}\n1,2,x\n1,2,y\n", tmp_path)
     path = tmp_path / "trace.csv"
-    assert str(caught.value) == f"{path}:2 (output_tokens): 'x' is not a whole number (and 1 more)"
+    assert caught.value.message == f"{path}:2 (output_tokens): 'x' is not a whole number (and 1 more)"
 
 
 def test_a_missing_file_and_an_unknown_format(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_missing_file_and_an_unknown_format(tmp_path: Path) -> None:
         read_trace(Trace(path=str(tmp_path / "nowhere.csv"), format="requests", sha256=""), builtin())
     with pytest.raises(PolicyError, match="no trace format `har`") as caught:
         read_trace(Trace(path="x", format="har", sha256=""), builtin())
-    assert caught.value.help == "known: requests, azure"
+    assert caught.value.help == "known: requests, azure; `--plugins` brings others"
 
 
 numbers = st.integers(0, 2**53)

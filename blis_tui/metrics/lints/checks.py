@@ -105,7 +105,6 @@ def timed_out(seen: Seen) -> Finding | str:
         return ""
     return Finding(
         id="timed-out",
-        severity="warning",
         message=f"{plural(count, 'request')} of {arrived:,} ({share}) timed out; the first was {first}.",
         figures={"timed_out": count, "arrived": arrived},
         advice="Lower the load, add instances, or allow clients more time (timeout_us); work on them is discarded.",
@@ -121,7 +120,6 @@ def rejected(seen: Seen) -> Finding | str:
         return ""
     return Finding(
         id="rejected",
-        severity="warning",
         message=(
             f"Admission control rejected {plural(count, 'request')} of {arrived:,} ({share}); the first was {first}."
         ),
@@ -144,7 +142,6 @@ def unfinished(seen: Seen) -> Finding | str:
     share = percent_text(queued + running, arrived)
     return Finding(
         id="unfinished",
-        severity="warning",
         message=(
             f"When the horizon ended the run, {queued:,} of {plural(arrived, 'request')} still waited and {running:,}"
             f" ran ({share} together)."
@@ -180,7 +177,6 @@ def overload(seen: Seen) -> Finding | str:
     served = max(completing, 1e6 * seen.flow.states[RequestState.COMPLETED] / seen.duration_us)
     return Finding(
         id="overload",
-        severity="warning",
         message=(
             f"The load is above the capacity: {arriving:,.1f} requests/s arrived, at most {served:,.1f} were completed,"
             f" and the queue kept growing, from {means[1]:,.1f} requests on average in the second quarter of the"
@@ -210,7 +206,6 @@ def few_requests(seen: Seen) -> Finding | str:
         return ""
     return Finding(
         id="few-requests",
-        severity="warning",
         message=f"Only {plural(completed, 'request')} completed: p99 is practically the slowest of them.",
         figures={"completed": completed, "needed": _P99},
         advice=f"Simulate at least {_P99} requests before reading p99, better {10 * _P99:,} (workload.requests).",
@@ -237,7 +232,6 @@ def edges(seen: Seen) -> Finding | str:
         return ""
     return Finding(
         id="start-and-drain",
-        severity="warning",
         message=(
             f"{percent_text(start_us + drain_us, run_us)} of the run is start and drain: a request runs for"
             f" {span_text(running_us)} on average, about the time in which the batch fills, and after the last arrival"
@@ -269,7 +263,6 @@ def imbalance(seen: Seen) -> Finding | str:
     ratio = busy_us * len(instances) / total
     return Finding(
         id="imbalance",
-        severity="warning",
         message=(
             f"instance {busiest.index} was busy for {span_text(busy_us)}, {ratio:.1f} times the mean of all"
             f" {len(instances)} instances; it got {busiest.routed:,} of {routed:,} requests."
@@ -315,7 +308,6 @@ def unused_capacity(seen: Seen) -> Finding | str:
         return ""
     return Finding(
         id="unused-capacity",
-        severity="warning",
         message=(
             f"{plural(needed, 'instance')} instead of {instances} would be enough: {rate:,.1f} requests/s were offered,"
             f" one instance can serve at least about {capacity:,.1f}, and the peaks of all add up to"
@@ -347,7 +339,6 @@ def kv_cache(seen: Seen) -> Finding | str:
     engine = seen.limits
     return Finding(
         id="kv-cache",
-        severity="warning",
         message=(
             f"The KV cache of {engine.kv_blocks:,} blocks ({engine.kv_blocks * engine.block_size_tokens:,} tokens) is"
             f" too small for this load: requests waited for blocks in {percent_text(waited_us, busy_us)} of the step"
@@ -384,7 +375,6 @@ def thrashing(seen: Seen) -> Finding | str:
     name = seen.table.name(number)
     return Finding(
         id="thrashing",
-        severity="warning",
         message=(
             f"{plural(thrashed, 'request')} {'was' if thrashed == 1 else 'were'} preempted {THRASHING} times or more,"
             f" up to {most:,} times ({name})."
@@ -404,7 +394,6 @@ def token_budget(seen: Seen) -> Finding | str:
     budget = seen.limits.max_num_batched_tokens
     return Finding(
         id="token-budget",
-        severity="warning",
         message=(
             f"Steps that used up the whole budget of {budget:,} tokens took {percent_text(full_us, busy_us)} of the"
             " step time: prefill is what limits the run."
@@ -430,7 +419,6 @@ def decode_tail(seen: Seen) -> Finding | str:
     budget = seen.limits.max_num_batched_tokens
     return Finding(
         id="decode-tail",
-        severity="warning",
         message=(
             f"The p99 of the inter-token latency, {itl.p99:,.1f} ms, is {itl.p99 / itl.p50:,.1f} times its median of"
             f" {itl.p50:,.1f} ms: decodes spent {percent_text(beside_us, total_us)} of their time in steps that also"
@@ -459,7 +447,6 @@ def max_num_seqs(seen: Seen) -> Finding | str:
         return ""
     return Finding(
         id="max-num-seqs",
-        severity="warning",
         message=(
             f"Requests waited because {engine.max_num_seqs:,} already ran (max_num_seqs), though the token budget was"
             f" not used up, in {percent_text(waited_us, busy_us)} of the step time."
@@ -487,7 +474,6 @@ def prefix_cache(seen: Seen) -> Finding | str:
     why = f"; none is as long as a block ({size} tokens)" if longest < size else ""
     return Finding(
         id="prefix-cache",
-        severity="warning",
         message=f"Prompts share prefixes of up to {longest:,} tokens, but nothing was found in the cache{why}.",
         figures={"longest_prefix_tokens": longest, "block_size_tokens": size, "cached_tokens": 0},
         advice="Only whole blocks are shared, and only while they are kept: longer prefixes or more KV blocks help.",

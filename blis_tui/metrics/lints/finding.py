@@ -21,7 +21,7 @@ class Finding:
 
     id: str
     """Which check it comes from."""
-    severity: str
+    severity: str = "warning"
     """`error` (a defect of the simulator, or requests that can never be served) or `warning`."""
     message: str
     """What is wrong, in one sentence."""

@@ -14,9 +14,9 @@ from blis_tui.tui.presenters.units import count_text, plural
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from blis_tui.golden.review import Entry
     from blis_tui.golden.session import Outcome
     from blis_tui.golden.store import Golden
-    from blis_tui.golden.survey import Entry
 
 _MUTED: Final = "$text-muted"
 _STATES: Final[Mapping[str, tuple[str, str]]] = {

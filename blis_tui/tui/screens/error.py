@@ -11,7 +11,6 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from blis_tui.errors import SpecError, TraceError
-from blis_tui.spec.trace_errors import from_trace_error
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.editor import edit
 from blis_tui.tui.presenters.problems import diagnostics_text, message_text
@@ -35,9 +34,7 @@ _MARGINS: Final = 6
 
 def diagnostics_of(error: BlisError) -> tuple[Diagnostic, ...]:
     """The located problems an error carries, if any."""
-    if isinstance(error, SpecError):
-        return error.diagnostics
-    return from_trace_error(error) if isinstance(error, TraceError) else ()
+    return error.diagnostics if isinstance(error, SpecError | TraceError) else ()
 
 
 class ErrorScreen(Screen[None]):

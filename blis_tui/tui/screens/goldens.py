@@ -14,8 +14,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.worker import get_current_worker
 
 from blis_tui.errors import BlisError
-from blis_tui.golden.review import accept
-from blis_tui.golden.survey import look, survey
+from blis_tui.golden.review import accept, look, survey
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.golden_work import (
     CheckGoesOn,
@@ -50,9 +49,9 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
+    from blis_tui.golden.review import Entry
     from blis_tui.golden.session import Outcome
     from blis_tui.golden.store import Golden, GoldenFiles
-    from blis_tui.golden.survey import Entry
 
 FOLDER: Final = Path("golden")
 """Where the goldens are, as for ``blis-tui golden``."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from textual.content import Content
     from textual.events import Resize
 
-    from blis_tui.golden.survey import Entry
+    from blis_tui.golden.review import Entry
 
 
 class GoldenList(RowList):

@@ -1,7 +1,6 @@
 """The pages of ``docs/reference/``, made from schemas, error codes, and the docstrings of records and report.
 
-``python -m blis_tui.authoring.reference`` (or ``make docs``) writes them; a test fails when they are stale.
-Run from a checkout: an installed package has no ``docs/``.
+``make docs`` writes them; a test fails when they are stale.
 """
 
 from __future__ import annotations
@@ -14,21 +13,22 @@ from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Final
 
+import blis_tui
 from blis_tui.authoring.codes import explain
 from blis_tui.authoring.project import write_tree
-from blis_tui.authoring.scalars import flow
 from blis_tui.authoring.tree import Key, root
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.spec.checks import METRICS
 from blis_tui.spec.codes import CODES
 from blis_tui.spec.library import suffix
+from blis_tui.spec.scalars import flow
 from blis_tui.spec.schema import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_PACKAGE: Final = Path(__file__).resolve().parents[1]
-FOLDER: Final = _PACKAGE.parent / "docs" / "reference"
+_PACKAGE: Final = Path(blis_tui.__file__).resolve().parent
+FOLDER: Final = Path(__file__).resolve().parent / "reference"
 _NOTE: Final = "<!-- Made by `make docs` from the schemas and docstrings. Do not edit. -->\n"
 _REPORT_PARTS: Final = (
     ("metrics/load.py", "Offered"),

@@ -1,7 +1,6 @@
 """The parts of ``schemas/`` that follow from the plug-ins, written into the files.
 
-``python -m blis_tui.authoring.schemas`` (or ``make docs``) writes them; a test fails when they are stale. Run from a
-checkout: an installed package's schemas are what they are.
+``make docs`` writes them; a test fails when they are stale.
 """
 
 from __future__ import annotations

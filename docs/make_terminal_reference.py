@@ -1,23 +1,20 @@
 """The pages of ``docs/reference/terminal/``, made from the tables of actions and of what conditions may say.
 
-``python -m blis_tui.tui.reference`` (or ``make docs``) writes them; a test fails when they are stale.
+``make docs`` writes them; a test fails when they are stale.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from blis_tui.authoring.project import write_tree
-from blis_tui.authoring.reference import FOLDER as REFERENCE
 from blis_tui.cluster.figures import FIGURES
 from blis_tui.debugger.conditions.breakpoints import FIRST, KEYWORDS
 from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.tui.actions import ACTIONS, shown_key
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _NOTE: Final = "<!-- Made by `make docs` from the tables in the code. Do not edit. -->\n"
 _KEYS: Final = """\
@@ -41,7 +38,7 @@ _SCOPES: Final = {
 }
 
 
-FOLDER: Final = REFERENCE / "terminal"
+FOLDER: Final = Path(__file__).resolve().parent / "reference" / "terminal"
 
 
 def pages() -> dict[str, str]:

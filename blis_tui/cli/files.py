@@ -1,0 +1,81 @@
+"""What commands read and where they write: files, and the standard streams, which may be closed, broken or full."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+
+def read_standard_input() -> bytes:
+    """What standard input holds; of more than a document may have, enough to tell.
+
+    Raises:
+        InputError: there is no standard input, or it cannot be read.
+    """
+    from blis_tui.errors import InputError  # noqa: PLC0415  (heavy imports only when a command runs)
+    from blis_tui.spec.loader import MAX_BYTES  # noqa: PLC0415
+
+    if sys.stdin is None:
+        raise InputError("there is no standard input", help="name a file instead of `-`")
+    try:
+        return sys.stdin.buffer.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"cannot read standard input: {error.strerror or error}") from error
+
+
+def read_standard_input_text() -> str:
+    """As :func:`read_standard_input`, decoded so that what is no text can still be told."""
+    return read_standard_input().decode(errors="surrogateescape")
+
+
+def tell(message: str, *, nl: bool = True) -> None:
+    """Print a message on standard error; where that takes nothing, the exit code has to do."""
+    with suppress(OSError):
+        click.echo(message, err=True, nl=nl)
+
+
+def yaml_files(paths: Iterable[str]) -> Iterator[str]:
+    """Folders as the YAML files below them, in a fixed order; what is hidden belongs to other programs."""
+    for path in paths:
+        if path != "-" and os.path.isdir(path):  # noqa: PTH112  (a name too long for a file is no error here)
+            folder = Path(path)
+            found = [file for ending in ("*.yaml", "*.yml") for file in folder.rglob(ending)]
+            hidden = [file for file in found if any(part.startswith(".") for part in file.relative_to(folder).parts)]
+            yield from sorted(str(file) for file in found if file not in hidden)
+        else:
+            yield path
+
+
+def require_different_files(outputs: Mapping[str, str | None]) -> None:
+    """Each result needs a file of its own. Raises UsageError."""
+    files = [_identity(Path(name)) for name in outputs.values() if name not in (None, "-")]
+    if len(dict.fromkeys(files)) < len(files):
+        raise click.UsageError(f"{', '.join(outputs)} must be different files")
+
+
+def require_spared(outputs: Mapping[str, str | None], read: Iterable[Path]) -> None:
+    """No result may take the place of a file that the experiment comes from. Raises UsageError."""
+    taken = {_identity(path): path for path in read}
+    for option, name in outputs.items():
+        if name not in (None, "-") and (path := taken.get(_identity(Path(name)))) is not None:
+            raise click.UsageError(f"{option} would overwrite {path}, which the experiment is read from")
+
+
+def _identity(path: Path) -> tuple[object, ...]:
+    """Equal for two names of one file; devices, which several results may share, are all different."""
+    try:
+        status = path.stat()
+    except OSError:
+        return (os.path.realpath(path),)
+    if not stat.S_ISREG(status.st_mode):
+        return (object(),)
+    return (status.st_dev, status.st_ino)
