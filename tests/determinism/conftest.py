@@ -26,7 +26,8 @@ FOLDER = Path(__file__).parent
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """In one process: what they all compare with takes long to make."""
     for item in items:
-        if item.path.parent == FOLDER and "baseline" in getattr(item, "fixturenames", ()):
+        shares = "baseline" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("xdist_group")
+        if item.path.parent == FOLDER and shares:
             item.add_marker(pytest.mark.xdist_group("determinism"))
 
 
