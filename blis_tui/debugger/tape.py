@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _WORDS: Final = ("step", "chunk", "stalled", "resumed", "last-token")
 """What has a code of its own on every tape; the kinds of records get theirs when they are first met."""
 STEP, CHUNK, STALLED, RESUMED, LAST_TOKEN = range(len(_WORDS))
+_STEP_WIDTH: Final = len(StepRow._fields)
 _RESULTS: Final = frozenset({"chunk", "last-token"})
 """What of it is a step's result, as some records are: in the middle of the step it is still to come."""
 _COUNTED: Final = (Scheduled, Preempted, FirstToken)
@@ -106,8 +107,13 @@ class Tape:
 
     def step(self, number: int) -> StepRow:
         """A step's figures, by ``EventRow.step``."""
-        width = len(StepRow._fields)
-        return StepRow._make(self._steps[number * width : (number + 1) * width])
+        return StepRow._make(self._steps[number * _STEP_WIDTH : (number + 1) * _STEP_WIDTH])
+
+    def steps_of(self, instance: int, first: int, last: int) -> Iterator[tuple[int, int, StepRow]]:
+        """The steps of an instance from one event to another: event, time, figures."""
+        for place in range(first - 1, last):
+            if self._kinds[place] == STEP and self._instances[place] == instance:
+                yield place + 1, self._times[place], self.step(self._subjects[place])
 
     def work(self, event: int) -> int:
         """How much work the events up to this one were, in ordinary events; under memory pressure steps count more."""
@@ -147,7 +153,7 @@ class Tape:
 
     def _step_rows(self, first: int, last: int) -> dict[str, array[int]]:
         """The figures of some steps in a row, by name."""
-        width = len(StepRow._fields)
+        width = _STEP_WIDTH
         return {
             name: self._steps[first * width + column : (last + 1) * width : width]
             for column, name in enumerate(StepRow._fields)
@@ -343,7 +349,7 @@ class Tape:
 
     def add_step(self, record: StepFinished, figures: Iterable[int], work: int) -> None:
         """Give a step its row and keep its figures; ``work``: how many more events it is worth (see ``work``)."""
-        self.add(record, STEP, record.instance, len(self._steps) // len(StepRow._fields))
+        self.add(record, STEP, record.instance, len(self._steps) // _STEP_WIDTH)
         self._steps.extend(figures)
         self._work += work
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 
 
 @dataclass(slots=True)
@@ -32,7 +33,11 @@ class Tallies:
 
     def state(self) -> tuple[object, ...]:
         """All of it, as plain values (for digests)."""
-        return (*astuple(self)[:-1], tuple(sorted(self.itl_us.items())))
+        return (*_figures(self), tuple(sorted(self.itl_us.items())))
+
+
+_figures = attrgetter(*(one.name for one in fields(Tallies) if one.name != "itl_us"))
+"""All but the last; ``astuple`` would copy every entry of that, each time."""
 
 
 class Presence:

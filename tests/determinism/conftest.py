@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from blis_tui.simulation import Simulation
 from blis_tui.spec.build import build_experiment
 from blis_tui.spec.load import resolve_source
 
@@ -14,11 +16,19 @@ from .cases import CASES, VARIANTS
 from .runner import Outcome, simulate
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from blis_tui.spec.model import Experiment
 
 Jobs = dict[str, dict[str, object]]
+
+FOLDER = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """In one process: what they all compare with takes long to make."""
+    for item in items:
+        shares = "baseline" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("xdist_group")
+        if item.path.parent == FOLDER and shares:
+            item.add_marker(pytest.mark.xdist_group("determinism"))
 
 
 @pytest.fixture(scope="session")
@@ -61,3 +71,33 @@ def jobs(resolved: Jobs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("jobs") / "jobs.json"
     path.write_text(json.dumps(resolved), encoding="utf-8")
     return path
+
+
+class Halfway(NamedTuple):
+    """Every case from its middle on."""
+
+    jobs: Path
+    """For the runner: all cases from their beginnings, and all of them from checkpoints."""
+    expected: dict[str, Outcome]
+    """What comes out from the checkpoints here."""
+
+
+@pytest.fixture(scope="session")
+def halfway(
+    resolved: Jobs,
+    loaded: dict[str, Experiment],
+    baseline: dict[str, Outcome],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Halfway:
+    """Every case saved in its middle."""
+    folder = tmp_path_factory.mktemp("halfway")
+    jobs, expected = dict(resolved), {}
+    for number, (name, experiment) in enumerate(loaded.items()):
+        simulation = Simulation(experiment)
+        simulation.run(max_events=baseline[name].events // 2)
+        path = folder / f"{number}.checkpoint"
+        path.write_bytes(simulation.checkpoint())
+        jobs[f"{name}, resumed"] = {**resolved[name], "checkpoint": str(path)}
+        expected[f"{name}, resumed"] = simulate(experiment, checkpoint=path.read_bytes())
+    (folder / "jobs.json").write_text(json.dumps(jobs), encoding="utf-8")
+    return Halfway(folder / "jobs.json", expected)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RUNNER: Final = Path(__file__).with_name("runner.py")
-_TIMEOUT_S: Final = 170
+_TIMEOUT_S: Final = 300
 _KEPT: Final = ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
 """Where bytecode goes changes nothing of what is computed, but much of how long it takes."""
 

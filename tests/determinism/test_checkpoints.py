@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,15 +9,13 @@ import pytest
 from blis_tui.simulation import Simulation
 
 from .cases import CASES
-from .elsewhere import assert_same, run_elsewhere
-from .runner import finish, simulate
+from .elsewhere import assert_same
+from .runner import finish
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from blis_tui.spec.model import Experiment
 
-    from .conftest import Jobs
+    from .conftest import Halfway
     from .runner import Outcome
 
 LOOKS = 23
@@ -93,23 +90,7 @@ def test_a_checkpoint_of_a_restored_simulation(
     assert_same({name: baseline[name].unwatched()}, {name: finish(simulation, observe=False)})
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("hash_seed", ["0", "4711"])
-def test_a_checkpoint_in_another_process(
-    hash_seed: str, resolved: Jobs, loaded: dict[str, Experiment], baseline: dict[str, Outcome], tmp_path: Path
-) -> None:
-    expected = {}
-    jobs: Jobs = {}
-    for name, experiment in loaded.items():
-        simulation = Simulation(experiment)
-        advance(simulation, baseline[name].events // 2)
-        path = tmp_path / f"{len(jobs)}.checkpoint"
-        path.write_bytes(simulation.checkpoint())
-        jobs[name] = {**resolved[name], "checkpoint": str(path)}
-        expected[name] = simulate(experiment, checkpoint=path.read_bytes())
-    file = tmp_path / "jobs.json"
-    file.write_text(json.dumps(jobs), encoding="utf-8")
-    assert_same(expected, run_elsewhere(file, environment={"PYTHONHASHSEED": hash_seed}).outcomes)
-    assert {name: outcome.report for name, outcome in expected.items()} == {
-        name: outcome.report for name, outcome in baseline.items()
-    }
+def test_resumed_runs_end_as_those_in_one_piece(halfway: Halfway, baseline: dict[str, Outcome]) -> None:
+    """What other processes make of these checkpoints is compared in ``test_other_processes``."""
+    for name, outcome in baseline.items():
+        assert halfway.expected[f"{name}, resumed"].report == outcome.report

@@ -33,13 +33,8 @@ def test_the_api_gives_the_bytes_of_the_command_line(name: str, baseline: dict[s
 
 
 @pytest.mark.slow
-def test_twice_in_one_process(loaded: dict[str, Experiment], baseline: dict[str, Outcome]) -> None:
-    assert_same(baseline, {name: simulate(experiment) for name, experiment in loaded.items()})
-
-
-@pytest.mark.slow
-def test_in_another_order(loaded: dict[str, Experiment], baseline: dict[str, Outcome]) -> None:
-    """What one simulation leaves behind in the process must not reach the next one."""
+def test_again_in_another_order(loaded: dict[str, Experiment], baseline: dict[str, Outcome]) -> None:
+    """What one simulation leaves behind in the process must reach neither the next one nor its own second run."""
     backwards = {name: simulate(loaded[name]) for name in reversed(CASES)}
     assert_same(baseline, {name: backwards[name] for name in CASES})
 

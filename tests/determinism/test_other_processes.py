@@ -16,6 +16,7 @@ from .elsewhere import assert_same_elsewhere, run_elsewhere
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from .conftest import Halfway
     from .runner import Outcome
 
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
@@ -23,26 +24,40 @@ PYTHONS_VARIABLE = "BLIS_TUI_PYTHONS"
 """Environment variable with interpreters to use, separated like PATH."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("hash_seed", ["0", "1", "random"])
-def test_hash_seed(hash_seed: str, jobs: Path, baseline: dict[str, Outcome]) -> None:
-    assert_same_elsewhere(baseline, run_elsewhere(jobs, environment={"PYTHONHASHSEED": hash_seed}))
+CIRCUMSTANCES = {
+    "hash seed 0": ((), {"PYTHONHASHSEED": "0"}),
+    "hash seed 4711, another locale and time zone, optimised": (
+        ("-OO",),
+        {
+            "PYTHONHASHSEED": "4711",
+            "LC_ALL": "C",
+            "TZ": "Asia/Kathmandu",
+            "PYTHONUTF8": "0",
+            "PYTHONCOERCECLOCALE": "0",
+        },
+    ),
+}
+"""Options and environment of an interpreter; where nothing is said of hash seeds, Python picks one at random."""
 
 
 @pytest.mark.slow
-def test_locale_time_zone_and_optimisation(jobs: Path, baseline: dict[str, Outcome]) -> None:
-    environment = {"LC_ALL": "C", "TZ": "Asia/Kathmandu", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    assert_same_elsewhere(baseline, run_elsewhere(jobs, (sys.executable, "-OO"), environment=environment))
+@pytest.mark.parametrize(("options", "environment"), CIRCUMSTANCES.values(), ids=CIRCUMSTANCES)
+def test_circumstances(
+    options: tuple[str, ...], environment: dict[str, str], halfway: Halfway, baseline: dict[str, Outcome]
+) -> None:
+    """Whole runs, and runs that go on where one of this process was saved."""
+    found = run_elsewhere(halfway.jobs, (sys.executable, *options), environment=environment)
+    assert_same_elsewhere({**baseline, **halfway.expected}, found)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_version_of_python(version: str, jobs: Path, baseline: dict[str, Outcome]) -> None:
-    """Without site packages (``-S``): a resolved document needs the standard library only."""
+    """At a random hash seed, without site packages (``-S``): a resolved document needs the standard library only."""
     python = interpreter(version)
     if python is None:
         pytest.skip(f"no Python {version} on PATH, below ~/.pyenv/versions or in {PYTHONS_VARIABLE}")
-    found = run_elsewhere(jobs, (python, "-S"))
+    found = run_elsewhere(jobs, (python, "-S"), environment={"PYTHONHASHSEED": "random"})
     assert found.python.startswith(f"{version}.")
     assert_same_elsewhere(baseline, found)
 

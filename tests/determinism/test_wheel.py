@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .runner import Outcome
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("determinism")]
 """In one process: what they share takes long to make."""
 
 NEEDED = ("pip", "hatchling")

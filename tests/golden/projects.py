@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
+from tests.prefork import run_module
+
 if TYPE_CHECKING:
+    import subprocess
     from pathlib import Path
 
 SPEC = """\
@@ -46,20 +47,18 @@ def project(folder: Path, spec: str = SPEC, *, checks: str | None = "observers")
 def pytest_in(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run pytest there, not on CI unless told so, with our plugin alone: others take long to import."""
     alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    return _run(folder, ["-m", "pytest", "-q", "-p", "blis_tui.pytest_plugin", *arguments], alone | environment)
+    ours = ["-q", "-p", "blis_tui.pytest_plugin", *arguments]
+    return run_module("pytest", ours, cwd=folder, env=_clean() | alone | environment)
 
 
 def blis_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command line there."""
-    return _run(folder, ["-m", "blis_tui", *arguments], {})
+    return run_module("blis_tui", arguments, cwd=folder, env=_clean())
 
 
-def _run(folder: Path, arguments: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def _clean() -> dict[str, str]:
     ours = ("CI", "GITHUB", "PYTEST", "BLIS")
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    return subprocess.run(
-        [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, env=clean | environment, check=False
-    )
+    return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
 
 
 def files(folder: Path) -> list[str]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -295,5 +298,13 @@ def test_collecting_other_projects_costs_no_heavy_import(tmp_path: Path) -> None
         "    assert not heavy & set(sys.modules)\n",
         encoding="utf-8",
     )
-    run = pytest_in(tmp_path, "-p", "no:hypothesispytest", "-p", "no:regressions")
+    options = ["-p", "blis_tui.pytest_plugin", "-p", "no:cacheprovider"]
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", *options],
+        cwd=tmp_path,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert run.returncode == 0, run.stdout

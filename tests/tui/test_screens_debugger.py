@@ -15,6 +15,7 @@ from tests.tui.debugging import NARROW, NORMAL, Debugging, debugging
 from tests.tui.screens import check_screen, screen_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pytest_regressions.file_regression import FileRegressionFixture
@@ -76,6 +77,18 @@ SCENES: Final = (
     Scene(name="palette-why", keys=("end", "ctrl+p", *"why")),
 )
 BY_NAME: Final = {scene.name: scene for scene in SCENES}
+SMALLEST: Final = (60, 16)
+TWO_PANES: Final = (110, 30)
+LARGE: Final = (200, 60)
+OTHER_SIZES: Final = {
+    "past": (SMALLEST, TWO_PANES),
+    "request": (SMALLEST, TWO_PANES),
+    "kv-shared": (SMALLEST, TWO_PANES, LARGE),
+    **dict.fromkeys(("end", "instances", "metrics", "several-instances"), (LARGE,)),
+}
+"""Sizes in which a scene is looked at besides the two usual ones."""
+ANEW: Final = {"past", "request", "jump"}
+"""Scenes played once for each size: a new size leaves lists scrolled and letters on panes where they are."""
 
 
 async def run_to_stop(here: Debugging, scene: Scene) -> None:
@@ -87,11 +100,16 @@ async def run_to_stop(here: Debugging, scene: Scene) -> None:
             await here.press(key)
 
 
-async def look(scene: Scene, size: tuple[int, int], file_regression: FileRegressionFixture) -> None:
-    """Compare a scene with its golden."""
-    async with debugging(scene.spec, size=size, requests=None, at=scene.at, breaks=scene.breaks, at_once=True) as here:
+async def look(scene: Scene, sizes: Sequence[tuple[int, int]], file_regression: FileRegressionFixture) -> None:
+    """Compare a scene with its goldens: played in a terminal of the first size, which then gets the others."""
+    first, *others = sizes
+    async with debugging(scene.spec, size=first, requests=None, at=scene.at, breaks=scene.breaks, at_once=True) as here:
         await run_to_stop(here, scene)
         check_screen(here.app, file_regression, f"debugger-{scene.name}")
+        for size in others:
+            await here.pilot.resize_terminal(*size)
+            await here.idle()
+            check_screen(here.app, file_regression, f"debugger-{scene.name}")
 
 
 @pytest.fixture(autouse=True)
@@ -99,27 +117,14 @@ def _folder(empty: Path) -> None:
     """A working folder with a name that is always the same."""
 
 
-@pytest.mark.parametrize("size", [NARROW, NORMAL], ids=["narrow", "normal"])
 @pytest.mark.parametrize("name", list(BY_NAME))
-async def test_the_debugger(name: str, size: tuple[int, int], file_regression: FileRegressionFixture) -> None:
-    await look(BY_NAME[name], size, file_regression)
+async def test_the_debugger(name: str, file_regression: FileRegressionFixture) -> None:
+    sizes = (NORMAL, NARROW, *OTHER_SIZES.get(name, ()))
+    for some in [(size,) for size in sizes] if name in ANEW else [sizes]:
+        await look(BY_NAME[name], some, file_regression)
 
 
-@pytest.mark.parametrize("size", [(60, 16), (110, 30)], ids=["smallest", "two-panes"])
-@pytest.mark.parametrize("name", ["past", "request", "kv-shared"])
-async def test_other_sizes(name: str, size: tuple[int, int], file_regression: FileRegressionFixture) -> None:
-    await look(BY_NAME[name], size, file_regression)
-
-
-@pytest.mark.parametrize("name", ["end", "instances", "metrics", "kv-shared", "several-instances"])
-async def test_a_large_terminal(name: str, file_regression: FileRegressionFixture) -> None:
-    await look(BY_NAME[name], (200, 60), file_regression)
-
-
-@pytest.mark.parametrize("size", [NARROW, NORMAL], ids=["narrow", "normal"])
-async def test_a_failure(
-    size: tuple[int, int], monkeypatch: pytest.MonkeyPatch, file_regression: FileRegressionFixture
-) -> None:
+async def test_a_failure(monkeypatch: pytest.MonkeyPatch, file_regression: FileRegressionFixture) -> None:
     admit = Batch.admit
 
     def stuck(batch: Batch, plan: Plan, request: Request, cached_blocks: int, new_tokens: int) -> None:
@@ -132,7 +137,7 @@ async def test_a_failure(
         admit(batch, plan, request, cached_blocks, new_tokens)
 
     monkeypatch.setattr(Batch, "admit", stuck)
-    await look(Scene(name="failed", keys=("end", "7")), size, file_regression)
+    await look(Scene(name="failed", keys=("end", "7")), (NORMAL, NARROW), file_regression)
 
 
 # ---- with few colours or none ----

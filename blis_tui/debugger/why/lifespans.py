@@ -256,12 +256,7 @@ def steps_within(
 ) -> Iterator[tuple[int, int, StepRow]]:
     """The steps of an instance that began in a stretch of time: event, start, figures."""
     first = tape.at_time(start_us - 1) + 1
-    last = min(tape.at_time(end_us - 1), until)
-    for event in range(first, last + 1):
-        if tape.is_step(event):
-            row = tape.row(event)
-            if row.instance == instance:
-                yield event, row.time_us, tape.step(row.step)
+    return tape.steps_of(instance, first, min(tape.at_time(end_us - 1), until))
 
 
 def last_step(tape: Tape, instance: int, until: int) -> int:

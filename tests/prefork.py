@@ -1,0 +1,77 @@
+"""Programs that start at once: each is forked from a process that has already imported what they all need.
+
+A test that runs a program a few times spends most of its time on imports otherwise. The process is of its own, has one
+thread and does nothing but fork: a program gets its own working folder, environment, arguments and exit code.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+def run_module(
+    module: str, arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run ``python -m MODULE ARGUMENTS``."""
+    command = [sys.executable, "-m", module, *arguments]
+    if not hasattr(os, "fork"):
+        return subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=dict(env), check=False)
+    server = _server()
+    assert server.stdin is not None
+    assert server.stdout is not None
+    with tempfile.TemporaryDirectory() as folder:
+        output, errors = Path(folder) / "stdout", Path(folder) / "stderr"
+        job = [module, *arguments], str(cwd), dict(env), [os.devnull, str(output), str(errors)]
+        server.stdin.write(json.dumps(job) + "\n")
+        server.stdin.flush()
+        code = int(server.stdout.readline())
+        return subprocess.CompletedProcess(command, code, output.read_text("utf-8"), errors.read_text("utf-8"))
+
+
+@cache
+def _server() -> subprocess.Popen[str]:
+    process = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    atexit.register(process.__exit__, None, None, None)  # at the end of its input it ends
+    return process
+
+
+def _serve() -> None:
+    import pytest  # noqa: F401, PLC0415  (for those that are forked)
+
+    import blis_tui  # noqa: PLC0415
+    import blis_tui.cli.golden  # noqa: PLC0415
+    import blis_tui.golden.session  # noqa: PLC0415
+
+    blis_tui.load("quickstart")
+    for line in sys.stdin:
+        arguments, folder, environment, streams = json.loads(line)
+        child = os.fork()
+        if not child:
+            break
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    else:
+        return
+    for number, name in enumerate(streams):
+        os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), number)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path[0] = folder
+    sys.argv[:] = arguments
+    runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    _serve()
