@@ -23,7 +23,6 @@ _FIRST_WIDTH_US: Final = 1000
 class Bucket:
     """What happened in a stretch of time. ``*_max``: the largest value that held in it, over all instances."""
 
-    steps: int = 0
     arrivals: int = 0
     completions: int = 0
     losses: int = 0
@@ -35,31 +34,14 @@ class Bucket:
     waiting_max: int = 0
     running_max: int = 0
     kv_used_max: int = 0
-    step_us: int = 0
-    """Sum of the durations of its steps."""
     step_us_max: int = 0
-    first_tokens: int = 0
-    ttft_us: int = 0
-    """Sum of the times to first token of its first tokens."""
     ttft_us_max: int = 0
 
     def absorb(self, other: Bucket) -> None:
         """Take in the bucket that follows."""
-        self.steps += other.steps
-        self.arrivals += other.arrivals
-        self.completions += other.completions
-        self.losses += other.losses
-        self.preemptions += other.preemptions
-        self.tokens += other.tokens
-        self.step_us += other.step_us
-        self.first_tokens += other.first_tokens
-        self.ttft_us += other.ttft_us
-        self.batch_tokens_max = max(self.batch_tokens_max, other.batch_tokens_max)
-        self.waiting_max = max(self.waiting_max, other.waiting_max)
-        self.running_max = max(self.running_max, other.running_max)
-        self.kv_used_max = max(self.kv_used_max, other.kv_used_max)
-        self.step_us_max = max(self.step_us_max, other.step_us_max)
-        self.ttft_us_max = max(self.ttft_us_max, other.ttft_us_max)
+        for name in self.__slots__:
+            own, its = getattr(self, name), getattr(other, name)
+            setattr(self, name, max(own, its) if name.endswith("_max") else own + its)
 
 
 class Overview:
@@ -123,10 +105,8 @@ class Overview:
         _raise(self._kv_max[index], place, self._kv[index], record.kv_used_blocks)
         self._load[index] = record.waiting + record.running
         self._kv[index] = record.kv_used_blocks
-        bucket.steps += 1
         bucket.tokens += batch_tokens
         bucket.preemptions += len(record.preempted)
-        bucket.step_us += record.duration_us
         bucket.batch_tokens_max = max(bucket.batch_tokens_max, batch_tokens)
         bucket.step_us_max = max(bucket.step_us_max, record.duration_us)
         bucket.waiting_max = max(bucket.waiting_max, waiting)
@@ -148,8 +128,6 @@ class Overview:
     def first_token(self, time_us: int, ttft_us: int) -> None:
         """A request got its first token."""
         bucket = self._at(time_us)
-        bucket.first_tokens += 1
-        bucket.ttft_us += ttft_us
         bucket.ttft_us_max = max(bucket.ttft_us_max, ttft_us)
 
     def _at(self, time_us: int) -> Bucket:

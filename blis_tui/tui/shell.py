@@ -42,9 +42,6 @@ class Shell(Protocol):
     ) -> None:
         """Show two experiments side by side, at an event or a time if one is given."""
 
-    def open_goldens(self) -> None:
-        """Show the golden results and what waits for a decision."""
-
     def theme_names(self) -> Iterable[str]:
         """The themes to choose from."""
 

@@ -11,7 +11,7 @@ from textual.content import Content
 from blis_tui.compare.wording import MARKS, clip, value_change
 from blis_tui.debugger.side_by_side import RequestPair, Standing
 from blis_tui.tui.presenters.events import event_line, fitting, milliseconds
-from blis_tui.tui.presenters.units import count_text, plural, span_text, time_text
+from blis_tui.units import count_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
-from blis_tui.tui.presenters.units import count_text, plural
+from blis_tui.units import count_text, plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

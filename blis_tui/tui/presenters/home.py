@@ -10,7 +10,7 @@ from textual.fuzzy import FuzzySearch
 
 from blis_tui.tui.catalog import GoldenState
 from blis_tui.tui.presenters.problems import diagnostics_text
-from blis_tui.tui.presenters.units import plural
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

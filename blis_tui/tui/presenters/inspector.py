@@ -13,7 +13,7 @@ from blis_tui.tui.presenters.life_line import legend, life_bar, past_and_later, 
 from blis_tui.tui.presenters.lines import BLANK, Line, flow, hang, heading, line, words
 from blis_tui.tui.presenters.phases import PHASE_LOOKS
 from blis_tui.tui.presenters.ranking import ranking_lines, shows_ranking
-from blis_tui.tui.presenters.units import count_text, percent_text, plural, span_text, time_text
+from blis_tui.units import count_text, percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
-from blis_tui.tui.presenters.batch import step_tokens
 from blis_tui.tui.presenters.lines import (
     BLANK,
     Column,
@@ -23,12 +22,13 @@ from blis_tui.tui.presenters.lines import (
 from blis_tui.tui.presenters.phases import PHASE_LOOKS
 from blis_tui.tui.presenters.series import NEARLY_FULL
 from blis_tui.tui.presenters.step_card import step_card
-from blis_tui.tui.presenters.units import bar_text, count_text, percent_text, plural, span_text
+from blis_tui.units import bar_text, count_text, percent_text, plural, span_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from blis_tui.cluster.snapshot import InstanceSnapshot, RequestSnapshot
+    from blis_tui.engine.records import StepFinished
     from blis_tui.tui.presenters.lines import Line, Part
     from blis_tui.tui.view import View
 
@@ -245,6 +245,25 @@ def _batch(view: View, instance: InstanceSnapshot, name_width: int, width: int) 
         *table_rows(columns, running, lambda one: one.request.request_id),
         *_more(instance.running_count - len(running)),
     ]
+
+
+def step_tokens(step: StepFinished | None, instance: InstanceSnapshot) -> dict[str, int]:
+    """Tokens that each request of a batch computes in a step, by name; empty for the other instances."""
+    if step is None or step.instance != instance.index:
+        return {}
+    chunks = {chunk.request_id: chunk.new_tokens for chunk in step.chunks}
+    idle = frozenset(step.stalled)
+    first = frozenset(step.first_tokens)
+    tokens: dict[str, int] = {}
+    for request in instance.running:
+        name = request.request_id
+        if name in chunks:
+            tokens[name] = chunks[name]
+        elif request.phase in ("decode", "stalled") and step.decode_requests and name not in idle | first:
+            tokens[name] = 1
+        else:
+            tokens[name] = 0
+    return tokens
 
 
 def _batch_columns(name_width: int, *, step: bool, again: bool) -> list[Column[_Runner]]:

@@ -13,7 +13,7 @@ from textual.content import Content
 
 from blis_tui.tui.presenters.lines import BLANK, Line, flow, line, words
 from blis_tui.tui.presenters.phases import Look
-from blis_tui.tui.presenters.units import count_text, percent_text, plural
+from blis_tui.units import count_text, percent_text, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

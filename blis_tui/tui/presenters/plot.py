@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
+from blis_tui.tui.presenters.lines import cells_text
 from blis_tui.tui.presenters.series import (
     BY_NAME,
     COMPANIONS,
@@ -22,7 +22,7 @@ from blis_tui.tui.presenters.series import (
     value_text,
 )
 from blis_tui.tui.presenters.timeline import Scale, axis, round_end, scale_of
-from blis_tui.tui.presenters.units import count_text, plural
+from blis_tui.units import count_text, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,15 +71,9 @@ def draw(values: Sequence[float | None], height: int, top: float, *, filled: boo
 
 def _layered(area: str, line: str, here: int) -> Content:
     """A row of an area with a row of a line over it, in colours; ``here``: the column behind which it is dimmed."""
-    parts: list[tuple[str, str]] = []
-    for cell, (below, above) in enumerate(zip(area, line, strict=True)):
-        char = below if above == " " else above
-        style = FUTURE if cell > here else PAST if above == " " else SECOND
-        if parts and parts[-1][1] == style:
-            parts[-1] = (parts[-1][0] + char, style)
-        else:
-            parts.append((char, style))
-    return Content.assemble(*parts)
+    chars = (below if above == " " else above for below, above in zip(area, line, strict=True))
+    styles = (FUTURE if cell > here else PAST if above == " " else SECOND for cell, above in enumerate(line))
+    return cells_text(chars, styles)
 
 
 def with_position(area: str, line: str, here: int) -> Content:
@@ -89,18 +83,9 @@ def with_position(area: str, line: str, here: int) -> Content:
     return Content.assemble(drawn[:here], (_HERE if at == " " else at, "$accent bold"), drawn[here + 1 :])
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """Where things are in a plot: the columns of the gutter, then those of the scale."""
-
-    scale: Scale
-    rows: int
-    """Rows of what is drawn; above it one for the name, below one for the times."""
-
-
-def frame_of(view: View, width: int, height: int) -> Frame:
-    """The inner measures of a plot."""
-    return Frame(scale_of(view, width - GUTTER), max(height - 2, 1))
+def plot_scale(view: View, width: int) -> Scale:
+    """The scale of a plot that wide: behind the gutter."""
+    return scale_of(view, width - GUTTER)
 
 
 def plot(view: View, series: Series, width: int, height: int) -> list[Content]:
@@ -108,8 +93,8 @@ def plot(view: View, series: Series, width: int, height: int) -> list[Content]:
 
     What is known of the future is dimmed; an upright line stands at the present position.
     """
-    frame = frame_of(view, width, height)
-    scale = frame.scale
+    scale = plot_scale(view, width)
+    drawn = max(height - 2, 1)  # above it the name, below it the times
     companion = BY_NAME.get(COMPANIONS.get(series.name, ""))
     values, others = (
         [None] * 2 * scale.cells if one is None else course(one, view, scale.end_us, 2 * scale.cells)
@@ -117,8 +102,8 @@ def plot(view: View, series: Series, width: int, height: int) -> list[Content]:
     )
     top = top_value(series, [*values, *others], view)
     here = scale.cell(view.moment.time_us)
-    area, line = draw(values, frame.rows, top, filled=True), draw(others, frame.rows, top)
-    labels = _labels(series, top, frame.rows, view)
+    area, line = draw(values, drawn, top, filled=True), draw(others, drawn, top)
+    labels = _labels(series, top, drawn, view)
     rows = [
         Content.assemble(_label(text), with_position(below, above, here))
         for below, above, text in zip(area, line, labels, strict=True)
@@ -170,7 +155,7 @@ def strips(view: View, series: Series, width: int, height: int) -> list[Content]
         width: columns.
         height: rows; where there are more instances, the last row says how many.
     """
-    scale = frame_of(view, width, 0).scale
+    scale = plot_scale(view, width)
     overview = view.tape.overview
     requests = series in (WAITING, RUNNING)
     read = overview.load_of if requests else overview.kv_of

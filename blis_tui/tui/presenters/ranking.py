@@ -9,7 +9,7 @@ from textual.content import Content
 from blis_tui.debugger.why.ranking import ORDERS, Position, ranking
 from blis_tui.tui.actions import named, shown_key
 from blis_tui.tui.presenters.lines import BLANK, Line, heading, line, words
-from blis_tui.tui.presenters.units import bar_text, count_text, plural, span_text
+from blis_tui.units import bar_text, count_text, plural, span_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.debugger.conditions.probes import Reaches
+from blis_tui.tui.presenters.lines import cells_text
 from blis_tui.tui.presenters.series import (
     KV_USE,
     RUNNING,
@@ -18,7 +19,7 @@ from blis_tui.tui.presenters.series import (
     top_of,
     value_text,
 )
-from blis_tui.tui.presenters.units import count_text, time_text
+from blis_tui.units import count_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -172,15 +173,9 @@ def _marks(view: View, scale: Scale) -> Content:
         for cell in cells:
             row[cell] = char
     row[here] = POSITION
-    parts: list[tuple[str, str]] = []
-    for cell, char in enumerate(row):
-        colour = "$accent bold" if cell == here else _COLOURS.get(char, "")
-        style = colour if cell <= here or not colour else f"{colour} dim"
-        if parts and parts[-1][1] == style:
-            parts[-1] = (parts[-1][0] + char, style)
-        else:
-            parts.append((char, style))
-    return Content.assemble(*parts)
+    colours = ["$accent bold" if cell == here else _COLOURS.get(char, "") for cell, char in enumerate(row)]
+    styles = [f"{colour} dim" if colour and cell > here else colour for cell, colour in enumerate(colours)]
+    return cells_text(row, styles)
 
 
 def _mark_cells(view: View, scale: Scale) -> Sequence[tuple[str, Iterable[int]]]:

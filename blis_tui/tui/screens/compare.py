@@ -19,7 +19,7 @@ from blis_tui.compare.requests import request_changes
 from blis_tui.debugger.lockstep import Lockstep
 from blis_tui.debugger.places import parse_place
 from blis_tui.debugger.side_by_side import Standings, differing_requests, figure_pairs
-from blis_tui.errors import BlisError
+from blis_tui.errors import BlisError, InputError
 from blis_tui.records.files import write_text
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.new_file import new_name
@@ -36,12 +36,12 @@ from blis_tui.tui.presenters.compare import (
     side_text,
 )
 from blis_tui.tui.presenters.compare_file import file_stem, file_text
-from blis_tui.tui.presenters.units import count_text, plural
 from blis_tui.tui.pump import Pump
 from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.widgets.compare_box import CompareBox, CurvesBox
 from blis_tui.tui.widgets.footer import KeyBar
 from blis_tui.tui.widgets.header import TitleBar
+from blis_tui.units import count_text, plural
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from blis_tui.compare.requests import RequestChanges
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.moves import Move, Stop
-    from blis_tui.debugger.places import Place
     from blis_tui.metrics.report import Report
     from blis_tui.spec.model import Experiment
 
@@ -163,7 +162,7 @@ class CompareScreen(Screen[None]):
         elif self._first is None:
             self._go(self.lockstep.seek_time(self._first_us or 0), "going there")
         else:
-            self.pump.start(self.lockstep.seek_event(self._first), "going there", self._there)
+            self.pump.start(self.lockstep.seek(self._first), "going there", self._there)
             self._drive(_AT_ONCE_S)
 
     def circumstances(self) -> dict[str, str]:
@@ -357,12 +356,12 @@ class CompareScreen(Screen[None]):
     def action_compare_go_to(self) -> None:
         """Ask where to."""
         about = "An event (1234), a time (1.5s, 200ms, 300us) or a request's name. Both sides go there."
-        prompt = PromptScreen("Go to", about, placeholder="1.5s", check=_wrong_place, doing="goes there")
+        prompt = PromptScreen("Go to", about, placeholder="1.5s", check=parse_place, doing="goes there")
         self.app.push_screen(prompt, self._go_to)
 
     def _go_to(self, text: str | None) -> None:
         if text is not None:
-            self._go(_way(self.lockstep, parse_place(text)), "going there")
+            self._go(parse_place(text).move(self.lockstep), "going there")
 
     def action_compare_divergence(self) -> None:
         """Find the first event that differs, and go there."""
@@ -392,7 +391,7 @@ class CompareScreen(Screen[None]):
             self.notify("The two runs do exactly the same, from the first event to the last.", markup=False)
             self._show()
         else:
-            self._go(self.lockstep.seek_event(divergence.event), "going there")
+            self._go(self.lockstep.seek(divergence.event), "going there")
 
     def action_compare_side(self) -> None:
         """The next box: the two sides first."""
@@ -416,7 +415,7 @@ class CompareScreen(Screen[None]):
             "Export the comparison",
             "Differences, current figures and the requests most affected, as text.",
             value=new_name(file_stem(self._names), "txt"),
-            check=_wrong_file,
+            check=_require_new,
             doing="writes the file",
         )
         self.app.push_screen(prompt, self._export)
@@ -445,26 +444,12 @@ def _side_view(side: Debugger) -> SideView:
     return SideView(moment=side.glance(), tape=side.tape, upcoming=side.upcoming())
 
 
-def _way(lockstep: Lockstep, place: Place) -> Move:
-    if place.event is not None:
-        return lockstep.seek_event(place.event)
-    if place.time_us is not None:
-        return lockstep.seek_time(place.time_us)
-    return lockstep.seek_request(place.request or "")
-
-
-def _wrong_place(text: str) -> str:
-    try:
-        parse_place(text)
-    except BlisError as error:
-        return error.message
-    return ""
-
-
-def _wrong_file(text: str) -> str:
+def _require_new(text: str) -> None:
+    """Raise InputError unless a file can be made there."""
     path = Path(text).expanduser()
     if path.is_dir():
-        return f"{text} is a folder."
+        raise InputError(f"{text} is a folder.")
     if not path.absolute().parent.is_dir():
-        return f"There is no folder {path.parent}."
-    return f"{text} exists already." if path.exists() else ""
+        raise InputError(f"There is no folder {path.parent}.")
+    if path.exists():
+        raise InputError(f"{text} exists already.")

@@ -33,19 +33,7 @@ class ConfirmScreen(Window[bool]):
     ]
     DEFAULT_CSS = """
     ConfirmScreen {
-        align: center middle;
-        background: $background 60%;
-        & > Vertical {
-            width: 64;
-            max-width: 100%;
-            height: auto;
-            max-height: 90%;
-            padding: 1 2;
-            background: $surface;
-            border: round $warning;
-            border-title-color: $warning;
-            border-title-style: bold;
-        }
+        & > Vertical { border: round $warning; border-title-color: $warning; }
         VerticalScroll { height: auto; max-height: 12; }
         Static { height: auto; }
         #keys { margin-top: 1; }

@@ -42,24 +42,12 @@ class CrashScreen(Window[None]):
 
     BINDINGS = [  # noqa: RUF012  (Textual's way)
         Binding("y", "copy", "copy the report"),
-        Binding("escape,q", "close", "go on"),
+        Binding("escape,q", "dialog_close", "go on"),
         Binding("ctrl+q", "app.quit", "quit"),
     ]
     DEFAULT_CSS = """
     CrashScreen {
-        align: center middle;
-        background: $background 60%;
-        & > Vertical {
-            width: 90%;
-            max-width: 100;
-            height: auto;
-            max-height: 90%;
-            padding: 1 2;
-            background: $surface;
-            border: round $error;
-            border-title-color: $error;
-            border-title-style: bold;
-        }
+        & > Vertical { width: 90%; max-width: 100; border: round $error; border-title-color: $error; }
         VerticalScroll { height: auto; max-height: 12; margin-top: 1; background: $panel; padding: 0 1; }
         Static { height: auto; }
     }
@@ -89,7 +77,3 @@ class CrashScreen(Window[None]):
         """Copy the report."""
         self.app.copy_to_clipboard(self._bundle)
         self.app.notify("The report is in the clipboard.")
-
-    def action_close(self) -> None:
-        """Go on."""
-        self.dismiss(None)

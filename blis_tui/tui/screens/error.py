@@ -15,9 +15,9 @@ from blis_tui.spec.trace_errors import from_trace_error
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.editor import edit
 from blis_tui.tui.presenters.problems import diagnostics_text, message_text
-from blis_tui.tui.presenters.units import plural
 from blis_tui.tui.widgets.footer import KeyBar
 from blis_tui.tui.widgets.header import TitleBar
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,10 +21,10 @@ from blis_tui.simulation import Simulation
 from blis_tui.tui.actions import DIALOG, bindings
 from blis_tui.tui.catalog import shown_folder
 from blis_tui.tui.new_file import new_name
-from blis_tui.tui.presenters.units import count_text
 from blis_tui.tui.screens.window import Window
 from blis_tui.tui.widgets.cursor_list import CursorList
 from blis_tui.tui.widgets.footer import KeyBar
+from blis_tui.units import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,18 +65,7 @@ class ExportScreen(Window[None]):
     BINDINGS = bindings(DIALOG)
     DEFAULT_CSS = """
     ExportScreen {
-        align: center middle;
-        background: $background 60%;
-        & > Vertical {
-            width: 72;
-            max-width: 100%;
-            height: auto;
-            padding: 1 2;
-            background: $surface;
-            border: round $accent;
-            border-title-color: $accent;
-            border-title-style: bold;
-        }
+        & > Vertical { width: 72; }
         OptionList, OptionList:focus {
             height: auto;
             border: none;
@@ -172,10 +161,6 @@ class ExportScreen(Window[None]):
             self.dismiss(None)
 
         self.app.call_from_thread(tell)
-
-    def action_dialog_close(self) -> None:
-        """Write nothing."""
-        self.dismiss(None)
 
 
 def write_records(experiment: Experiment, event: int, out: TextIO) -> None:

@@ -61,18 +61,7 @@ class HelpScreen(Window["Action | None"]):
     ]
     DEFAULT_CSS = """
     HelpScreen {
-        align: center middle;
-        background: $background 60%;
-        & > Vertical {
-            width: 78;
-            max-width: 98%;
-            max-height: 90%;
-            padding: 1 2;
-            background: $surface;
-            border: round $accent;
-            border-title-color: $accent;
-            border-title-style: bold;
-        }
+        & > Vertical { width: 78; max-width: 98%; }
         &.-two > Vertical { width: 150; }
         Input { padding: 0 1; background: $panel; margin-bottom: 1; }
         Horizontal { height: 1fr; }

@@ -65,7 +65,3 @@ class JumpScreen(Window[str | None]):
                 self.dismiss(pane)
                 return
         self.dismiss(None)
-
-    def action_dialog_close(self) -> None:
-        """Stay."""
-        self.dismiss(None)

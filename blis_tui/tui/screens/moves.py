@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partialmethod
 from typing import Final
 
 from blis_tui.debugger.places import parse_place
-from blis_tui.errors import InputError
 from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.screens.stage import GOING, Stage
 
@@ -122,14 +122,6 @@ class Moves(Stage):
         self.session.leave()
         self.go(self.session.debugger.seek(0), "to the start")
 
-    def action_run_slower(self) -> None:
-        """Play slower."""
-        self._change_speed(-1)
-
-    def action_run_faster(self) -> None:
-        """Play faster."""
-        self._change_speed(1)
-
     def action_run_speed_mode(self) -> None:
         """Events a second, or simulated time."""
         speed = self.session.driver.speed
@@ -143,20 +135,16 @@ class Moves(Stage):
         self.notify(f"Speed: {driver.speed.text()}", timeout=1.5, markup=False)
         self.show_view()
 
+    action_run_slower = partialmethod(_change_speed, -1)
+    action_run_faster = partialmethod(_change_speed, 1)
+
     # ---- go ----
 
     def action_go_to(self) -> None:
         """Ask where to go."""
-
-        def wrong(text: str) -> str:
-            try:
-                parse_place(text)
-            except InputError as error:
-                return error.message
-            return ""
-
         about = "An event (1234), a time (1.5s, 200ms, 300us), or the name of a request (request_12)."
-        self.app.push_screen(PromptScreen("Go to", about, placeholder="1234", check=wrong, doing="go"), self.go_to_text)
+        prompt = PromptScreen("Go to", about, placeholder="1234", check=parse_place, doing="go")
+        self.app.push_screen(prompt, self.go_to_text)
 
     def go_to_text(self, text: str | None) -> None:
         """Go to a place as somebody wrote it; None goes nowhere."""
@@ -168,25 +156,14 @@ class Moves(Stage):
             self.session.select(request=place.request)
         self.go(place.move(self.session.debugger), GOING)
 
-    def action_go_time_back(self) -> None:
-        """A little back in time."""
-        self._go_time(-_UNIT_US)
-
-    def action_go_time_forward(self) -> None:
-        """A little forward in time."""
-        self._go_time(_UNIT_US)
-
-    def action_go_time_back_more(self) -> None:
-        """Further back in time."""
-        self._go_time(-_UNIT_US * _MORE)
-
-    def action_go_time_forward_more(self) -> None:
-        """Further forward in time."""
-        self._go_time(_UNIT_US * _MORE)
-
     def _go_time(self, by_us: int) -> None:
         debugger = self.session.debugger
         self.go(debugger.seek_time(max(0, debugger.time_us + by_us)), "through time")
+
+    action_go_time_back = partialmethod(_go_time, -_UNIT_US)
+    action_go_time_forward = partialmethod(_go_time, _UNIT_US)
+    action_go_time_back_more = partialmethod(_go_time, -_UNIT_US * _MORE)
+    action_go_time_forward_more = partialmethod(_go_time, _UNIT_US * _MORE)
 
     def action_go_back_in_history(self) -> None:
         """Where the reader was before the last jump."""

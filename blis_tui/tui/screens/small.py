@@ -34,7 +34,6 @@ class SmallScreen(Window[None]):
     BINDINGS = [Binding("ctrl+q", "app.quit", show=False)]  # noqa: RUF012  (Textual's way)
     DEFAULT_CSS = """
     SmallScreen {
-        align: center middle;
         background: $background;
         & > Static { width: auto; height: auto; text-align: center; color: $warning; }
     }

@@ -16,7 +16,6 @@ from blis_tui.tui.debug_session import DebugSession
 from blis_tui.tui.driver import AT_ONCE_S, SLICE_S, TICK_S
 from blis_tui.tui.layout import BY_KEY, HUGE, PANES, WIDE, Arrangement, width_class
 from blis_tui.tui.presenters.status import activity, place_text, run_name
-from blis_tui.tui.presenters.units import count_text
 from blis_tui.tui.view import Picked
 from blis_tui.tui.widgets.breakpoints import BreakpointsPane, WatchedFigure
 from blis_tui.tui.widgets.diff import DiffPane
@@ -32,6 +31,7 @@ from blis_tui.tui.widgets.spec_view import SpecPane
 from blis_tui.tui.widgets.tab_bar import Tab, TabBar
 from blis_tui.tui.widgets.timeline import Timeline
 from blis_tui.tui.widgets.warnings import WarningsPane
+from blis_tui.units import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

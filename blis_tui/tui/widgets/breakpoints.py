@@ -64,14 +64,10 @@ class BreakpointsPane(LinesPane):
 
     TITLE = "Breakpoints and watches"
     JUMP_KEY = "b"
-    HELP_TEXT = (
-        "A run stops after the event that hits an enabled breakpoint (●). "
-        "Watches (=) show a figure at the current event. Enter edits, space switches, delete removes."
-    )
     BINDINGS: ClassVar = [
-        Binding("enter", "edit", "edit"),
-        Binding("space", "switch", "on/off"),
-        Binding("delete", "remove", "remove"),
+        Binding("enter", "want('edit')", "edit"),
+        Binding("space", "want('switch')", "on/off"),
+        Binding("delete", "want('remove')", "remove"),
     ]
 
     class Wanted(Message):
@@ -97,19 +93,8 @@ class BreakpointsPane(LinesPane):
         last = len(view.breakpoints) + len(self.watches) - 1
         return str(min(int(self._key or 0), last)) if last >= 0 else ""
 
-    def action_edit(self) -> None:
-        """Edit the line."""
-        self._want("edit")
-
-    def action_switch(self) -> None:
-        """Switch the breakpoint on or off."""
-        self._want("switch")
-
-    def action_remove(self) -> None:
-        """Remove the line."""
-        self._want("remove")
-
-    def _want(self, what: str) -> None:
+    def action_want(self, what: str) -> None:
+        """Edit the line, switch the breakpoint on or off, or remove the line."""
         if self._key:
             self.post_message(self.Wanted(what, int(self._key)))
 

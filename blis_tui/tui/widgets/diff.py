@@ -23,11 +23,6 @@ class DiffPane(LinesPane):
     TITLE = "Changes"
     JUMP_KEY = "c"
     FOLLOWS_SELECTION = False
-    HELP_TEXT = (
-        "What the current event changed, important things first: lost, preempted, scheduled and done requests, then "
-        "queue, KV cache and counters. Ordinary decodes are one line. Up and down select a line, whose value and path "
-        "can be copied; enter selects its request."
-    )
 
     def lines(self, view: View, width: int) -> Sequence[Line]:
         """Present the view."""

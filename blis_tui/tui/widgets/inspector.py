@@ -25,10 +25,6 @@ class Inspector(LinesPane):
 
     TITLE = "Request"
     JUMP_KEY = "r"
-    HELP_TEXT = (
-        "One request: its state, what its latency consists of, and its life as a bar and as a list. What is "
-        "dimmed comes after the current position. Up and down move along its life; enter goes to where a span began."
-    )
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002  (Textual's name)
         super().__init__(id=id, classes=classes)

@@ -20,10 +20,6 @@ class SpecPane(LinesPane):
     TITLE = "Spec"
     JUMP_KEY = "p"
     FOLLOWS_SELECTION = False
-    HELP_TEXT = (
-        "The whole experiment with everything it refers to. The remark behind a value says where it comes from: a file "
-        "and line, `--set`, `default`, or `computed`."
-    )
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002  (Textual's name)
         super().__init__(id=id, classes=classes)

@@ -10,7 +10,6 @@ from textual.reactive import reactive
 from blis_tui.tui.presenters.timeline import (
     CHOICES,
     LABEL,
-    PREEMPTION,
     event_at,
     event_beside,
     hover_text,
@@ -34,12 +33,6 @@ class Timeline(Pane):
     TITLE = ""
     JUMP_KEY = "t"
     FOLLOWS_SELECTION = False
-    HELP_TEXT = (
-        "The run from its start to the last known event. The middle line plots one figure; up and down choose it. "
-        f"Below, ▲ is the current position, {PREEMPTION} preemptions, ! requests lost, ● a breakpoint at a time, "
-        "· a checkpoint, ┤ the last event known. Click or drag to go to a time, or use left "
-        "and right."
-    )
     ALLOW_SELECT = False
     DEFAULT_CSS = """
     Timeline {

@@ -38,10 +38,6 @@ class WarningsPane(Pane):
     TITLE = "Warnings"
     JUMP_KEY = "w"
     FOLLOWS_SELECTION = False
-    HELP_TEXT = (
-        "What looks wrong with this run up to the current position, as in its report: each warning says what to do. "
-        "Arrow keys mark a warning, enter goes to what it is about. Below it, what else was checked."
-    )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", show=False),
         Binding("down", "move(1)", show=False),
