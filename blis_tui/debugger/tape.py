@@ -12,8 +12,7 @@ from dataclasses import fields
 from operator import add
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.debugger.latencies import Latencies
-from blis_tui.debugger.overview import Bucket, Overview
+from blis_tui.debugger.overview import Bucket, Latencies, Overview
 from blis_tui.debugger.rows import EventRow, RequestEvent, StepRow
 from blis_tui.engine.records import RECORD_KINDS, FirstToken, Preempted, Scheduled, described
 

@@ -21,9 +21,8 @@ from textual.binding import Binding
 from blis_tui.errors import BlisError
 from blis_tui.tui.actions import APP, bindings, shown_key
 from blis_tui.tui.commands import Commands
-from blis_tui.tui.keymap import load_keymap
-from blis_tui.tui.screens.small import SmallScreen, is_too_small
-from blis_tui.tui.settings import config_folder, remember_theme, remembered_theme
+from blis_tui.tui.screens.window import SmallScreen, is_too_small
+from blis_tui.tui.settings import config_folder, load_keymap, remember_theme, remembered_theme
 from blis_tui.tui.themes import THEMES, default_theme
 
 if TYPE_CHECKING:
@@ -279,10 +278,6 @@ class BlisApp(App[None], inherit_bindings=False):
         own = [theme.name for theme in THEMES]
         return (*own, *sorted(name for name in self.available_themes if name not in own))
 
-    def choose_theme(self, name: str) -> None:
-        """Use a theme from now on."""
-        self.theme = name
-
     def watch_theme(self, name: str) -> None:
         """Remember what the user chose."""
         if self._theme_remembered:
@@ -332,7 +327,7 @@ class BlisApp(App[None], inherit_bindings=False):
             error: what was raised.
             dead: whether a part of the screen stopped working; then the way on leads to the list of experiments.
         """
-        from blis_tui.tui.screens.crash import CrashScreen  # noqa: PLC0415
+        from blis_tui.tui.screens.error import CrashScreen  # noqa: PLC0415
 
         if any(isinstance(screen, CrashScreen) for screen in self.screen_stack):
             return  # one window is enough: what follows a defect is seldom news
@@ -351,7 +346,7 @@ class BlisApp(App[None], inherit_bindings=False):
 
     def _bundle(self, error: BaseException) -> str:
         """What a report of a defect needs, with what the topmost screen that knows says of its circumstances."""
-        from blis_tui.tui.screens.crash import crash_bundle  # noqa: PLC0415
+        from blis_tui.tui.screens.error import crash_bundle  # noqa: PLC0415
 
         about: dict[str, str] = {}
         for screen in self.screen_stack:

@@ -176,10 +176,6 @@ class DebugSession:
 
     # ---- from the whole run ----
 
-    def slowest(self, count: int) -> tuple[str, ...]:
-        """The requests that took longest so far, the slowest first."""
-        return tuple(name for name, _ in self.debugger.tape.slowest(self.debugger.event, count))
-
     def document_lines(self, source: str, overrides: Sequence[str] = ()) -> tuple[str, ...]:
         """The resolved document of the run, with where each value comes from, as far as that is known."""
         composed = self._composed(source, overrides)

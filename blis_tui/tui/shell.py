@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from blis_tui.errors import BlisError
     from blis_tui.spec.model import Experiment
     from blis_tui.tui.actions import Action
-    from blis_tui.tui.keymap import Keymap
+    from blis_tui.tui.settings import Keymap
 
 
 class Shell(Protocol):
@@ -44,9 +44,6 @@ class Shell(Protocol):
 
     def theme_names(self) -> Iterable[str]:
         """The themes to choose from."""
-
-    def choose_theme(self, name: str) -> None:
-        """Use a theme from now on."""
 
     def scope_of(self, screen: Screen[object]) -> str:
         """The scope of a screen's actions."""

@@ -20,9 +20,9 @@ from blis_tui.golden.survey import survey
 from blis_tui.tui import golden_work
 from blis_tui.tui.golden_work import check, prepare
 from blis_tui.tui.presenters.goldens import checked, decision, difference, matching, name_width, row, summary
-from blis_tui.tui.screens.confirm import ConfirmScreen
 from blis_tui.tui.screens.goldens import GoldensScreen
-from blis_tui.tui.widgets.golden_list import GoldenList
+from blis_tui.tui.screens.prompt import ConfirmScreen
+from blis_tui.tui.widgets.lists import GoldenList
 from tests.golden.projects import SPEC
 from tests.tui.screens import check_screen, press, screen_text, settle
 

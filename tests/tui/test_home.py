@@ -24,7 +24,7 @@ from blis_tui.tui.presenters.problems import problem_text
 from blis_tui.tui.screens.error import ErrorScreen
 from blis_tui.tui.screens.home import HomeScreen
 from blis_tui.tui.screens.prompt import PromptScreen
-from blis_tui.tui.widgets.experiments import ExperimentList
+from blis_tui.tui.widgets.lists import ExperimentList
 from tests.tui.screens import check_screen, press, screen_text, settle
 from tests.tui.stubs import Opened, replace_screens
 

@@ -37,6 +37,11 @@ def line(*parts: Part | Content, key: str = "", tip: str = "") -> Line:
 BLANK = line("")
 
 
+def fact(label: str, value: str | Content, style: str = "") -> Content:
+    """What something is, after a muted word for it."""
+    return Content.assemble((f"{label} ", "$text-muted"), value if isinstance(value, Content) else (value, style))
+
+
 def heading(title: str, note: str = "", width: int = 1000) -> Line:
     """A heading, and what is to say about it if there is room."""
     fits = note and len(title) + 2 + len(note) <= width

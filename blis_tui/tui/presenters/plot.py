@@ -19,14 +19,17 @@ from blis_tui.tui.presenters.series import (
     course,
     courses_of_instances,
     kv_blocks,
+    quantity_text,
+    sample,
     value_text,
 )
-from blis_tui.tui.presenters.timeline import Scale, axis, round_end, scale_of
+from blis_tui.tui.presenters.timeline import Scale, axis, round_end, scale_of, scale_until
 from blis_tui.units import count_text, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from blis_tui.tui.presenters.compare import CompareView, SideView
     from blis_tui.tui.presenters.series import Series
     from blis_tui.tui.view import View
 
@@ -102,13 +105,19 @@ def plot(view: View, series: Series, width: int, height: int) -> list[Content]:
     )
     top = top_value(series, [*values, *others], view)
     here = scale.cell(view.moment.time_us)
-    area, line = draw(values, drawn, top, filled=True), draw(others, drawn, top)
-    labels = _labels(series, top, drawn, view)
-    rows = [
+    rows = _rows(values, others, top, _labels(series, top, drawn, view), here)
+    return [_title(series, companion, width), *rows, Content.assemble(" " * GUTTER, axis(scale))]
+
+
+def _rows(
+    values: Sequence[float | None], others: Sequence[float | None], top: float, labels: Sequence[str], here: int
+) -> list[Content]:
+    """An area with a line over it, as many rows as there are labels, and the column of the present position."""
+    area, line = draw(values, len(labels), top, filled=True), draw(others, len(labels), top)
+    return [
         Content.assemble(_label(text), with_position(below, above, here))
         for below, above, text in zip(area, line, labels, strict=True)
     ]
-    return [_title(series, companion, width), *rows, Content.assemble(" " * GUTTER, axis(scale))]
 
 
 def _title(series: Series, companion: Series | None, width: int) -> Content:
@@ -173,3 +182,39 @@ def strips(view: View, series: Series, width: int, height: int) -> list[Content]
     if shown < len(drawn):
         rows.append(Content.styled(f"{'':{GUTTER}}… {plural(len(drawn) - shown, 'more instance')}", "$text-muted"))
     return rows
+
+
+# ---- of two runs, the one as an area and the other as a line over it ----
+
+_LEAST_ROWS: Final = 4
+
+
+def curves_text(view: CompareView, series: Series, width: int, height: int) -> Content:
+    """The figure of A and of B on one scale, as long as the longer run; what lies behind the position is dimmed."""
+    if height < _LEAST_ROWS or width <= 2 * GUTTER:
+        return Content("")
+    known_us = max(side.tape.time_us(side.moment.frontier) for side in view.sides)
+    complete = all(side.moment.complete for side in view.sides)
+    scale = scale_until(known_us, width - GUTTER, complete=complete)
+    a, b = (_of_side(side, series, scale) for side in view.sides)
+    highest = max((value for value in [*a, *b] if value is not None), default=0)
+    top = 1.0 if series is KV_USE else float(round_end(max(int(highest + 0.999), 1)))
+    labels = [_axis_label(series, top), *[""] * (height - 4), _axis_label(series, 0)]
+    lines = _rows(a, b, top, labels, scale.cell(max(side.moment.time_us for side in view.sides)))
+    title = Content.assemble((f"{AREA} A", PAST), (f"  {LINE} B", SECOND), (f"  {series.about}", "$text-muted"))
+    return Content("\n").join([title.truncate(width, ellipsis=True), *lines, Content(" " * GUTTER) + axis(scale)])
+
+
+def _of_side(side: SideView, series: Series, scale: Scale) -> Sequence[float | None]:
+    known_us = side.tape.time_us(side.moment.frontier)
+    found = sample(series, side.tape.overview, scale.end_us, 2 * scale.cells, known_us)
+    if series is not KV_USE:
+        return found
+    blocks = 0
+    for instance in side.moment.after.instances:
+        blocks += instance.kv.total_blocks
+    return [None if value is None else value / max(blocks, 1) for value in found]
+
+
+def _axis_label(series: Series, value: float) -> str:
+    return f"{100 * value:.0f} %" if series is KV_USE else quantity_text(series.unit, value)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
+from blis_tui.errors import SpecError, TraceError
 from blis_tui.spec.diagnostics import MAX_SHOWN, render_text
+from blis_tui.spec.trace_errors import from_trace_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +32,13 @@ _HELP: Final = re.compile(r" *= help:")
 _QUOTED: Final = re.compile(r" *\d* \|")
 _PROSE: Final = re.compile(r"error\[\w+\]: |error: | *= help: | *--> ")
 """How lines begin that may be wrapped; quoted lines may not, because marks stand below what they mean."""
+
+
+def diagnostics_of(error: BlisError) -> tuple[Diagnostic, ...]:
+    """The located problems an error carries, if any."""
+    if isinstance(error, SpecError):
+        return error.diagnostics
+    return from_trace_error(error) if isinstance(error, TraceError) else ()
 
 
 def diagnostics_text(diagnostics: Sequence[Diagnostic], *, limit: int = MAX_SHOWN, width: int = 0) -> Content:

@@ -82,8 +82,12 @@ class Scale:
 
 def scale_of(view: View, cells: int) -> Scale:
     """The whole run if its end is known; else up to a round time, so that it seldom changes while it grows."""
-    known_us = known_until(view)
-    if view.moment.complete and known_us:
+    return scale_until(known_until(view), cells, complete=view.moment.complete)
+
+
+def scale_until(known_us: int, cells: int, *, complete: bool) -> Scale:
+    """A scale for what is known up to a time; it ends there if nothing follows."""
+    if complete and known_us:
         return Scale(known_us + 1, max(cells, 1))
     return Scale(round_end(max(known_us, _FIRST_US - 1) + 1), max(cells, 1))
 

@@ -12,17 +12,15 @@ from textual.containers import Horizontal
 from textual.content import Content
 from textual.screen import Screen
 
-from blis_tui.compare.comparison import Side, compare
+from blis_tui.compare.comparison import Side, compare, request_changes, rows
 from blis_tui.compare.documents import experiment_differences
-from blis_tui.compare.metrics import rows
-from blis_tui.compare.requests import request_changes
 from blis_tui.debugger.lockstep import Lockstep
 from blis_tui.debugger.places import parse_place
 from blis_tui.debugger.side_by_side import Standings, differing_requests, figure_pairs
 from blis_tui.errors import BlisError, InputError
 from blis_tui.records.files import write_text
 from blis_tui.tui.actions import bindings
-from blis_tui.tui.new_file import new_name
+from blis_tui.tui.driver import Pump
 from blis_tui.tui.presenters.compare import (
     LETTERS,
     CompareView,
@@ -36,11 +34,10 @@ from blis_tui.tui.presenters.compare import (
     side_text,
 )
 from blis_tui.tui.presenters.compare_file import file_stem, file_text
-from blis_tui.tui.pump import Pump
+from blis_tui.tui.screens.export import new_name
 from blis_tui.tui.screens.prompt import PromptScreen
+from blis_tui.tui.widgets.bars import KeyBar, TitleBar
 from blis_tui.tui.widgets.compare_box import CompareBox, CurvesBox
-from blis_tui.tui.widgets.footer import KeyBar
-from blis_tui.tui.widgets.header import TitleBar
 from blis_tui.units import count_text, plural
 
 if TYPE_CHECKING:
@@ -48,9 +45,8 @@ if TYPE_CHECKING:
     from textual.events import DescendantFocus, Resize
     from textual.timer import Timer
 
+    from blis_tui.compare.comparison import RequestChanges, Row
     from blis_tui.compare.divergence import Divergence
-    from blis_tui.compare.metrics import Row
-    from blis_tui.compare.requests import RequestChanges
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.moves import Move, Stop
     from blis_tui.metrics.report import Report
@@ -167,13 +163,8 @@ class CompareScreen(Screen[None]):
 
     def circumstances(self) -> dict[str, str]:
         """What a report of a defect should say about the two runs."""
-        facts: dict[str, str] = {}
-        for letter, side in zip(LETTERS, self.lockstep.sides, strict=True):
-            facts[f"{letter} experiment"] = side.experiment.name
-            facts[f"{letter} spec_sha256"] = side.experiment.sha256
-            facts[f"{letter} seed"] = str(side.experiment.seed)
-            facts[f"{letter} event"] = str(side.event)
-        return facts
+        sides = zip(LETTERS, self.lockstep.sides, strict=True)
+        return {f"{letter} {name}": fact for letter, side in sides for name, fact in side.circumstances().items()}
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  (Textual's signature)
         """What cannot be done now is shown dimmed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial, partialmethod
 from typing import TYPE_CHECKING, Final
 
@@ -114,26 +115,13 @@ class DebuggerScreen(Moves):
 
     def remember(self) -> None:
         """Write down what has been set up: the terminal may be closed at any moment."""
-        arrangement = self.arrangement
-        layout = {
-            "active": arrangement.active,
-            "right": arrangement.right,
-            "lower": arrangement.lower,
-            "size": arrangement.size,
-        }
-        problem = save_session(self.session.session(self.source, layout))
+        problem = save_session(self.session.session(self.source, asdict(self.arrangement)))
         if problem:
             self.app.notify(problem, severity="warning", markup=False)
 
     def circumstances(self) -> dict[str, str]:
         """What a report of a defect should say about this run."""
-        experiment = self.session.experiment
-        return {
-            "experiment": experiment.name,
-            "spec_sha256": experiment.sha256,
-            "seed": str(experiment.seed),
-            "event": str(self.session.debugger.event),
-        }
+        return self.session.debugger.circumstances()
 
     # ---- breakpoints ----
 
@@ -423,7 +411,7 @@ class DebuggerScreen(Moves):
 
     def _places(self, query: str) -> Iterator[PaletteEntry]:
         debugger = self.session.debugger
-        for name in self.session.slowest(_OFFERED):
+        for name, _ in debugger.tape.slowest(debugger.event, _OFFERED):
             yield PaletteEntry("Why was it slow", name, partial(self.why, request_ref(name)))
         word = query.rpartition(" ")[2]
         if word.isdecimal():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import partial
 from io import StringIO
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,10 +22,9 @@ from blis_tui.records.tables import record_line, requests_csv
 from blis_tui.simulation import Simulation
 from blis_tui.tui.actions import DIALOG, bindings
 from blis_tui.tui.catalog import shown_folder
-from blis_tui.tui.new_file import new_name
 from blis_tui.tui.screens.window import Window
-from blis_tui.tui.widgets.cursor_list import CursorList
-from blis_tui.tui.widgets.footer import KeyBar
+from blis_tui.tui.widgets.bars import KeyBar
+from blis_tui.tui.widgets.lists import CursorList
 from blis_tui.units import count_text
 
 if TYPE_CHECKING:
@@ -52,6 +53,13 @@ KINDS: Final = (
     Kind("records", "records.jsonl", "every record up to here"),
     Kind("picture", "svg", "this screen as a picture"),
 )
+
+
+def new_name(stem: str, ending: str) -> str:
+    """``STEM.ENDING``, or ``STEM-2.ENDING`` and so on where the working folder has that already."""
+    names = (f"{stem}{f'-{number}' if number > 1 else ''}.{ending}" for number in count(1))
+    # A dangling link counts as there, too.
+    return next(name for name in names if not os.path.lexists(Path.cwd() / name))
 
 
 class ExportScreen(Window[None]):

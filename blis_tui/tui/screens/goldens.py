@@ -31,11 +31,10 @@ from blis_tui.tui.presenters.goldens import (
     standing,
     summary,
 )
-from blis_tui.tui.screens.confirm import ConfirmScreen
+from blis_tui.tui.screens.prompt import ConfirmScreen
 from blis_tui.tui.shell import shell
-from blis_tui.tui.widgets.footer import KeyBar
-from blis_tui.tui.widgets.golden_list import GoldenList
-from blis_tui.tui.widgets.header import TitleBar
+from blis_tui.tui.widgets.bars import KeyBar, TitleBar
+from blis_tui.tui.widgets.lists import GoldenList
 from blis_tui.units import plural
 
 if TYPE_CHECKING:

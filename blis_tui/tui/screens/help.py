@@ -17,8 +17,8 @@ from textual.widgets.option_list import Option
 from blis_tui.tui.actions import DIALOG, bindings, named
 from blis_tui.tui.presenters.help import action_row, groups, heading, split_columns
 from blis_tui.tui.screens.window import Window
-from blis_tui.tui.widgets.cursor_list import CursorList
-from blis_tui.tui.widgets.footer import KeyBar
+from blis_tui.tui.widgets.bars import KeyBar
+from blis_tui.tui.widgets.lists import CursorList
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -31,9 +31,8 @@ from blis_tui.tui.editor import edit
 from blis_tui.tui.presenters.home import Entry, details, matching, summary
 from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.shell import shell
-from blis_tui.tui.widgets.experiments import ExperimentList
-from blis_tui.tui.widgets.footer import KeyBar
-from blis_tui.tui.widgets.header import TitleBar
+from blis_tui.tui.widgets.bars import KeyBar, TitleBar
+from blis_tui.tui.widgets.lists import ExperimentList
 from blis_tui.units import plural
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from blis_tui.debugger.why.explain import explain
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.presenters.why import MENTION, explanation_page
 from blis_tui.tui.screens.window import Window
-from blis_tui.tui.widgets.footer import KeyBar
+from blis_tui.tui.widgets.bars import KeyBar
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult

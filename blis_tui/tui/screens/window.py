@@ -1,13 +1,19 @@
-"""What all windows above a screen have in common."""
+"""What all windows above a screen have in common, and the one that covers it while the terminal is too small."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from textual.await_complete import AwaitComplete
+from textual.binding import Binding
 from textual.screen import ModalScreen
+from textual.widgets import Static
 
 from blis_tui.tui.actions import DIALOG
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.events import Resize
 
 _Result = TypeVar("_Result")
 
@@ -44,3 +50,45 @@ class Window(ModalScreen[_Result]):
     def action_dialog_close(self) -> None:
         """Close without a result."""
         self.dismiss(None)
+
+
+MIN_WIDTH: Final = 60
+MIN_HEIGHT: Final = 16
+
+
+def is_too_small(width: int, height: int) -> bool:
+    """Whether nothing useful fits."""
+    return width < MIN_WIDTH or height < MIN_HEIGHT
+
+
+def small_text(width: int, height: int) -> str:
+    """What to say, broken where even that does not fit into one line."""
+    text = f"terminal too small (need {MIN_WIDTH}x{MIN_HEIGHT}, have {width}x{height})"
+    return text if len(text) <= width else text.replace(" (", "\n(").replace(", ", ",\n")
+
+
+class SmallScreen(Window[None]):
+    """Covers the screen below, which stays as it is."""
+
+    BINDINGS = [Binding("ctrl+q", "app.quit", show=False)]  # noqa: RUF012  (Textual's way)
+    DEFAULT_CSS = """
+    SmallScreen {
+        background: $background;
+        & > Static { width: auto; height: auto; text-align: center; color: $warning; }
+    }
+    """
+
+    def compose(self) -> ComposeResult:
+        """One sentence."""
+        yield Static(markup=False)
+
+    def on_mount(self) -> None:
+        """Say it."""
+        self._say()
+
+    def on_resize(self, _event: Resize) -> None:
+        """Say it with the new size."""
+        self._say()
+
+    def _say(self) -> None:
+        self.query_one(Static).update(small_text(*self.app.size))

@@ -63,24 +63,20 @@ class BreakpointsPane(LinesPane):
     """Breakpoints and watches; the screen keeps them, this shows them."""
 
     TITLE = "Breakpoints and watches"
-    JUMP_KEY = "b"
     BINDINGS: ClassVar = [
         Binding("enter", "want('edit')", "edit"),
         Binding("space", "want('switch')", "on/off"),
         Binding("delete", "want('remove')", "remove"),
     ]
 
+    watches: tuple[WatchedFigure, ...] = ()
+
+    @dataclass
     class Wanted(Message):
         """The reader wants something done: ``what`` is ``edit``, ``switch`` or ``remove``; ``place`` the line."""
 
-        def __init__(self, what: str, place: int) -> None:
-            super().__init__()
-            self.what = what
-            self.place = place
-
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's name)
-        super().__init__(id=id)
-        self.watches: tuple[WatchedFigure, ...] = ()
+        what: str
+        place: int
 
     def lines(self, view: View, width: int) -> list[Line]:
         """One a breakpoint, one a watch; or how to make the first one."""

@@ -21,7 +21,6 @@ class DiffPane(LinesPane):
     """Every field of the state that the present event changed."""
 
     TITLE = "Changes"
-    JUMP_KEY = "c"
     FOLLOWS_SELECTION = False
 
     def lines(self, view: View, width: int) -> Sequence[Line]:

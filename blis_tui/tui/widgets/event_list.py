@@ -37,7 +37,6 @@ class EventList(Pane):
     """
 
     TITLE = "Events"
-    JUMP_KEY = "e"
     BINDINGS: ClassVar = [
         Binding("up", "move(-1)", "event up", show=False),
         Binding("down", "move(1)", "event down", show=False),
@@ -120,12 +119,10 @@ class EventList(Pane):
         self.border_subtitle = known
 
     def on_focus(self) -> None:
-        """Show the cursor brightly."""
+        """Show the cursor brightly, or dimly."""
         self._rows.refresh()
 
-    def on_blur(self) -> None:
-        """Show the cursor dimly."""
-        self._rows.refresh()
+    on_blur = on_focus
 
     # ---- filter ----
 

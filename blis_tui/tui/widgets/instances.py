@@ -26,7 +26,6 @@ class InstancesPane(LinesPane):
     """Queue, batch and present step of an instance, or of all."""
 
     TITLE = "Instances"
-    JUMP_KEY = "i"
     BINDINGS: ClassVar = [
         Binding("left", "turn(-1)", "previous instance", show=False),
         Binding("right", "turn(1)", "next instance", show=False),

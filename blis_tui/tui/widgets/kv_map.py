@@ -39,7 +39,6 @@ class KvMap(LinesPane):
     """Who holds the blocks of the KV cache."""
 
     TITLE = "KV cache"
-    JUMP_KEY = "k"
     BINDINGS: ClassVar = [
         Binding("left", "move(-1)", "previous request", show=False),
         Binding("right", "move(1)", "next request", show=False),

@@ -26,7 +26,6 @@ class MetricsPane(Pane):
     """A strip for each figure, percentiles of the latencies, and a plot of the chosen figure."""
 
     TITLE = "Metrics"
-    JUMP_KEY = "m"
     FOLLOWS_SELECTION = False
     ALLOW_SELECT = False
     DEFAULT_CSS = """

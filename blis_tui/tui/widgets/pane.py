@@ -19,8 +19,6 @@ class Pane(Widget, can_focus=True):
 
     TITLE: ClassVar[str] = ""
     """In its border."""
-    JUMP_KEY: ClassVar[str] = ""
-    """The letter that jump mode shows on it."""
 
     view: reactive[View | None] = reactive(None, init=False, always_update=True)
 

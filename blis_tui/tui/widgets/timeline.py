@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 class Timeline(Pane):
     """Three lines over the full width: times, one figure, and marks. A click goes to that time."""
 
-    TITLE = ""
-    JUMP_KEY = "t"
     FOLLOWS_SELECTION = False
     ALLOW_SELECT = False
     DEFAULT_CSS = """
@@ -50,10 +48,8 @@ class Timeline(Pane):
     choice: reactive[int] = reactive(0)
     """Which figure the middle line shows."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's name)
-        super().__init__(id=id)
-        self._dragged = False
-        self._asked = -1
+    _dragged = False
+    _asked = -1
 
     def show(self, view: View) -> None:  # noqa: ARG002  (render reads it)
         """Draw it anew."""
