@@ -295,14 +295,9 @@ def ranking_lines(view: View, found: Sequence[Ranked], width: int, hint: str) ->
         if preemptions and not counts:
             parts.append((f"  \N{MULTIPLICATION SIGN} {plural(preemptions, 'preemption')}", "$error"))
         lines.append(line(Content.assemble(*parts), key=REQUEST_KEY + one.name, tip="enter: open; ?: why"))
-    keys = Content.assemble(
-        ("up down", "$accent bold"),
-        (" choose  ", "$text-muted"),
-        ("enter", "$accent bold"),
-        (" its life  ", "$text-muted"),
-        ("?", "$accent bold"),
-        (" why  ", "$text-muted"),
-        (shown_key(named("look.rank").keys[0]), "$accent bold"),
-        (" rank by another metric", "$text-muted"),
+    keys = Content.from_markup(
+        "[$accent bold]up down[/][$text-muted] choose  [/][$accent bold]enter[/][$text-muted] its life  [/]"
+        "[$accent bold]?[/][$text-muted] why  [/][$accent bold]$again[/][$text-muted] rank by another metric[/]",
+        again=shown_key(named("look.rank").keys[0]),
     )
     return [*lines, BLANK, line(keys)]

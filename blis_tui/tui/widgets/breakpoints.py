@@ -36,26 +36,12 @@ def watch_line(one: WatchedFigure, place: int) -> Line:
     return line((" = ", "$accent"), one.text, "  ", (one.value, "bold"), key=str(place))
 
 
-NOTHING = Content.assemble(
-    ("No breakpoints.\n", "bold"),
-    ("b", "$accent bold"),
-    " sets one at the event or request under the cursor.\n",
-    ("B", "$accent bold"),
-    " writes one: ",
-    ("preempted", "bold"),
-    ", ",
-    ("first preemption", "bold"),
-    ", ",
-    ("request request_12", "bold"),
-    ", ",
-    ("kv.utilization > 0.9", "bold"),
-    ".\n",
-    ("w", "$accent bold"),
-    " watches a figure: ",
-    ("waiting", "bold"),
-    ", ",
-    ("instance[0].kv.free", "bold"),
-    ".",
+NOTHING = Content.from_markup(
+    "[bold]No breakpoints.[/]\n"
+    "[$accent bold]b[/] sets one at the event or request under the cursor.\n"
+    "[$accent bold]B[/] writes one: [bold]preempted[/], [bold]first preemption[/], [bold]request request_12[/], "
+    "[bold]kv.utilization > 0.9[/].\n"
+    "[$accent bold]w[/] watches a figure: [bold]waiting[/], [bold]instance\\[0].kv.free[/]."
 )
 
 
