@@ -1,18 +1,241 @@
-"""Load two experiments, simulate both, and put side by side what came out."""
+"""Two experiments simulated and put side by side: documents, figures (which way is better), and single requests."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import re
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final
 
 from blis_tui.compare.documents import Difference, experiment_differences
-from blis_tui.compare.metrics import Row, rows
-from blis_tui.compare.requests import RequestChanges, request_changes
 from blis_tui.simulation import Simulation
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from blis_tui.metrics.report import Report
+    from blis_tui.metrics.request_log import RequestRow
     from blis_tui.spec.model import Experiment
+
+# ---- figures ----
+
+THRESHOLD: Final = 0.01
+"""What changes by no more than this share of itself is neither better nor worse: it is noise."""
+LOWER: Final = "lower"
+HIGHER: Final = "higher"
+
+_DIRECTIONS: Final = (
+    (r"(.*\.)?(ttft|e2e|itl|tpot|scheduling_delay)_ms\..*", LOWER),
+    (r"(.*\.)?(rejected|dropped_unservable|timed_out)", LOWER),
+    (r"requests\.(still_queued|still_running|length_capped)", LOWER),
+    (r"(.*\.)?kv\.(preemptions|preempted_requests)", LOWER),
+    (r"(requests|slo_classes\..*|tenants\..*)\.completed", HIGHER),
+    (r"throughput\..*", HIGHER),
+    (r"(.*\.)?kv\.hit_rate", HIGHER),
+)
+"""Pattern of a metric's whole name -> which way is better. What is not listed has no obvious direction: what is served
+in the `steady` half of the arrivals follows what arrives in it, and a backlog from before it counts, too."""
+
+_PATTERNS: Final = tuple((re.compile(pattern), direction) for pattern, direction in _DIRECTIONS)
+
+_MAIN: Final = re.compile(
+    r"(requests|tokens|throughput|kv)\..*|(offered|steady)\..*_per_s|duration_us|(latency|slo_classes|tenants)\..*\.(mean|p50|p99|max)"
+    r"|(slo_classes|tenants)\..*\.(completed|rejected|timed_out)"
+)
+"""The figures one looks at first; the others are shown when everything is asked for."""
+
+_NO_RESULTS: Final = frozenset({"meta", "expectations", "warnings"})
+"""Parts of a report that say what was simulated or wished, or judge what happened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One figure of both reports; None where a report does not have it, or nothing was observed."""
+
+    metric: str
+    a: float | None
+    b: float | None
+
+    @property
+    def differs(self) -> bool:
+        """Whether the two figures are not the same."""
+        return self.a != self.b
+
+    @property
+    def main(self) -> bool:
+        """Whether it is one of the figures to look at first."""
+        return _MAIN.fullmatch(self.metric) is not None
+
+    @property
+    def tenant(self) -> str:
+        """The tenant whose figure it is; empty for the others."""
+        part, _, rest = self.metric.partition(".")
+        return rest.partition(".")[0] if part == "tenants" else ""
+
+    @property
+    def change(self) -> float | None:
+        """``b - a``; None when one of them is missing."""
+        return None if self.a is None or self.b is None else self.b - self.a
+
+    @property
+    def relative(self) -> float | None:
+        """The change as a share of ``a``; None when there is no such share."""
+        return None if self.change is None or not self.a else self.change / abs(self.a)
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether the figures differ by less than what matters."""
+        return self.differs and self.a is not None and self.b is not None and not matters(self.a, self.b)
+
+    @property
+    def verdict(self) -> str:
+        """``better`` or ``worse``; empty when nothing changed, or hardly, or the metric has no obvious direction."""
+        direction = direction_of(self.metric)
+        if not self.change or self.is_noise or direction is None:
+            return ""
+        return "better" if (self.change > 0) == (direction == HIGHER) else "worse"
+
+    def to_dict(self) -> dict[str, object]:
+        """As plain data."""
+        return {
+            "metric": self.metric,
+            "a": self.a,
+            "b": self.b,
+            "change": self.change,
+            "relative": self.relative,
+            "verdict": self.verdict or None,
+        }
+
+
+def matters(a: float, b: float) -> bool:
+    """Whether a figure changes by more than noise."""
+    return abs(b - a) > THRESHOLD * abs(a)
+
+
+def direction_of(metric: str) -> str | None:
+    """:data:`LOWER` or :data:`HIGHER`: which way is better; None when neither obviously is."""
+    return next((direction for pattern, direction in _PATTERNS if pattern.fullmatch(metric)), None)
+
+
+def rows(a: Mapping[str, object], b: Mapping[str, object]) -> list[Row]:
+    """All figures of two reports, in the order of the first; what only the second has follows in its order."""
+    left, right = dict(_figures(a)), dict(_figures(b))
+    names = [*left, *(name for name in right if name not in left)]
+    return [Row(metric=name, a=left.get(name), b=right.get(name)) for name in names]
+
+
+def _figures(report: Mapping[str, object]) -> Iterator[tuple[str, float | None]]:
+    for name, part in report.items():
+        if name not in _NO_RESULTS:
+            yield from _leaves(name, part)
+
+
+def _leaves(name: str, value: object) -> Iterator[tuple[str, float | None]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _leaves(f"{name}.{key}", inner)
+    elif isinstance(value, list):
+        for at, inner in enumerate(value):
+            yield from _leaves(f"{name}.{at}", inner)
+    elif value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        yield name, value
+
+
+# ---- requests ----
+
+MOST_AFFECTED: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Affected:
+    """A request and its end-to-end times, in microseconds."""
+
+    request_id: str
+    a_us: int
+    b_us: int
+
+    @property
+    def change_us(self) -> int:
+        """``b - a``."""
+        return self.b_us - self.a_us
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fates:
+    """How often requests that ended as ``a`` in one run ended as ``b`` in the other."""
+
+    a: str
+    b: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestChanges:
+    """The requests of two runs, matched by name."""
+
+    common: int
+    """Requests of both runs: same name, same arrival, same prompt length."""
+    other: int
+    """Same name, but another arrival or prompt: another request. They are left out of everything below."""
+    only_a: int
+    only_b: int
+    compared: int
+    """Of the common ones, those that completed in both runs."""
+    slower: int
+    """By more than noise, end to end."""
+    faster: int
+    different_ends: tuple[Fates, ...]
+    """Requests that did not end alike, by frequency."""
+    most_affected: tuple[Affected, ...]
+    """By the size of the change; of equals the earlier arrival."""
+
+    def to_dict(self) -> dict[str, object]:
+        """As plain data."""
+        return {
+            **{name: getattr(self, name) for name in ("common", "other", "only_a", "only_b", "compared")},
+            "threshold": THRESHOLD,
+            "slower": self.slower,
+            "faster": self.faster,
+            "different_ends": [asdict(one) for one in self.different_ends],
+            "most_affected": [{**asdict(one), "change_us": one.change_us} for one in self.most_affected],
+        }
+
+
+def request_changes(a: Sequence[RequestRow], b: Sequence[RequestRow]) -> RequestChanges:
+    """Match the requests of two runs and summarise what became of them."""
+    others = {row.request_id: row for row in b}
+    fates: Counter[tuple[str, str]] = Counter()
+    timed: list[Affected] = []
+    matched = common = 0
+    for row in a:
+        other = others.get(row.request_id)
+        if other is None:
+            continue
+        matched += 1
+        if (row.arrival_us, row.input_tokens) != (other.arrival_us, other.input_tokens):
+            continue
+        common += 1
+        if row.state != other.state:
+            fates[row.state, other.state] += 1
+        if row.e2e_us is not None and other.e2e_us is not None:
+            timed.append(Affected(request_id=row.request_id, a_us=row.e2e_us, b_us=other.e2e_us))
+    changed = sorted((one for one in timed if one.change_us), key=lambda one: -abs(one.change_us))
+    beyond = [one for one in changed if matters(one.a_us, one.b_us)]
+    slower = sum(one.change_us > 0 for one in beyond)
+    return RequestChanges(
+        common=common,
+        other=matched - common,
+        only_a=len(a) - matched,
+        only_b=len(others) - matched,
+        compared=len(timed),
+        slower=slower,
+        faster=len(beyond) - slower,
+        different_ends=tuple(Fates(a=one, b=two, count=count) for (one, two), count in fates.most_common()),
+        most_affected=tuple(changed[:MOST_AFFECTED]),
+    )
+
+
+# ---- all of it ----
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

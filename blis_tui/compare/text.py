@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.compare.metrics import THRESHOLD
+from blis_tui.compare.comparison import THRESHOLD
 from blis_tui.compare.wording import MARKS, clip, value_change
 from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.compare.comparison import Comparison, Side
+    from blis_tui.compare.comparison import Comparison, RequestChanges, Row, Side
     from blis_tui.compare.documents import Difference
-    from blis_tui.compare.metrics import Row
-    from blis_tui.compare.requests import RequestChanges
 
 WIDTH: Final = 100
 _TENANTS: Final = 3

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from blis_tui.debugger.history import CAP_BYTES, SPACING, History
+from blis_tui.debugger.history import CAP_BYTES, SPACING, History, Replay, observed, watched
 from blis_tui.debugger.moment import LAST_PHASE, WINDOW, Moment, settles
 from blis_tui.debugger.moves import SLICE, Progress, Stop
 from blis_tui.debugger.recorder import Recorder
-from blis_tui.debugger.replay import Replay, observed, watched
 from blis_tui.debugger.tape import Tape
 from blis_tui.errors import InvariantError, SimulationError
 from blis_tui.simulation import Simulation
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot
     from blis_tui.debugger.conditions.breakpoints import Watch
+    from blis_tui.debugger.history import Done
     from blis_tui.debugger.moves import Move
-    from blis_tui.debugger.replay import Done
     from blis_tui.debugger.rows import EventRow
     from blis_tui.engine.records import Record
     from blis_tui.metrics.lints.lints import Checkup
@@ -50,6 +49,7 @@ class Debugger:
         history: the checkpoints.
         phase: for a step, how far it has been looked into (see ``PHASES``); None at other events.
         failure: the error that ended the simulation at its frontier, if one did.
+        complete: whether the whole run is known: its end has been reached at least once.
     """
 
     def __init__(self, experiment: Experiment, *, check: str = "end", cap_bytes: int = CAP_BYTES) -> None:
@@ -64,7 +64,7 @@ class Debugger:
         self._mute = self._recorder.listen(self._simulation)
         self._recording = True
         self._moment: Moment | None = None
-        self._ended = self._simulation.done
+        self.complete = self._simulation.done
 
     # ---- where ----
 
@@ -94,11 +94,6 @@ class Debugger:
         return self.event == self.frontier and (self.failure is not None or self._simulation.done)
 
     @property
-    def complete(self) -> bool:
-        """Whether the whole run is known: its end has been reached at least once."""
-        return self._ended
-
-    @property
     def simulation(self) -> Simulation:
         """The simulation after the present event; look, but move it only through the debugger."""
         return self._simulation
@@ -121,6 +116,11 @@ class Debugger:
     def report(self) -> Report:
         """The report as of the present event, all of it."""
         return self._simulation.report()
+
+    def circumstances(self) -> dict[str, str]:
+        """What a report of a defect should say about this run."""
+        one = self.experiment
+        return {"experiment": one.name, "spec_sha256": one.sha256, "seed": str(one.seed), "event": str(self.event)}
 
     def checkup(self) -> Checkup:
         """The checks behind the report's warnings, as of the present position."""
@@ -388,7 +388,7 @@ class Debugger:
         is_step = self.event > 0 and self.tape.is_step(self.event)
         self.phase = LAST_PHASE if is_step else None
         if self.at_end:
-            self._ended = True
+            self.complete = True
 
     def _end(self) -> Stop:
         return Stop("end" if self.failure is None else "failed")

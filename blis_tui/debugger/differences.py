@@ -222,14 +222,10 @@ def _request(
         return
     if old == new:
         return
-    if old.phase != new.phase:
-        group, about = ("moved", "") if latest is None else (latest.group, latest.about)
+    group, about = ("moved", "") if latest is None else (latest.group, latest.about)
+    # Preempted and let in again at once, or the like: the phase is the same, yet something happened.
+    if old.phase != new.phase or group != "moved":
         yield Change(group=group, path=f"{path}.phase", old=old.phase, new=new.phase, about=about, request=name)
-    elif latest is not None and latest.group != "moved":
-        # Preempted and let in again at once, or the like: the phase is the same, yet something happened.
-        yield Change(
-            group=latest.group, path=f"{path}.phase", old=old.phase, new=new.phase, about=latest.about, request=name
-        )
     skipped = _DECODED if _is_ordinary(old, new) else frozenset[str]()
     fields = [field for field in _REQUEST_FIELDS if field.path not in skipped]
     yield from _fields(fields, old, new, f"{path}.", name)

@@ -119,7 +119,7 @@ class Lockstep:
             yield from side.seek_time(time_us)
         return self._end() if self.at_end else Stop("there")
 
-    def seek_event(self, event: int) -> Move:
+    def seek(self, event: int) -> Move:
         """To the event of that number on each side; their times may differ."""
         for side in self.sides:
             yield from side.seek(event)
@@ -135,7 +135,7 @@ class Lockstep:
 
     def to_start(self) -> Move:
         """To before the first event."""
-        yield from self.seek_event(0)
+        yield from self.seek(0)
         return Stop("start")
 
     def to_end(self) -> Move:

@@ -82,7 +82,7 @@ class Moment:
 
     def request(self, name: str) -> RequestSnapshot | None:
         """A live request at the phase the reader is in, if it is among those looked at."""
-        return find(self.state, name)
+        return next((request for request in live(self.state) if request.request_id == name), None)
 
 
 def live(snapshot: Snapshot) -> tuple[RequestSnapshot, ...]:
@@ -91,8 +91,3 @@ def live(snapshot: Snapshot) -> tuple[RequestSnapshot, ...]:
     for instance in snapshot.instances:
         found += [*instance.waiting, *instance.running]
     return tuple(found)
-
-
-def find(snapshot: Snapshot, name: str) -> RequestSnapshot | None:
-    """A live request by name."""
-    return next((request for request in live(snapshot) if request.request_id == name), None)

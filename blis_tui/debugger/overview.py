@@ -1,4 +1,4 @@
-"""A whole run in a few hundred buckets of time, however long it is: what timelines and plots are drawn from.
+"""A whole run in a few hundred buckets of time, and its latencies: what timelines and plots are drawn from.
 
 Buckets start narrow; whenever the run outgrows them, neighbours merge and every bucket is twice as wide. A bucket then
 still holds true maxima and sums, so nothing short is lost between two dots of a plot.
@@ -7,13 +7,15 @@ still holds true maxima and sums, so nothing short is lost between two dots of a
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from heapq import nlargest
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.engine.records import StepFinished
+    from blis_tui.engine.records import Completed, FirstToken, StepFinished
 
 BUCKETS: Final = 512
 _FIRST_WIDTH_US: Final = 1000
@@ -23,7 +25,6 @@ _FIRST_WIDTH_US: Final = 1000
 class Bucket:
     """What happened in a stretch of time. ``*_max``: the largest value that held in it, over all instances."""
 
-    steps: int = 0
     arrivals: int = 0
     completions: int = 0
     losses: int = 0
@@ -35,31 +36,14 @@ class Bucket:
     waiting_max: int = 0
     running_max: int = 0
     kv_used_max: int = 0
-    step_us: int = 0
-    """Sum of the durations of its steps."""
     step_us_max: int = 0
-    first_tokens: int = 0
-    ttft_us: int = 0
-    """Sum of the times to first token of its first tokens."""
     ttft_us_max: int = 0
 
     def absorb(self, other: Bucket) -> None:
         """Take in the bucket that follows."""
-        self.steps += other.steps
-        self.arrivals += other.arrivals
-        self.completions += other.completions
-        self.losses += other.losses
-        self.preemptions += other.preemptions
-        self.tokens += other.tokens
-        self.step_us += other.step_us
-        self.first_tokens += other.first_tokens
-        self.ttft_us += other.ttft_us
-        self.batch_tokens_max = max(self.batch_tokens_max, other.batch_tokens_max)
-        self.waiting_max = max(self.waiting_max, other.waiting_max)
-        self.running_max = max(self.running_max, other.running_max)
-        self.kv_used_max = max(self.kv_used_max, other.kv_used_max)
-        self.step_us_max = max(self.step_us_max, other.step_us_max)
-        self.ttft_us_max = max(self.ttft_us_max, other.ttft_us_max)
+        for name in self.__slots__:
+            own, its = getattr(self, name), getattr(other, name)
+            setattr(self, name, max(own, its) if name.endswith("_max") else own + its)
 
 
 class Overview:
@@ -67,11 +51,12 @@ class Overview:
 
     Attributes:
         width_us: how much simulated time a bucket covers, in microseconds.
+        buckets: those so far; the last one may still be filling.
     """
 
     def __init__(self) -> None:
         self.width_us = _FIRST_WIDTH_US
-        self._buckets: list[Bucket] = []
+        self.buckets: list[Bucket] = []
         self._totals = (0, 0, 0)
         self._load: list[int] = []
         self._kv: list[int] = []
@@ -91,18 +76,13 @@ class Overview:
             self._load_max.append(array("q"))
             self._kv_max.append(array("q"))
 
-    @property
-    def buckets(self) -> Sequence[Bucket]:
-        """The buckets so far; the last one may still be filling."""
-        return self._buckets
-
     def load_of(self, instance: int) -> Sequence[int]:
         """For each bucket, the most requests that wait and run at an instance after one of its steps."""
-        return _filled(self._load_max[instance], self._load[instance], len(self._buckets))
+        return _filled(self._load_max[instance], self._load[instance], len(self.buckets))
 
     def kv_of(self, instance: int) -> Sequence[int]:
         """For each bucket, the most KV blocks that are in use at an instance after one of its steps."""
-        return _filled(self._kv_max[instance], self._kv[instance], len(self._buckets))
+        return _filled(self._kv_max[instance], self._kv[instance], len(self.buckets))
 
     def step(self, record: StepFinished, batch_tokens: int, totals: tuple[int, int, int]) -> None:
         """A step ended.
@@ -118,15 +98,13 @@ class Overview:
         index = record.instance
         if index >= len(self._load):
             self.heard_of(index)
-        place = len(self._buckets) - 1
+        place = len(self.buckets) - 1
         _raise(self._load_max[index], place, self._load[index], record.waiting + record.running)
         _raise(self._kv_max[index], place, self._kv[index], record.kv_used_blocks)
         self._load[index] = record.waiting + record.running
         self._kv[index] = record.kv_used_blocks
-        bucket.steps += 1
         bucket.tokens += batch_tokens
         bucket.preemptions += len(record.preempted)
-        bucket.step_us += record.duration_us
         bucket.batch_tokens_max = max(bucket.batch_tokens_max, batch_tokens)
         bucket.step_us_max = max(bucket.step_us_max, record.duration_us)
         bucket.waiting_max = max(bucket.waiting_max, waiting)
@@ -148,8 +126,6 @@ class Overview:
     def first_token(self, time_us: int, ttft_us: int) -> None:
         """A request got its first token."""
         bucket = self._at(time_us)
-        bucket.first_tokens += 1
-        bucket.ttft_us += ttft_us
         bucket.ttft_us_max = max(bucket.ttft_us_max, ttft_us)
 
     def _at(self, time_us: int) -> Bucket:
@@ -157,7 +133,7 @@ class Overview:
         while place >= BUCKETS:
             self._widen()
             place = time_us // self.width_us
-        buckets = self._buckets
+        buckets = self.buckets
         while len(buckets) <= place:
             # Nothing has changed in it yet: it starts as the last one ended.
             waiting, running, kv_used = self._totals
@@ -165,7 +141,7 @@ class Overview:
         return buckets[place]
 
     def _widen(self) -> None:
-        buckets = self._buckets
+        buckets = self.buckets
         for place in range(0, len(buckets) - 1, 2):
             buckets[place].absorb(buckets[place + 1])
         del buckets[1::2]
@@ -185,3 +161,78 @@ def _raise(series: array[int], place: int, before: int, value: int) -> None:
 
 def _filled(series: array[int], last: int, buckets: int) -> Sequence[int]:
     return [*series, *[last] * (buckets - len(series))]
+
+
+class Latencies:
+    """What every request so far has waited; requests are told by their numbers."""
+
+    def __init__(self) -> None:
+        self._ttft_events = array("q")
+        self._ttfts = array("q")
+        self._ttfts_lost = array("q")
+        self._ttft_times = array("q")
+        self._places: dict[int, int] = {}
+        self._done_events = array("q")
+        self._done = array("i")
+        self._e2es = array("q")
+
+    def first_token(self, number: int, record: FirstToken) -> None:
+        """A request got its first token."""
+        self._ttft_events.append(record.event)
+        self._places[number] = len(self._ttfts)
+        self._ttfts.append(record.ttft_us)
+        self._ttfts_lost.append(0)
+        self._ttft_times.append(record.first_token_us)
+
+    def lose(self, number: int, event: int) -> None:
+        """A preemption took a request's first token back, if it had one."""
+        place = self._places.pop(number, None)
+        if place is not None:
+            self._ttfts_lost[place] = event
+
+    def completed(self, number: int, record: Completed) -> None:
+        """A request completed."""
+        self._done_events.append(record.event)
+        self._done.append(number)
+        self._e2es.append(record.e2e_us)
+
+    def cut(self, event: int) -> None:
+        """Forget what stands behind an event."""
+        keep = bisect_right(self._ttft_events, event)
+        del self._ttft_events[keep:]
+        del self._ttfts[keep:]
+        del self._ttfts_lost[keep:]
+        del self._ttft_times[keep:]
+        for place, lost in enumerate(self._ttfts_lost):
+            if lost > event:
+                self._ttfts_lost[place] = 0
+        done = bisect_right(self._done_events, event)
+        del self._done_events[done:]
+        del self._done[done:]
+        del self._e2es[done:]
+
+    def ttfts_of(self, first: int, last: int, now_us: int | None) -> list[int]:
+        """The times to first token of the events from one to another, also of tokens that were taken back later."""
+        places = range(bisect_left(self._ttft_events, first), bisect_right(self._ttft_events, last))
+        return [self._ttfts[place] for place in places if now_us is None or self._ttft_times[place] <= now_us]
+
+    def ttfts_us(self, until: int, count: int, settled: int | None = None, now_us: int | None = None) -> list[int]:
+        """The latest ``count`` times to first token up to an event, oldest first, in microseconds.
+
+        First tokens that a preemption had taken back by then do not count. ``settled``: as for ``Tape.life``.
+        ``now_us``: tokens of steps that end later do not count yet, either.
+        """
+        found: list[int] = []
+        for place in range(bisect_right(self._ttft_events, until if settled is None else settled) - 1, -1, -1):
+            if len(found) == count:
+                break
+            out = now_us is None or self._ttft_times[place] <= now_us
+            if out and not 0 < self._ttfts_lost[place] <= until:
+                found.append(self._ttfts[place])
+        return found[::-1]
+
+    def slowest(self, until: int, count: int) -> list[tuple[int, int]]:
+        """Of the requests completed up to an event, those that took longest, with their end-to-end times in us."""
+        end = bisect_right(self._done_events, until)
+        order = nlargest(count, range(end), key=self._e2es.__getitem__)
+        return [(self._done[place], self._e2es[place]) for place in order]

@@ -10,6 +10,7 @@ from blis_tui.errors import InputError
 
 if TYPE_CHECKING:
     from blis_tui.debugger.debugger import Debugger
+    from blis_tui.debugger.lockstep import Lockstep
     from blis_tui.debugger.moves import Move
 
 _TIME: Final = re.compile(r"([0-9][0-9_, ]*(?:\.[0-9]+)?)\s*(us|µs|ms|s|min)\Z")
@@ -26,13 +27,13 @@ class Place:
     time_us: int | None = None
     request: str | None = None
 
-    def move(self, debugger: Debugger) -> Move:
-        """The way there."""
+    def move(self, run: Debugger | Lockstep) -> Move:
+        """The way there, of one run or of two side by side."""
         if self.event is not None:
-            return debugger.seek(self.event)
+            return run.seek(self.event)
         if self.time_us is not None:
-            return debugger.seek_time(self.time_us)
-        return debugger.seek_request(self.request or "")
+            return run.seek_time(self.time_us)
+        return run.seek_request(self.request or "")
 
 
 def parse_place(text: str) -> Place:

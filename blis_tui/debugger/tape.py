@@ -12,8 +12,7 @@ from dataclasses import fields
 from operator import add
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.debugger.latencies import Latencies
-from blis_tui.debugger.overview import Bucket, Overview
+from blis_tui.debugger.overview import Bucket, Latencies, Overview
 from blis_tui.debugger.rows import EventRow, RequestEvent, StepRow
 from blis_tui.engine.records import RECORD_KINDS, FirstToken, Preempted, Scheduled, described
 
@@ -134,10 +133,9 @@ class Tape:
         if last_step >= first:
             rows = self._step_rows(self.row(self.next_step(first - 1)).step, self.row(last_step).step)
             batch_tokens = list(map(add, rows["prefill_tokens"], rows["decode_requests"]))
-            bucket.steps = len(batch_tokens)
             bucket.tokens, bucket.batch_tokens_max = sum(batch_tokens), max(batch_tokens)
             bucket.preemptions = sum(rows["preempted"])
-            bucket.step_us, bucket.step_us_max = sum(rows["duration_us"]), max(rows["duration_us"])
+            bucket.step_us_max = max(rows["duration_us"])
             bucket.waiting_max = max(rows["all_waiting"])
             bucket.running_max = max(rows["all_running"])
             bucket.kv_used_max = max(rows["all_kv_used_blocks"])
@@ -147,8 +145,7 @@ class Tape:
             bucket.waiting_max = max(bucket.waiting_max, held.all_waiting)
             bucket.running_max = max(bucket.running_max, held.all_running)
             bucket.kv_used_max = max(bucket.kv_used_max, held.all_kv_used_blocks)
-        ttfts = self.latencies.ttfts_of(first, last, now_us)
-        bucket.first_tokens, bucket.ttft_us, bucket.ttft_us_max = len(ttfts), sum(ttfts), max(ttfts, default=0)
+        bucket.ttft_us_max = max(self.latencies.ttfts_of(first, last, now_us), default=0)
         return bucket
 
     def _step_rows(self, first: int, last: int) -> dict[str, array[int]]:

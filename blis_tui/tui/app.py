@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 from weakref import WeakKeyDictionary
@@ -20,9 +21,8 @@ from textual.binding import Binding
 from blis_tui.errors import BlisError
 from blis_tui.tui.actions import APP, bindings, shown_key
 from blis_tui.tui.commands import Commands
-from blis_tui.tui.keymap import load_keymap
-from blis_tui.tui.screens.small import SmallScreen, is_too_small
-from blis_tui.tui.settings import config_folder, remember_theme, remembered_theme
+from blis_tui.tui.screens.window import SmallScreen, is_too_small
+from blis_tui.tui.settings import config_folder, load_keymap, remember_theme, remembered_theme
 from blis_tui.tui.themes import THEMES, default_theme
 
 if TYPE_CHECKING:
@@ -122,21 +122,15 @@ class BlisApp(App[None], inherit_bindings=False):
 
         try:
             screen = DebuggerScreen(
-                start.experiment,
-                source=start.source,
-                at=start.at,
-                breaks=start.breaks,
-                overrides=start.overrides,
+                start.experiment, source=start.source, at=start.at, breaks=start.breaks, overrides=start.overrides
             )
         except BlisError as error:
             from blis_tui.tui.screens.error import ErrorScreen  # noqa: PLC0415
 
-            return ErrorScreen(start.source, error, lambda: self._again(start))
+            how = (start.source, start.overrides, start.seed, start.at, start.breaks)
+            return ErrorScreen(start.source, error, partial(self.open_experiment, *how))
         self._starts[screen] = start
         return screen
-
-    def _again(self, start: Start) -> None:
-        self.open_experiment(start.source, start.overrides, seed=start.seed, at=start.at, breaks=start.breaks)
 
     def show_error(self, source: str, error: BlisError, again: Callable[[], object]) -> None:
         """Show what is wrong with an experiment, with a way to try again."""
@@ -167,39 +161,34 @@ class BlisApp(App[None], inherit_bindings=False):
         seed: int | None = None,
         at: str | None = None,
         breaks: tuple[str, ...] = (),
+        *,
+        in_place: bool = False,
     ) -> None:
-        """Load an experiment and show it in the debugger, or show what is wrong with it."""
+        """Load an experiment and show it in the debugger (``in_place`` of the one on top), or what is wrong with it."""
         from blis_tui.spec.load import load  # noqa: PLC0415  (YAML and schemas, when something is opened)
 
         try:
             experiment = await asyncio.to_thread(load, source, overrides=overrides, seed=seed)
         except BlisError as error:
-            self.show_error(
-                source, error, lambda: self.open_experiment(source, overrides, seed=seed, at=at, breaks=breaks)
-            )
+            again = partial(self.open_experiment, source, overrides, seed, at, breaks, in_place=in_place)
+            self.show_error(source, error, again)
             return
         start = Start(experiment=experiment, source=source, at=at, breaks=breaks, overrides=overrides, seed=seed)
-        await self.push_screen(self._debugger(start))
+        if in_place:
+            await self.switch_screen(self._debugger(start))
+        else:
+            await self.push_screen(self._debugger(start))
 
-    @work(exclusive=True, group="open")
-    async def reopen_experiment(self, source: str, at: str | None = None) -> None:
+    def reopen_experiment(self, source: str, at: str | None = None) -> None:
         """Load the experiment of the debugger on top again, as it was opened, and replace that screen.
 
         Args:
             source: its name or path.
             at: where to go first.
         """
-        from blis_tui.spec.load import load  # noqa: PLC0415
-
         before = self._starts.get(self.screen)
         overrides, seed = ((), None) if before is None else (before.overrides, before.seed)
-        try:
-            experiment = await asyncio.to_thread(load, source, overrides=overrides, seed=seed)
-        except BlisError as error:
-            self.show_error(source, error, lambda: self.reopen_experiment(source, at))
-            return
-        start = Start(experiment=experiment, source=source, at=at, overrides=overrides, seed=seed)
-        await self.switch_screen(self._debugger(start))
+        self.open_experiment(source, overrides, seed, at, in_place=True)
 
     def open_compare(
         self,
@@ -213,13 +202,6 @@ class BlisApp(App[None], inherit_bindings=False):
         from blis_tui.tui.screens.compare import CompareScreen  # noqa: PLC0415
 
         self.push_screen(CompareScreen(left, right, names, event, time_us))
-
-    def open_goldens(self) -> None:
-        """Show the golden results and what waits for a decision."""
-        from blis_tui.tui.screens.goldens import GoldensScreen  # noqa: PLC0415
-
-        if not isinstance(self.screen, GoldensScreen):
-            self.push_screen(GoldensScreen())
 
     # ---- actions ----
 
@@ -262,17 +244,15 @@ class BlisApp(App[None], inherit_bindings=False):
 
         self.push_screen(HelpScreen(scope, title, self.keymap.keys, usable), run)
 
-    def action_app_palette(self) -> None:
-        """Open the command palette."""
-        self.action_command_palette()
-
-    def action_app_theme(self) -> None:
-        """Choose a theme."""
-        self.search_themes()
+    action_app_palette = App.action_command_palette
+    action_app_theme = App.search_themes
 
     def action_goldens_open(self) -> None:
-        """Show the goldens."""
-        self.open_goldens()
+        """Show the golden results and what waits for a decision."""
+        from blis_tui.tui.screens.goldens import GoldensScreen  # noqa: PLC0415
+
+        if not isinstance(self.screen, GoldensScreen):
+            self.push_screen(GoldensScreen())
 
     async def action_app_back(self) -> None:
         """Leave this screen; the first one leaves the program."""
@@ -297,10 +277,6 @@ class BlisApp(App[None], inherit_bindings=False):
         """Every theme, our own first."""
         own = [theme.name for theme in THEMES]
         return (*own, *sorted(name for name in self.available_themes if name not in own))
-
-    def choose_theme(self, name: str) -> None:
-        """Use a theme from now on."""
-        self.theme = name
 
     def watch_theme(self, name: str) -> None:
         """Remember what the user chose."""
@@ -351,7 +327,7 @@ class BlisApp(App[None], inherit_bindings=False):
             error: what was raised.
             dead: whether a part of the screen stopped working; then the way on leads to the list of experiments.
         """
-        from blis_tui.tui.screens.crash import CrashScreen  # noqa: PLC0415
+        from blis_tui.tui.screens.error import CrashScreen  # noqa: PLC0415
 
         if any(isinstance(screen, CrashScreen) for screen in self.screen_stack):
             return  # one window is enough: what follows a defect is seldom news
@@ -370,7 +346,7 @@ class BlisApp(App[None], inherit_bindings=False):
 
     def _bundle(self, error: BaseException) -> str:
         """What a report of a defect needs, with what the topmost screen that knows says of its circumstances."""
-        from blis_tui.tui.screens.crash import crash_bundle  # noqa: PLC0415
+        from blis_tui.tui.screens.error import crash_bundle  # noqa: PLC0415
 
         about: dict[str, str] = {}
         for screen in self.screen_stack:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.errors import BlisError
 from blis_tui.inputs import real_path
 from blis_tui.spec.library import entries, find, suffix
+from blis_tui.tui.presenters.problems import diagnostics_of
 from blis_tui.units import plural
 
 if TYPE_CHECKING:
@@ -153,15 +155,13 @@ def _printable(text: str) -> str:
 
 def check(found: Found) -> Checked:
     """Load an experiment. Takes some ten milliseconds, and a few hundred the first time."""
-    from blis_tui.errors import BlisError, SpecError, TraceError  # noqa: PLC0415  (the list appears before these load)
-    from blis_tui.spec.load import load  # noqa: PLC0415
+    from blis_tui.spec.load import load  # noqa: PLC0415  (the list appears before this loads)
 
     try:
         return Checked(facts_of(load(found.path)))
-    except (SpecError, TraceError) as error:
-        return Checked(None, error.diagnostics)
     except BlisError as error:
-        return Checked(None, unreadable=error.message)
+        problems = diagnostics_of(error)
+        return Checked(None, problems, unreadable="" if problems else error.message)
 
 
 def facts_of(experiment: Experiment) -> Facts:

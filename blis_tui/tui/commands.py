@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
@@ -51,7 +52,7 @@ class Commands(Provider):
         """Look once which experiments have names."""
         app = self._app
         self._experiments = tuple(
-            PaletteEntry("Open", name, lambda name=name: app.open_experiment(name), "Open it in the debugger.")  # type: ignore[misc]
+            PaletteEntry("Open", name, partial(app.open_experiment, name), "Open it in the debugger.")
             for name in names("Experiment", app.folder)
         )
 
@@ -78,7 +79,7 @@ class Commands(Provider):
             yield from self.screen.palette_entries(query)
         yield from self._experiments
         for name in self._app.theme_names():
-            yield PaletteEntry("Theme", name, lambda name=name: self._app.choose_theme(name))  # type: ignore[misc]
+            yield PaletteEntry("Theme", name, partial(setattr, self.app, "theme", name))
 
     def _actions(self) -> Iterator[PaletteEntry]:
         app, screen = self._app, self.screen

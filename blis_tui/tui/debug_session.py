@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.debugger.conditions.breakpoints import Breakpoint, Hit
+    from blis_tui.debugger.conditions.expression import Expression
     from blis_tui.debugger.conditions.suggestions import Suggestion
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.source import Json
@@ -116,7 +117,7 @@ class DebugSession:
 
     def toggle(self, text: str) -> bool:
         """Set a breakpoint, or remove the one of that text; returns whether there is one now."""
-        wanted = parse_breakpoint(text, self.experiment)
+        wanted = self.read_breakpoint(text)
         left = tuple(one for one in self.breakpoints if one.text != wanted.text)
         there = len(left) == len(self.breakpoints)
         self.breakpoints = (*left, wanted) if there else left
@@ -127,7 +128,7 @@ class DebugSession:
 
         Raises BlisError when the text makes no sense.
         """
-        wanted = replace(parse_breakpoint(text, self.experiment), enabled=enabled)
+        wanted = replace(self.read_breakpoint(text), enabled=enabled)
         listed = list(self.breakpoints)
         if place is not None:
             listed[place] = wanted
@@ -145,13 +146,9 @@ class DebugSession:
         """Remove a breakpoint."""
         self.breakpoints = (*self.breakpoints[:place], *self.breakpoints[place + 1 :])
 
-    def wrong_breakpoint(self, text: str) -> str:
-        """What is wrong with the text of a breakpoint; empty when nothing is."""
-        try:
-            parse_breakpoint(text, self.experiment)
-        except BlisError as error:
-            return str(error)
-        return ""
+    def read_breakpoint(self, text: str) -> Breakpoint:
+        """The breakpoint that a text stands for. Raises ConditionError when it stands for none."""
+        return parse_breakpoint(text, self.experiment)
 
     def complete_breakpoint(self, text: str) -> Suggestion | None:
         """How the text of a breakpoint may go on; None = in no way that is known."""
@@ -164,28 +161,20 @@ class DebugSession:
 
     # ---- watches ----
 
+    def read_watch(self, text: str) -> Expression:
+        """The figure that a text stands for. Raises ConditionError when it stands for none."""
+        return parse_expression(text, instances=self.experiment.instances)
+
     def value(self, text: str) -> str:
         """What a watch shows at the present event and phase."""
         try:
-            watch = parse_expression(text, instances=self.experiment.instances)
+            watch = self.read_watch(text)
         except BlisError as error:
             return error.message
         records = () if self.driver.busy else self.debugger.moment().past
         return self.debugger.ask(lambda simulation: watch.shown(simulation, records))
 
-    def wrong_watch(self, text: str) -> str:
-        """What is wrong with the text of a watch; empty when nothing is."""
-        try:
-            parse_expression(text, instances=self.experiment.instances)
-        except BlisError as error:
-            return str(error)
-        return ""
-
     # ---- from the whole run ----
-
-    def slowest(self, count: int) -> tuple[str, ...]:
-        """The requests that took longest so far, the slowest first."""
-        return tuple(name for name, _ in self.debugger.tape.slowest(self.debugger.event, count))
 
     def document_lines(self, source: str, overrides: Sequence[str] = ()) -> tuple[str, ...]:
         """The resolved document of the run, with where each value comes from, as far as that is known."""

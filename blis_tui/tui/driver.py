@@ -1,19 +1,21 @@
-"""Moves a debugger a little at a time, so that keys are answered while it runs, and plays a run at a pace."""
+"""Moves a run a little at a time, so that keys are answered meanwhile, and plays it at a pace."""
 
 from __future__ import annotations
 
+from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from blis_tui.debugger.moves import Progress
-from blis_tui.tui.pump import Pump
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from blis_tui.debugger.conditions.breakpoints import Watch
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.moves import Move, Stop
+
+_T = TypeVar("_T")
 
 AT_ONCE_S: Final = 0.05
 """How long a move may take before the screen goes on without waiting for it, in seconds."""
@@ -25,6 +27,7 @@ SPEEDS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000
 """Speeds of play, in events a second; beyond the last one there is no limit."""
 FACTORS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 """Speeds of play, in simulated time for each second watched; beyond the last one there is no limit."""
+_TABLES: Final[Mapping[bool, Sequence[float]]] = {False: SPEEDS, True: FACTORS}
 
 
 class Speed:
@@ -32,25 +35,20 @@ class Speed:
 
     def __init__(self) -> None:
         self.by_time = False
-        self._events = SPEEDS.index(1_000)
-        self._factor = FACTORS.index(1)
-
-    @property
-    def _table(self) -> tuple[float, ...]:
-        return FACTORS if self.by_time else SPEEDS
+        self._places = {False: SPEEDS.index(1_000), True: FACTORS.index(1)}
 
     @property
     def value(self) -> float | None:
         """Events a second, or simulated seconds a second; None = as fast as possible."""
-        place = self._factor if self.by_time else self._events
-        return self._table[place] if place < len(self._table) else None
+        table, place = _TABLES[self.by_time], self._places[self.by_time]
+        return table[place] if place < len(table) else None
 
     def change(self, by: int) -> None:
         """Faster or slower by some places of the table."""
-        if self.by_time:
-            self._factor = max(0, min(self._factor + by, len(FACTORS)))
-        else:
-            self._events = max(0, min(self._events + by, len(SPEEDS)))
+        self._put(self.by_time, self._places[self.by_time] + by)
+
+    def _put(self, by_time: bool, place: int) -> None:
+        self._places[by_time] = max(0, min(place, len(_TABLES[by_time])))
 
     def text(self) -> str:
         """As shown: ``1,000 events/s``, ``x 0.5 time``, ``full speed``."""
@@ -61,15 +59,76 @@ class Speed:
 
     def state(self) -> str:
         """For remembering."""
-        return f"{'time' if self.by_time else 'events'} {self._events} {self._factor}"
+        return f"{'time' if self.by_time else 'events'} {self._places[False]} {self._places[True]}"
 
     def restore(self, state: str) -> None:
         """As remembered; nonsense changes nothing."""
         words = state.split()
         if len(words) == 3 and all(word.isdecimal() for word in words[1:]):  # a mode and two places
             self.by_time = words[0] == "time"
-            self._events = min(int(words[1]), len(SPEEDS))
-            self._factor = min(int(words[2]), len(FACTORS))
+            self._put(False, int(words[1]))
+            self._put(True, int(words[2]))
+
+
+class Pump:
+    """At most one move under way, and what to do when it is over.
+
+    Attributes:
+        label: what the move is, in a word or two; empty when none is under way.
+        progress: where it last was.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = perf_counter) -> None:
+        self.label = ""
+        self.progress: Progress | None = None
+        self._clock = clock
+        self._move: Generator[Progress | None, None, Callable[[], None]] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a move is under way."""
+        return self._move is not None
+
+    def start(self, move: Generator[Progress | None, None, _T], label: str, then: Callable[[_T], None]) -> None:
+        """Set out; another move is given up. ``then`` is called with how it ended.
+
+        A move that yields None has nothing to do until it is driven the next time.
+        """
+        self.stop()
+        self._move = _followed(move, then)
+        self.label = label
+
+    def stop(self) -> bool:
+        """Give up the move, which stays where it has got to; returns whether there was one."""
+        move = self._move
+        self._move = None
+        self.label = ""
+        self.progress = None
+        if move is not None:
+            move.close()
+        return move is not None
+
+    def drive(self, seconds: float) -> None:
+        """Go on for a while, until there is nothing to do at present, or to the end."""
+        until = self._clock() + seconds
+        while self._move is not None and self._clock() < until:
+            try:
+                progress = next(self._move)
+                if progress is None:
+                    return
+                self.progress = progress
+            except StopIteration as stop:
+                self.stop()
+                stop.value()
+            except BaseException:
+                self.stop()
+                raise
+
+
+def _followed(
+    move: Generator[Progress | None, None, _T], then: Callable[[_T], None]
+) -> Generator[Progress | None, None, Callable[[], None]]:
+    return partial(then, (yield from move))
 
 
 class Driver(Pump):

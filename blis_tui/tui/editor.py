@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-_PLUS_LINE: Final = (
+_PLUS: Final = (
     "vi",
     "vim",
     "nvim",
@@ -26,8 +26,8 @@ _PLUS_LINE: Final = (
     "micro",
     "kak",
     "joe",
-    "ed",
     "ne",
+    "ed",
 )
 """Editors that take ``+LINE FILE``."""
 _COLON_LINE: Final = ("hx", "helix", "subl", "zed")
@@ -42,7 +42,7 @@ def editor_command(path: Path, line: int, environment: Mapping[str, str]) -> lis
     if not words:
         return []
     program = PurePath(words[0]).stem
-    if line > 1 and program in _PLUS_LINE:
+    if line > 1 and program in _PLUS:
         return [*words, f"+{line}", str(path)]
     if program in _COLON_LINE:
         return [*words, f"{path}:{line}"]

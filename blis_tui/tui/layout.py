@@ -12,26 +12,27 @@ class PaneInfo:
 
     id: str
     key: str
+    letter: str
+    """What jump mode shows on it."""
     name: str
     short: str
-    upper: bool
     about: str
     """What it shows, as a sentence for the help."""
+    upper: bool = False
 
 
 PANES: Final = (
-    PaneInfo("events", "1", "Events", "Events", upper=True, about="Every event, and where you are among them"),
-    PaneInfo("instances", "2", "Instances", "Inst", upper=True, about="Queues and batches, and what the last step did"),
-    PaneInfo("request", "3", "Request", "Request", upper=True, about="The life of a request, and what it waited for"),
-    PaneInfo("metrics", "4", "Metrics", "Metrics", upper=False, about="How load and latencies develop"),
-    PaneInfo("kv", "5", "KV cache", "KV", upper=False, about="Who holds the blocks of the KV cache"),
-    PaneInfo("changes", "6", "Changes", "Changes", upper=False, about="What the last event changed"),
-    PaneInfo("warnings", "7", "Warnings", "Warn", upper=False, about="What looks wrong with this run"),
-    PaneInfo("breakpoints", "8", "Breakpoints", "Breaks", upper=False, about="Where runs stop, and figures to watch"),
-    PaneInfo("spec", "9", "Spec", "Spec", upper=False, about="The experiment, with where each value comes from"),
+    PaneInfo("events", "1", "e", "Events", "Events", "Every event, and where you are among them", upper=True),
+    PaneInfo("instances", "2", "i", "Instances", "Inst", "Queues and batches, and what the last step did", upper=True),
+    PaneInfo("request", "3", "r", "Request", "Request", "The life of a request, and what it waited for", upper=True),
+    PaneInfo("metrics", "4", "m", "Metrics", "Metrics", "How load and latencies develop"),
+    PaneInfo("kv", "5", "k", "KV cache", "KV", "Who holds the blocks of the KV cache"),
+    PaneInfo("changes", "6", "c", "Changes", "Changes", "What the last event changed"),
+    PaneInfo("warnings", "7", "w", "Warnings", "Warn", "What looks wrong with this run"),
+    PaneInfo("breakpoints", "8", "b", "Breakpoints", "Breaks", "Where runs stop, and figures to watch"),
+    PaneInfo("spec", "9", "p", "Spec", "Spec", "The experiment, with where each value comes from"),
 )
 BY_ID: Final = {pane.id: pane for pane in PANES}
-BY_KEY: Final = {pane.key: pane for pane in PANES}
 
 NARROW: Final = "narrow"
 NORMAL: Final = "normal"

@@ -1,20 +1,170 @@
-"""Where a user's own settings and what is remembered lie, and the few values remembered there."""
+"""The user's own settings: the theme chosen last, and keys from ``keys.yaml`` in the folder of settings.
+
+    step.event: n, j
+    run.toggle: [c, space]
+
+What is wrong in the file is reported with its place; the rest of it applies.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from platformdirs import user_config_path
+from textual.keys import Keys, key_to_character
 
 from blis_tui.debugger.sessions import state_folder
-from blis_tui.errors import InputError
+from blis_tui.errors import InputError, SpecError
 from blis_tui.inputs import parse_json, read_input
 from blis_tui.records.files import write_text
+from blis_tui.spec.diagnostics import suggestion
+from blis_tui.tui.actions import ACTIONS, APP, DIALOG, shown_key
 
-_APP: Final = "blis-tui"
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from blis_tui.spec.source import Document, Json
+    from blis_tui.tui.actions import Action
+
+FILE: Final = "keys.yaml"
+_MODIFIERS: Final = ("ctrl", "alt", "shift", "super", "meta", "hyper")
+_NAMES: Final = tuple(sorted({key.value for key in Keys if "+" not in key.value and not key.value.startswith("<")}))
+
+
+@dataclass(frozen=True, slots=True)
+class Keymap:
+    """Which keys run which action."""
+
+    keys: Mapping[str, tuple[str, ...]]
+    """Action name -> its keys, for every action of the table."""
+    changed: Mapping[str, tuple[str, ...]]
+    """Only what the user changed."""
+    problems: tuple[str, ...]
+    """What could not be applied, each with its place and a hint."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """A line of the file that could be read."""
+
+    action: Action
+    keys: tuple[str, ...]
+    where: str
+
+
+def default_keymap(*problems: str) -> Keymap:
+    """The table's own keys, and why there are no others."""
+    return Keymap({action.name: action.keys for action in ACTIONS}, {}, problems)
+
+
+def load_keymap(folder: Path) -> Keymap:
+    """The table's keys with the user's changes; a missing file changes nothing."""
+    path = folder / FILE
+    if not path.exists():
+        return default_keymap()
+    from blis_tui.spec.loader import read_document  # noqa: PLC0415  (most people have no such file)
+
+    try:
+        document = read_document(path, str(path))
+    except SpecError as error:
+        return default_keymap(*(f"{one.file}:{one.line}: {one.message}" for one in error.diagnostics))
+    except InputError as error:
+        return default_keymap(error.message)
+    if not isinstance(document.data, dict):
+        return default_keymap(f"{path}:1: expected lines such as `step.event: n, j`")
+    problems: list[str] = []
+    wishes = list(_wishes(document, problems))
+    changed = {wish.action.name: wish.keys for wish in _without_clashes(wishes, problems)}
+    return Keymap({**default_keymap().keys, **changed}, changed, tuple(problems))
+
+
+def _wishes(document: Document, problems: list[str]) -> Iterator[_Wish]:
+    names = {action.name: action for action in ACTIONS}
+    for name, value in document.data.items() if isinstance(document.data, dict) else ():
+        where = f"{document.source.name}:{document.place((name,), key=True).span.line}"
+        if name not in names:
+            problems.append(f"{where}: there is no action `{name}`; {suggestion(name, names)}")
+            continue
+        keys = _keys(value)
+        wrong = next((key for key in keys if not is_key(key)), None)
+        if not keys:
+            problems.append(f"{where}: `{name}` needs a key, or several with commas between")
+        elif wrong is not None:
+            near = suggestion(wrong.rpartition("+")[2], _NAMES, otherwise="names are")
+            problems.append(f"{where}: there is no key `{wrong}`; {near}")
+        else:
+            yield _Wish(names[name], keys, where)
+
+
+def _keys(value: Json) -> tuple[str, ...]:
+    """``n, j`` or a list as keys; a lone comma is the key itself."""
+    if isinstance(value, list):
+        return tuple(chain.from_iterable(_keys(one) for one in value))
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return ()
+    text = str(value)
+    if text.strip() == ",":
+        return (",",)
+    if text == " ":
+        return ("space",)
+    return tuple(key for part in text.split(",") if (key := part.strip()))
+
+
+def is_key(key: str) -> bool:
+    """Whether a terminal could send a key of that name."""
+    if len(key) == 1:
+        return key.isprintable() and key != " "
+    *modifiers, last = key.split("+")
+    if any(modifier not in _MODIFIERS for modifier in modifiers) or len(set(modifiers)) < len(modifiers):
+        return False
+    return last in _NAMES or (len(last) == 1 and bool(modifiers) and last.isprintable()) or _is_character(last)
+
+
+def _is_character(name: str) -> bool:
+    """Whether it is a character's name, such as ``question_mark``."""
+    return len(name) > 1 and key_to_character(name) is not None
+
+
+def _without_clashes(wishes: list[_Wish], problems: list[str]) -> list[_Wish]:
+    """The wishes that can all be granted: of two actions with one key, the later line of the file goes without."""
+    granted = list(wishes)
+    while granted:
+        keys = {action.name: action.keys for action in ACTIONS} | {wish.action.name: wish.keys for wish in granted}
+        clash = next(((wish, other) for wish in reversed(granted) if (other := _clash(wish, keys)) is not None), None)
+        if clash is None:
+            break
+        wish, (key, other_name) = clash
+        granted.remove(wish)
+        problems.append(
+            f"{wish.where}: the key {shown_key(key)} of `{wish.action.name}` already runs `{other_name}`; "
+            "choose another, or give that action another key as well"
+        )
+    return granted
+
+
+def _clash(wish: _Wish, keys: Mapping[str, tuple[str, ...]]) -> tuple[str, str] | None:
+    """A key of this wish that another action on the same screen has: the key and the other action."""
+    for action in ACTIONS:
+        if action.name != wish.action.name and meet(action.scope, wish.action.scope):
+            shared = {shown_key(key) for key in keys[action.name]}
+            key = next((key for key in wish.keys if shown_key(key) in shared), None)
+            if key is not None:
+                return key, action.name
+    return None
+
+
+def meet(one: str, other: str) -> bool:
+    """Whether actions of two scopes are reachable at the same time."""
+    return one == other or (APP in (one, other) and DIALOG not in (one, other))
+
+
+# ---- folder and theme ----
+
 _REMEMBERED: Final = "settings.json"
 _MAX_BYTES: Final = 1024 * 1024
 
@@ -22,7 +172,7 @@ _MAX_BYTES: Final = 1024 * 1024
 def config_folder() -> Path:
     """The folder of files the user writes, such as ``keys.yaml``; ``BLIS_TUI_CONFIG_DIR`` overrides it."""
     given = os.environ.get("BLIS_TUI_CONFIG_DIR")
-    return Path(given) if given else user_config_path(_APP)
+    return Path(given) if given else user_config_path("blis-tui")
 
 
 def remembered_theme() -> str:

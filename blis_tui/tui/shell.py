@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from blis_tui.errors import BlisError
     from blis_tui.spec.model import Experiment
     from blis_tui.tui.actions import Action
-    from blis_tui.tui.keymap import Keymap
+    from blis_tui.tui.settings import Keymap
 
 
 class Shell(Protocol):
@@ -42,14 +42,8 @@ class Shell(Protocol):
     ) -> None:
         """Show two experiments side by side, at an event or a time if one is given."""
 
-    def open_goldens(self) -> None:
-        """Show the golden results and what waits for a decision."""
-
     def theme_names(self) -> Iterable[str]:
         """The themes to choose from."""
-
-    def choose_theme(self, name: str) -> None:
-        """Use a theme from now on."""
 
     def scope_of(self, screen: Screen[object]) -> str:
         """The scope of a screen's actions."""

@@ -60,21 +60,12 @@ class View:
         )
 
 
+@dataclass(kw_only=True)
 class Picked(Message):
-    """The reader points at something in a pane: by a click, or by moving a pane's cursor.
+    """The reader points at an event, a request or an instance: by a click, or by moving a pane's cursor."""
 
-    Args:
-        event: an event by number.
-        request: a request by name.
-        instance: an instance by index.
-        go: also go there (a double click, or enter).
-    """
-
-    def __init__(
-        self, *, event: int | None = None, request: str | None = None, instance: int | None = None, go: bool = False
-    ) -> None:
-        super().__init__()
-        self.event = event
-        self.request = request
-        self.instance = instance
-        self.go = go
+    event: int | None = None
+    request: str | None = None
+    instance: int | None = None
+    go: bool = False
+    """Also go there (a double click, or enter)."""

@@ -83,5 +83,5 @@ def test_an_instance_may_come_during_a_run() -> None:
 def test_a_digest_knows_the_policies_random_streams() -> None:
     clusters = [Cluster(experiment(), ListSource(asked(2)), RequestLog(), Observers()) for _ in range(2)]
     assert clusters[0].policy_state() == clusters[1].policy_state()
-    clusters[1]._routing_context.stream.uniform()
+    clusters[1].router._context.stream.uniform()
     assert clusters[0].policy_state() != clusters[1].policy_state()

@@ -7,10 +7,21 @@ from typing import Any
 import pytest
 
 from blis_tui.api import load, run
-from blis_tui.compare.comparison import Comparison, Side, compare, simulate
+from blis_tui.compare.comparison import (
+    HIGHER,
+    LOWER,
+    Affected,
+    Comparison,
+    Fates,
+    Row,
+    Side,
+    compare,
+    direction_of,
+    request_changes,
+    rows,
+    simulate,
+)
 from blis_tui.compare.documents import experiment_differences
-from blis_tui.compare.metrics import HIGHER, LOWER, Row, direction_of, rows
-from blis_tui.compare.requests import Affected, Fates, request_changes
 from blis_tui.compare.text import WIDTH, comparison_text
 from blis_tui.metrics.request_log import RequestRow
 from blis_tui.spec.library import names

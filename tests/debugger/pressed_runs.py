@@ -7,6 +7,7 @@ from functools import cache
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.why.explanation import Explanation, Ref
 
 IMPATIENT = [
     {
@@ -83,3 +84,9 @@ def finished(name: str) -> Debugger:
     run_to_stop(debugger.run())
     assert debugger.failure is None
     return debugger
+
+
+def refs(explanation: Explanation) -> list[Ref]:
+    """Everything an explanation mentions, in order."""
+    sentences = (one for part in explanation.parts for one in (*part.sentences, *(row.note for row in part.rows)))
+    return [piece for sentence in sentences for piece in sentence if isinstance(piece, Ref)]

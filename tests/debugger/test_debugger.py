@@ -212,7 +212,7 @@ def test_checkpoints_thin_out_and_still_lead_back() -> None:
     assert debugger.history.events[0] == 0
     for event in (5000, 100, 3000):
         run_to_stop(debugger.seek(event))
-        assert debugger.history.size_bytes <= 40_000
+        assert debugger.history._bytes <= 40_000
         again = blis_tui.Simulation(blis_tui.load(name))
         again.run(max_events=event)
         assert debugger.digest() == again.digest()

@@ -135,7 +135,7 @@ def test_the_first_divergence_is_where_the_whole_streams_part(pair: str) -> None
     assert found.event == min(record.event for record in parting if record is not None)
     place = streams[0].index(left) if left is not None else len(streams[0])
     assert found.before == tuple(map(record_dict, streams[0][max(0, place - 3) : place]))
-    run_to_stop(both.seek_event(found.event))
+    run_to_stop(both.seek(found.event))
     assert left is None or left in both.left.records_of(found.event)
     assert right is None or right in both.right.records_of(found.event)
 

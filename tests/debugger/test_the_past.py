@@ -11,7 +11,7 @@ import blis_tui
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moment import LAST_PHASE, live
 from blis_tui.debugger.moves import run_to_stop
-from blis_tui.debugger.why.breakdown import Sources, so_far_breakdown, ttft_breakdown
+from blis_tui.debugger.why.breakdown import so_far_breakdown, ttft_breakdown
 from blis_tui.debugger.why.lifespans import read_life
 from tests.debugger.record_reader import Reader, past_of
 
@@ -105,7 +105,6 @@ def _requests_stand_where_the_records_put_them(run: Run, reader: Reader) -> None
 
 def _lives_end_where_the_records_end_and_add_up(run: Run, reader: Reader) -> None:
     debugger = run.debugger
-    sources = Sources(debugger.tape)
     for name, told in reader.live.items():
         life = read_life(debugger.tape, name, debugger.event, debugger.settled)
         assert life is not None
@@ -115,8 +114,8 @@ def _lives_end_where_the_records_end_and_add_up(run: Run, reader: Reader) -> Non
         elif told.phase == "leaving":
             until_us = told.known_until_us
         assert sum(span.duration_us for span in life.spans) == until_us - told.arrival_us, (name, run.place)
-        assert so_far_breakdown(life, sources).total_us == until_us - told.arrival_us
-        first = ttft_breakdown(life, sources)
+        assert so_far_breakdown(life, debugger.tape).total_us == until_us - told.arrival_us
+        first = ttft_breakdown(life, debugger.tape)
         assert (None if first is None else first.total_us) == told.ttft_us, (name, run.place)
 
 

@@ -6,8 +6,8 @@ import pytest
 from textual.binding import Binding, BindingsMap
 
 from blis_tui.tui.actions import ACTIONS, APP, DIALOG, Action, bindings, named, of_scope, shown_key, shown_keys
-from blis_tui.tui.keymap import is_key, meet
 from blis_tui.tui.presenters.help import KEY_WIDTH
+from blis_tui.tui.settings import is_key, meet
 
 SCOPES = tuple(dict.fromkeys(action.scope for action in ACTIONS))
 HELP_WIDTH = 53

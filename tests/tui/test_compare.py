@@ -11,14 +11,14 @@ from textual.app import App
 from textual.widgets import Input
 
 import blis_tui
+from blis_tui.compare.comparison import RequestChanges, Row
 from blis_tui.compare.divergence import Divergence
-from blis_tui.compare.metrics import Row
-from blis_tui.compare.requests import RequestChanges
 from blis_tui.debugger.lockstep import Lockstep
 from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.side_by_side import NOT_ARRIVED, Standing
 from blis_tui.engine.records import Admitted, Dropped, Queued, Routed
 from blis_tui.records.tables import record_dict
+from blis_tui.tui.driver import Pump
 from blis_tui.tui.presenters.compare import (
     differences_text,
     metrics_text,
@@ -29,9 +29,8 @@ from blis_tui.tui.presenters.compare import (
     standing_text,
 )
 from blis_tui.tui.presenters.compare_file import file_stem
-from blis_tui.tui.presenters.curves import CHOICES, curves_text
-from blis_tui.tui.presenters.series import KV_USE
-from blis_tui.tui.pump import Pump
+from blis_tui.tui.presenters.plot import curves_text
+from blis_tui.tui.presenters.series import KV_USE, SERIES
 from blis_tui.tui.screens.compare import CompareScreen
 from tests.tui.screens import check_screen, press, screen_text
 
@@ -257,7 +256,7 @@ def test_the_curves_fit_their_room_and_share_one_scale() -> None:
     screen = comparison()
     screen.lockstep = lockstep
     view = screen.view()
-    for series in CHOICES:
+    for series in SERIES:
         for width, height in ((60, 6), (138, 20)):
             lines = curves_text(view, series, width, height).plain.splitlines()
             assert len(lines) == height

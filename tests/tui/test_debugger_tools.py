@@ -18,15 +18,16 @@ from blis_tui.debugger.sessions import save as save_session
 from blis_tui.errors import BlisError
 from blis_tui.tui.app import BlisApp, Start
 from blis_tui.tui.debug_session import DebugSession
+from blis_tui.tui.layout import BY_ID
 from blis_tui.tui.screens.compare import CompareScreen
 from blis_tui.tui.screens.debugger import DebuggerScreen
 from blis_tui.tui.screens.export import KINDS, ExportScreen
 from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.screens.why import WhyScreen
+from blis_tui.tui.widgets.bars import TabBar, place_tabs
 from blis_tui.tui.widgets.event_list import EventList
 from blis_tui.tui.widgets.event_rows import EventRows
 from blis_tui.tui.widgets.spec_view import SpecPane
-from blis_tui.tui.widgets.tab_bar import TabBar, place_tabs
 from tests.tui.debugging import NARROW, debugging, experiment
 from tests.tui.screens import screen_text, settle
 
@@ -153,7 +154,7 @@ async def test_more_and_less_room() -> None:
 async def test_jump_mode() -> None:
     async with debugging(at="1500") as here:
         await here.press("1", "ctrl+o")
-        letter = here.screen.query_one("#instances").JUMP_KEY  # type: ignore[attr-defined]
+        letter = BY_ID["instances"].letter
         await here.press(letter)
         assert here.screen.arrangement.active == "instances"
         await here.press("ctrl+o", "escape")
@@ -163,7 +164,7 @@ async def test_jump_mode() -> None:
 async def test_clicks() -> None:
     async with debugging(at="1500") as here:
         tabs = here.screen.query_one(TabBar)
-        column = next(start for start, tab, _ in place_tabs(tabs.tabs, tabs.size.width) if tab.key == "6")
+        column = next(start for start, tab, _ in place_tabs(tabs.tabs, tabs.size.width) if tab.pane.key == "6")
         await here.pilot.click("#tabs", offset=(column + 1, 0))
         await here.idle()
         assert here.screen.arrangement.lower == "changes"

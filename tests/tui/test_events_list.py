@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from blis_tui.debugger.tape import Tape
 from blis_tui.tui.presenters.event_filter import parse_filter
 from blis_tui.tui.presenters.events import HERE
-from blis_tui.tui.presenters.units import time_text
 from blis_tui.tui.widgets.event_list import EventList
 from blis_tui.tui.widgets.event_rows import EventRows
+from blis_tui.units import time_text
 from tests.tui.driven_pane import DrivenPane, driven, knowing
 from tests.tui.pane_harness import view_at
 from tests.tui.screens import press, settle

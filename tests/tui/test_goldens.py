@@ -11,17 +11,18 @@ from textual.app import App
 from textual.widgets import Input
 
 from blis_tui.compare.divergence import record_text
+from blis_tui.errors import BlisError
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.produce import produce
 from blis_tui.golden.review import survey
 from blis_tui.golden.session import Outcome
 from blis_tui.golden.store import HEADER, GoldenFiles, files_of
 from blis_tui.tui import golden_work
-from blis_tui.tui.golden_work import CheckOver, Prepared, check, prepare
+from blis_tui.tui.golden_work import check, prepare
 from blis_tui.tui.presenters.goldens import checked, decision, difference, matching, name_width, row, summary
-from blis_tui.tui.screens.confirm import ConfirmScreen
 from blis_tui.tui.screens.goldens import GoldensScreen
-from blis_tui.tui.widgets.golden_list import GoldenList
+from blis_tui.tui.screens.prompt import ConfirmScreen
+from blis_tui.tui.widgets.lists import GoldenList
 from tests.golden.projects import SPEC
 from tests.tui.screens import check_screen, press, screen_text, settle
 
@@ -329,8 +330,7 @@ def test_a_check_that_is_stopped_leaves_everything_as_it_was(folder: Path) -> No
         told.append(share)
         return False
 
-    over = check(entries(folder)["alpha"], folder, stop)
-    assert (over.outcome, over.error) == (None, "")
+    assert check(entries(folder)["alpha"], folder, stop) is None
     assert len(told) == 1
     assert told[0].endswith(" %")
     assert states(folder) == {"alpha": "golden"}
@@ -341,11 +341,10 @@ async def test_escape_stops_a_check(folder: Path, monkeypatch: pytest.MonkeyPatc
     store(folder, "alpha")
     asked: list[bool] = []
 
-    def endless(entry: Entry, _root: Path, goes_on: object) -> CheckOver:
+    def endless(_entry: Entry, _root: Path, goes_on: object) -> None:
         assert callable(goes_on)
         while goes_on("7 %"):
             asked.append(True)
-        return CheckOver(entry.name, None, "")
 
     monkeypatch.setattr("blis_tui.tui.screens.goldens.check", endless)
     app = Alone()
@@ -365,11 +364,14 @@ def test_a_check_that_cannot_run_says_why(folder: Path) -> None:
     place = changed(folder, "alpha")
     entry = entries(folder)["alpha"]
     write(folder, "alpha", SPEC.replace("kv_blocks", "kv_block"))
-    assert "BLIS1001" in check(entry, folder, lambda _share: True).error
+    with pytest.raises(BlisError, match="BLIS1001"):
+        check(entry, folder, lambda _share: True)
     (folder / "alpha.blis.yaml").unlink()
-    assert "no longer has the case" in check(entry, folder, lambda _share: True).error
+    with pytest.raises(BlisError, match="no longer has the case"):
+        check(entry, folder, lambda _share: True)
     place.remove()
-    assert "cannot read" in check(entry, folder, lambda _share: True).error
+    with pytest.raises(BlisError, match="cannot read"):
+        check(entry, folder, lambda _share: True)
 
 
 # ---- both runs ----
@@ -394,8 +396,7 @@ def test_a_golden_of_another_engine_is_said_to_be_one(folder: Path, monkeypatch:
     changed(folder, "alpha")
     monkeypatch.setattr(golden_work, "ENGINE", "99")
     prepared = prepare(entries(folder)["alpha"], folder)
-    assert prepared.both is not None
-    assert "as this engine runs it" in prepared.both.note
+    assert "as this engine runs it" in prepared.note
 
 
 def test_a_golden_that_cannot_be_run_again_is_an_error_with_a_hint(folder: Path) -> None:
@@ -403,10 +404,9 @@ def test_a_golden_that_cannot_be_run_again_is_an_error_with_a_hint(folder: Path)
     header = json.loads(place.file(HEADER).read_text(encoding="utf-8"))
     header["document"] = {"apiVersion": "blis/v0"}
     place.file(HEADER).write_text(json.dumps(header), encoding="utf-8")
-    prepared: Prepared = prepare(entries(folder)["alpha"], folder)
-    assert prepared.both is None
-    assert "can no longer build the experiment of the golden alpha" in prepared.error
-    assert "help:" in prepared.error
+    message = "(?s)can no longer build the experiment of the golden alpha.*help:"
+    with pytest.raises(BlisError, match=message):
+        prepare(entries(folder)["alpha"], folder)
 
 
 # ---- presenters ----

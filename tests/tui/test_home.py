@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.widgets import Input, Static
 
+from blis_tui.errors import InputError
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.produce import produce
 from blis_tui.golden.store import files_of
@@ -23,7 +24,7 @@ from blis_tui.tui.presenters.problems import problem_text
 from blis_tui.tui.screens.error import ErrorScreen
 from blis_tui.tui.screens.home import HomeScreen
 from blis_tui.tui.screens.prompt import PromptScreen
-from blis_tui.tui.widgets.experiments import ExperimentList
+from blis_tui.tui.widgets.lists import ExperimentList
 from tests.tui.screens import check_screen, press, screen_text, settle
 from tests.tui.stubs import Opened, replace_screens
 
@@ -304,9 +305,10 @@ def test_sentences_are_wrapped_and_quoted_lines_are_not() -> None:
 async def test_what_is_refused_on_enter_stays_to_be_corrected() -> None:
     asked: list[str] = []
 
-    def refuse(text: str) -> str:
+    def refuse(text: str) -> None:
         asked.append(text)
-        return "" if text == "good" else "error[BLIS1]: " + "a reason " * 60
+        if text != "good":
+            raise InputError("error[BLIS1]: " + "a reason " * 60)
 
     app = BlisApp()
     async with app.run_test(size=(80, 24)) as pilot:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.debugger.why.lifespans import read_life
-from blis_tui.tui.presenters.inspector import inspector_lines, subject
+from blis_tui.tui.presenters.inspector import inspector_lines, ranked_requests, subject
 from blis_tui.tui.presenters.life_line import (
     life_bar,
     past_and_later,
@@ -17,7 +17,6 @@ from blis_tui.tui.presenters.life_line import (
     stretches,
     totals,
 )
-from blis_tui.tui.presenters.ranking import ranked_requests
 from blis_tui.tui.widgets.inspector import Inspector
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 

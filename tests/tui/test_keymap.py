@@ -8,13 +8,13 @@ import pytest
 
 from blis_tui.tui.actions import ACTIONS
 from blis_tui.tui.app import BlisApp
-from blis_tui.tui.keymap import default_keymap, is_key, load_keymap
+from blis_tui.tui.settings import default_keymap, is_key, load_keymap
 from tests.tui.screens import press, screen_text, settle
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from blis_tui.tui.keymap import Keymap
+    from blis_tui.tui.settings import Keymap
 
 
 def load(tmp_path: Path, text: str) -> Keymap:

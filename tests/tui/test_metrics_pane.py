@@ -10,17 +10,15 @@ from blis_tui.metrics.stats import of_samples
 from blis_tui.tui.presenters.metrics import arrange, inter_token_gaps, metrics, percentile_lines
 from blis_tui.tui.presenters.plot import GUTTER, SECOND, draw, plot, strips, top_value
 from blis_tui.tui.presenters.series import (
+    BY_NAME,
     FULL,
     FUTURE,
     KV_USE,
     PAST,
     RUNNING,
     SERIES,
-    STEP_TIME,
-    TTFT,
     WAITING,
     coloured,
-    latest_step,
     value_text,
 )
 from blis_tui.tui.widgets.metrics import MetricsPane
@@ -59,13 +57,12 @@ def test_values_are_those_of_the_position_not_of_the_known_end() -> None:
     assert value_text(KV_USE, KV_USE.now(view), view).endswith(" %")
     assert KV_USE.now(view) == instance.kv.used_blocks
     step = next(e for e in range(800, 0, -1) if made.tape.is_step(e))
-    assert latest_step(view) == made.tape.step(made.tape.row(step).step)
-    assert STEP_TIME.now(view) == made.tape.step(made.tape.row(step).step).duration_us
+    assert BY_NAME["step time"].now(view) == made.tape.step(made.tape.row(step).step).duration_us
     lives = [made.tape.life(name, 800) for name in made.tape.names()]
     # Of those that a preemption took back, only the next one counts.
     lasting = [[h for h in life if h.what in ("first-token", "preempted")][-1:] for life in lives]
     known = [h.second for last in lasting for h in last if h.what == "first-token"]
-    assert TTFT.now(view) in known
+    assert BY_NAME["TTFT"].now(view) in known
     assert len(made.tape.latencies.ttfts_us(800, 1000)) == len(known)
 
 
@@ -189,9 +186,13 @@ def test_a_nearly_full_cache_stands_out_and_the_future_is_dimmed() -> None:
 def test_what_is_plotted_is_told_in_whole_words() -> None:
     view = view_with(knowing(at=500))
     for width in range(30, 90):
-        told = plot(view, STEP_TIME, width, 8)[0].plain
+        told = plot(view, BY_NAME["step time"], width, 8)[0].plain
         assert len(told) <= width
-        assert told.removeprefix("step time").strip() in (STEP_TIME.about, STEP_TIME.about.rpartition(", ")[0], "")
+        assert told.removeprefix("step time").strip() in (
+            BY_NAME["step time"].about,
+            BY_NAME["step time"].about.rpartition(", ")[0],
+            "",
+        )
 
 
 def test_two_figures_of_one_unit_are_an_area_and_a_line() -> None:
@@ -232,7 +233,7 @@ def test_the_upper_edge_is_round_and_not_below_the_largest_value() -> None:
     view = view_with(knowing(at=10))
     assert top_value(WAITING, [3, 17, None], view) == 20
     assert top_value(WAITING, [3, None], view) == 3
-    assert top_value(STEP_TIME, [26_912], view) == 30_000
+    assert top_value(BY_NAME["step time"], [26_912], view) == 30_000
     assert top_value(WAITING, [0, 0], view) == 1
 
 

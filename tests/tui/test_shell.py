@@ -20,17 +20,15 @@ from blis_tui.tui.actions import ACTIONS, named
 from blis_tui.tui.app import BlisApp, Start
 from blis_tui.tui.commands import PaletteEntry
 from blis_tui.tui.editor import edit, editor_command
-from blis_tui.tui.keymap import default_keymap
 from blis_tui.tui.presenters.help import groups, split_columns
-from blis_tui.tui.screens.crash import CrashScreen
-from blis_tui.tui.screens.error import ErrorScreen
+from blis_tui.tui.screens.error import CrashScreen, ErrorScreen
 from blis_tui.tui.screens.help import HelpScreen
 from blis_tui.tui.screens.home import HomeScreen
-from blis_tui.tui.screens.small import SmallScreen, small_text
+from blis_tui.tui.screens.window import SmallScreen, small_text
+from blis_tui.tui.settings import default_keymap
 from blis_tui.tui.themes import DARK, LIGHT, default_theme
-from blis_tui.tui.widgets.experiments import ExperimentList
-from blis_tui.tui.widgets.footer import KeyBar, KeyHint, key_line, place_hints
-from blis_tui.tui.widgets.header import title_line
+from blis_tui.tui.widgets.bars import KeyBar, KeyHint, key_line, place_hints, title_line
+from blis_tui.tui.widgets.lists import ExperimentList
 from tests.tui.screens import check_screen, press, screen_text, settle
 from tests.tui.stubs import Opened, replace_screens
 
@@ -171,7 +169,7 @@ async def test_a_theme_that_cannot_be_remembered_is_used_all_the_same(lab: Path,
     app = BlisApp()
     async with app.run_test(size=(100, 30), notifications=True) as pilot:
         await settle(pilot)
-        app.choose_theme("blis-light")
+        app.theme = "blis-light"
         await settle(pilot)
         assert app.theme == "blis-light"
         assert "could not be saved" in screen_text(app)
@@ -186,7 +184,7 @@ async def test_every_theme_works_on_the_first_screen(lab: Path) -> None:
         assert {"ansi-dark", "ansi-light", "dracula", "textual-dark"} <= set(names)
         before = screen_text(app)
         for name in names:
-            app.choose_theme(name)
+            app.theme = name
             await pilot.pause()
             assert screen_text(app) == before
 
@@ -231,7 +229,7 @@ async def test_in_the_terminal_s_own_colours_the_cursor_can_be_read(lab: Path) -
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         assert reversed_rows(app) == []
-        app.choose_theme("ansi-light")
+        app.theme = "ansi-light"
         await settle(pilot)
         assert reversed_rows(app) == ["broken"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from blis_tui.tui.layout import PANES
-from blis_tui.tui.widgets.tab_bar import Tab, place_tabs, tab_line
+from blis_tui.tui.widgets.bars import Tab, place_tabs, tab_line
 
 
 def tabs(active: str) -> tuple[Tab, ...]:
-    return tuple(Tab(pane.key, pane.name, pane.short, "12", active=pane.id == active) for pane in PANES)
+    return tuple(Tab(pane, "12", active=pane.id == active) for pane in PANES)
 
 
 @pytest.mark.parametrize("width", range(60, 200, 5))

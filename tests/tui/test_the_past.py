@@ -22,11 +22,10 @@ from blis_tui.debugger.why.ranking import ORDERS
 from blis_tui.debugger.why.waits import wait_lines
 from blis_tui.tui.presenters.diff import diff_lines
 from blis_tui.tui.presenters.events import event_line
-from blis_tui.tui.presenters.inspector import inspector_lines
+from blis_tui.tui.presenters.inspector import inspector_lines, ranked_requests, ranking_lines
 from blis_tui.tui.presenters.instances import instances_lines
 from blis_tui.tui.presenters.kv_map import kv_map
 from blis_tui.tui.presenters.metrics import arrange, percentile_lines, strip_line
-from blis_tui.tui.presenters.ranking import ranked_requests, ranking_lines
 from blis_tui.tui.presenters.series import SERIES, value_text
 from tests.tui.pane_harness import text_of, view_at
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blis_tui.tui.presenters.units import bar_text, count_text, ordinal, percent_text, plural, span_text, time_text
+from blis_tui.units import bar_text, count_text, ordinal, percent_text, plural, span_text, time_text
 
 
 def test_places_are_ordinals() -> None:

@@ -16,6 +16,7 @@ from blis_tui.debugger.why.explanation import Explanation, Part, Ref, Row, event
 from blis_tui.tui.presenters.why import explanation_page
 from blis_tui.tui.screens.why import WhyScreen
 from blis_tui.tui.themes import DARK
+from tests.debugger.pressed_runs import refs
 from tests.tui.debugging import NARROW, NORMAL, debugging, experiment
 from tests.tui.screens import check_screen, press, screen_text, settle
 
@@ -152,7 +153,7 @@ async def test_following_mentions_and_back(pressed: Debugger, slow: Explanation)
     async with app.run_test(size=NARROW) as pilot:
         await settle(pilot)
         first = app.title_shown
-        mentioned = slow.refs()
+        mentioned = refs(slow)
         await press(pilot, "enter")  # nothing is marked yet
         assert app.title_shown == first
         await press(pilot, "tab", "tab", "shift+tab", "enter")
@@ -172,7 +173,7 @@ async def test_marks_go_round_and_stay_in_sight(pressed: Debugger, slow: Explana
         await settle(pilot)
         scroll = app.window.query_one(VerticalScroll)
         assert scroll.max_scroll_y > 10
-        mentions = slow.refs()
+        mentions = refs(slow)
         for ref in (*mentions, mentions[0]):
             await press(pilot, "tab")
             assert app.window._chosen_ref() == ref
@@ -191,7 +192,7 @@ async def test_going_there(pressed: Debugger, slow: Explanation) -> None:
     async with app.run_test(size=NARROW) as pilot:
         await settle(pilot)
         await press(pilot, "tab", "g")
-        assert app.results == [slow.refs()[0]]
+        assert app.results == [refs(slow)[0]]
 
 
 @pytest.mark.parametrize("key", ["escape", "q", "question_mark"])
@@ -233,7 +234,7 @@ async def test_the_mouse(pressed: Debugger, slow: Explanation) -> None:
     async with app.run_test(size=NORMAL) as pilot:
         await settle(pilot)
         await press(pilot, "tab")  # that brings it into sight
-        target = slow.refs()[0].text
+        target = refs(slow)[0].text
         row, line = next((y, line) for y, line in enumerate(screen_text(app).splitlines()) if target in line)
         await pilot.click(offset=(line.index(target) + 2, row))
         await settle(pilot)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.debugger.conditions.expression import parse_condition
 from blis_tui.debugger.conditions.lexer import ConditionError, check_length, unquoted
 from blis_tui.debugger.conditions.probes import Breaks, Happens, Holds, Misses, Reaches
-from blis_tui.debugger.conditions.quantities import TIME_UNITS
 from blis_tui.debugger.conditions.syntax import NAMES, check_instance
+from blis_tui.debugger.conditions.vocabulary import TIME_UNITS
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.spec.diagnostics import printable, suggestion
 

@@ -24,9 +24,17 @@ from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.cluster.figures import FIGURES
 from blis_tui.debugger.conditions.lexer import ConditionError
-from blis_tui.debugger.conditions.quantities import TEXT, TIME_UNITS, TRUTH, Quantity, combine, common_unit
 from blis_tui.debugger.conditions.syntax import MAX_DEPTH, Syntax
-from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
+from blis_tui.debugger.conditions.vocabulary import (
+    EVENT_NUMBERS,
+    EVENT_TEXTS,
+    TEXT,
+    TIME_UNITS,
+    TRUTH,
+    Quantity,
+    combine,
+    common_unit,
+)
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.spec.diagnostics import printable, suggestion
 

@@ -4,19 +4,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from blis_tui.debugger.conditions.sentences import amount, sentence
-from blis_tui.debugger.conditions.vocabulary import State, instance_of, names_request, takes_part
+from blis_tui.debugger.conditions.vocabulary import TIME_UNITS, State, instance_of, names_request, takes_part
 from blis_tui.engine.records import RECORD_KINDS, Completed, FirstToken, StepFinished
 from blis_tui.errors import InvariantError
-from blis_tui.units import count_text, milliseconds, time_text
+from blis_tui.records.tables import record_dict
+from blis_tui.units import count_text, filled, milliseconds, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from blis_tui.debugger.conditions.expression import Expression
     from blis_tui.engine.records import Record
+
+
+def sentence(record: Record) -> str:
+    """What a record says, without a full stop."""
+    return filled(record.shown.sentence, record_dict(record))
+
+
+def amount(value: float, unit: str) -> str:
+    """A figure with its unit, such as ``1,024 blocks``, ``1 block`` or ``12.5 ms``; a share as it is."""
+    text = f"{value:,.0f}" if value == int(value) else f"{value:,.3f}" if abs(value) >= 100 else f"{value:.5g}"
+    if unit in ("", "share"):
+        return text
+    return f"{text} {unit.removesuffix('s')}" if value == 1 and unit not in TIME_UNITS else f"{text} {unit}"
 
 
 class Watched(State, Protocol):
@@ -133,11 +146,7 @@ class Reaches:
     value: float
     text: str
     """How the reader wrote the value."""
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """None."""
-        return frozenset()
+    needs: ClassVar[frozenset[str]] = frozenset()
 
     def probe(self) -> Probe:
         """Stops at the first event at or after it."""
@@ -186,10 +195,7 @@ class Holds:
 class Breaks:
     """An invariant does not hold. Costs time in proportion to the whole state at every event."""
 
-    @property
-    def needs(self) -> frozenset[str]:
-        """None."""
-        return frozenset()
+    needs: ClassVar[frozenset[str]] = frozenset()
 
     def probe(self) -> Probe:
         """Stops where the first one breaks."""

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.cluster.figures import FIGURES
 from blis_tui.debugger.conditions.breakpoints import FIRST, KEYWORDS
-from blis_tui.debugger.conditions.quantities import TIME_UNITS
 from blis_tui.debugger.conditions.syntax import COMPARISONS
-from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
+from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS, TIME_UNITS
 from blis_tui.engine.records import RECORD_KINDS, described
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from blis_tui.cluster.figures import FIGURES
 from blis_tui.debugger.conditions.lexer import ConditionError, Token, tokens, unquoted
-from blis_tui.debugger.conditions.quantities import TEXT, TIME_UNITS, Quantity, of_unit
-from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
+from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS, TEXT, TIME_UNITS, Quantity, of_unit
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.spec.diagnostics import printable, suggestion
 

@@ -80,45 +80,38 @@ class Breakdown:
         return max(self.shares, key=lambda share: share.us, default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """Where a breakdown is read from."""
-
-    tape: Tape
-
-
-def ttft_breakdown(life: Life, sources: Sources) -> Breakdown | None:
+def ttft_breakdown(life: Life, tape: Tape) -> Breakdown | None:
     """The time to the first token it has now, as the client measures it; None before, and once that was taken back."""
     first = life.first_token
     if first is None:
         return None
     spans = [_clipped(span, first.first) for span in life.spans if span.start_us < first.first]
-    return _broken_down(life, spans, first.second, first.first, sources)
+    return _broken_down(life, spans, first.second, first.first, tape)
 
 
-def e2e_breakdown(life: Life, sources: Sources) -> Breakdown | None:
+def e2e_breakdown(life: Life, tape: Tape) -> Breakdown | None:
     """The end-to-end time, as the client measures it; None unless it has completed."""
     end = life.end
     if end is None or end.what != "completed":
         return None
-    return _broken_down(life, list(life.spans), end.second, end.time_us, sources)
+    return _broken_down(life, list(life.spans), end.second, end.time_us, tape)
 
 
-def so_far_breakdown(life: Life, sources: Sources) -> Breakdown:
+def so_far_breakdown(life: Life, tape: Tape) -> Breakdown:
     """The time since its arrival, to its end if it had one."""
     end_us = max((span.end_us for span in life.spans), default=life.arrival_us)
-    return _broken_down(life, list(life.spans), end_us - life.arrival_us, end_us, sources)
+    return _broken_down(life, list(life.spans), end_us - life.arrival_us, end_us, tape)
 
 
 def _clipped(span: Span, end_us: int) -> Span:
     return span if span.end_us <= end_us else replace(span, end_us=end_us)
 
 
-def _broken_down(life: Life, spans: list[Span], total_us: int, end_us: int, sources: Sources) -> Breakdown:
+def _broken_down(life: Life, spans: list[Span], total_us: int, end_us: int, tape: Tape) -> Breakdown:
     by_kind: dict[str, list[Span]] = {}
     for span in spans:
         by_kind.setdefault(_kind(life, span), []).append(span)
-    shares = [_share(kind, by_kind[kind], life, sources) for kind in KINDS if kind in by_kind]
+    shares = [_share(kind, by_kind[kind], life, tape) for kind in KINDS if kind in by_kind]
     shares = [share for share in shares if share.us]
     client = total_us - (end_us - life.arrival_us)
     if client:
@@ -134,24 +127,24 @@ def _kind(life: Life, span: Span) -> str:
     return "lost" if span.lost else span.what
 
 
-def _share(kind: str, spans: list[Span], life: Life, sources: Sources) -> Share:
+def _share(kind: str, spans: list[Span], life: Life, tape: Tape) -> Share:
     us = sum(span.duration_us for span in spans)
     label = KINDS[kind]
     if kind in ("wait", "again"):
-        return _waiting(kind, us, spans, life, sources)
+        return _waiting(kind, us, spans, life, tape)
     if kind in ("prefill", "recompute"):
-        return _prefill(kind, us, spans, life, sources)
+        return _prefill(kind, us, spans, life, tape)
     if kind == "decode":
-        return _decode(us, spans, life, sources)
+        return _decode(us, spans, life, tape)
     if kind == "lost":
         tokens = sum(one.first for one in life.preemptions)
         return Share(kind, label, us, f"{plural(tokens, 'computed token')} discarded by preemption")
     return Share(kind, label, us)
 
 
-def _waiting(kind: str, us: int, spans: list[Span], life: Life, sources: Sources) -> Share:
-    limits = sources.tape.profiles[life.instance]
-    found: list[WaitCauses] = [wait_causes(sources.tape, limits, span, life.instance, life.until) for span in spans]
+def _waiting(kind: str, us: int, spans: list[Span], life: Life, tape: Tape) -> Share:
+    limits = tape.profiles[life.instance]
+    found: list[WaitCauses] = [wait_causes(tape, limits, span, life.instance, life.until) for span in spans]
     inner = []
     for cause in CAUSES:
         part = sum(causes.us.get(cause, 0) for causes in found)
@@ -163,14 +156,14 @@ def _waiting(kind: str, us: int, spans: list[Span], life: Life, sources: Sources
     return Share(kind, KINDS[kind], us, f"after {plural(count, 'preemption')}" if kind == "again" else "", tuple(inner))
 
 
-def _prefill(kind: str, us: int, spans: list[Span], life: Life, sources: Sources) -> Share:
+def _prefill(kind: str, us: int, spans: list[Span], life: Life, tape: Tape) -> Share:
     """Steps with a chunk of its own, what else those steps computed, and steps without one."""
     own_us = own = others = steps = idle = 0
     # Who finds the whole prompt in the cache is served in the step that admits it, without a chunk.
     mine = {one.event: 0 for one in life.entries if one.what == "scheduled" and not one.second}
     mine |= {chunk.event: chunk.tokens for chunk in life.chunks}
     for span in spans:
-        for event, start_us, row in steps_within(sources.tape, life.instance, span.start_us, span.end_us, life.settled):
+        for event, start_us, row in steps_within(tape, life.instance, span.start_us, span.end_us, life.settled):
             if event in mine:
                 steps += 1
                 own_us += min(start_us + row.duration_us, span.end_us) - start_us
@@ -200,9 +193,9 @@ class _Steps:
     """Of others' prompts."""
 
 
-def _decode(us: int, spans: list[Span], life: Life, sources: Sources) -> Share:
+def _decode(us: int, spans: list[Span], life: Life, tape: Tape) -> Share:
     """Steps of decodes only, steps that computed prompts of others, too, and steps in which it stalled."""
-    plain, mixed, stalled = _told_apart(spans, life, sources.tape)
+    plain, mixed, stalled = _told_apart(spans, life, tape)
     inner = (
         Share("decode-only", "decode-only steps", plain.us, _each(plain)),
         Share("beside-prefill", "steps with prefill of others", mixed.us, _beside(mixed, plain), tokens=mixed.tokens),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.debugger.conditions.sentences import sentence
+from blis_tui.debugger.conditions.probes import sentence
 from blis_tui.debugger.moment import LAST_PHASE, PHASES
 from blis_tui.debugger.why.explanation import (
     Explanation,

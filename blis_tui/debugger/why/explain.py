@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.debugger.conditions.sentences import sentence
+from blis_tui.debugger.conditions.probes import sentence
 from blis_tui.debugger.why.breakdown import (
     KINDS,
     PREEMPTION,
-    Sources,
     e2e_breakdown,
     prefill_of_others,
     so_far_breakdown,
@@ -27,6 +26,7 @@ from blis_tui.units import percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
     from blis_tui.debugger.debugger import Debugger
+    from blis_tui.debugger.tape import Tape
     from blis_tui.debugger.why.breakdown import Breakdown
     from blis_tui.debugger.why.lifespans import Life
     from blis_tui.debugger.why.past import Comparison
@@ -66,20 +66,20 @@ def explain_request(debugger: Debugger, name: str) -> Explanation:
     life = read_life(debugger.tape, name, debugger.event, debugger.settled)
     if life is None:
         return _unarrived(debugger, about)
-    sources = Sources(debugger.tape)
+    tape = debugger.tape
     parts: list[Part] = []
     live = debugger.request(name)
     if live is not None:
         parts.append(live_part(debugger, live))
     elif life.end is not None and life.end.what != "completed":
         parts.append(_end_part(debugger, life))
-    whole = e2e_breakdown(life, sources)
-    comparison = None if whole is None else compare(life, whole, sources)
-    parts += _latency_parts(life, sources, whole)
+    whole = e2e_breakdown(life, tape)
+    comparison = None if whole is None else compare(life, whole, tape)
+    parts += _latency_parts(life, tape, whole)
     if comparison is not None:
         parts.append(comparison_part(comparison))
     parts += preemption_parts(debugger, life)
-    headline = _headline(debugger, life, sources, whole, comparison, live.phase if live is not None else "")
+    headline = _headline(debugger, life, tape, whole, comparison, live.phase if live is not None else "")
     return Explanation(about, _title(life), headline, tuple(parts))
 
 
@@ -129,9 +129,9 @@ def _end_part(debugger: Debugger, life: Life) -> Part:
 # ---- latencies ----
 
 
-def _latency_parts(life: Life, sources: Sources, whole: Breakdown | None) -> list[Part]:
+def _latency_parts(life: Life, tape: Tape, whole: Breakdown | None) -> list[Part]:
     parts: list[Part] = []
-    first = ttft_breakdown(life, sources)
+    first = ttft_breakdown(life, tape)
     loss = life.first_token_loss
     if loss is not None:
         gone = say("It has no first token now: preemption discarded it at ", event_ref(loss.event), ".")
@@ -142,18 +142,18 @@ def _latency_parts(life: Life, sources: Sources, whole: Breakdown | None) -> lis
             facts.append(say("It had a first token before, which was lost to preemption; the last one counts."))
         parts.append(breakdown_part(f"Time to first token: {span_text(first.total_us)}", first, facts))
     if whole is not None:
-        parts.append(breakdown_part(f"End to end: {span_text(whole.total_us)}", whole, _others(life, sources)))
+        parts.append(breakdown_part(f"End to end: {span_text(whole.total_us)}", whole, _others(life, tape)))
     elif life.end is None or life.end.what == "timed-out":
-        so_far = so_far_breakdown(life, sources)
+        so_far = so_far_breakdown(life, tape)
         if so_far.shares:
             heading = "Its time so far" if life.end is None else "Its time"
             parts.append(breakdown_part(f"{heading}: {span_text(so_far.total_us)}", so_far))
     return parts
 
 
-def _others(life: Life, sources: Sources) -> list[Sentence]:
+def _others(life: Life, tape: Tape) -> list[Sentence]:
     """Whose prompts held decoding up."""
-    found = prefill_of_others(life, sources.tape)
+    found = prefill_of_others(life, tape)
     if not found:
         return []
     pieces: list[str | Ref] = ["Its decode steps also computed prompts of "]
@@ -185,7 +185,7 @@ _ENDINGS = {"rejected": "It was rejected", "dropped": "It was dropped", "timed-o
 def _headline(
     debugger: Debugger,
     life: Life,
-    sources: Sources,
+    tape: Tape,
     whole: Breakdown | None,
     comparison: Comparison | None,
     phase: str,
@@ -203,7 +203,7 @@ def _headline(
     past = f", preempted {times(len(life.preemptions))} before" if life.preemptions else ""
     if not phase:
         return f"It has its last token and is about to leave, {since} after it arrived{past}."
-    weight = mainly(so_far_breakdown(life, sources)) if phase == "waiting" else ""
+    weight = mainly(so_far_breakdown(life, tape)) if phase == "waiting" else ""
     return f"{_PHASES[phase]}, {since} after it arrived{past}{weight}."
 
 

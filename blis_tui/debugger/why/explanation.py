@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +90,6 @@ class Explanation:
     title: str
     headline: str
     parts: tuple[Part, ...] = ()
-
-    def refs(self) -> tuple[Ref, ...]:
-        """Everything it mentions, in order; what is mentioned twice stands there twice."""
-        return tuple(piece for sentence in self._sentences() for piece in sentence if isinstance(piece, Ref))
-
-    def _sentences(self) -> Iterator[Sentence]:
-        for part in self.parts:
-            yield from part.sentences
-            yield from (row.note for row in part.rows)
 
     def to_text(self) -> str:
         """All of it as plain text, to copy."""

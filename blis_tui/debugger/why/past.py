@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.debugger.why.breakdown import PREEMPTION, Sources, e2e_breakdown
+from blis_tui.debugger.why.breakdown import PREEMPTION, e2e_breakdown
 from blis_tui.debugger.why.explanation import Part, Row, Sentence, event_ref, request_ref, say
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.ranking import Position, Ranked, ranking
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.rows import RequestEvent
+    from blis_tui.debugger.tape import Tape
     from blis_tui.debugger.why.breakdown import Breakdown
     from blis_tui.debugger.why.lifespans import Life
 
@@ -163,14 +164,14 @@ class Comparison:
     """Group -> how much there was to compute, here and there."""
 
 
-def compare(life: Life, own: Breakdown, sources: Sources) -> Comparison | None:
+def compare(life: Life, own: Breakdown, tape: Tape) -> Comparison | None:
     """Against the median of all that have completed; None where there are fewer than three."""
-    ranked = ranking(sources.tape, "e2e", Position(life.until, life.settled))
+    ranked = ranking(tape, "e2e", Position(life.until, life.settled))
     if len(ranked) < 3:
         return None
     median = ranked[len(ranked) // 2]
-    there = read_life(sources.tape, median.name, life.until)
-    other = None if there is None else e2e_breakdown(there, sources)
+    there = read_life(tape, median.name, life.until)
+    other = None if there is None else e2e_breakdown(there, tape)
     if there is None or other is None:
         return None
     excess = own.total_us - other.total_us

@@ -52,16 +52,6 @@ class WaitCauses:
     us: Mapping[str, int]
     steps: Mapping[str, int]
 
-    @property
-    def total_us(self) -> int:
-        """The whole wait."""
-        return sum(self.us.values())
-
-    @property
-    def main(self) -> str:
-        """The cause of most of the time; empty for a wait of no length."""
-        return max(self.us, key=lambda cause: self.us[cause], default="")
-
 
 def wait_causes(tape: Tape, profile: Profile, span: Span, instance: int, until: int) -> WaitCauses:
     """Divide a wait: each step that did not admit the request accounts for the time until the next one began."""

@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.compare.wording import MARKS, clip, value_change
-from blis_tui.debugger.side_by_side import RequestPair, Standing
+from blis_tui.debugger.side_by_side import NOT_ARRIVED, RequestPair, Standing
+from blis_tui.engine.records import described
 from blis_tui.tui.presenters.events import event_line, fitting, milliseconds
-from blis_tui.tui.presenters.units import count_text, plural, span_text, time_text
+from blis_tui.tui.presenters.lines import shorten
+from blis_tui.tui.presenters.phases import PHASE_LOOKS
+from blis_tui.units import count_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.cluster.snapshot import PendingEvent
+    from blis_tui.compare.comparison import RequestChanges, Row
     from blis_tui.compare.divergence import Divergence, Fields
     from blis_tui.compare.documents import Difference
-    from blis_tui.compare.metrics import Row
-    from blis_tui.compare.requests import RequestChanges
     from blis_tui.debugger.moment import Moment
     from blis_tui.debugger.moves import Progress
     from blis_tui.debugger.side_by_side import FigurePair
@@ -157,11 +159,6 @@ def _end_clipped(text: str, room: int) -> str:
     return text if len(text) <= room else f"{text[: room - 1]}…"
 
 
-def _start_clipped(text: str, room: int) -> str:
-    """The end of a long name: it is what tells requests apart."""
-    return text if len(text) <= room else f"…{text[len(text) - room + 1 :]}"
-
-
 # ---- one side ----
 
 
@@ -212,27 +209,27 @@ def _style(colour: str) -> str:
     return "" if not colour else _MUTED if colour == "muted" else f"${colour}"
 
 
-_COLUMNS: Final = (("running", "running"), ("waiting", "waiting"), ("kv", "KV used"), ("preemptions", "preempt"))
-_COLUMNS_WIDE: Final = (
-    ("running", "running"),
-    ("waiting", "waiting"),
-    ("kv", "KV blocks used"),
-    ("preemptions", "preemptions"),
+_COLUMNS: Final = (
+    ("running", "running", "running"),
+    ("waiting", "waiting", "waiting"),
+    ("kv", "KV used", "KV blocks used"),
+    ("preemptions", "preempt", "preemptions"),
 )
+"""Figures of an instance, and their titles where there is little room and where there is more."""
 
 
 def _instances(figures: Sequence[FigurePair], side: int, width: int) -> list[Content]:
     """A row for each instance of either side; what differs is marked."""
     wide = width >= _WIDE
-    columns = _COLUMNS_WIDE if wide else _COLUMNS
-    cell = (width - 3) // len(columns)
-    lines = [Content.styled("   " + "".join(f"{title:>{cell}}" for _, title in columns), _MUTED)]
+    cell = (width - 3) // len(_COLUMNS)
+    titles = "".join(f"{long if wide else short:>{cell}}" for _, short, long in _COLUMNS)
+    lines = [Content.styled(f"   {titles}", _MUTED)]
     by_instance: dict[int, dict[str, FigurePair]] = {}
     for pair in figures:
         by_instance.setdefault(pair.instance, {})[pair.name] = pair
     for index, pairs in by_instance.items():
         row = Content.styled(f"i{index:<2}", _MUTED)
-        for name, _ in columns:
+        for name, *_ in _COLUMNS:
             row += _figure(pairs[name], side, cell, deltas=wide)
         lines.append(row)
     return lines
@@ -372,7 +369,7 @@ def _summary(changes: RequestChanges, width: int) -> Content:
 def _request(pair: RequestPair, name: int, cell: int) -> Content:
     left, right = (f"{_end_clipped(standing_text(one), cell):<{cell}}" for one in (pair.left, pair.right))
     return Content.assemble(
-        f"{_start_clipped(pair.name, name):<{name}} ", (left, _colour(pair.left)), " ", (right, _colour(pair.right))
+        f"{shorten(pair.name, name):<{name}} ", (left, _colour(pair.left)), " ", (right, _colour(pair.right))
     )
 
 
@@ -387,18 +384,9 @@ def standing_text(standing: Standing) -> str:
     return standing.state
 
 
-_STATE_COLOURS: Final[Mapping[str, str]] = {
-    "completed": "$success",
-    "waiting": "$warning",
-    "stalled": "$warning",
-    "prefill": "$secondary",
-    "decode": "$primary",
-    "rejected": "$error",
-    "dropped": "$error",
-    "timed-out": "$error",
-    "not arrived": "$text-muted",
-}
-
-
 def _colour(standing: Standing) -> str:
-    return _STATE_COLOURS.get(standing.state, "")
+    """That of a phase, or of the kind of record that ended it."""
+    if standing == NOT_ARRIVED:
+        return _MUTED
+    look = PHASE_LOOKS.get(standing.state)
+    return look.style if look is not None else _style(described(standing.state).colour)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from blis_tui.compare.divergence import divergence_lines
 from blis_tui.compare.text import comparison_text
 from blis_tui.tui.presenters.compare import LETTERS
-from blis_tui.tui.presenters.units import count_text, time_text
+from blis_tui.units import count_text, time_text
 
 if TYPE_CHECKING:
     from blis_tui.compare.comparison import Comparison

@@ -14,7 +14,7 @@ from blis_tui.debugger.differences import SPAN, TIME, differences
 from blis_tui.engine.records import described
 from blis_tui.tui.presenters.lines import Line, flow, hang, line, shorten, words
 from blis_tui.tui.presenters.phases import PHASE_LOOKS, Look
-from blis_tui.tui.presenters.units import count_text, span_text, time_text
+from blis_tui.units import count_text, span_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

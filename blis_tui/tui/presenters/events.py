@@ -12,8 +12,7 @@ from blis_tui.debugger.moment import settles
 from blis_tui.engine.records import described
 from blis_tui.tui.actions import named, shown_key
 from blis_tui.tui.presenters.event_filter import of_kind, of_request
-from blis_tui.tui.presenters.units import count_text, plural, span_text, time_text
-from blis_tui.units import filled
+from blis_tui.units import count_text, filled, plural, span_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

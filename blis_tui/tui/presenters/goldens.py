@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
-from blis_tui.tui.presenters.units import count_text, plural
+from blis_tui.tui.presenters.lines import shorten
+from blis_tui.units import count_text, plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,12 +74,12 @@ def name_width(entries: Sequence[Entry], width: int) -> int:
 def row(entry: Entry, names: int, width: int) -> Content:
     """One line: state, name, experiment and case."""
     glyph, colour = _STATES[entry.state]
-    name = _shortened(entry.name, names)
+    name = shorten(entry.name, names)
     parts: list[tuple[str, str]] = [(f"{glyph} {entry.state}".ljust(_STATE_WIDTH), colour), (name.ljust(names), "bold")]
     room = width - _STATE_WIDTH - names - 2
     if room >= _SPEC_LEAST:
         about = f"{entry.spec}::{entry.case}" if entry.spec else "cannot be read"
-        parts += [("  ", ""), (_shortened(about, room), _MUTED)]
+        parts += [("  ", ""), (shorten(about, room), _MUTED)]
     return Content.assemble(*parts)
 
 
@@ -86,11 +87,6 @@ def columns_line(names: int, width: int) -> Content:
     """The headings above the rows."""
     about = "experiment::case" if width - _STATE_WIDTH - names - 2 >= _SPEC_LEAST else ""
     return Content.styled(f"{'state':<{_STATE_WIDTH}}{'name':<{names}}  {about}"[:width].rstrip(), _MUTED)
-
-
-def _shortened(text: str, width: int) -> str:
-    """The end of a long text: of paths the end says more."""
-    return text if len(text) <= width else "…" + text[len(text) - width + 1 :]
 
 
 def decision(decided: Sequence[Entry], done: str) -> str:
@@ -147,23 +143,16 @@ def standing(entry: Entry, stored: Golden | None) -> Content:
         return failure(entry.problem)
     lines = [Content(_SAID.get(entry.state, ""))]
     if stored is not None:
-        lines += [Content(""), *(_fact(name, text) for name, text in _facts(entry, stored))]
+        facts = (
+            ("experiment", entry.spec),
+            ("case", entry.case),
+            ("events", count_text(stored.chain.events)),
+            ("records", count_text(stored.chain.records)),
+            ("engine", stored.engine),
+            ("written by", f"{stored.baseline.python} on {stored.baseline.system}"),
+        )
+        lines += [Content(""), *(Content.assemble((f"{name:<12}", _MUTED), text) for name, text in facts)]
     return Content("\n").join(lines)
-
-
-def _facts(entry: Entry, stored: Golden) -> tuple[tuple[str, str], ...]:
-    return (
-        ("experiment", entry.spec),
-        ("case", entry.case),
-        ("events", count_text(stored.chain.events)),
-        ("records", count_text(stored.chain.records)),
-        ("engine", stored.engine),
-        ("written by", f"{stored.baseline.python} on {stored.baseline.system}"),
-    )
-
-
-def _fact(name: str, text: str) -> Content:
-    return Content.assemble((f"{name:<12}", _MUTED), text)
 
 
 def failure(text: str) -> Content:

@@ -9,8 +9,9 @@ from textual.content import Content
 from textual.fuzzy import FuzzySearch
 
 from blis_tui.tui.catalog import GoldenState
+from blis_tui.tui.presenters.lines import shorten
 from blis_tui.tui.presenters.problems import diagnostics_text
-from blis_tui.tui.presenters.units import plural
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +67,7 @@ def row(entry: Entry, names: int, width: int) -> Content:
     about = width - 2 - names - 2 - _CHECK_WIDTH - 1 - _GOLDEN_WIDTH - 1
     parts = [
         Content.styled("● " if entry.marked else "  ", "$accent bold"),
-        _fit(Content.styled(_shortened(entry.found.name, names), "bold"), names + 2),
+        _fit(Content.styled(shorten(entry.found.name, names), "bold"), names + 2),
         _fit(check, _CHECK_WIDTH + 1),
         _fit(golden, _GOLDEN_WIDTH + 1),
     ]
@@ -84,11 +85,6 @@ def columns_line(names: int, width: int) -> Content:
 
 def _fit(content: Content, width: int) -> Content:
     return content.pad_right(max(0, width - content.cell_length))
-
-
-def _shortened(text: str, width: int) -> str:
-    """The end of a long name: its folders matter least."""
-    return text if len(text) <= width else "…" + text[len(text) - width + 1 :]
 
 
 def _words(text: str, width: int) -> str:

@@ -1,4 +1,4 @@
-"""One request: where it stands, its latencies, and its life from its arrival on."""
+"""One request: where it stands, its latencies, and its life from its arrival on; or which requests had most to bear."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.debugger.why.lifespans import read_life
+from blis_tui.debugger.why.ranking import ORDERS, Position, ranking
 from blis_tui.engine.records import described
+from blis_tui.tui.actions import named, shown_key
 from blis_tui.tui.presenters.life_line import legend, life_bar, past_and_later, position_mark, sum_text, totals
-from blis_tui.tui.presenters.lines import BLANK, Line, flow, hang, heading, line, words
+from blis_tui.tui.presenters.lines import BLANK, Line, fact, flow, hang, heading, line, words
 from blis_tui.tui.presenters.phases import PHASE_LOOKS
-from blis_tui.tui.presenters.ranking import ranking_lines, shows_ranking
-from blis_tui.tui.presenters.units import count_text, percent_text, plural, span_text, time_text
+from blis_tui.units import bar_text, count_text, percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 
 EVENT_KEY: Final = "#"
 """Begins the key of a line that stands for an event."""
+
+REQUEST_KEY: Final = "request "
+"""Begins the key of a line that stands for a request."""
+_COUNT: Final = 12
+_BAR: Final = 12
 
 _ROOM: Final = 40
 """Columns that a latency's shares need to stand beside it."""
@@ -96,7 +102,7 @@ def inspector_lines(view: View, width: int, notes: Mapping[int, str], ranked: Se
 def _facts(view: View, known: Life, now: Life | None) -> list[Content]:
     if now is None:
         when = f"arrives later, at {time_text(known.arrival_us)} (event {count_text(known.entries[0].event)})"
-        return [Content.styled(when, "$text-muted"), _fact("prompt", plural(known.input_tokens, "token"))]
+        return [Content.styled(when, "$text-muted"), fact("prompt", plural(known.input_tokens, "token"))]
     live = view.moment.request(known.name)
     end = now.end
     if end is not None:
@@ -108,17 +114,13 @@ def _facts(view: View, known: Life, now: Life | None) -> list[Content]:
         facts = [Content.styled("○ waiting, far back in a long queue", "$warning")]
     if now.instance >= 0:
         facts.append(Content(f"instance {now.instance}"))
-    facts.append(_fact("arrived", time_text(now.arrival_us)))
-    facts.append(_fact("prompt", plural(now.input_tokens, "token")))
+    facts.append(fact("arrived", time_text(now.arrival_us)))
+    facts.append(fact("prompt", plural(now.input_tokens, "token")))
     if live is not None:
         facts += _standing(live)
     if now.preemptions:
-        facts.append(_fact("preempted", plural(len(now.preemptions), "time"), "$error"))
+        facts.append(fact("preempted", plural(len(now.preemptions), "time"), "$error"))
     return facts
-
-
-def _fact(label: str, value: str, style: str = "") -> Content:
-    return Content.assemble((f"{label} ", "$text-muted"), (value, style))
 
 
 def _fate(end: RequestEvent) -> tuple[str, str]:
@@ -127,31 +129,31 @@ def _fate(end: RequestEvent) -> tuple[str, str]:
 
 
 def _ended(end: RequestEvent) -> list[Content]:
-    facts = [_fact("at", time_text(end.time_us))]
+    facts = [fact("at", time_text(end.time_us))]
     if "output_tokens" in described(end.what).figures:
-        facts.append(_fact("output", plural(end.first, "token")))
+        facts.append(fact("output", plural(end.first, "token")))
     return facts
 
 
 def _standing(live: RequestSnapshot) -> list[Content]:
     facts: list[Content] = []
     if live.phase == "prefill":
-        facts.append(_fact("computed", f"{count_text(live.computed_tokens)} of {count_text(live.target_tokens)}"))
+        facts.append(fact("computed", f"{count_text(live.computed_tokens)} of {count_text(live.target_tokens)}"))
     if live.max_output_tokens:
-        facts.append(_fact("output", f"{count_text(live.generated_tokens)} of {count_text(live.max_output_tokens)}"))
+        facts.append(fact("output", f"{count_text(live.generated_tokens)} of {count_text(live.max_output_tokens)}"))
     if live.cached_tokens:
-        facts.append(_fact("cached", plural(live.cached_tokens, "token")))
+        facts.append(fact("cached", plural(live.cached_tokens, "token")))
     if live.held_blocks:
         shared = f" ({count_text(live.shared_blocks)} shared)" if live.shared_blocks else ""
-        facts.append(_fact("holds", plural(live.held_blocks, "block") + shared))
+        facts.append(fact("holds", plural(live.held_blocks, "block") + shared))
     if live.priority:
-        facts.append(_fact("priority", str(live.priority)))
+        facts.append(fact("priority", str(live.priority)))
     if live.slo_class:
-        facts.append(_fact("class", live.slo_class))
+        facts.append(fact("class", live.slo_class))
     if live.tenant_id:
-        facts.append(_fact("tenant", live.tenant_id))
+        facts.append(fact("tenant", live.tenant_id))
     if live.deadline_us is not None:
-        facts.append(_fact("deadline", time_text(live.deadline_us)))
+        facts.append(fact("deadline", time_text(live.deadline_us)))
     return facts
 
 
@@ -255,3 +257,47 @@ def _stretch(part: Stretch, past_us: int, width: int, note: str) -> list[Line]:
 def _texts(part: Stretch) -> tuple[str, ...]:
     arrow = f"→ {part.ending}" if part.ending else ("… so far" if part.open and not part.later else "")
     return (part.note, arrow, "(later)" if part.later else "")
+
+
+# ---- the ranking: where most questions begin ----
+
+
+def shows_ranking(view: View, name: str | None) -> bool:
+    """Whether the ranking is what helps: it was asked for, or the present event is about nobody, or the last one."""
+    selection = view.selection
+    return selection.request is None and not view.playing and (name is None or view.moment.at_end or selection.ranking)
+
+
+def ranked_requests(view: View) -> Sequence[Ranked]:
+    """The first of all requests in the order that the reader chose, as of the position."""
+    here = Position(view.moment.event, view.moment.settled)
+    return ranking(view.tape, view.selection.order, here, _COUNT)
+
+
+def ranking_lines(view: View, found: Sequence[Ranked], width: int, hint: str) -> list[Line]:
+    """The ranking; where there is nobody to rank yet, only the hint."""
+    hints = [line((row.plain, "$text-muted")) for row in words(hint, width)]
+    if not found:
+        return hints
+    order = ORDERS[view.selection.order]
+    top = found[0].value
+    names = max(len(one.name) for one in found)
+    counts = view.selection.order == "preemptions"
+    lines = [heading(f"By {order.title}", order.scope, width)]
+    for one in found:
+        bar = bar_text(one.value, top, _BAR) if width >= names + _BAR + 26 else ""
+        parts = [
+            (f"{one.name:<{names}}", "bold"),
+            (f"  {count_text(one.value) if counts else span_text(one.value):>8}", ""),
+            (f"  {bar}" if bar else "", "$primary"),
+        ]
+        preemptions = len([1 for what in view.tape.life(one.name, view.moment.event) if what.what == "preempted"])
+        if preemptions and not counts:
+            parts.append((f"  \N{MULTIPLICATION SIGN} {plural(preemptions, 'preemption')}", "$error"))
+        lines.append(line(Content.assemble(*parts), key=REQUEST_KEY + one.name, tip="enter: open; ?: why"))
+    keys = Content.from_markup(
+        "[$accent bold]up down[/][$text-muted] choose  [/][$accent bold]enter[/][$text-muted] its life  [/]"
+        "[$accent bold]?[/][$text-muted] why  [/][$accent bold]$again[/][$text-muted] rank by another metric[/]",
+        again=shown_key(named("look.rank").keys[0]),
+    )
+    return [*lines, BLANK, line(keys)]

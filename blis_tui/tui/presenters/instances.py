@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
-from blis_tui.tui.presenters.batch import step_tokens
 from blis_tui.tui.presenters.lines import (
     BLANK,
     Column,
+    fact,
     fit,
     flow,
     heading,
@@ -23,12 +23,13 @@ from blis_tui.tui.presenters.lines import (
 from blis_tui.tui.presenters.phases import PHASE_LOOKS
 from blis_tui.tui.presenters.series import NEARLY_FULL
 from blis_tui.tui.presenters.step_card import step_card
-from blis_tui.tui.presenters.units import bar_text, count_text, percent_text, plural, span_text
+from blis_tui.units import bar_text, count_text, percent_text, plural, span_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from blis_tui.cluster.snapshot import InstanceSnapshot, RequestSnapshot
+    from blis_tui.engine.records import StepFinished
     from blis_tui.tui.presenters.lines import Line, Part
     from blis_tui.tui.view import View
 
@@ -42,20 +43,13 @@ _OTHER_COLUMNS: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiter:
-    """A request in line."""
-
-    place: int
-    request: RequestSnapshot
-    waited_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Runner:
-    """A request in the batch, with what it computes in the step at hand (None = there is no step at hand)."""
+class _Row:
+    """A request, with its place in line and how long it has waited, or with what it computes in the step at hand."""
 
     request: RequestSnapshot
-    tokens: int | None
+    place: int = 0
+    waited_us: int = 0
+    tokens: int = 0
 
 
 def instances_lines(view: View, width: int, room: int = 1000) -> list[Line]:
@@ -95,19 +89,13 @@ def _card(view: View, instance: int | None, width: int) -> list[Line]:
 
 
 def _figures(instance: InstanceSnapshot) -> list[Content]:
-    preempted = instance.preemptions
+    running = f"{count_text(instance.running_count)} of {count_text(instance.profile.limits.max_num_seqs)}"
     return [
-        Content.assemble(("step ", "$text-muted"), count_text(instance.steps)),
-        Content.assemble(
-            ("running ", "$text-muted"),
-            f"{count_text(instance.running_count)} of {count_text(instance.profile.limits.max_num_seqs)}",
-        ),
-        Content.assemble(
-            ("waiting ", "$text-muted"),
-            (count_text(instance.waiting_count), "$warning" if instance.waiting_count else ""),
-        ),
+        fact("step", count_text(instance.steps)),
+        fact("running", running),
+        fact("waiting", *_waiting(instance)),
         kv_bar(instance),
-        Content.assemble(("preemptions ", "$text-muted"), (count_text(preempted), "$error" if preempted else "")),
+        fact("preemptions", *_preemptions(instance)),
     ]
 
 
@@ -156,11 +144,11 @@ def _instance_columns(instances: Sequence[InstanceSnapshot]) -> tuple[Column[Ins
     )
 
 
-def _waiting(one: InstanceSnapshot, _width: int) -> Part:
+def _waiting(one: InstanceSnapshot, _width: int = 0) -> tuple[str, str]:
     return (count_text(one.waiting_count), "$warning" if one.waiting_count else "")
 
 
-def _preemptions(one: InstanceSnapshot, _width: int) -> Part:
+def _preemptions(one: InstanceSnapshot, _width: int = 0) -> tuple[str, str]:
     return (count_text(one.preemptions), "$error" if one.preemptions else "")
 
 
@@ -189,7 +177,7 @@ def _queue(view: View, instance: InstanceSnapshot, name_width: int, width: int, 
     selected = next((at for at, one in enumerate(queue, 1) if one.request_id == view.selection.request), 0)
     # The cursor can always go one further down.
     shown = [
-        _Waiter(at, request, view.moment.time_us - _waits_since(view, request))
+        _Row(request, at, view.moment.time_us - _waits_since(view, request))
         for at, request in enumerate(queue[: max(room, selected + 1)], 1)
     ]
     columns = fit(
@@ -212,8 +200,8 @@ def _waits_since(view: View, request: RequestSnapshot) -> int:
     return request.arrival_us if request.queued_us is None else request.queued_us
 
 
-def _queue_columns(name_width: int, place_width: int, *, ranked: bool, again: bool) -> list[Column[_Waiter]]:
-    columns: list[Column[_Waiter]] = [
+def _queue_columns(name_width: int, place_width: int, *, ranked: bool, again: bool) -> list[Column[_Row]]:
+    columns: list[Column[_Row]] = [
         Column("#", place_width, lambda one, _: (count_text(one.place), "$text-muted"), right=True),
         Column("request", name_width, lambda one, width: shorten(one.request.request_id, width)),
         Column("waits for", 9, lambda one, _: (span_text(one.waited_us), "$warning"), right=True),
@@ -232,7 +220,7 @@ def _times(count: int) -> Part:
 
 def _batch(view: View, instance: InstanceSnapshot, name_width: int, width: int) -> list[Line]:
     tokens = step_tokens(view.moment.step, instance)
-    running = [_Runner(request, tokens.get(request.request_id)) for request in instance.running]
+    running = [_Row(request, tokens=tokens.get(request.request_id, 0)) for request in instance.running]
     again = any(request.preemptions for request in instance.running)
     columns = fit(_batch_columns(name_width, step=bool(tokens), again=again), width)
     return [
@@ -247,8 +235,27 @@ def _batch(view: View, instance: InstanceSnapshot, name_width: int, width: int) 
     ]
 
 
-def _batch_columns(name_width: int, *, step: bool, again: bool) -> list[Column[_Runner]]:
-    columns: list[Column[_Runner]] = [
+def step_tokens(step: StepFinished | None, instance: InstanceSnapshot) -> dict[str, int]:
+    """Tokens that each request of a batch computes in a step, by name; empty for the other instances."""
+    if step is None or step.instance != instance.index:
+        return {}
+    chunks = {chunk.request_id: chunk.new_tokens for chunk in step.chunks}
+    idle = frozenset(step.stalled)
+    first = frozenset(step.first_tokens)
+    tokens: dict[str, int] = {}
+    for request in instance.running:
+        name = request.request_id
+        if name in chunks:
+            tokens[name] = chunks[name]
+        elif request.phase in ("decode", "stalled") and step.decode_requests and name not in idle | first:
+            tokens[name] = 1
+        else:
+            tokens[name] = 0
+    return tokens
+
+
+def _batch_columns(name_width: int, *, step: bool, again: bool) -> list[Column[_Row]]:
+    columns: list[Column[_Row]] = [
         Column("request", name_width, lambda one, width: shorten(one.request.request_id, width)),
         Column("phase", 9, _phase),
         Column("progress", 11, _progress, grows=True, most=40),
@@ -261,12 +268,12 @@ def _batch_columns(name_width: int, *, step: bool, again: bool) -> list[Column[_
     return columns
 
 
-def _phase(one: _Runner, _width: int) -> Part:
+def _phase(one: _Row, _width: int) -> Part:
     look = PHASE_LOOKS[one.request.phase]
     return (look.label, look.style)
 
 
-def _progress(one: _Runner, width: int) -> Part:
+def _progress(one: _Row, width: int) -> Part:
     """Of a prefill, tokens computed; of an answer, tokens generated out of those declared."""
     done, goal, unit = progress(one.request)
     text = f"{count_text(done)}/{count_text(goal)}" if goal else f"{count_text(done)}"
@@ -286,7 +293,7 @@ def progress(request: RequestSnapshot) -> tuple[int, int, str]:
     return request.generated_tokens, request.max_output_tokens, "out"
 
 
-def _tokens(one: _Runner, _width: int) -> Part:
+def _tokens(one: _Row, _width: int) -> Part:
     if not one.tokens:
         return ("0", "$text-muted")
     return (f"+{count_text(one.tokens)}", PHASE_LOOKS[one.request.phase].style)

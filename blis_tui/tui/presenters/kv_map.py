@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
-from blis_tui.tui.presenters.lines import BLANK, Line, flow, line, words
+from blis_tui.tui.presenters.lines import BLANK, Line, fact, flow, line, words
 from blis_tui.tui.presenters.phases import Look
-from blis_tui.tui.presenters.units import count_text, percent_text, plural
+from blis_tui.units import count_text, percent_text, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -230,8 +230,8 @@ def _figures(instance: InstanceSnapshot, *, alone: bool) -> list[Content]:
     share = percent_text(kv.hits, asked) if asked else "none yet"
     used = f"{count_text(kv.used_blocks)} of {plural(kv.total_blocks, 'block')}"
     figures = [
-        Content.assemble(("used ", "$text-muted"), f"{used}, {percent_text(kv.used_blocks, kv.total_blocks)}"),
-        Content.assemble(("cache hits ", "$text-muted"), share),
+        fact("used", f"{used}, {percent_text(kv.used_blocks, kv.total_blocks)}"),
+        fact("cache hits", share),
     ]
     return figures if alone else [Content.styled(f"instance {instance.index}", "bold"), *figures]
 

@@ -10,8 +10,7 @@ from textual.content import Content
 
 from blis_tui.engine.records import RECORD_KINDS, described
 from blis_tui.tui.presenters.phases import PHASE_LOOKS, Look
-from blis_tui.tui.presenters.units import plural, span_text
-from blis_tui.units import filled
+from blis_tui.units import filled, plural, span_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

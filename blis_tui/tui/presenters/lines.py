@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from textual.content import Content
@@ -33,6 +35,11 @@ def line(*parts: Part | Content, key: str = "", tip: str = "") -> Line:
 
 
 BLANK = line("")
+
+
+def fact(label: str, value: str | Content, style: str = "") -> Content:
+    """What something is, after a muted word for it."""
+    return Content.assemble((f"{label} ", "$text-muted"), value if isinstance(value, Content) else (value, style))
 
 
 def heading(title: str, note: str = "", width: int = 1000) -> Line:
@@ -73,6 +80,12 @@ def hang(head: Content, rows: Sequence[Content]) -> list[Content]:
     """Lines beside a head: the first stands behind it, the others are indented as far."""
     indent = " " * head.cell_length
     return [(head if at == 0 else Content(indent)) + row for at, row in enumerate(rows or [Content("")])]
+
+
+def cells_text(chars: Iterable[str], styles: Iterable[str]) -> Content:
+    """Characters with a style each, as few pieces as there are runs of one style."""
+    runs = groupby(zip(chars, styles, strict=True), key=itemgetter(1))
+    return Content.assemble(*(("".join(char for char, _ in run), style) for style, run in runs))
 
 
 def names_text(names: Sequence[str], limit: int = 3) -> str:

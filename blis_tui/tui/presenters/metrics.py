@@ -11,7 +11,7 @@ from blis_tui.metrics.stats import of_histogram, of_samples
 from blis_tui.tui.presenters.plot import plot, strips
 from blis_tui.tui.presenters.series import SERIES, coloured, course, top_of, value_text
 from blis_tui.tui.presenters.timeline import scale_of
-from blis_tui.tui.presenters.units import count_text, span_text
+from blis_tui.units import count_text, span_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

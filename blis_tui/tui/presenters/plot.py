@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
+from blis_tui.tui.presenters.lines import cells_text
 from blis_tui.tui.presenters.series import (
     BY_NAME,
     COMPANIONS,
@@ -19,14 +19,17 @@ from blis_tui.tui.presenters.series import (
     course,
     courses_of_instances,
     kv_blocks,
+    quantity_text,
+    sample,
     value_text,
 )
-from blis_tui.tui.presenters.timeline import Scale, axis, round_end, scale_of
-from blis_tui.tui.presenters.units import count_text, plural
+from blis_tui.tui.presenters.timeline import Scale, axis, round_end, scale_of, scale_until
+from blis_tui.units import count_text, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from blis_tui.tui.presenters.compare import CompareView, SideView
     from blis_tui.tui.presenters.series import Series
     from blis_tui.tui.view import View
 
@@ -71,15 +74,9 @@ def draw(values: Sequence[float | None], height: int, top: float, *, filled: boo
 
 def _layered(area: str, line: str, here: int) -> Content:
     """A row of an area with a row of a line over it, in colours; ``here``: the column behind which it is dimmed."""
-    parts: list[tuple[str, str]] = []
-    for cell, (below, above) in enumerate(zip(area, line, strict=True)):
-        char = below if above == " " else above
-        style = FUTURE if cell > here else PAST if above == " " else SECOND
-        if parts and parts[-1][1] == style:
-            parts[-1] = (parts[-1][0] + char, style)
-        else:
-            parts.append((char, style))
-    return Content.assemble(*parts)
+    chars = (below if above == " " else above for below, above in zip(area, line, strict=True))
+    styles = (FUTURE if cell > here else PAST if above == " " else SECOND for cell, above in enumerate(line))
+    return cells_text(chars, styles)
 
 
 def with_position(area: str, line: str, here: int) -> Content:
@@ -89,18 +86,9 @@ def with_position(area: str, line: str, here: int) -> Content:
     return Content.assemble(drawn[:here], (_HERE if at == " " else at, "$accent bold"), drawn[here + 1 :])
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """Where things are in a plot: the columns of the gutter, then those of the scale."""
-
-    scale: Scale
-    rows: int
-    """Rows of what is drawn; above it one for the name, below one for the times."""
-
-
-def frame_of(view: View, width: int, height: int) -> Frame:
-    """The inner measures of a plot."""
-    return Frame(scale_of(view, width - GUTTER), max(height - 2, 1))
+def plot_scale(view: View, width: int) -> Scale:
+    """The scale of a plot that wide: behind the gutter."""
+    return scale_of(view, width - GUTTER)
 
 
 def plot(view: View, series: Series, width: int, height: int) -> list[Content]:
@@ -108,8 +96,8 @@ def plot(view: View, series: Series, width: int, height: int) -> list[Content]:
 
     What is known of the future is dimmed; an upright line stands at the present position.
     """
-    frame = frame_of(view, width, height)
-    scale = frame.scale
+    scale = plot_scale(view, width)
+    drawn = max(height - 2, 1)  # above it the name, below it the times
     companion = BY_NAME.get(COMPANIONS.get(series.name, ""))
     values, others = (
         [None] * 2 * scale.cells if one is None else course(one, view, scale.end_us, 2 * scale.cells)
@@ -117,13 +105,19 @@ def plot(view: View, series: Series, width: int, height: int) -> list[Content]:
     )
     top = top_value(series, [*values, *others], view)
     here = scale.cell(view.moment.time_us)
-    area, line = draw(values, frame.rows, top, filled=True), draw(others, frame.rows, top)
-    labels = _labels(series, top, frame.rows, view)
-    rows = [
+    rows = _rows(values, others, top, _labels(series, top, drawn, view), here)
+    return [_title(series, companion, width), *rows, Content.assemble(" " * GUTTER, axis(scale))]
+
+
+def _rows(
+    values: Sequence[float | None], others: Sequence[float | None], top: float, labels: Sequence[str], here: int
+) -> list[Content]:
+    """An area with a line over it, as many rows as there are labels, and the column of the present position."""
+    area, line = draw(values, len(labels), top, filled=True), draw(others, len(labels), top)
+    return [
         Content.assemble(_label(text), with_position(below, above, here))
         for below, above, text in zip(area, line, labels, strict=True)
     ]
-    return [_title(series, companion, width), *rows, Content.assemble(" " * GUTTER, axis(scale))]
 
 
 def _title(series: Series, companion: Series | None, width: int) -> Content:
@@ -170,7 +164,7 @@ def strips(view: View, series: Series, width: int, height: int) -> list[Content]
         width: columns.
         height: rows; where there are more instances, the last row says how many.
     """
-    scale = frame_of(view, width, 0).scale
+    scale = plot_scale(view, width)
     overview = view.tape.overview
     requests = series in (WAITING, RUNNING)
     read = overview.load_of if requests else overview.kv_of
@@ -188,3 +182,39 @@ def strips(view: View, series: Series, width: int, height: int) -> list[Content]
     if shown < len(drawn):
         rows.append(Content.styled(f"{'':{GUTTER}}… {plural(len(drawn) - shown, 'more instance')}", "$text-muted"))
     return rows
+
+
+# ---- of two runs, the one as an area and the other as a line over it ----
+
+_LEAST_ROWS: Final = 4
+
+
+def curves_text(view: CompareView, series: Series, width: int, height: int) -> Content:
+    """The figure of A and of B on one scale, as long as the longer run; what lies behind the position is dimmed."""
+    if height < _LEAST_ROWS or width <= 2 * GUTTER:
+        return Content("")
+    known_us = max(side.tape.time_us(side.moment.frontier) for side in view.sides)
+    complete = all(side.moment.complete for side in view.sides)
+    scale = scale_until(known_us, width - GUTTER, complete=complete)
+    a, b = (_of_side(side, series, scale) for side in view.sides)
+    highest = max((value for value in [*a, *b] if value is not None), default=0)
+    top = 1.0 if series is KV_USE else float(round_end(max(int(highest + 0.999), 1)))
+    labels = [_axis_label(series, top), *[""] * (height - 4), _axis_label(series, 0)]
+    lines = _rows(a, b, top, labels, scale.cell(max(side.moment.time_us for side in view.sides)))
+    title = Content.assemble((f"{AREA} A", PAST), (f"  {LINE} B", SECOND), (f"  {series.about}", "$text-muted"))
+    return Content("\n").join([title.truncate(width, ellipsis=True), *lines, Content(" " * GUTTER) + axis(scale)])
+
+
+def _of_side(side: SideView, series: Series, scale: Scale) -> Sequence[float | None]:
+    known_us = side.tape.time_us(side.moment.frontier)
+    found = sample(series, side.tape.overview, scale.end_us, 2 * scale.cells, known_us)
+    if series is not KV_USE:
+        return found
+    blocks = 0
+    for instance in side.moment.after.instances:
+        blocks += instance.kv.total_blocks
+    return [None if value is None else value / max(blocks, 1) for value in found]
+
+
+def _axis_label(series: Series, value: float) -> str:
+    return f"{100 * value:.0f} %" if series is KV_USE else quantity_text(series.unit, value)

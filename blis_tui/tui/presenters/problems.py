@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
+from blis_tui.errors import SpecError, TraceError
 from blis_tui.spec.diagnostics import MAX_SHOWN, render_text
 
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ _HELP: Final = re.compile(r" *= help:")
 _QUOTED: Final = re.compile(r" *\d* \|")
 _PROSE: Final = re.compile(r"error\[\w+\]: |error: | *= help: | *--> ")
 """How lines begin that may be wrapped; quoted lines may not, because marks stand below what they mean."""
+
+
+def diagnostics_of(error: BlisError) -> tuple[Diagnostic, ...]:
+    """The located problems an error carries, if any."""
+    return error.diagnostics if isinstance(error, SpecError | TraceError) else ()
 
 
 def diagnostics_text(diagnostics: Sequence[Diagnostic], *, limit: int = MAX_SHOWN, width: int = 0) -> Content:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from textual.content import Content
-
-from blis_tui.tui.presenters.units import count_text, percent_text, span_text
+from blis_tui.tui.presenters.lines import cells_text
+from blis_tui.units import count_text, percent_text, span_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from textual.content import Content
+
+    from blis_tui.cluster.snapshot import InstanceSnapshot
     from blis_tui.debugger.overview import Bucket, Overview
     from blis_tui.debugger.rows import StepRow
     from blis_tui.tui.view import View
@@ -31,7 +34,7 @@ LEVELS: Final = "▁▂▃▄▅▆▇█"
 """Nothing at all is the lowest; whatever is more than nothing is at least the second."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Series:
     """A figure that has a value at every time.
 
@@ -49,13 +52,6 @@ class Series:
     rate: bool = False
 
 
-def latest_step(view: View) -> StepRow | None:
-    """The last step whose results are past."""
-    tape = view.tape
-    last = tape.next_step(view.moment.settled + 1, back=True)
-    return tape.step(tape.row(last).step) if last else None
-
-
 def kv_blocks(view: View) -> int:
     """All blocks of all instances."""
     return sum(instance.kv.total_blocks for instance in view.moment.state.instances)
@@ -66,29 +62,29 @@ def _ttft(view: View) -> float | None:
     return latest[0] if latest else None
 
 
-def _batch_tokens(view: View) -> float | None:
-    step = latest_step(view)
-    return None if step is None else step.batch_tokens
+def _latest_step(figure: str) -> Callable[[View], float | None]:
+    """A figure of the last step whose results are past."""
+    read: Callable[[StepRow], float] = attrgetter(figure)
+
+    def of_step(view: View) -> float | None:
+        tape = view.tape
+        last = tape.next_step(view.moment.settled + 1, back=True)
+        return read(tape.step(tape.row(last).step)) if last else None
+
+    return of_step
 
 
-def _step_us(view: View) -> float | None:
-    step = latest_step(view)
-    return None if step is None else step.duration_us
+def _over_instances(figure: str) -> Callable[[View], float]:
+    """A figure of all instances together, a whole number each."""
+    read: Callable[[InstanceSnapshot], int] = attrgetter(figure)
+    return lambda view: sum(read(one) for one in view.moment.state.instances)
 
 
-def _over_instances(count: Callable[[View, int], int]) -> Callable[[View], float]:
-    def total(view: View) -> float:
-        found = 0
-        for index in range(len(view.moment.state.instances)):
-            found += count(view, index)
-        return found
+def _count(name: str, about: str, figure: str) -> Series:
+    """Something counted; at the position, its rate in the second before it, or since the start."""
+    read: Callable[[Bucket], int] = attrgetter(figure)
 
-    return total
-
-
-def _rate(read: Callable[[Bucket], int]) -> Callable[[View], float | None]:
     def per_second(view: View) -> float | None:
-        """The rate in the second before the position, or since the start."""
         now_us = view.moment.time_us
         if not now_us:
             return None
@@ -96,66 +92,34 @@ def _rate(read: Callable[[Bucket], int]) -> Callable[[View], float | None]:
         first = view.tape.at_time(start_us) + 1 if start_us else 1
         return read(view.tape.between(first, view.moment.settled)) * _S / (now_us - start_us)
 
-    return per_second
+    return Series(name, f"{about}, per second", "per s", read, per_second, rate=True)
 
 
-def _count(name: str, about: str, read: Callable[[Bucket], int]) -> Series:
-    return Series(name=name, about=about, unit="per s", read=read, now=_rate(read), rate=True)
+def _level(name: str, about: str, unit: str, figure: str, now: Callable[[View], float | None]) -> Series:
+    return Series(name, about, unit, attrgetter(figure), now)
 
 
-WAITING: Final = Series(
-    name="waiting",
-    about="waiting requests of all instances, maximum after a step",
-    unit="count",
-    read=lambda bucket: bucket.waiting_max,
-    now=_over_instances(lambda view, index: view.moment.instance(index).waiting_count),
+_AFTER: Final = "of all instances, maximum after a step"
+WAITING: Final = _level(
+    "waiting", f"waiting requests {_AFTER}", "count", "waiting_max", _over_instances("waiting_count")
 )
-RUNNING: Final = Series(
-    name="running",
-    about="running requests of all instances, maximum after a step",
-    unit="count",
-    read=lambda bucket: bucket.running_max,
-    now=_over_instances(lambda view, index: view.moment.instance(index).running_count),
+RUNNING: Final = _level(
+    "running", f"running requests {_AFTER}", "count", "running_max", _over_instances("running_count")
 )
-KV_USE: Final = Series(
-    name="KV in use",
-    about="used share of the KV blocks of all instances, maximum after a step",
-    unit="share",
-    read=lambda bucket: bucket.kv_used_max,
-    now=_over_instances(lambda view, index: view.moment.instance(index).kv.used_blocks),
-)
-BATCH_TOKENS: Final = Series(
-    name="batch tokens",
-    about="tokens of one step, maximum",
-    unit="count",
-    read=lambda bucket: bucket.batch_tokens_max,
-    now=_batch_tokens,
-)
-STEP_TIME: Final = Series(
-    name="step time",
-    about="duration of one step, maximum",
-    unit="us",
-    read=lambda bucket: bucket.step_us_max,
-    now=_step_us,
-)
-TTFT: Final = Series(
-    name="TTFT",
-    about="time to first token as clients measure it, maximum",
-    unit="us",
-    read=lambda bucket: bucket.ttft_us_max,
-    now=_ttft,
+KV_USE: Final = _level(
+    "KV in use", f"used share of the KV blocks {_AFTER}", "share", "kv_used_max", _over_instances("kv.used_blocks")
 )
 SERIES: Final = (
     WAITING,
     RUNNING,
     KV_USE,
-    BATCH_TOKENS,
-    STEP_TIME,
-    TTFT,
-    _count("preemptions", "running requests preempted, per second", lambda bucket: bucket.preemptions),
-    _count("arrivals", "requests that arrived, per second", lambda bucket: bucket.arrivals),
-    _count("completions", "requests completed, per second", lambda bucket: bucket.completions),
-    _count("tokens", "tokens computed, of prompts and answers, per second", lambda bucket: bucket.tokens),
+    _level("batch tokens", "tokens of one step, maximum", "count", "batch_tokens_max", _latest_step("batch_tokens")),
+    _level("step time", "duration of one step, maximum", "us", "step_us_max", _latest_step("duration_us")),
+    _level("TTFT", "time to first token as clients measure it, maximum", "us", "ttft_us_max", _ttft),
+    _count("preemptions", "running requests preempted", "preemptions"),
+    _count("arrivals", "requests that arrived", "arrivals"),
+    _count("completions", "requests completed", "completions"),
+    _count("tokens", "tokens computed, of prompts and answers", "tokens"),
 )
 """Everything that can be drawn over time."""
 
@@ -298,15 +262,11 @@ def strip(values: Sequence[float | None], top: float) -> str:
 
 def coloured(series: Series, values: Sequence[float | None], top: float, here: int) -> Content:
     """A strip in colours: what lies behind column ``here`` is dimmed, a nearly full cache stands out."""
-    parts: list[tuple[str, str]] = []
-    for cell, (char, value) in enumerate(zip(strip(values, top), values, strict=True)):
+    styles: list[str] = []
+    for cell, value in enumerate(values):
         full = series.unit == "share" and value is not None and value * 100 >= top * NEARLY_FULL
-        style = FUTURE if cell > here else (FULL if full else PAST)
-        if parts and parts[-1][1] == style:
-            parts[-1] = (parts[-1][0] + char, style)
-        else:
-            parts.append((char, style))
-    return Content.assemble(*parts)
+        styles.append(FUTURE if cell > here else (FULL if full else PAST))
+    return cells_text(strip(values, top), styles)
 
 
 def top_of(series: Series, values: Sequence[float | None], view: View) -> float:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.debugger.moment import PHASES
-from blis_tui.tui.presenters.units import count_text, time_text
+from blis_tui.units import count_text, time_text
 
 if TYPE_CHECKING:
     from blis_tui.debugger.moment import Moment

@@ -8,7 +8,7 @@ from textual.content import Content
 
 from blis_tui.debugger.moment import LAST_PHASE, PHASES
 from blis_tui.tui.presenters.lines import flow, hang, line, names_text
-from blis_tui.tui.presenters.units import count_text, plural, span_text, time_text
+from blis_tui.units import count_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

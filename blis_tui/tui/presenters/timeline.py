@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.debugger.conditions.probes import Reaches
+from blis_tui.tui.presenters.lines import cells_text
 from blis_tui.tui.presenters.series import (
     KV_USE,
     RUNNING,
@@ -18,7 +19,7 @@ from blis_tui.tui.presenters.series import (
     top_of,
     value_text,
 )
-from blis_tui.tui.presenters.units import count_text, time_text
+from blis_tui.units import count_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -81,8 +82,12 @@ class Scale:
 
 def scale_of(view: View, cells: int) -> Scale:
     """The whole run if its end is known; else up to a round time, so that it seldom changes while it grows."""
-    known_us = known_until(view)
-    if view.moment.complete and known_us:
+    return scale_until(known_until(view), cells, complete=view.moment.complete)
+
+
+def scale_until(known_us: int, cells: int, *, complete: bool) -> Scale:
+    """A scale for what is known up to a time; it ends there if nothing follows."""
+    if complete and known_us:
         return Scale(known_us + 1, max(cells, 1))
     return Scale(round_end(max(known_us, _FIRST_US - 1) + 1), max(cells, 1))
 
@@ -172,15 +177,9 @@ def _marks(view: View, scale: Scale) -> Content:
         for cell in cells:
             row[cell] = char
     row[here] = POSITION
-    parts: list[tuple[str, str]] = []
-    for cell, char in enumerate(row):
-        colour = "$accent bold" if cell == here else _COLOURS.get(char, "")
-        style = colour if cell <= here or not colour else f"{colour} dim"
-        if parts and parts[-1][1] == style:
-            parts[-1] = (parts[-1][0] + char, style)
-        else:
-            parts.append((char, style))
-    return Content.assemble(*parts)
+    colours = ["$accent bold" if cell == here else _COLOURS.get(char, "") for cell, char in enumerate(row)]
+    styles = [f"{colour} dim" if colour and cell > here else colour for cell, colour in enumerate(colours)]
+    return cells_text(row, styles)
 
 
 def _mark_cells(view: View, scale: Scale) -> Sequence[tuple[str, Iterable[int]]]:

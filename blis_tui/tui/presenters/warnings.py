@@ -9,6 +9,7 @@ from textual.content import Content
 from textual.style import Style
 
 from blis_tui.debugger.why.explanation import instance_ref
+from blis_tui.tui.presenters.lines import hang
 from blis_tui.units import plural
 
 if TYPE_CHECKING:
@@ -104,5 +105,4 @@ def _marked(finding: Finding) -> Content:
 
 
 def _hanging(head: Content, text: Content, width: int) -> list[Content]:
-    first, *rest = text.wrap(max(width - _INDENT, 10))
-    return [head + first, *(Content(" " * _INDENT) + line for line in rest)]
+    return hang(head, text.wrap(max(width - _INDENT, 10)))

@@ -75,11 +75,6 @@ class _Writer:
             self._note_mentions(line)
             self.lines.append(Content(" " * margin) + line if margin else line)
 
-    def append(self, line: Content) -> None:
-        """Write one line as it is."""
-        self._note_mentions(line)
-        self.lines.append(line)
-
     def _note_mentions(self, line: Content) -> None:
         for span in line.spans:
             number = mention_of(span.style)
@@ -101,7 +96,7 @@ def explanation_page(explanation: Explanation, width: int, chosen: int | None = 
     writer = _Writer(width, chosen)
     writer.write(Content.styled(explanation.headline, "bold"))
     for part in explanation.parts:
-        writer.append(Content(""))
+        writer.put([Content("")])
         writer.write(Content.styled(part.heading, "$accent bold"))
         for sentence in part.sentences:
             writer.write(writer.sentence(sentence), _INDENT)
@@ -122,13 +117,13 @@ def _write_table(writer: _Writer, part: Part) -> None:
         line = _cells(row, labels, figures, shares)
         note = writer.sentence(row.note, "$text-muted")
         if not note:
-            writer.append(line)
+            writer.put([line])
         elif room >= _NARROWEST_NOTE:
             first, *rest = note.wrap(room)
-            writer.append(line + Content("  ") + first)
+            writer.put([line + Content("  ") + first])
             writer.put(rest, fixed + 2, fixed + 2)
         else:
-            writer.append(line)
+            writer.put([line])
             writer.write(note, 2 * _INDENT + _INDENT * row.inner, 2 * _INDENT + _INDENT * row.inner)
 
 

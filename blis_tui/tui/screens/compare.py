@@ -12,17 +12,15 @@ from textual.containers import Horizontal
 from textual.content import Content
 from textual.screen import Screen
 
-from blis_tui.compare.comparison import Side, compare
+from blis_tui.compare.comparison import Side, compare, request_changes, rows
 from blis_tui.compare.documents import experiment_differences
-from blis_tui.compare.metrics import rows
-from blis_tui.compare.requests import request_changes
 from blis_tui.debugger.lockstep import Lockstep
 from blis_tui.debugger.places import parse_place
 from blis_tui.debugger.side_by_side import Standings, differing_requests, figure_pairs
-from blis_tui.errors import BlisError
+from blis_tui.errors import BlisError, InputError
 from blis_tui.records.files import write_text
 from blis_tui.tui.actions import bindings
-from blis_tui.tui.new_file import new_name
+from blis_tui.tui.driver import Pump
 from blis_tui.tui.presenters.compare import (
     LETTERS,
     CompareView,
@@ -36,24 +34,21 @@ from blis_tui.tui.presenters.compare import (
     side_text,
 )
 from blis_tui.tui.presenters.compare_file import file_stem, file_text
-from blis_tui.tui.presenters.units import count_text, plural
-from blis_tui.tui.pump import Pump
+from blis_tui.tui.screens.export import new_name
 from blis_tui.tui.screens.prompt import PromptScreen
+from blis_tui.tui.widgets.bars import KeyBar, TitleBar
 from blis_tui.tui.widgets.compare_box import CompareBox, CurvesBox
-from blis_tui.tui.widgets.footer import KeyBar
-from blis_tui.tui.widgets.header import TitleBar
+from blis_tui.units import count_text, plural
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.events import DescendantFocus, Resize
     from textual.timer import Timer
 
+    from blis_tui.compare.comparison import RequestChanges, Row
     from blis_tui.compare.divergence import Divergence
-    from blis_tui.compare.metrics import Row
-    from blis_tui.compare.requests import RequestChanges
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.moves import Move, Stop
-    from blis_tui.debugger.places import Place
     from blis_tui.metrics.report import Report
     from blis_tui.spec.model import Experiment
 
@@ -163,18 +158,13 @@ class CompareScreen(Screen[None]):
         elif self._first is None:
             self._go(self.lockstep.seek_time(self._first_us or 0), "going there")
         else:
-            self.pump.start(self.lockstep.seek_event(self._first), "going there", self._there)
+            self.pump.start(self.lockstep.seek(self._first), "going there", self._there)
             self._drive(_AT_ONCE_S)
 
     def circumstances(self) -> dict[str, str]:
         """What a report of a defect should say about the two runs."""
-        facts: dict[str, str] = {}
-        for letter, side in zip(LETTERS, self.lockstep.sides, strict=True):
-            facts[f"{letter} experiment"] = side.experiment.name
-            facts[f"{letter} spec_sha256"] = side.experiment.sha256
-            facts[f"{letter} seed"] = str(side.experiment.seed)
-            facts[f"{letter} event"] = str(side.event)
-        return facts
+        sides = zip(LETTERS, self.lockstep.sides, strict=True)
+        return {f"{letter} {name}": fact for letter, side in sides for name, fact in side.circumstances().items()}
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  (Textual's signature)
         """What cannot be done now is shown dimmed."""
@@ -357,12 +347,12 @@ class CompareScreen(Screen[None]):
     def action_compare_go_to(self) -> None:
         """Ask where to."""
         about = "An event (1234), a time (1.5s, 200ms, 300us) or a request's name. Both sides go there."
-        prompt = PromptScreen("Go to", about, placeholder="1.5s", check=_wrong_place, doing="goes there")
+        prompt = PromptScreen("Go to", about, placeholder="1.5s", check=parse_place, doing="goes there")
         self.app.push_screen(prompt, self._go_to)
 
     def _go_to(self, text: str | None) -> None:
         if text is not None:
-            self._go(_way(self.lockstep, parse_place(text)), "going there")
+            self._go(parse_place(text).move(self.lockstep), "going there")
 
     def action_compare_divergence(self) -> None:
         """Find the first event that differs, and go there."""
@@ -392,7 +382,7 @@ class CompareScreen(Screen[None]):
             self.notify("The two runs do exactly the same, from the first event to the last.", markup=False)
             self._show()
         else:
-            self._go(self.lockstep.seek_event(divergence.event), "going there")
+            self._go(self.lockstep.seek(divergence.event), "going there")
 
     def action_compare_side(self) -> None:
         """The next box: the two sides first."""
@@ -416,7 +406,7 @@ class CompareScreen(Screen[None]):
             "Export the comparison",
             "Differences, current figures and the requests most affected, as text.",
             value=new_name(file_stem(self._names), "txt"),
-            check=_wrong_file,
+            check=_require_new,
             doing="writes the file",
         )
         self.app.push_screen(prompt, self._export)
@@ -445,26 +435,12 @@ def _side_view(side: Debugger) -> SideView:
     return SideView(moment=side.glance(), tape=side.tape, upcoming=side.upcoming())
 
 
-def _way(lockstep: Lockstep, place: Place) -> Move:
-    if place.event is not None:
-        return lockstep.seek_event(place.event)
-    if place.time_us is not None:
-        return lockstep.seek_time(place.time_us)
-    return lockstep.seek_request(place.request or "")
-
-
-def _wrong_place(text: str) -> str:
-    try:
-        parse_place(text)
-    except BlisError as error:
-        return error.message
-    return ""
-
-
-def _wrong_file(text: str) -> str:
+def _require_new(text: str) -> None:
+    """Raise InputError unless a file can be made there."""
     path = Path(text).expanduser()
     if path.is_dir():
-        return f"{text} is a folder."
+        raise InputError(f"{text} is a folder.")
     if not path.absolute().parent.is_dir():
-        return f"There is no folder {path.parent}."
-    return f"{text} exists already." if path.exists() else ""
+        raise InputError(f"There is no folder {path.parent}.")
+    if path.exists():
+        raise InputError(f"{text} exists already.")

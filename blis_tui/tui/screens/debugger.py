@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial, partialmethod
 from typing import TYPE_CHECKING, Final
 
@@ -11,11 +12,11 @@ from blis_tui.debugger.conditions.breakpoints import about_request
 from blis_tui.debugger.places import parse_place
 from blis_tui.debugger.sessions import load as load_session
 from blis_tui.debugger.sessions import save as save_session
+from blis_tui.debugger.why.explanation import event_ref, request_ref
 from blis_tui.errors import BlisError
 from blis_tui.tui.commands import PaletteEntry
 from blis_tui.tui.layout import PANES, SIZES, Arrangement
 from blis_tui.tui.presenters.event_filter import parse_filter
-from blis_tui.tui.presenters.units import count_text
 from blis_tui.tui.screens.export import ExportScreen
 from blis_tui.tui.screens.jump import JumpScreen
 from blis_tui.tui.screens.moves import Moves
@@ -26,6 +27,7 @@ from blis_tui.tui.widgets.breakpoints import BreakpointsPane
 from blis_tui.tui.widgets.event_list import EventList
 from blis_tui.tui.widgets.inspector import Inspector
 from blis_tui.tui.widgets.pane import Pane
+from blis_tui.units import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -113,26 +115,13 @@ class DebuggerScreen(Moves):
 
     def remember(self) -> None:
         """Write down what has been set up: the terminal may be closed at any moment."""
-        arrangement = self.arrangement
-        layout = {
-            "active": arrangement.active,
-            "right": arrangement.right,
-            "lower": arrangement.lower,
-            "size": arrangement.size,
-        }
-        problem = save_session(self.session.session(self.source, layout))
+        problem = save_session(self.session.session(self.source, asdict(self.arrangement)))
         if problem:
             self.app.notify(problem, severity="warning", markup=False)
 
     def circumstances(self) -> dict[str, str]:
         """What a report of a defect should say about this run."""
-        experiment = self.session.experiment
-        return {
-            "experiment": experiment.name,
-            "spec_sha256": experiment.sha256,
-            "seed": str(experiment.seed),
-            "event": str(self.session.debugger.event),
-        }
+        return self.session.debugger.circumstances()
 
     # ---- breakpoints ----
 
@@ -148,11 +137,9 @@ class DebuggerScreen(Moves):
         self.notify(f"Breakpoint {'set' if there else 'removed'}: {text}", timeout=2, markup=False)
         self.show_view()
 
-    def action_break_edit(self) -> None:
-        """Write a breakpoint."""
-        self._ask_breakpoint(None)
+    def action_break_edit(self, place: int | None = None) -> None:
+        """Write a breakpoint, or edit the one at a place."""
 
-    def _ask_breakpoint(self, place: int | None) -> None:
         def put(text: str | None) -> None:
             if text is not None:
                 self.session.put(text, place)
@@ -166,18 +153,16 @@ class DebuggerScreen(Moves):
                 "or where a condition becomes true: kv.utilization > 0.9 and preemptions > 0",
                 value="" if place is None else self.session.breakpoints[place].text,
                 placeholder="preempted",
-                check=self.session.wrong_breakpoint,
+                check=self.session.read_breakpoint,
                 complete=self.session.complete_breakpoint,
                 doing="set it",
             ),
             put,
         )
 
-    def action_break_watch(self) -> None:
-        """Watch a figure."""
-        self._ask_watch(None)
+    def action_break_watch(self, place: int | None = None) -> None:
+        """Watch a figure, or edit the watch at a place."""
 
-    def _ask_watch(self, place: int | None) -> None:
         def put(text: str | None) -> None:
             if text is not None:
                 listed = list(self.session.watches)
@@ -196,28 +181,24 @@ class DebuggerScreen(Moves):
                 "A figure, or a condition: waiting · kv.utilization · instance[0].kv.free · running >= 8",
                 value="" if place is None else self.session.watches[place],
                 placeholder="kv.utilization",
-                check=self.session.wrong_watch,
+                check=self.session.read_watch,
                 doing="watch it",
             ),
             put,
         )
-
-    def action_break_list(self) -> None:
-        """Show the breakpoints."""
-        self.activate("breakpoints")
 
     @on(BreakpointsPane.Wanted)
     def _breakpoint_wanted(self, message: BreakpointsPane.Wanted) -> None:
         place, own = message.place, len(self.session.breakpoints)
         if place < own:
             if message.what == "edit":
-                self._ask_breakpoint(place)
+                self.action_break_edit(place)
             elif message.what == "switch":
                 self.session.switch(place)
             else:
                 self.session.remove(place)
         elif message.what == "edit":
-            self._ask_watch(place - own)
+            self.action_break_watch(place - own)
         elif message.what == "remove":
             watches = list(self.session.watches)
             del watches[place - own]
@@ -234,8 +215,7 @@ class DebuggerScreen(Moves):
             self._filter = ""
             events.set_filter(None)
         elif self.arrangement.size != "shared":
-            self.arrangement = self.arrangement.with_size(-len(SIZES))
-            self.place_panes()
+            self._resize(-len(SIZES))
         elif self.session.selection.request is not None:
             self.session.clear_request()
             self.show_view()
@@ -243,38 +223,26 @@ class DebuggerScreen(Moves):
     # ---- look ----
 
     def action_ask_why(self) -> None:
-        """Explain the selected request, the selected event, or the present one; a run under way waits meanwhile."""
-        self.hold()
+        """Explain the selected request, the selected event, or the present one."""
         selection, debugger = self.session.selection, self.session.debugger
         pointed = self.query_one(Inspector).selected_value() if self.arrangement.active == "request" else ""
         if self.arrangement.active == "events" and (selection.event is not None or selection.request is None):
-            self.why_event(selection.event or debugger.event)
-        elif pointed:
-            self.why_request(pointed)
-        elif selection.request is not None:
-            self.why_request(selection.request)
+            self.why(event_ref(selection.event or debugger.event))
+        elif pointed or selection.request is not None:
+            self.why(request_ref(pointed or selection.request or ""))
         else:
-            self.why_event(debugger.event)
+            self.why(event_ref(debugger.event))
 
-    def why_event(self, event: int) -> None:
-        """Explain an event."""
-        from blis_tui.debugger.why.explain import explain_event  # noqa: PLC0415  (when somebody asks)
+    def why(self, about: Ref) -> None:
+        """Explain an event, or what happened to a request; a run under way waits meanwhile."""
+        from blis_tui.debugger.why.explain import explain  # noqa: PLC0415  (when somebody asks)
         from blis_tui.tui.screens.why import WhyScreen  # noqa: PLC0415
 
         self.hold()
-        debugger = self.session.debugger
-        screen = WhyScreen(debugger, explain_event(debugger, event), run_waits=self.session.driver.busy)
-        self.app.push_screen(screen, self._follow)
-
-    def why_request(self, name: str) -> None:
-        """Explain what happened to a request."""
-        from blis_tui.debugger.why.explain import explain_request  # noqa: PLC0415  (when somebody asks)
-        from blis_tui.tui.screens.why import WhyScreen  # noqa: PLC0415
-
-        self.hold()
-        debugger = self.session.debugger
-        screen = WhyScreen(debugger, explain_request(debugger, name), run_waits=self.session.driver.busy)
-        self.app.push_screen(screen, self._follow)
+        explanation = explain(self.session.debugger, about)
+        if explanation is not None:
+            screen = WhyScreen(self.session.debugger, explanation, run_waits=self.session.driver.busy)
+            self.app.push_screen(screen, self._follow)
 
     def _follow(self, reference: Ref | None) -> None:
         """Go to what an explanation spoke of; a run that waited goes on, unless the way leads elsewhere."""
@@ -298,42 +266,23 @@ class DebuggerScreen(Moves):
         self.activate("request")
         self.show_view()
 
-    def action_look_diff(self) -> None:
-        """Show what the last event changed."""
-        self.activate("changes")
-
     def action_look_filter(self) -> None:
         """Narrow the event list."""
         events = self.query_one(EventList)
-        tape = self.session.debugger.tape
-
-        def wrong(text: str) -> str:
-            try:
-                parse_filter(text, tape)
-            except BlisError as error:
-                return str(error)
-            return ""
+        read = partial(parse_filter, tape=self.session.debugger.tape)
 
         def use(text: str | None) -> None:
             if text is not None:
                 self._filter = text
-                events.set_filter(parse_filter(text, tape), text)
+                events.set_filter(read(text), text)
                 self.activate("events")
 
         about = (
             "Words that must all match: preempted · step · completed · request_12 · i0 · -arrived. escape clears it."
         )
         self.app.push_screen(
-            PromptScreen("Filter events", about, value=self._filter, placeholder="preempted", check=wrong), use
+            PromptScreen("Filter events", about, value=self._filter, placeholder="preempted", check=read), use
         )
-
-    def action_look_next_hit(self) -> None:
-        """The next event that matches the filter."""
-        self._to_hit(back=False)
-
-    def action_look_previous_hit(self) -> None:
-        """The event before that matches."""
-        self._to_hit(back=True)
 
     def _to_hit(self, *, back: bool) -> None:
         if not self._filter:
@@ -343,6 +292,9 @@ class DebuggerScreen(Moves):
         matches = parse_filter(self._filter, debugger.tape)
         if matches is not None:
             self.go(debugger.seek_match(matches, back=back), "searching")
+
+    action_look_next_hit = partialmethod(_to_hit, back=False)
+    action_look_previous_hit = partialmethod(_to_hit, back=True)
 
     # ---- panes ----
 
@@ -355,6 +307,8 @@ class DebuggerScreen(Moves):
     action_pane_warnings = partialmethod(Moves.activate, "warnings")
     action_pane_breakpoints = partialmethod(Moves.activate, "breakpoints")
     action_pane_spec = partialmethod(Moves.activate, "spec")
+    action_break_list = action_pane_breakpoints
+    action_look_diff = action_pane_changes
 
     def action_pane_next(self) -> None:
         """The next pane on the screen; where only one fits, the next one."""
@@ -363,15 +317,13 @@ class DebuggerScreen(Moves):
         place = order.index(self.arrangement.active) if self.arrangement.active in order else -1
         self.activate(order[(place + 1) % len(order)])
 
-    def action_pane_bigger(self) -> None:
-        """More room for this pane."""
-        self.arrangement = self.arrangement.with_size(1)
+    def _resize(self, by: int) -> None:
+        """More or less room for this pane."""
+        self.arrangement = self.arrangement.with_size(by)
         self.place_panes()
 
-    def action_pane_smaller(self) -> None:
-        """Less room for this pane."""
-        self.arrangement = self.arrangement.with_size(-1)
-        self.place_panes()
+    action_pane_bigger = partialmethod(_resize, 1)
+    action_pane_smaller = partialmethod(_resize, -1)
 
     def action_pane_jump(self) -> None:
         """Letters on panes."""
@@ -386,15 +338,8 @@ class DebuggerScreen(Moves):
 
     # ---- copy and export ----
 
-    def action_copy_value(self) -> None:
-        """Copy what the cursor is on."""
-        self._copy("selected_value")
-
-    def action_copy_path(self) -> None:
-        """Copy the path of what the cursor is on."""
-        self._copy("selected_path")
-
     def _copy(self, what: str) -> None:
+        """Copy what the cursor is on, or its path."""
         pane = self.query_one(f"#{self.arrangement.active}", Pane)
         offered = getattr(pane, what, None)
         text = offered() if callable(offered) else ""
@@ -403,6 +348,9 @@ class DebuggerScreen(Moves):
             text = self.session.selection.request or f"{self.source} --at {debugger.event}"
         self.app.copy_to_clipboard(str(text))
         self.notify(f"Copied: {text}", timeout=2, markup=False)
+
+    action_copy_value = partialmethod(_copy, "selected_value")
+    action_copy_path = partialmethod(_copy, "selected_path")
 
     def action_export_open(self) -> None:
         """Write something to a file."""
@@ -421,29 +369,22 @@ class DebuggerScreen(Moves):
         if problem:
             self.notify(problem, severity="warning", markup=False)
         else:
-            self._reopen()
-
-    def _reopen(self) -> None:
-        shell(self.app).reopen_experiment(self.source, at=str(self.session.debugger.event))
+            shell(self.app).reopen_experiment(self.source, at=str(self.session.debugger.event))
 
     def action_compare_open(self) -> None:
         """Compare with the same experiment, one value changed."""
         about = "The other side is this experiment with a value changed, as for --set: cluster.instances=2"
         loaded: list[Experiment] = []
 
-        def wrong(text: str) -> str:
-            try:
-                loaded[:] = [self._changed(text)]
-            except BlisError as error:
-                return str(error)
-            return ""
+        def change(text: str) -> None:
+            loaded[:] = [self._changed(text)]
 
         def compare(text: str | None) -> None:
             if text is not None:
                 time_us = self.session.debugger.time_us if self.session.debugger.event else None
                 shell(self.app).open_compare(self.session.experiment, loaded[0], (self.source, text), time_us=time_us)
 
-        prompt = PromptScreen("Compare with", about, placeholder="policy=vllm-v1", doing="compares", on_enter=wrong)
+        prompt = PromptScreen("Compare with", about, placeholder="policy=vllm-v1", doing="compares", on_enter=change)
         self.app.push_screen(prompt, compare)
 
     def _changed(self, text: str) -> Experiment:
@@ -470,8 +411,8 @@ class DebuggerScreen(Moves):
 
     def _places(self, query: str) -> Iterator[PaletteEntry]:
         debugger = self.session.debugger
-        for name in self.session.slowest(_OFFERED):
-            yield PaletteEntry("Why was it slow", name, partial(self.why_request, name))
+        for name, _ in debugger.tape.slowest(debugger.event, _OFFERED):
+            yield PaletteEntry("Why was it slow", name, partial(self.why, request_ref(name)))
         word = query.rpartition(" ")[2]
         if word.isdecimal():
             yield PaletteEntry("Event", word, partial(self.go_to_text, word), "Go to this event.")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import partial
 from io import StringIO
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,11 +22,10 @@ from blis_tui.records.tables import record_line, requests_csv
 from blis_tui.simulation import Simulation
 from blis_tui.tui.actions import DIALOG, bindings
 from blis_tui.tui.catalog import shown_folder
-from blis_tui.tui.new_file import new_name
-from blis_tui.tui.presenters.units import count_text
 from blis_tui.tui.screens.window import Window
-from blis_tui.tui.widgets.cursor_list import CursorList
-from blis_tui.tui.widgets.footer import KeyBar
+from blis_tui.tui.widgets.bars import KeyBar
+from blis_tui.tui.widgets.lists import CursorList
+from blis_tui.units import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +55,13 @@ KINDS: Final = (
 )
 
 
+def new_name(stem: str, ending: str) -> str:
+    """``STEM.ENDING``, or ``STEM-2.ENDING`` and so on where the working folder has that already."""
+    names = (f"{stem}{f'-{number}' if number > 1 else ''}.{ending}" for number in count(1))
+    # A dangling link counts as there, too.
+    return next(name for name in names if not os.path.lexists(Path.cwd() / name))
+
+
 class ExportScreen(Window[None]):
     """Offers the kinds of files; enter writes one into the working folder.
 
@@ -65,18 +73,7 @@ class ExportScreen(Window[None]):
     BINDINGS = bindings(DIALOG)
     DEFAULT_CSS = """
     ExportScreen {
-        align: center middle;
-        background: $background 60%;
-        & > Vertical {
-            width: 72;
-            max-width: 100%;
-            height: auto;
-            padding: 1 2;
-            background: $surface;
-            border: round $accent;
-            border-title-color: $accent;
-            border-title-style: bold;
-        }
+        & > Vertical { width: 72; }
         OptionList, OptionList:focus {
             height: auto;
             border: none;
@@ -172,10 +169,6 @@ class ExportScreen(Window[None]):
             self.dismiss(None)
 
         self.app.call_from_thread(tell)
-
-    def action_dialog_close(self) -> None:
-        """Write nothing."""
-        self.dismiss(None)
 
 
 def write_records(experiment: Experiment, event: int, out: TextIO) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,19 +15,10 @@ from textual.widgets import Input, OptionList, Static
 from textual.worker import get_current_worker
 
 from blis_tui.errors import BlisError
-from blis_tui.golden.review import accept, look, survey
+from blis_tui.golden.review import accept, difference_text, look, survey
+from blis_tui.golden.store import GoldenFiles
 from blis_tui.tui.actions import bindings
-from blis_tui.tui.golden_work import (
-    CheckGoesOn,
-    CheckOver,
-    ComparesRuns,
-    Explained,
-    Prepared,
-    Surveyed,
-    check,
-    explain,
-    prepare,
-)
+from blis_tui.tui.golden_work import check, prepare
 from blis_tui.tui.presenters.goldens import (
     EMPTY,
     checked,
@@ -38,11 +30,11 @@ from blis_tui.tui.presenters.goldens import (
     standing,
     summary,
 )
-from blis_tui.tui.presenters.units import plural
-from blis_tui.tui.screens.confirm import ConfirmScreen
-from blis_tui.tui.widgets.footer import KeyBar
-from blis_tui.tui.widgets.golden_list import GoldenList
-from blis_tui.tui.widgets.header import TitleBar
+from blis_tui.tui.screens.prompt import ConfirmScreen
+from blis_tui.tui.shell import shell
+from blis_tui.tui.widgets.bars import KeyBar, TitleBar
+from blis_tui.tui.widgets.lists import GoldenList
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,7 +43,8 @@ if TYPE_CHECKING:
 
     from blis_tui.golden.review import Entry
     from blis_tui.golden.session import Outcome
-    from blis_tui.golden.store import Golden, GoldenFiles
+    from blis_tui.golden.store import Golden
+    from blis_tui.tui.golden_work import BothRuns
 
 FOLDER: Final = Path("golden")
 """Where the goldens are, as for ``blis-tui golden``."""
@@ -81,7 +74,7 @@ class GoldensScreen(Screen[None]):
         self._folder = folder
         self._root = root
         self._entries: tuple[Entry, ...] = ()
-        self._explained: dict[str, Explained] = {}
+        self._explained: dict[str, str | Content] = {}
         self._outcomes: dict[str, Outcome] = {}
         self._explaining = ""
         self._checking = ""
@@ -127,11 +120,10 @@ class GoldensScreen(Screen[None]):
 
     @work(thread=True, exclusive=True, group="survey")
     def _survey(self) -> None:
-        self.post_message(Surveyed(survey(self._folder, self._root)))
+        self.call_later(self._surveyed, survey(self._folder, self._root))
 
-    @on(Surveyed)
-    def _surveyed(self, message: Surveyed) -> None:
-        self._entries = message.entries
+    def _surveyed(self, entries: tuple[Entry, ...]) -> None:
+        self._entries = entries
         self._explained.clear()
         waiting = next((entry.name for entry in self._entries if entry.waiting), None)
         self._show(waiting if self._list.current is None else None)
@@ -198,10 +190,8 @@ class GoldensScreen(Screen[None]):
         if entry.problem or not entry.waiting:
             parts.append(standing(entry, _stored(entry)))
         elif entry.name in self._explained:
-            explanation = self._explained[entry.name]
-            parts.append(
-                failure(explanation.text) if explanation.failed else difference(explanation.text, self._details_width)
-            )
+            said = self._explained[entry.name]
+            parts.append(difference(said, self._details_width) if isinstance(said, str) else said)
         else:
             parts.append(Content.styled("Computing what the new result would change…", "$text-muted"))
             self._explain(entry)
@@ -215,37 +205,32 @@ class GoldensScreen(Screen[None]):
 
     @work(thread=True, group="difference")
     def _difference(self, entry: Entry) -> None:
-        self.post_message(explain(entry, self._root))
+        said: str | Content
+        try:
+            said = difference_text(entry.files, self._root)
+        except BlisError as error:
+            said = failure(str(error))
+        self.call_later(self._explained_one, entry.name, said)
 
-    @on(Explained)
-    def _explained_one(self, message: Explained) -> None:
+    def _explained_one(self, name: str, said: str | Content) -> None:
+        """What a waiting result would change is known, as text to be laid out, or why that cannot be told."""
         self._explaining = ""
-        self._explained[message.name] = message
+        self._explained[name] = said
         self._details()
 
     # ---- deciding ----
 
-    def action_golden_accept(self) -> None:
-        """Make the waiting result the golden."""
-        self._decide([self._waiting()], accept, "accepted")
-
-    def action_golden_reject(self) -> None:
-        """Forget the waiting result."""
-        self._decide([self._waiting()], lambda files: files.drop_pending(), "rejected")
-
-    def action_golden_accept_all(self) -> None:
-        """Accept everything listed that waits."""
-        self._ask_all("Accept", accept, "accepted")
-
-    def action_golden_reject_all(self) -> None:
-        """Reject everything listed that waits."""
-        self._ask_all("Reject", lambda files: files.drop_pending(), "rejected")
-
-    def _waiting(self) -> Entry | None:
+    def _decide_one(self, decide: Callable[[GoldenFiles], object], done: str) -> None:
+        """Make the waiting result the golden, or forget it."""
         entry = self._list.current
-        return entry if entry is not None and entry.waiting else None
+        if entry is not None and entry.waiting:
+            self._decide([entry], decide, done)
+
+    action_golden_accept = partialmethod(_decide_one, accept, "accepted")
+    action_golden_reject = partialmethod(_decide_one, GoldenFiles.drop_pending, "rejected")
 
     def _ask_all(self, verb: str, decide: Callable[[GoldenFiles], object], done: str) -> None:
+        """Decide on everything listed that waits."""
         listed = [entry for entry in matching(self._entries, self._query) if entry.waiting]
         if not listed:
             self.notify("No result is waiting.", markup=False)
@@ -259,12 +244,13 @@ class GoldensScreen(Screen[None]):
 
         self.app.push_screen(ConfirmScreen(f"{verb} {count}?", names, doing=f"{verb.lower()}s all"), go_on)
 
-    def _decide(self, entries: Sequence[Entry | None], decide: Callable[[GoldenFiles], object], done: str) -> None:
+    action_golden_accept_all = partialmethod(_ask_all, "Accept", accept, "accepted")
+    action_golden_reject_all = partialmethod(_ask_all, "Reject", GoldenFiles.drop_pending, "rejected")
+
+    def _decide(self, entries: Sequence[Entry], decide: Callable[[GoldenFiles], object], done: str) -> None:
         decided: list[Entry] = []
         refused: list[str] = []
         for entry in entries:
-            if entry is None:
-                continue
             try:
                 decide(entry.files)
             except (BlisError, OSError) as error:
@@ -296,27 +282,28 @@ class GoldensScreen(Screen[None]):
         worker = get_current_worker()
 
         def goes_on(share: str) -> bool:
-            self.post_message(CheckGoesOn(share))
+            if share != self._progress:
+                self._progress = share
+                self.call_later(self._title)
             return not worker.is_cancelled
 
-        self.post_message(check(entry, self._root, goes_on))
+        outcome, problem = None, ""
+        try:
+            outcome = check(entry, self._root, goes_on)
+        except (BlisError, OSError) as error:
+            problem = str(error)
+        self.call_later(self._check_over, entry.name, outcome, problem)
 
-    @on(CheckGoesOn)
-    def _check_goes_on(self, message: CheckGoesOn) -> None:
-        self._progress = message.share
-        self._title()
-
-    @on(CheckOver)
-    def _check_over(self, message: CheckOver) -> None:
+    def _check_over(self, name: str, outcome: Outcome | None, problem: str) -> None:
         self._checking = ""
-        entry = next((one for one in self._entries if one.name == message.name), None)
-        if message.error:
-            self.notify(message.error, title="The test cannot run", severity="error", timeout=_LONG_S, markup=False)
-        if entry is None or message.outcome is None:
+        entry = next((one for one in self._entries if one.name == name), None)
+        if problem:
+            self.notify(problem, title="The test cannot run", severity="error", timeout=_LONG_S, markup=False)
+        if entry is None or outcome is None:
             self._title()
             self._details()
             return
-        self._outcomes[entry.name] = message.outcome
+        self._outcomes[entry.name] = outcome
         # Where the cursor has gone meanwhile, it stays.
         cursor = self._list.current
         self._look_again(entry)
@@ -342,19 +329,16 @@ class GoldensScreen(Screen[None]):
 
     @work(thread=True, exclusive=True, group="compare")
     def _prepare(self, entry: Entry) -> None:
-        self.post_message(prepare(entry, self._root))
-
-    @on(Prepared)
-    def _prepared(self, message: Prepared) -> None:
-        both = message.both
-        if both is None:
+        try:
+            self.call_later(self._open_both, entry.name, prepare(entry, self._root))
+        except BlisError as error:
             title = "The two runs cannot be shown"
-            self.notify(message.error, title=title, severity="error", timeout=_LONG_S, markup=False)
-        elif isinstance(self.app, ComparesRuns):
-            name = message.entry.name
-            self.app.open_compare(both.old, both.new, (f"{name} (golden)", f"{name} (now)"), both.event)
-            if both.note:
-                self.notify(both.note, severity="warning", timeout=_LONG_S, markup=False)
+            self.notify(str(error), title=title, severity="error", timeout=_LONG_S, markup=False)
+
+    def _open_both(self, name: str, both: BothRuns) -> None:
+        shell(self.app).open_compare(both.old, both.new, (f"{name} (golden)", f"{name} (now)"), both.event)
+        if both.note:
+            self.notify(both.note, severity="warning", timeout=_LONG_S, markup=False)
 
     # ---- list ----
 

@@ -17,8 +17,8 @@ from textual.widgets.option_list import Option
 from blis_tui.tui.actions import DIALOG, bindings, named
 from blis_tui.tui.presenters.help import action_row, groups, heading, split_columns
 from blis_tui.tui.screens.window import Window
-from blis_tui.tui.widgets.cursor_list import CursorList
-from blis_tui.tui.widgets.footer import KeyBar
+from blis_tui.tui.widgets.bars import KeyBar
+from blis_tui.tui.widgets.lists import CursorList
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,18 +61,7 @@ class HelpScreen(Window["Action | None"]):
     ]
     DEFAULT_CSS = """
     HelpScreen {
-        align: center middle;
-        background: $background 60%;
-        & > Vertical {
-            width: 78;
-            max-width: 98%;
-            max-height: 90%;
-            padding: 1 2;
-            background: $surface;
-            border: round $accent;
-            border-title-color: $accent;
-            border-title-style: bold;
-        }
+        & > Vertical { width: 78; max-width: 98%; }
         &.-two > Vertical { width: 150; }
         Input { padding: 0 1; background: $panel; margin-bottom: 1; }
         Horizontal { height: 1fr; }

@@ -13,12 +13,11 @@ from textual.binding import Binding
 from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
 from textual.events import ScreenResume
-from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Input, OptionList, Static
 from textual.worker import get_current_worker
 
-from blis_tui.errors import BlisError
+from blis_tui.errors import BlisError, InputError
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.catalog import (
     GoldenState,
@@ -30,12 +29,11 @@ from blis_tui.tui.catalog import (
 )
 from blis_tui.tui.editor import edit
 from blis_tui.tui.presenters.home import Entry, details, matching, summary
-from blis_tui.tui.presenters.units import plural
 from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.shell import shell
-from blis_tui.tui.widgets.experiments import ExperimentList
-from blis_tui.tui.widgets.footer import KeyBar
-from blis_tui.tui.widgets.header import TitleBar
+from blis_tui.tui.widgets.bars import KeyBar, TitleBar
+from blis_tui.tui.widgets.lists import ExperimentList
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,32 +42,6 @@ if TYPE_CHECKING:
 
     from blis_tui.tui.catalog import Catalog, Checked, Found
     from blis_tui.tui.shell import Shell
-
-
-class Listed(Message):
-    """The files are known."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        super().__init__()
-        self.catalog = catalog
-
-
-class ExperimentChecked(Message):
-    """One experiment was loaded, or could not be."""
-
-    def __init__(self, found: Found, checked: Checked) -> None:
-        super().__init__()
-        self.found = found
-        self.checked = checked
-
-
-class GoldensKnown(Message):
-    """The states of all goldens, and how many belong to no experiment."""
-
-    def __init__(self, states: Mapping[Path, GoldenState], lost: int) -> None:
-        super().__init__()
-        self.states = states
-        self.lost = lost
 
 
 class HomeScreen(Screen[None]):
@@ -135,13 +107,13 @@ class HomeScreen(Screen[None]):
         """Find, check, compare: each result is told as it comes."""
         worker = get_current_worker()
         catalog = find_experiments(self._folder)
-        self.post_message(Listed(catalog))
+        self.call_later(self._listed, catalog)
         for found in catalog.found:
             if worker.is_cancelled:
                 return
-            self.post_message(ExperimentChecked(found, check(found)))
+            self.call_later(self._change, found.path, checked=check(found))
         if not worker.is_cancelled:
-            self.post_message(GoldensKnown(*golden_states(self._folder)))
+            self.call_later(self._goldens, *golden_states(self._folder))
 
     @on(ScreenResume)
     def _look_again(self) -> None:
@@ -152,48 +124,31 @@ class HomeScreen(Screen[None]):
 
     @work(thread=True, exclusive=True, group="again")
     def _check_again(self, found: Found) -> None:
-        self.post_message(ExperimentChecked(found, check(found)))
-        self.post_message(GoldensKnown(*golden_states(self._folder)))
+        self.call_later(self._change, found.path, checked=check(found))
+        self.call_later(self._goldens, *golden_states(self._folder))
 
-    @on(Listed)
-    def _listed(self, message: Listed) -> None:
+    def _listed(self, catalog: Catalog) -> None:
         marked = {entry.found.path for entry in self._entries if entry.marked}
-        self._complete = message.catalog.complete
-        self._entries = tuple(Entry(found, marked=found.path in marked) for found in message.catalog.found)
+        self._complete = catalog.complete
+        self._entries = tuple(Entry(found, marked=found.path in marked) for found in catalog.found)
         self._show(self._wanted)
         self._wanted = None
 
-    @on(ExperimentChecked)
-    def _checked(self, message: ExperimentChecked) -> None:
-        self._change(message.found.path, checked=message.checked)
-
-    @on(GoldensKnown)
-    def _goldens(self, message: GoldensKnown) -> None:
-        self._lost = message.lost
+    def _goldens(self, states: Mapping[Path, GoldenState], lost: int) -> None:
+        """The states of all goldens are known, and how many belong to no experiment."""
+        self._lost = lost
         for entry in self._entries:
-            golden = known_golden(message.states, entry.found)
+            golden = known_golden(states, entry.found)
             if golden != entry.golden:
                 self._change(entry.found.path, golden=golden)
         self._title()
 
-    def _change(
-        self,
-        path: Path,
-        *,
-        checked: Checked | None = None,
-        golden: GoldenState | None = None,
-        marked: bool | None = None,
-    ) -> None:
-        """Replace what is known about one experiment."""
+    def _change(self, path: Path, **known: Checked | GoldenState | bool) -> None:
+        """Replace what is known about one experiment, by the names of an entry's fields."""
         entry = next((one for one in self._entries if one.found.path == path), None)
         if entry is None:
             return
-        new = replace(
-            entry,
-            checked=entry.checked if checked is None else checked,
-            golden=entry.golden if golden is None else golden,
-            marked=entry.marked if marked is None else marked,
-        )
+        new = replace(entry, **known)  # type: ignore[arg-type]
         self._entries = tuple(new if one is entry else one for one in self._entries)
         self._list.update_entry(new)
         self._title()
@@ -329,18 +284,20 @@ class HomeScreen(Screen[None]):
         """Ask for a name and write an experiment."""
         about = "A valid document with every key explained. Names have lower-case letters, digits, `.` and `-`."
         prompt = PromptScreen(
-            "New experiment", about, placeholder="my-experiment", check=self._wrong_name, doing="writes the file"
+            "New experiment", about, placeholder="my-experiment", check=self._require_new, doing="writes the file"
         )
         self.app.push_screen(prompt, self._write_new)
 
-    def _wrong_name(self, name: str) -> str:
+    def _require_new(self, name: str) -> None:
+        """Raise InputError unless an experiment of that name can be written."""
         from blis_tui.authoring.template import file_name  # noqa: PLC0415  (only when something is written)
         from blis_tui.spec.schema import violations  # noqa: PLC0415
 
         if any(one.path == ("metadata", "name") for one in violations({"metadata": {"name": name}}, "Policy")):
-            return f"{name!r} is not a valid name."
+            raise InputError(f"{name!r} is not a valid name.")
         path = self._folder / file_name("Experiment", name)
-        return f"{path.name} exists already." if path.exists() else ""
+        if path.exists():
+            raise InputError(f"{path.name} exists already.")
 
     def _write_new(self, name: str | None) -> None:
         from blis_tui.authoring.template import file_name, schema_reference, template  # noqa: PLC0415
@@ -381,12 +338,12 @@ class HomeScreen(Screen[None]):
 
         def compare(text: str | None) -> None:
             if text is not None:
-                self._compare(entry.found, entry.found, tuple(shlex.split(text)))
+                self._compare(entry.found, entry.found, _read_change(text))
 
         about = "What is different on the other side: one or more values, or mark a second experiment with space."
         title = f"Compare {entry.found.name} with a change"
         prompt = PromptScreen(
-            title, about, placeholder="cluster.instances=2 policy=sjf", check=_wrong_change, doing="compares"
+            title, about, placeholder="cluster.instances=2 policy=sjf", check=_read_change, doing="compares"
         )
         self.app.push_screen(prompt, compare)
 
@@ -404,11 +361,13 @@ class HomeScreen(Screen[None]):
         self._app.open_compare(one, other, names)
 
 
-def _wrong_change(text: str) -> str:
-    """What is wrong with changes to compare with."""
+def _read_change(text: str) -> tuple[str, ...]:
+    """Changes to compare with. Raises InputError when one has no value."""
     try:
-        words = shlex.split(text)
+        words = tuple(shlex.split(text))
     except ValueError as error:
-        return f"{error}.".capitalize()
+        raise InputError(f"{error}.".capitalize()) from error
     wrong = next((word for word in words if "=" not in word), None)
-    return "" if wrong is None else f"{wrong!r} has no value: write PATH=VALUE, such as cluster.instances=2."
+    if wrong is not None:
+        raise InputError(f"{wrong!r} has no value: write PATH=VALUE, such as cluster.instances=2.")
+    return words

@@ -8,6 +8,7 @@ from textual.geometry import Offset
 from textual.widgets import Label
 
 from blis_tui.tui.actions import DIALOG, bindings
+from blis_tui.tui.layout import BY_ID
 from blis_tui.tui.screens.window import Window
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class JumpScreen(Window[str | None]):
 
     def __init__(self, panes: Sequence[Pane]) -> None:
         super().__init__()
-        self._targets = {pane.JUMP_KEY: (str(pane.id), pane.region) for pane in panes if pane.JUMP_KEY}
+        self._targets = {BY_ID[pane.id or ""].letter: (str(pane.id), pane.region) for pane in panes}
 
     def compose(self) -> ComposeResult:
         """One label a pane, in its middle."""
@@ -64,8 +65,4 @@ class JumpScreen(Window[str | None]):
             if region.contains(event.screen_x, event.screen_y):
                 self.dismiss(pane)
                 return
-        self.dismiss(None)
-
-    def action_dialog_close(self) -> None:
-        """Stay."""
         self.dismiss(None)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Final
+from functools import partialmethod
+from typing import TYPE_CHECKING, Final
 
 from blis_tui.debugger.places import parse_place
-from blis_tui.errors import InputError
 from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.screens.stage import GOING, Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from blis_tui.debugger.conditions.breakpoints import Watch
+    from blis_tui.debugger.moves import Move
 
 _UNIT_US: Final = 100_000
 """One move through time, in microseconds."""
 _MORE: Final = 10
 """A long move is so many short ones."""
-_NO_BREAKPOINT: Final = "There is no breakpoint: b sets one here, B writes one."
 
 
 class Moves(Stage):
@@ -86,20 +91,23 @@ class Moves(Stage):
 
     def action_run_to_breakpoint(self) -> None:
         """At full speed to the next breakpoint."""
-        if self.session.watch() is None:
-            self.notify(_NO_BREAKPOINT, markup=False)
-            return
-        self.session.leave()
-        self.go(self.session.debugger.run(self.session.watch()), "to the next breakpoint")
+        self._run_watched(self.session.debugger.run, "to the next breakpoint")
 
     def action_run_back_to_breakpoint(self) -> None:
         """Back to the latest breakpoint."""
+        self._run_watched(self.session.debugger.run_back, "back to a breakpoint")
+
+    def _run_watched(self, way: Callable[[Watch], Move], label: str) -> None:
         watch = self.session.watch()
         if watch is None:
-            self.notify(_NO_BREAKPOINT, markup=False)
-            return
+            self.notify("There is no breakpoint: b sets one here, B writes one.", markup=False)
+        else:
+            self._jump(way(watch), label)
+
+    def _jump(self, move: Move, label: str) -> None:
+        """Go somewhere, and remember the place that is left."""
         self.session.leave()
-        self.go(self.session.debugger.run_back(watch), "back to a breakpoint")
+        self.go(move, label)
 
     def action_run_to_cursor(self) -> None:
         """To the event under the cursor."""
@@ -107,28 +115,17 @@ class Moves(Stage):
         if event is None:
             self.notify("Move the cursor of the event list first.", markup=False)
             return
-        self.session.leave()
-        self.go(self.session.debugger.seek(event), "to the cursor")
+        self._jump(self.session.debugger.seek(event), "to the cursor")
 
     def action_run_to_end(self) -> None:
         """To the last event."""
-        self.session.leave()
         # At the end the question is who was slow, not what became of whoever was looked at last.
         self.session.clear_request()
-        self.go(self.session.debugger.run(), "to the end")
+        self._jump(self.session.debugger.run(), "to the end")
 
     def action_run_to_start(self) -> None:
         """To before the first event."""
-        self.session.leave()
-        self.go(self.session.debugger.seek(0), "to the start")
-
-    def action_run_slower(self) -> None:
-        """Play slower."""
-        self._change_speed(-1)
-
-    def action_run_faster(self) -> None:
-        """Play faster."""
-        self._change_speed(1)
+        self._jump(self.session.debugger.seek(0), "to the start")
 
     def action_run_speed_mode(self) -> None:
         """Events a second, or simulated time."""
@@ -143,50 +140,34 @@ class Moves(Stage):
         self.notify(f"Speed: {driver.speed.text()}", timeout=1.5, markup=False)
         self.show_view()
 
+    action_run_slower = partialmethod(_change_speed, -1)
+    action_run_faster = partialmethod(_change_speed, 1)
+
     # ---- go ----
 
     def action_go_to(self) -> None:
         """Ask where to go."""
-
-        def wrong(text: str) -> str:
-            try:
-                parse_place(text)
-            except InputError as error:
-                return error.message
-            return ""
-
         about = "An event (1234), a time (1.5s, 200ms, 300us), or the name of a request (request_12)."
-        self.app.push_screen(PromptScreen("Go to", about, placeholder="1234", check=wrong, doing="go"), self.go_to_text)
+        prompt = PromptScreen("Go to", about, placeholder="1234", check=parse_place, doing="go")
+        self.app.push_screen(prompt, self.go_to_text)
 
     def go_to_text(self, text: str | None) -> None:
         """Go to a place as somebody wrote it; None goes nowhere."""
         if text is None:
             return
         place = parse_place(text)
-        self.session.leave()
         if place.request is not None:
             self.session.select(request=place.request)
-        self.go(place.move(self.session.debugger), GOING)
-
-    def action_go_time_back(self) -> None:
-        """A little back in time."""
-        self._go_time(-_UNIT_US)
-
-    def action_go_time_forward(self) -> None:
-        """A little forward in time."""
-        self._go_time(_UNIT_US)
-
-    def action_go_time_back_more(self) -> None:
-        """Further back in time."""
-        self._go_time(-_UNIT_US * _MORE)
-
-    def action_go_time_forward_more(self) -> None:
-        """Further forward in time."""
-        self._go_time(_UNIT_US * _MORE)
+        self._jump(place.move(self.session.debugger), GOING)
 
     def _go_time(self, by_us: int) -> None:
         debugger = self.session.debugger
         self.go(debugger.seek_time(max(0, debugger.time_us + by_us)), "through time")
+
+    action_go_time_back = partialmethod(_go_time, -_UNIT_US)
+    action_go_time_forward = partialmethod(_go_time, _UNIT_US)
+    action_go_time_back_more = partialmethod(_go_time, -_UNIT_US * _MORE)
+    action_go_time_forward_more = partialmethod(_go_time, _UNIT_US * _MORE)
 
     def action_go_back_in_history(self) -> None:
         """Where the reader was before the last jump."""

@@ -1,4 +1,4 @@
-"""A small window that asks for one line of text."""
+"""Small windows that ask: for one line of text, or whether to go on with something that cannot be undone."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from textual.content import Content
 from textual.suggester import Suggester
 from textual.widgets import Input, Static
 
+from blis_tui.errors import BlisError
 from blis_tui.tui.actions import DIALOG, bindings
 from blis_tui.tui.presenters.problems import problem_text
 from blis_tui.tui.screens.window import Window
-from blis_tui.tui.widgets.footer import KeyBar
+from blis_tui.tui.widgets.bars import KeyBar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,12 +25,17 @@ if TYPE_CHECKING:
     from blis_tui.debugger.conditions.suggestions import Suggestion
 
 
-def _anything(_text: str) -> str:
-    return ""
-
-
 def _nothing(_text: str) -> None:
     return None
+
+
+def _problem(check: Callable[[str], object], text: str) -> str:
+    """What is wrong with a text; empty = nothing is."""
+    try:
+        check(text)
+    except BlisError as error:
+        return str(error)
+    return ""
 
 
 def _hint(mark: str, text: str, style: str) -> Content:
@@ -57,9 +63,9 @@ class PromptScreen(Window[str | None]):
         about: one or two sentences: what happens with it, an example.
         value: what stands there at first.
         placeholder: an example, shown while nothing stands there.
-        check: says in one sentence what is wrong with a text; empty = nothing is.
+        check: raises BlisError when a text is wrong.
         doing: the word for what enter does.
-        on_enter: as `check`, but asked only when the text is given, so it may take a moment, and may say several
+        on_enter: as `check`, but called only when the text is given, so it may take a moment, and may say several
             lines, such as a located error. The text stays, to be corrected.
         complete: how a text may go on, or None; it is shown dimmed with its meaning, and the right arrow takes it.
     """
@@ -71,18 +77,6 @@ class PromptScreen(Window[str | None]):
     ]
     DEFAULT_CSS = """
     PromptScreen {
-        align: center middle;
-        background: $background 60%;
-        & > Vertical {
-            width: 64;
-            max-width: 100%;
-            height: auto;
-            padding: 1 2;
-            background: $surface;
-            border: round $accent;
-            border-title-color: $accent;
-            border-title-style: bold;
-        }
         #about { color: $text-muted; margin-bottom: 1; }
         Input { padding: 0 1; background: $panel; }
         #problem { height: auto; max-height: 9; margin-top: 1; scrollbar-size-vertical: 1; }
@@ -97,9 +91,9 @@ class PromptScreen(Window[str | None]):
         *,
         value: str = "",
         placeholder: str = "",
-        check: Callable[[str], str] = _anything,
+        check: Callable[[str], object] = _nothing,
         doing: str = "go on",
-        on_enter: Callable[[str], str] = _anything,
+        on_enter: Callable[[str], object] = _nothing,
         complete: Callable[[str], Suggestion | None] = _nothing,
     ) -> None:
         super().__init__()
@@ -137,7 +131,7 @@ class PromptScreen(Window[str | None]):
         self._say(event.value)
 
     def _say(self, text: str) -> None:
-        wrong = self._check(text.strip()) if text.strip() else ""
+        wrong = _problem(self._check, text.strip()) if text.strip() else ""
         said = _hint("✗", wrong, "$error") if wrong else _hint("enter", self._doing, "$accent")
         found = self._complete(text) if text else None
         if found is not None:
@@ -147,9 +141,9 @@ class PromptScreen(Window[str | None]):
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
         text = event.value.strip()
-        if not text or self._check(text):
+        if not text or _problem(self._check, text):
             return
-        wrong = self._check_given(text)
+        wrong = _problem(self._check_given, text)
         if wrong:
             width = self.query_one("#problem").size.width - 1
             self.query_one("#said", Static).update(problem_text(wrong, max(width, 1)))
@@ -160,6 +154,50 @@ class PromptScreen(Window[str | None]):
         """Scroll what is wrong, where it is long."""
         self.query_one("#problem").scroll_relative(y=lines, animate=False)
 
+
+class ConfirmScreen(Window[bool]):
+    """Asks; the result is whether to go on.
+
+    Args:
+        title: the question.
+        text: what exactly would be done.
+        doing: the word for going on.
+    """
+
+    BINDINGS = [  # noqa: RUF012  (Textual's way)
+        *bindings(DIALOG),
+        Binding("y,enter", "yes", "yes"),
+        Binding("n", "dialog_close", "no"),
+    ]
+    DEFAULT_CSS = """
+    ConfirmScreen {
+        & > Vertical { border: round $warning; border-title-color: $warning; }
+        VerticalScroll { height: auto; max-height: 12; }
+        Static { height: auto; }
+        #keys { margin-top: 1; }
+    }
+    """
+
+    def __init__(self, title: str, text: str, *, doing: str) -> None:
+        super().__init__()
+        self._title = title
+        self._text = text
+        self._doing = doing
+
+    def compose(self) -> ComposeResult:
+        """Question, what would be done, keys."""
+        with Vertical() as window:
+            window.border_title = Content(self._title)
+            with VerticalScroll():
+                yield Static(self._text, markup=False)
+            keys = (("y", "$accent bold"), f" {self._doing}   ", ("n", "$accent bold"), " leaves everything as it is")
+            yield Static(Content.assemble(*keys), id="keys")
+        yield KeyBar()
+
+    def action_yes(self) -> None:
+        """Go on."""
+        self.dismiss(True)
+
     def action_dialog_close(self) -> None:
-        """Give up."""
-        self.dismiss(None)
+        """Leave everything as it is."""
+        self.dismiss(False)

@@ -14,24 +14,22 @@ from blis_tui.errors import BlisError, DivergenceError
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.debug_session import DebugSession
 from blis_tui.tui.driver import AT_ONCE_S, SLICE_S, TICK_S
-from blis_tui.tui.layout import BY_KEY, HUGE, PANES, WIDE, Arrangement, width_class
+from blis_tui.tui.layout import HUGE, PANES, WIDE, Arrangement, width_class
 from blis_tui.tui.presenters.status import activity, place_text, run_name
-from blis_tui.tui.presenters.units import count_text
 from blis_tui.tui.view import Picked
+from blis_tui.tui.widgets.bars import KeyBar, Tab, TabBar, TitleBar
 from blis_tui.tui.widgets.breakpoints import BreakpointsPane, WatchedFigure
 from blis_tui.tui.widgets.diff import DiffPane
 from blis_tui.tui.widgets.event_list import EventList
-from blis_tui.tui.widgets.footer import KeyBar
-from blis_tui.tui.widgets.header import TitleBar
 from blis_tui.tui.widgets.inspector import Inspector
 from blis_tui.tui.widgets.instances import InstancesPane
 from blis_tui.tui.widgets.kv_map import KvMap
 from blis_tui.tui.widgets.metrics import MetricsPane
 from blis_tui.tui.widgets.pane import Pane
 from blis_tui.tui.widgets.spec_view import SpecPane
-from blis_tui.tui.widgets.tab_bar import Tab, TabBar
 from blis_tui.tui.widgets.timeline import Timeline
 from blis_tui.tui.widgets.warnings import WarningsPane
+from blis_tui.units import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -257,14 +255,7 @@ class Stage(Screen[None]):
             "breakpoints": str(len(self.session.breakpoints) or ""),
         }
         self.query_one("#tabs", TabBar).tabs = tuple(
-            Tab(
-                pane.key,
-                pane.name,
-                pane.short,
-                badges.get(pane.id, ""),
-                shown=pane.id in shown,
-                active=pane.id == self.arrangement.active,
-            )
+            Tab(pane, badges.get(pane.id, ""), shown=pane.id in shown, active=pane.id == self.arrangement.active)
             for pane in PANES
         )
 
@@ -307,7 +298,7 @@ class Stage(Screen[None]):
 
     @on(TabBar.Chosen)
     def _tab_chosen(self, message: TabBar.Chosen) -> None:
-        self.activate(BY_KEY[message.key].id)
+        self.activate(message.pane)
 
     def on_descendant_focus(self) -> None:
         """A click into a pane makes it the one in use."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partialmethod
 from typing import TYPE_CHECKING
 
 from textual import on
@@ -15,7 +16,7 @@ from blis_tui.debugger.why.explain import explain
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.presenters.why import MENTION, explanation_page
 from blis_tui.tui.screens.window import Window
-from blis_tui.tui.widgets.footer import KeyBar
+from blis_tui.tui.widgets.bars import KeyBar
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -59,18 +60,11 @@ class WhyScreen(Window["Ref | None"]):
     ]
     DEFAULT_CSS = """
     WhyScreen {
-        align: center middle;
-        background: $background 60%;
         & > Vertical {
             width: 96%;
             max-width: 94;
-            height: auto;
             max-height: 96%;
             padding: 0 1 0 2;
-            background: $surface;
-            border: round $accent;
-            border-title-color: $accent;
-            border-title-style: bold;
             border-subtitle-color: $text-muted;
         }
         VerticalScroll { height: auto; max-height: 100%; padding: 1 0; scrollbar-size-vertical: 1; }
@@ -146,15 +140,8 @@ class WhyScreen(Window["Ref | None"]):
 
     # ---- mentions ----
 
-    def action_why_next(self) -> None:
-        """Mark the next mention."""
-        self._mark(1)
-
-    def action_why_previous(self) -> None:
-        """Mark the mention before."""
-        self._mark(-1)
-
     def _mark(self, move: int) -> None:
+        """Mark the next mention, or the one before."""
         if self._page is None or not self._page.mentions:
             return
         count = len(self._page.mentions)
@@ -164,6 +151,9 @@ class WhyScreen(Window["Ref | None"]):
             self._chosen = (self._chosen + move) % count
         self._show()
         self._reveal(self._page.mentions[self._chosen].line)
+
+    action_why_next = partialmethod(_mark, 1)
+    action_why_previous = partialmethod(_mark, -1)
 
     def _reveal(self, line: int) -> None:
         """Scroll as little as needed, with a line to spare."""
@@ -223,9 +213,7 @@ class WhyScreen(Window["Ref | None"]):
         self.app.copy_to_clipboard(self._explanation.to_text())
         self.app.notify("The explanation is in the clipboard.")
 
-    def action_why_close(self) -> None:
-        """Leave."""
-        self.dismiss(None)
+    action_why_close = Window.action_dialog_close
 
     # ---- scrolling ----
 

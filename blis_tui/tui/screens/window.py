@@ -1,21 +1,44 @@
-"""What all windows above a screen have in common."""
+"""What all windows above a screen have in common, and the one that covers it while the terminal is too small."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from textual.await_complete import AwaitComplete
+from textual.binding import Binding
 from textual.screen import ModalScreen
+from textual.widgets import Static
 
 from blis_tui.tui.actions import DIALOG
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.events import Resize
 
 _Result = TypeVar("_Result")
 
 
 class Window(ModalScreen[_Result]):
-    """A window that closes once, however many keys arrive before it is gone."""
+    """A window that closes once, however many keys arrive before it is gone; its frame is a ``Vertical``."""
 
     SCOPE = DIALOG
+    DEFAULT_CSS = """
+    Window {
+        align: center middle;
+        background: $background 60%;
+        & > Vertical {
+            width: 64;
+            max-width: 100%;
+            height: auto;
+            max-height: 90%;
+            padding: 1 2;
+            background: $surface;
+            border: round $accent;
+            border-title-color: $accent;
+            border-title-style: bold;
+        }
+    }
+    """
 
     def dismiss(self, result: _Result | None = None) -> AwaitComplete:
         """Close with a result; what is not on top any more is closed already."""
@@ -23,3 +46,49 @@ class Window(ModalScreen[_Result]):
             return super().dismiss(result)
         nothing: AwaitComplete = AwaitComplete.nothing()  # type: ignore[no-untyped-call]
         return nothing
+
+    def action_dialog_close(self) -> None:
+        """Close without a result."""
+        self.dismiss(None)
+
+
+MIN_WIDTH: Final = 60
+MIN_HEIGHT: Final = 16
+
+
+def is_too_small(width: int, height: int) -> bool:
+    """Whether nothing useful fits."""
+    return width < MIN_WIDTH or height < MIN_HEIGHT
+
+
+def small_text(width: int, height: int) -> str:
+    """What to say, broken where even that does not fit into one line."""
+    text = f"terminal too small (need {MIN_WIDTH}x{MIN_HEIGHT}, have {width}x{height})"
+    return text if len(text) <= width else text.replace(" (", "\n(").replace(", ", ",\n")
+
+
+class SmallScreen(Window[None]):
+    """Covers the screen below, which stays as it is."""
+
+    BINDINGS = [Binding("ctrl+q", "app.quit", show=False)]  # noqa: RUF012  (Textual's way)
+    DEFAULT_CSS = """
+    SmallScreen {
+        background: $background;
+        & > Static { width: auto; height: auto; text-align: center; color: $warning; }
+    }
+    """
+
+    def compose(self) -> ComposeResult:
+        """One sentence."""
+        yield Static(markup=False)
+
+    def on_mount(self) -> None:
+        """Say it."""
+        self._say()
+
+    def on_resize(self, _event: Resize) -> None:
+        """Say it with the new size."""
+        self._say()
+
+    def _say(self) -> None:
+        self.query_one(Static).update(small_text(*self.app.size))

@@ -36,26 +36,12 @@ def watch_line(one: WatchedFigure, place: int) -> Line:
     return line((" = ", "$accent"), one.text, "  ", (one.value, "bold"), key=str(place))
 
 
-NOTHING = Content.assemble(
-    ("No breakpoints.\n", "bold"),
-    ("b", "$accent bold"),
-    " sets one at the event or request under the cursor.\n",
-    ("B", "$accent bold"),
-    " writes one: ",
-    ("preempted", "bold"),
-    ", ",
-    ("first preemption", "bold"),
-    ", ",
-    ("request request_12", "bold"),
-    ", ",
-    ("kv.utilization > 0.9", "bold"),
-    ".\n",
-    ("w", "$accent bold"),
-    " watches a figure: ",
-    ("waiting", "bold"),
-    ", ",
-    ("instance[0].kv.free", "bold"),
-    ".",
+NOTHING = Content.from_markup(
+    "[bold]No breakpoints.[/]\n"
+    "[$accent bold]b[/] sets one at the event or request under the cursor.\n"
+    "[$accent bold]B[/] writes one: [bold]preempted[/], [bold]first preemption[/], [bold]request request_12[/], "
+    "[bold]kv.utilization > 0.9[/].\n"
+    "[$accent bold]w[/] watches a figure: [bold]waiting[/], [bold]instance\\[0].kv.free[/]."
 )
 
 
@@ -63,28 +49,20 @@ class BreakpointsPane(LinesPane):
     """Breakpoints and watches; the screen keeps them, this shows them."""
 
     TITLE = "Breakpoints and watches"
-    JUMP_KEY = "b"
-    HELP_TEXT = (
-        "A run stops after the event that hits an enabled breakpoint (●). "
-        "Watches (=) show a figure at the current event. Enter edits, space switches, delete removes."
-    )
     BINDINGS: ClassVar = [
-        Binding("enter", "edit", "edit"),
-        Binding("space", "switch", "on/off"),
-        Binding("delete", "remove", "remove"),
+        Binding("enter", "want('edit')", "edit"),
+        Binding("space", "want('switch')", "on/off"),
+        Binding("delete", "want('remove')", "remove"),
     ]
 
+    watches: tuple[WatchedFigure, ...] = ()
+
+    @dataclass
     class Wanted(Message):
         """The reader wants something done: ``what`` is ``edit``, ``switch`` or ``remove``; ``place`` the line."""
 
-        def __init__(self, what: str, place: int) -> None:
-            super().__init__()
-            self.what = what
-            self.place = place
-
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's name)
-        super().__init__(id=id)
-        self.watches: tuple[WatchedFigure, ...] = ()
+        what: str
+        place: int
 
     def lines(self, view: View, width: int) -> list[Line]:
         """One a breakpoint, one a watch; or how to make the first one."""
@@ -97,19 +75,8 @@ class BreakpointsPane(LinesPane):
         last = len(view.breakpoints) + len(self.watches) - 1
         return str(min(int(self._key or 0), last)) if last >= 0 else ""
 
-    def action_edit(self) -> None:
-        """Edit the line."""
-        self._want("edit")
-
-    def action_switch(self) -> None:
-        """Switch the breakpoint on or off."""
-        self._want("switch")
-
-    def action_remove(self) -> None:
-        """Remove the line."""
-        self._want("remove")
-
-    def _want(self, what: str) -> None:
+    def action_want(self, what: str) -> None:
+        """Edit the line, switch the breakpoint on or off, or remove the line."""
         if self._key:
             self.post_message(self.Wanted(what, int(self._key)))
 

@@ -10,7 +10,8 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widgets import Static
 
-from blis_tui.tui.presenters.curves import CHOICES, curves_text
+from blis_tui.tui.presenters.plot import curves_text
+from blis_tui.tui.presenters.series import SERIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,15 +91,15 @@ class CurvesBox(CompareBox):
         self.watch_choice()
 
     def _curves(self, view: CompareView, width: int) -> Content:
-        return curves_text(view, CHOICES[self.choice], width, self.content_size.height)
+        return curves_text(view, SERIES[self.choice], width, self.content_size.height)
 
     def watch_choice(self) -> None:
         """Draw the other figure."""
-        self.border_title = Content(f"Over time: {CHOICES[self.choice].name}")
+        self.border_title = Content(f"Over time: {SERIES[self.choice].name}")
         self.border_subtitle = "up down: another figure"
         if self.is_mounted:
             self._draw()
 
     def action_choose(self, by: int) -> None:
         """Draw another figure."""
-        self.choice = (self.choice + by) % len(CHOICES)
+        self.choice = (self.choice + by) % len(SERIES)

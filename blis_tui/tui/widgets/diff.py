@@ -21,13 +21,7 @@ class DiffPane(LinesPane):
     """Every field of the state that the present event changed."""
 
     TITLE = "Changes"
-    JUMP_KEY = "c"
     FOLLOWS_SELECTION = False
-    HELP_TEXT = (
-        "What the current event changed, important things first: lost, preempted, scheduled and done requests, then "
-        "queue, KV cache and counters. Ordinary decodes are one line. Up and down select a line, whose value and path "
-        "can be copied; enter selects its request."
-    )
 
     def lines(self, view: View, width: int) -> Sequence[Line]:
         """Present the view."""

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.binding import Binding
 
-from blis_tui.tui.presenters.events import HERE, PREEMPTED
-from blis_tui.tui.presenters.units import count_text, plural
+from blis_tui.tui.presenters.events import HERE
 from blis_tui.tui.view import Picked
 from blis_tui.tui.widgets.event_rows import EventRows
 from blis_tui.tui.widgets.pane import Pane
+from blis_tui.units import count_text, plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,14 +37,6 @@ class EventList(Pane):
     """
 
     TITLE = "Events"
-    JUMP_KEY = "e"
-    HELP_TEXT = (
-        "One row for each event, in the order in which they happen. ▶ stands at the present position; what is below it "
-        "is the future, dimmed, as far as it is known. Up, down and the page keys move the cursor; enter goes to the "
-        "event under it. With a filter only the events that match are shown. Where there is little room, steps show "
-        f"{PREEMPTED}1 for one request preempted, +1 for one that joined the batch, ✓1 for one that is done, ≡1 for "
-        "one that got no token."
-    )
     BINDINGS: ClassVar = [
         Binding("up", "move(-1)", "event up", show=False),
         Binding("down", "move(1)", "event down", show=False),
@@ -127,12 +119,10 @@ class EventList(Pane):
         self.border_subtitle = known
 
     def on_focus(self) -> None:
-        """Show the cursor brightly."""
+        """Show the cursor brightly, or dimly."""
         self._rows.refresh()
 
-    def on_blur(self) -> None:
-        """Show the cursor dimly."""
-        self._rows.refresh()
+    on_blur = on_focus
 
     # ---- filter ----
 

@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING
 from blis_tui.debugger.why.breakdown import decode_lines
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.waits import wait_lines
-from blis_tui.tui.presenters.inspector import EVENT_KEY, inspector_lines, subject
-from blis_tui.tui.presenters.ranking import REQUEST_KEY, ranked_requests, shows_ranking
+from blis_tui.tui.presenters.inspector import (
+    EVENT_KEY,
+    REQUEST_KEY,
+    inspector_lines,
+    ranked_requests,
+    shows_ranking,
+    subject,
+)
 from blis_tui.tui.view import Picked
 from blis_tui.tui.widgets.lines import LinesPane
 
@@ -24,15 +30,8 @@ class Inspector(LinesPane):
     """The selected request, or the one that the present event is about."""
 
     TITLE = "Request"
-    JUMP_KEY = "r"
-    HELP_TEXT = (
-        "One request: its state, what its latency consists of, and its life as a bar and as a list. What is "
-        "dimmed comes after the current position. Up and down move along its life; enter goes to where a span began."
-    )
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002  (Textual's name)
-        super().__init__(id=id, classes=classes)
-        self._found: tuple[tuple[int, int, str], Sequence[Ranked]] = ((-1, -1, ""), ())
+    _found: tuple[tuple[int, int, str], Sequence[Ranked]] = ((-1, -1, ""), ())
 
     def lines(self, view: View, width: int) -> Sequence[Line]:
         """Present the view."""

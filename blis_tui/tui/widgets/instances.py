@@ -26,13 +26,6 @@ class InstancesPane(LinesPane):
     """Queue, batch and present step of an instance, or of all."""
 
     TITLE = "Instances"
-    JUMP_KEY = "i"
-    HELP_TEXT = (
-        "What each instance does: its figures, the four phases of the current step (▶ is where you are, dimmed = not "
-        "reached yet), the waiting and running requests. Up and down select a request; left and right change the "
-        "instance. "
-        "Within a step, requests that end in it stay in the batch until its phase `complete`."
-    )
     BINDINGS: ClassVar = [
         Binding("left", "turn(-1)", "previous instance", show=False),
         Binding("right", "turn(1)", "next instance", show=False),

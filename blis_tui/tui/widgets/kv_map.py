@@ -39,13 +39,6 @@ class KvMap(LinesPane):
     """Who holds the blocks of the KV cache."""
 
     TITLE = "KV cache"
-    JUMP_KEY = "k"
-    HELP_TEXT = (
-        "The blocks of the KV cache, counted and sorted by who holds them: each request's own blocks in order of "
-        "admission (neighbours in two shades), blocks that several share, free blocks whose content can still be "
-        "found, and empty ones. Blocks have no fixed places, so this is a count, not a memory map. The arrows select a "
-        "request."
-    )
     BINDINGS: ClassVar = [
         Binding("left", "move(-1)", "previous request", show=False),
         Binding("right", "move(1)", "next request", show=False),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
@@ -47,29 +48,22 @@ class Lines(ScrollView, can_focus=False, inherit_bindings=False):
     }
     """
 
+    lines: Sequence[Line] = ()
+    """What is shown."""
+    _cursor: int | None = None
+    _hover: int | None = None
+
+    @dataclass
     class Pointed(Message):
         """A click on a line; ``chain`` counts the clicks in quick succession."""
 
-        def __init__(self, at: int, column: int, chain: int) -> None:
-            super().__init__()
-            self.at = at
-            self.column = column
-            self.chain = chain
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._lines: Sequence[Line] = ()
-        self._cursor: int | None = None
-        self._hover: int | None = None
-
-    @property
-    def lines(self) -> Sequence[Line]:
-        """What is shown."""
-        return self._lines
+        at: int
+        column: int
+        chain: int
 
     def put(self, lines: Sequence[Line], cursor: int | None) -> None:
         """Show lines, one of them marked."""
-        self._lines = lines
+        self.lines = lines
         self._cursor = cursor
         size = Size(self.size.width, len(lines))
         if size != self.virtual_size:
@@ -80,7 +74,7 @@ class Lines(ScrollView, can_focus=False, inherit_bindings=False):
         """Scroll as little as is needed to see a line; the first lines of all come with the first that has a key."""
         height = max(self.size.height, 1)
         top = self.scroll_offset.y
-        if not any(one.key for one in self._lines[:at]):
+        if not any(one.key for one in self.lines[:at]):
             at = min(at, height - 1) if at < height else at
             target = 0 if at < height else at - height + 1
         elif at < top:
@@ -95,14 +89,14 @@ class Lines(ScrollView, can_focus=False, inherit_bindings=False):
         """One line of the visible part."""
         at = y + self.scroll_offset.y
         width = self.size.width
-        if at >= len(self._lines):
+        if at >= len(self.lines):
             return Strip.blank(width, self.rich_style)
         style = self.visual_style
         if at == self._cursor:
             style = self.get_visual_style("lines--cursor")
-        elif at == self._hover and self._lines[at].key:
+        elif at == self._hover and self.lines[at].key:
             style = self.get_visual_style("lines--hover")
-        content = self._lines[at].draw().truncate(max(width - GUTTER - 1, 1), ellipsis=True)
+        content = self.lines[at].draw().truncate(max(width - GUTTER - 1, 1), ellipsis=True)
         mark = _MARK if at == self._cursor else " "
         segments = [Segment(mark * GUTTER, style.rich_style)]
         parse = self.app.stylesheet.parse_style
@@ -113,10 +107,10 @@ class Lines(ScrollView, can_focus=False, inherit_bindings=False):
     def on_mouse_move(self, event: MouseMove) -> None:
         """Light up what a click would pick, and say more about it."""
         at = event.y + self.scroll_offset.y
-        hover = at if at < len(self._lines) else None
+        hover = at if at < len(self.lines) else None
         if hover != self._hover:
             self._hover = hover
-            self.tooltip = self._lines[hover].tip or None if hover is not None else None
+            self.tooltip = self.lines[hover].tip or None if hover is not None else None
             self.refresh()
 
     def on_leave(self, _event: Leave) -> None:
@@ -127,7 +121,7 @@ class Lines(ScrollView, can_focus=False, inherit_bindings=False):
     def on_click(self, event: Click) -> None:
         """Tell the pane."""
         at = event.y + self.scroll_offset.y
-        if at < len(self._lines):
+        if at < len(self.lines):
             self.post_message(self.Pointed(at, event.x - GUTTER, event.chain))
 
 
@@ -149,9 +143,7 @@ class LinesPane(Pane):
     LinesPane:focus Lines > .lines--cursor { background: $block-cursor-background; }
     """
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002  (Textual's name)
-        super().__init__(id=id, classes=classes)
-        self._key = ""
+    _key = ""
 
     def compose(self) -> ComposeResult:
         """Only the lines."""

@@ -8,7 +8,7 @@ from textual.binding import Binding
 from textual.reactive import reactive
 
 from blis_tui.tui.presenters.metrics import NAME, Arrangement, arrange, metrics
-from blis_tui.tui.presenters.plot import GUTTER, frame_of
+from blis_tui.tui.presenters.plot import GUTTER, plot_scale
 from blis_tui.tui.presenters.series import SERIES
 from blis_tui.tui.presenters.timeline import event_at, hover_text, scale_of
 from blis_tui.tui.view import Picked
@@ -26,15 +26,7 @@ class MetricsPane(Pane):
     """A strip for each figure, percentiles of the latencies, and a plot of the chosen figure."""
 
     TITLE = "Metrics"
-    JUMP_KEY = "m"
     FOLLOWS_SELECTION = False
-    HELP_TEXT = (
-        "Each line plots one figure over the whole run, with its value at the current position and its largest value "
-        "until then; what lies after the position is dimmed. Up and down choose the figure that is plotted, enter "
-        "makes the plot large. A click into the plot goes to that time. TTFT is the time to first token of the latest "
-        "1,000 first tokens. ITL, the time between two tokens, is taken from the latest 1,000 steps: a step's duration "
-        "counts once for each request that decodes in it."
-    )
     ALLOW_SELECT = False
     DEFAULT_CSS = """
     MetricsPane { text-wrap: nowrap; }
@@ -93,7 +85,7 @@ class MetricsPane(Pane):
             column = x - NAME
             return places.first + y - places.strips.y, scale if 0 <= column < scale.cells else None, column
         if places.plot.holds(x, y):
-            scale = frame_of(view, places.plot.width, places.plot.height).scale
+            scale = plot_scale(view, places.plot.width)
             column = x - places.plot.x - GUTTER
             return self.chosen, scale if 0 <= column < scale.cells else None, column
         return None, None, 0

@@ -19,10 +19,6 @@ class Pane(Widget, can_focus=True):
 
     TITLE: ClassVar[str] = ""
     """In its border."""
-    JUMP_KEY: ClassVar[str] = ""
-    """The letter that jump mode shows on it."""
-    HELP_TEXT: ClassVar[str] = ""
-    """What it shows and how to read it, in a few sentences, for the help."""
 
     view: reactive[View | None] = reactive(None, init=False, always_update=True)
 

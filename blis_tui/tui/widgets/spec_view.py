@@ -18,22 +18,15 @@ class SpecPane(LinesPane):
     """The resolved experiment, each value with where it comes from."""
 
     TITLE = "Spec"
-    JUMP_KEY = "p"
     FOLLOWS_SELECTION = False
-    HELP_TEXT = (
-        "The whole experiment with everything it refers to. The remark behind a value says where it comes from: a file "
-        "and line, `--set`, `default`, or `computed`."
-    )
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002  (Textual's name)
-        super().__init__(id=id, classes=classes)
-        self._document: list[str] = []
-        self._shown: tuple[int, list[Line]] = (0, [])
+    _document: Sequence[str] = ()
+    _shown: tuple[int, Sequence[Line]] = (0, ())
 
     def set_document(self, lines: Iterable[str]) -> None:
         """Show a document, as ``blis-tui spec resolve`` prints it."""
         self._document = [line.rstrip("\n") for line in lines]
-        self._shown = (0, [])
+        self._shown = (0, ())
         self.refresh_view()
 
     def lines(self, view: View, width: int) -> Sequence[Line]:  # noqa: ARG002  (the same at every position)

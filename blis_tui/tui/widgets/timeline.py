@@ -10,7 +10,6 @@ from textual.reactive import reactive
 from blis_tui.tui.presenters.timeline import (
     CHOICES,
     LABEL,
-    PREEMPTION,
     event_at,
     event_beside,
     hover_text,
@@ -31,15 +30,7 @@ if TYPE_CHECKING:
 class Timeline(Pane):
     """Three lines over the full width: times, one figure, and marks. A click goes to that time."""
 
-    TITLE = ""
-    JUMP_KEY = "t"
     FOLLOWS_SELECTION = False
-    HELP_TEXT = (
-        "The run from its start to the last known event. The middle line plots one figure; up and down choose it. "
-        f"Below, ▲ is the current position, {PREEMPTION} preemptions, ! requests lost, ● a breakpoint at a time, "
-        "· a checkpoint, ┤ the last event known. Click or drag to go to a time, or use left "
-        "and right."
-    )
     ALLOW_SELECT = False
     DEFAULT_CSS = """
     Timeline {
@@ -57,10 +48,8 @@ class Timeline(Pane):
     choice: reactive[int] = reactive(0)
     """Which figure the middle line shows."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's name)
-        super().__init__(id=id)
-        self._dragged = False
-        self._asked = -1
+    _dragged = False
+    _asked = -1
 
     def show(self, view: View) -> None:  # noqa: ARG002  (render reads it)
         """Draw it anew."""

@@ -36,12 +36,7 @@ class WarningsPane(Pane):
     """Makes the checks of the report at the present position, also while it is hidden: others show their number."""
 
     TITLE = "Warnings"
-    JUMP_KEY = "w"
     FOLLOWS_SELECTION = False
-    HELP_TEXT = (
-        "What looks wrong with this run up to the current position, as in its report: each warning says what to do. "
-        "Arrow keys mark a warning, enter goes to what it is about. Below it, what else was checked."
-    )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", show=False),
         Binding("down", "move(1)", show=False),
@@ -59,28 +54,18 @@ class WarningsPane(Pane):
     class Counted(Message):
         """The number of warnings has changed."""
 
-        def __init__(self, count: int) -> None:
-            super().__init__()
-            self.count = count
-
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's name)
-        super().__init__(id=id)
-        self._tape: Tape | None = None
-        self._checkup: Checkup | None = None
-        self._chosen: int | None = None
-        self._page: WarningsPage | None = None
-        self._checked_s = self._took_s = 0.0
-        self._pause: Timer | None = None
+    _tape: Tape | None = None
+    checkup: Checkup | None = None
+    """The latest outcome of the checks; None before the first."""
+    _chosen: int | None = None
+    _page: WarningsPage | None = None
+    _checked_s = _took_s = 0.0
+    _pause: Timer | None = None
 
     @property
     def count(self) -> int:
         """How many warnings there are."""
-        return 0 if self._checkup is None else len(self._checkup.findings)
-
-    @property
-    def checkup(self) -> Checkup | None:
-        """The latest outcome of the checks; None before the first."""
-        return self._checkup
+        return 0 if self.checkup is None else len(self.checkup.findings)
 
     def compose(self) -> ComposeResult:
         """One scrolled text."""
@@ -94,8 +79,8 @@ class WarningsPane(Pane):
         view = self.view
         if view is not None:
             if view.tape is not self._tape:
-                self._tape, self._checkup, self._chosen, self._took_s = view.tape, None, None, 0.0
-            if self._checkup is None or self._checkup.event != view.moment.event:
+                self._tape, self.checkup, self._chosen, self._took_s = view.tape, None, None, 0.0
+            if self.checkup is None or self.checkup.event != view.moment.event:
                 self._check_in_time(view)
         super().watch_view()
 
@@ -118,13 +103,13 @@ class WarningsPane(Pane):
     def _check(self, view: View) -> None:
         began = perf_counter()
         before = self.count
-        self._checkup = view.checkup()
+        self.checkup = view.checkup()
         self._checked_s = perf_counter()
         self._took_s = self._checked_s - began
         if self.count != before:
             if self._chosen is not None and self._chosen >= self.count:
                 self._chosen = None
-            self.post_message(self.Counted(self.count))
+            self.post_message(self.Counted())
 
     # ---- showing ----
 
@@ -133,7 +118,7 @@ class WarningsPane(Pane):
         scroll = self.query_one(VerticalScroll)
         width = max(scroll.size.width - 2, 20)
         self._page = warnings_page(
-            self._checkup,
+            self.checkup,
             width,
             chosen=self._chosen,
             failure=view.moment.failure,
@@ -173,9 +158,9 @@ class WarningsPane(Pane):
         self._pick(go=True)
 
     def _pick(self, *, go: bool) -> None:
-        if self._checkup is None or self._chosen is None:
+        if self.checkup is None or self._chosen is None:
             return
-        found = self._checkup.findings[self._chosen]
+        found = self.checkup.findings[self._chosen]
         if found.request is not None:
             self.post_message(Picked(request=found.request, go=go))
         elif found.instance is not None:

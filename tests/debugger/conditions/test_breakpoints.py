@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 import blis_tui
 from blis_tui.debugger.conditions.breakpoints import Breakpoint, Hit, Watch, about_request, parse_breakpoint
 from blis_tui.debugger.conditions.lexer import ConditionError
-from blis_tui.debugger.conditions.probes import Breaks, Happens, Misses, Reaches
-from blis_tui.debugger.conditions.sentences import sentence
+from blis_tui.debugger.conditions.probes import Breaks, Happens, Misses, Reaches, sentence
 from blis_tui.debugger.conditions.suggestions import suggestions
 from blis_tui.engine.records import (
     RECORD_KINDS,

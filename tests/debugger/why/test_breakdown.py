@@ -13,7 +13,6 @@ from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.why.breakdown import (
     DECODES,
     Breakdown,
-    Sources,
     decode_lines,
     e2e_breakdown,
     prefill_of_others,
@@ -24,10 +23,6 @@ from blis_tui.debugger.why.lifespans import Life, read_life
 from blis_tui.engine.records import StepFinished
 from blis_tui.units import span_text
 from tests.debugger.pressed_runs import RUNS, experiment, finished
-
-
-def sources(debugger: Debugger) -> Sources:
-    return Sources(debugger.tape)
 
 
 def stalled_in(debugger: Debugger, event: int) -> tuple[str, ...]:
@@ -53,8 +48,8 @@ def test_shares_add_up_to_what_the_client_measures(name: str) -> None:
     debugger = finished(name)
     seen = 0
     for life in lives(debugger, debugger.frontier):
-        first = ttft_breakdown(life, sources(debugger))
-        whole = e2e_breakdown(life, sources(debugger))
+        first = ttft_breakdown(life, debugger.tape)
+        whole = e2e_breakdown(life, debugger.tape)
         last = life.first_token
         assert (first is None) == (last is None)
         if first is not None and last is not None:
@@ -68,7 +63,7 @@ def test_shares_add_up_to_what_the_client_measures(name: str) -> None:
             assert whole.total_us == end.second
             seen += 1
         else:
-            check(so_far_breakdown(life, sources(debugger)))
+            check(so_far_breakdown(life, debugger.tape))
     assert seen > 10
 
 
@@ -83,7 +78,7 @@ def test_spans_lie_end_to_end_wherever_one_looks(name: str) -> None:
             for one, next_ in pairwise(life.spans):
                 assert one.end_us == next_.start_us
             assert not any(span.open for span in life.spans[:-1])
-            check(so_far_breakdown(life, sources(debugger)))
+            check(so_far_breakdown(life, debugger.tape))
 
 
 @pytest.mark.parametrize("name", ["kv-pressure", "vllm-preemption", "small budget", "time-outs", "time-outs in vllm"])
@@ -118,7 +113,7 @@ def test_what_preemption_costs() -> None:
         preempted = [life for life in lives(debugger, debugger.frontier) if life.preemptions]
         assert preempted
         for life in preempted:
-            whole = e2e_breakdown(life, sources(debugger))
+            whole = e2e_breakdown(life, debugger.tape)
             assert whole is not None
             found = {share.kind for share in whole.shares}
             assert "again" in found
@@ -132,7 +127,7 @@ def test_decode_steps_are_the_tokens() -> None:
     debugger = finished("small batch")
     checked = 0
     for life in lives(debugger, debugger.frontier):
-        whole = e2e_breakdown(life, sources(debugger))
+        whole = e2e_breakdown(life, debugger.tape)
         end = life.end
         if whole is None or end is None or life.preemptions or end.first < 2:
             continue
@@ -152,7 +147,7 @@ def test_stalls_are_told_apart() -> None:
     assert busy
     told = expected = 0
     for life in lives(debugger, debugger.frontier):
-        whole = e2e_breakdown(life, sources(debugger))
+        whole = e2e_breakdown(life, debugger.tape)
         assert whole is not None
         told += sum(one.us for share in whole.shares for one in share.inner if one.kind == "stalled")
         decode = life.spans[-1]
@@ -188,7 +183,7 @@ def test_decode_is_told_apart_by_what_else_its_steps_computed(name: str) -> None
             sums[kind][1] += tokens
             for chunk in step.chunks:
                 others[chunk.request_id] = others.get(chunk.request_id, 0) + chunk.new_tokens
-        whole = e2e_breakdown(life, sources(debugger))
+        whole = e2e_breakdown(life, debugger.tape)
         if whole is None or [one.what for one in life.spans].count("decode") != 1 or span.what != "decode":
             continue
         found = {kind: whole.us(kind) for kind in DECODES}
@@ -204,7 +199,7 @@ def test_what_held_decoding_up_is_told_where_it_is_much() -> None:
     debugger = finished("small batch")
     told = 0
     for life in lives(debugger, debugger.frontier):
-        whole = e2e_breakdown(life, sources(debugger))
+        whole = e2e_breakdown(life, debugger.tape)
         decodes = [span for span in life.spans if span.what == "decode"]
         lines = decode_lines(debugger.tape, life)
         if whole is None or len(decodes) != 1:

@@ -15,7 +15,7 @@ from blis_tui.debugger.why.explanation import Explanation, Part, Ref, event_ref,
 from blis_tui.debugger.why.ranking import Position, Ranked, ranking
 from blis_tui.engine.records import RECORD_KINDS, Preempted
 from blis_tui.units import plural, span_text
-from tests.debugger.pressed_runs import RUNS, experiment, finished
+from tests.debugger.pressed_runs import RUNS, experiment, finished, refs
 
 
 def at(name: str, event: int) -> Debugger:
@@ -63,7 +63,7 @@ def well_made(explanation: Explanation) -> None:
             assert "  " not in said(sentence)
     text = explanation.to_text()
     assert explanation.headline in text
-    for ref in explanation.refs():
+    for ref in refs(explanation):
         assert ref.text in text
 
 

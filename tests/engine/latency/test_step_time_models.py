@@ -119,7 +119,7 @@ def having(latency: PluginConfig, **settings: tuple[float, ...]) -> PluginConfig
 def listed(latency: PluginConfig, name: str) -> tuple[float, ...]:
     values = latency.settings.get(name, ())
     assert isinstance(values, tuple)
-    return values
+    return tuple(value for value in values if isinstance(value, float))
 
 
 def prefill(*chunks: tuple[int, int, int], decode: tuple[int, int] = (0, 0)) -> StepLoad:

@@ -1,0 +1,170 @@
+"""Textual's list of options, with a cursor that can be seen in any number of colours; experiments and goldens in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual.binding import Binding
+from textual.content import Content
+from textual.style import Style
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from blis_tui.tui.presenters import goldens, home
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from textual.events import Resize
+
+    from blis_tui.golden.review import Entry as Golden
+    from blis_tui.tui.presenters.home import Entry
+
+_CURSOR: Final = "option-list--option-highlighted"
+
+
+class CursorList(OptionList):
+    """An option list; where colours are few or none, its cursor is the line shown the other way round."""
+
+    def get_visual_style(self, *component_classes: str, partial: bool = False) -> Style:
+        """As Textual's, which leaves out whether a style is reversed."""
+        style = super().get_visual_style(*component_classes, partial=partial)
+        few = self.app.native_ansi_color or self.app.no_color
+        return style + Style(reverse=True) if few and _CURSOR in component_classes else style
+
+
+class RowList(CursorList, inherit_bindings=False):
+    """A list that fills its screen: it moves its cursor, everything else is the screen's."""
+
+    BINDINGS: ClassVar = [
+        Binding("down", "cursor_down", show=False),
+        Binding("up", "cursor_up", show=False),
+        Binding("pagedown", "page_down", show=False),
+        Binding("pageup", "page_up", show=False),
+        Binding("home", "first", show=False),
+        Binding("end", "last", show=False),
+    ]
+    DEFAULT_CSS = """
+    RowList, RowList:focus {
+        border: none;
+        padding: 0;
+        background: $background;
+        background-tint: transparent;
+    }
+    """
+
+    @property
+    def row_width(self) -> int:
+        """Columns of a row. One is the scrollbar's, whether it is there or not: rows must not jump when it appears."""
+        return max(1, self.size.width - 1 if not self.show_vertical_scrollbar else self.scrollable_content_region.width)
+
+
+class ExperimentList(RowList):
+    """One line an experiment; opening and marking are the screen's."""
+
+    DEFAULT_CSS = """
+    ExperimentList { height: 1fr; }
+    ExperimentList > .option-list--option-disabled { color: $text-muted; }
+    """
+
+    _entries: tuple[Entry, ...] = ()
+    _sections = False
+    _wanted: Path | None = None
+
+    def show(self, entries: Sequence[Entry], *, sections: bool, cursor: Path | None = None) -> None:
+        """Show these entries; the cursor stays on its experiment, or goes to the one asked for.
+
+        Args:
+            entries: in the order to show them.
+            sections: own and shipped ones below headings.
+            cursor: where to put the cursor.
+        """
+        self._wanted = cursor if cursor is not None else self.cursor_path
+        self._entries, self._sections = tuple(entries), sections
+        self._build()
+
+    @property
+    def cursor_path(self) -> Path | None:
+        """The experiment under the cursor."""
+        option = self.highlighted_option
+        return None if option is None else next((e.found.path for e in self._entries if _id(e) == option.id), None)
+
+    def update_entry(self, entry: Entry) -> None:
+        """Show what is newly known about one experiment."""
+        self._entries = tuple(entry if one.found.path == entry.found.path else one for one in self._entries)
+        if _id(entry) in self._id_to_option:
+            self.replace_option_prompt(_id(entry), self._row(entry))
+
+    def headings(self) -> Content:
+        """The line above the rows."""
+        return home.columns_line(home.name_width(self._entries, self.row_width), self.row_width)
+
+    def on_resize(self, _event: Resize) -> None:
+        """Lay the rows out anew."""
+        self._wanted = self.cursor_path
+        self._build()
+
+    def _row(self, entry: Entry) -> Content:
+        return home.row(entry, home.name_width(self._entries, self.row_width), self.row_width)
+
+    def _build(self) -> None:
+        self.clear_options()
+        own = [entry for entry in self._entries if not entry.found.shipped]
+        shipped = [entry for entry in self._entries if entry.found.shipped]
+        if self._sections:
+            self._section("In this folder", own, "  none yet: n writes one with every key explained")
+            if shipped:
+                self.add_option(Option("", disabled=True))
+                self._section("Shipped with blis-tui", shipped, "")
+        else:
+            self.add_options(Option(self._row(entry), id=_id(entry)) for entry in self._entries)
+        ids = [option.id for option in self.options]
+        wanted = str(self._wanted)
+        first = next((at for at, option in enumerate(self.options) if not option.disabled), None)
+        self.highlighted = ids.index(wanted) if wanted in ids else first
+        if self.highlighted == first:
+            self.scroll_home(animate=False)
+
+    def _section(self, title: str, entries: Sequence[Entry], otherwise: str) -> None:
+        self.add_option(Option(home.section(title), disabled=True))
+        if not entries:
+            self.add_option(Option(Content.styled(otherwise, "$text-muted"), disabled=True))
+        self.add_options(Option(self._row(entry), id=_id(entry)) for entry in entries)
+
+
+def _id(entry: Entry) -> str:
+    return str(entry.found.path)
+
+
+class GoldenList(RowList):
+    """One line a golden test; what can be done with it is the screen's."""
+
+    _entries: tuple[Golden, ...] = ()
+
+    @property
+    def current(self) -> Golden | None:
+        """The test under the cursor."""
+        place = self.highlighted
+        return None if place is None or place >= len(self._entries) else self._entries[place]
+
+    def show(self, entries: Sequence[Golden], cursor: str | None = None) -> None:
+        """Show these; the cursor goes to the test of that name, or stays on its own, or goes to the first."""
+        wanted = cursor if cursor is not None or self.current is None else self.current.name
+        self._entries = tuple(entries)
+        self._build(wanted)
+
+    def headings(self) -> Content:
+        """The line above the rows."""
+        return goldens.columns_line(goldens.name_width(self._entries, self.row_width), self.row_width)
+
+    def on_resize(self, _event: Resize) -> None:
+        """Lay the rows out anew."""
+        self._build(None if self.current is None else self.current.name)
+
+    def _build(self, wanted: str | None) -> None:
+        names = goldens.name_width(self._entries, self.row_width)
+        self.clear_options()
+        self.add_options(Option(goldens.row(entry, names, self.row_width)) for entry in self._entries)
+        place = next((at for at, entry in enumerate(self._entries) if entry.name == wanted), 0)
+        self.highlighted = place if self._entries else None
