@@ -71,8 +71,8 @@ def setting(doc: str, *, default: F | None = cast("None", MISSING), **limits: ob
     return field(default=cast("F", default), metadata={"doc": doc, "limits": limits})
 
 
-def nested(doc: str, point: PlugPoint[[], T], reference: str) -> tuple[T, ...]:
-    """A field of a settings class that is a list of plug-ins of another plug point; the class gets them made.
+def nested(doc: str, point: PlugPoint[[], T], reference: str) -> tuple[tuple[str, T], ...]:
+    """A field of a settings class that is a list of plug-ins of another plug point; the class gets their names, and them made.
 
     Args:
         doc: as for :func:`setting`.
@@ -218,7 +218,7 @@ class Registry:
             if "point" in one.metadata and one.name in given:
                 within = one.metadata["point"]
                 parts = cast("tuple[Named, ...]", given[one.name])
-                given[one.name] = tuple(self.create(within, part.kind, part.settings) for part in parts)
+                given[one.name] = tuple((part.kind, self.create(within, part.kind, part.settings)) for part in parts)
         try:
             made = plugin.make(plugin.settings(**given), *args, **more)
             if plugin.origin is not None:

@@ -14,10 +14,11 @@ from blis_tui.cluster.records import Deferred, Resumed
 from blis_tui.cluster.router import Router
 from blis_tui.cluster.signals import Fleet, SignalBoard
 from blis_tui.engine.events import EventQueue, instance_order
-from blis_tui.engine.instance import NO_STEP, QUEUED, Step, Watch
+from blis_tui.engine.instance import NO_STEP, QUEUED, Step
 from blis_tui.engine.records import Admitted, Arrived, Rejected, Routed
 from blis_tui.engine.request import RequestState
 from blis_tui.engine.streams import Streams
+from blis_tui.engine.watch import Watch
 
 if TYPE_CHECKING:
     from blis_tui.engine.events import Entry
@@ -74,6 +75,7 @@ class Cluster:
         self._defers = policy.deferral == "idle-only"
         self._deferred: list[Passage] = []
         self._in_flight = 0
+        self._watches = False
         split = settings.disaggregation
         self._watch = Watch(
             early=settings.signals.results == "step-start",
@@ -82,13 +84,14 @@ class Cluster:
         self.board = SignalBoard(settings.signals)
         self._factory = InstanceFactory(experiment, self.queue, ledger, observers)
         self.instances: list[Instance] = []
-        roles: dict[str, list[int]] = {"any": [], "prefill": [], "decode": []}
+        self._everybody: list[int] = []
+        self._prefilling: list[int] = []
+        self._decoding: list[int] = []
         for pool in experiment.pools:
             for _ in range(pool.instances):
-                roles[pool.role].append(self.add_instance(pool).index)
+                self.add_instance(pool)
         prompts = self._factory.prompts_of(experiment.pools[0])
-        everybody = list(range(len(self.instances)))
-        decoding = sorted(roles["any"] + roles["decode"])
+        everybody, decoding = self._everybody, self._decoding
         whole = everybody if split is None or split.undisaggregated == "all" else decoding
         self._fleet = Fleet(self.board, everybody, prompts)
         self.admission = AdmissionControl(experiment, self._fleet, streams)
@@ -96,11 +99,10 @@ class Cluster:
         self.gateway = None if policy.gateway is None else GatewayControl(policy.gateway, experiment, self, self._fleet)
         self.splitter: Splitter | None = None
         if split is not None:
-            prefilling = sorted(roles["prefill"]) or everybody
             prefill, decode = (
                 Router(experiment, config, Fleet(self.board, members, prompts), streams, f"policy/{role}-routing")
                 for role, config, members in (
-                    ("prefill", split.prefill_routing, prefilling),
+                    ("prefill", split.prefill_routing, self._prefilling),
                     ("decode", split.decode_routing, decoding),
                 )
             )
@@ -123,6 +125,13 @@ class Cluster:
         instance = self._factory.create(len(self.instances), pool)
         self.instances.append(instance)
         self.board.add(instance)
+        self._everybody.append(instance.index)
+        if pool.role in {"any", "decode"}:
+            self._decoding.append(instance.index)
+        if pool.role in {"any", "prefill"}:
+            self._prefilling.append(instance.index)
+        if self._watches:
+            instance.watch(self._watch)
         return instance
 
     @property

@@ -11,8 +11,8 @@ from blis_tui.cluster.records import Split, TransferFinished, TransferStarted
 from blis_tui.engine.request import Handover, handover_of
 
 if TYPE_CHECKING:
-    from blis_tui.cluster.cluster import Cluster
     from blis_tui.cluster.passage import Passage
+    from blis_tui.cluster.pipeline import Pipeline
     from blis_tui.cluster.router import Router
     from blis_tui.engine.request import Request
     from blis_tui.spec.model import Disaggregation, Experiment
@@ -29,7 +29,7 @@ class Splitter:
     """
 
     def __init__(
-        self, experiment: Experiment, settings: Disaggregation, cluster: Cluster, prefill: Router, decode: Router
+        self, experiment: Experiment, settings: Disaggregation, cluster: Pipeline, prefill: Router, decode: Router
     ) -> None:
         self.prefill = prefill
         self.decode = decode

@@ -9,7 +9,7 @@ from blis_tui.engine.cohort import DecodeCohort
 from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.plan import Preemption
 from blis_tui.engine.request import RequestState
-from blis_tui.errors import PolicyError
+from blis_tui.errors import PolicyError, StalledError
 
 if TYPE_CHECKING:
     from blis_tui.engine.kv.pool import BlockPool
@@ -208,6 +208,15 @@ class Batch:
         self.stalled.pop(slot, None)
         request.batch_slot = -1
         self.pool.release(request, findable=False)
+
+    def deadlock(self, index: int, now: int) -> StalledError:
+        """There is work, and nothing of it can be scheduled."""
+        request = self.waiting.head() if self.waiting.items else next(iter(self.running.values()))
+        return StalledError(
+            f"instance {index} cannot go on at t={now} us: request {request.request_id} needs "
+            f"{request.target_tokens - request.computed_tokens} more tokens in the cache and nothing can be scheduled",
+            help="a prompt must fit max_num_batched_tokens when chunked prefill is off, and its blocks the KV cache",
+        )
 
 
 def _urgency(request: Request) -> tuple[int, int]:

@@ -16,7 +16,6 @@ from blis_tui.engine.records import Completed, Dropped, Prefilled, Queued, Timed
 from blis_tui.engine.request import RequestState, handover_of
 from blis_tui.engine.step_records import Done, emit_first_tokens, emit_plan, emit_step
 from blis_tui.engine.tallies import Presence, Tallies
-from blis_tui.errors import StalledError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
     from blis_tui.engine.scheduling.priority import PriorityRule
+    from blis_tui.engine.watch import Watch
 
 IDLE: Final = -1
 """A step's answer: nothing is left to do."""
@@ -72,25 +72,6 @@ class Step:
     def drop(self) -> None:
         """No step is pending any more."""
         self.instance.step_pending = False
-
-
-class Watch:
-    """What the control plane wants to hear of instances; without it they keep to themselves.
-
-    Attributes:
-        early: whether a step's results are seen from its start on.
-        early_transfers: whether the transfer of KV blocks starts with the step that completes the prefill.
-        departed: requests that no longer count, until who watches takes note of them.
-        prefilled: requests whose prompt has been computed for another instance, likewise.
-    """
-
-    __slots__ = ("departed", "early", "early_transfers", "prefilled")
-
-    def __init__(self, *, early: bool, early_transfers: bool = False) -> None:
-        self.early = early
-        self.early_transfers = early_transfers
-        self.departed: list[Request] = []
-        self.prefilled: list[Request] = []
 
 
 class Instance:
@@ -414,7 +395,7 @@ class Instance:
         decodes = load.decode_requests
         context = load.decode_context_tokens
         if not decodes and not plan.chunks and not plan.instant and not plan.preempted:
-            raise self._stall(now)
+            raise batch.deadlock(self.index, now)
         epoch = self.pool.epoch
         # Execute.
         duration = self._latency.step_time_us(load)
@@ -532,15 +513,6 @@ class Instance:
     def _emit_step(self, plan: Plan, done: Done) -> None:
         emit_step(self._observers, self.index, self.tallies.steps, self.batch, plan, done)
         emit_first_tokens(self._observers, self.index, done, self._latency)
-
-    def _stall(self, now: int) -> StalledError:
-        batch = self.batch
-        request = batch.waiting.head() if batch.waiting.items else next(iter(batch.running.values()))
-        return StalledError(
-            f"instance {self.index} cannot go on at t={now} us: request {request.request_id} needs "
-            f"{request.target_tokens - request.computed_tokens} more tokens in the cache and nothing can be scheduled",
-            help="a prompt must fit max_num_batched_tokens when chunked prefill is off, and its blocks the KV cache",
-        )
 
 
 def _slot(request: Request) -> int:

@@ -168,7 +168,7 @@ def _pools(cluster: _Part, base: spec.Pool) -> tuple[spec.Pool, ...]:
         return (base,)
     split = cluster.part("disaggregation")
     prefill, decode = split.integer("prefill_instances"), split.integer("decode_instances")
-    parts = (("prefill", prefill), ("decode", decode), ("any", base.instances - prefill - decode))
+    parts = (("prefill", prefill), ("decode", decode), ("whole", base.instances - prefill - decode))
     return tuple(replace(base, name=role, role=role, instances=count) for role, count in parts if count)
 
 

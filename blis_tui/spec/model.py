@@ -280,7 +280,7 @@ class Pool:
     engine: Engine
     latency: PluginConfig
     role: str = "any"
-    """``prefill``, ``decode``, or ``any``: both."""
+    """Under disaggregation: ``prefill``, ``decode``, ``any`` (both), or ``whole``: requests that are not split."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

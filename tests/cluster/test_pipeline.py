@@ -127,7 +127,7 @@ def test_what_policies_are_shown_has_no_future() -> None:
 
 
 def test_unknown_policies_are_refused_with_the_known_ones() -> None:
-    with pytest.raises(PolicyError, match="known: always-admit, reject-all, token-bucket"):
+    with pytest.raises(PolicyError, match=r"known: always-admit, .*reject-all, .*token-bucket"):
         Outcome(experiment(admission=PluginConfig(kind="by-mood")), [])
     with pytest.raises(PolicyError, match="known: tail, priority"):
         Outcome(experiment(victim="loudest"), [])

@@ -77,7 +77,7 @@ def _forget_the_step(cluster: Cluster) -> None:
 
 
 def _peek_at_the_future(cluster: Cluster) -> None:
-    cluster._routing.seen = list(cluster.instances)  # type: ignore[attr-defined]
+    cluster.router.policy.seen = list(cluster.instances)  # type: ignore[attr-defined]
 
 
 FAULTS: list[tuple[str, Callable[[Cluster], None]]] = [

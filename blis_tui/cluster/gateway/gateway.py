@@ -10,9 +10,9 @@ from blis_tui.cluster.passage import DISPATCH, GATEWAY_EXPIRY, Signal
 from blis_tui.cluster.records import Dispatched, GatewayTick, Held
 
 if TYPE_CHECKING:
-    from blis_tui.cluster.cluster import Cluster
     from blis_tui.cluster.gateway import queue
     from blis_tui.cluster.passage import Passage
+    from blis_tui.cluster.pipeline import Pipeline
     from blis_tui.cluster.signals import Fleet
     from blis_tui.engine.request import Request
     from blis_tui.spec.model import Experiment, Gateway
@@ -61,7 +61,7 @@ class GatewayControl:
         queue: those it holds.
     """
 
-    def __init__(self, settings: Gateway, experiment: Experiment, cluster: Cluster, fleet: Fleet) -> None:
+    def __init__(self, settings: Gateway, experiment: Experiment, cluster: Pipeline, fleet: Fleet) -> None:
         self.queue = GatewayQueue(settings)
         self._settings = settings
         self._saturation = experiment.plugins.create(SATURATION, settings.saturation.kind, settings.saturation.settings)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Settings:
     """Of weighted routing."""
 
-    scorers: tuple[Scorer, ...] = nested("The scorers and their weights.", SCORING, "#/$defs/scorers")
+    scorers: tuple[tuple[str, Scorer], ...] = nested("The scorers and their weights.", SCORING, "#/$defs/scorers")
 
 
 @ROUTING.plugin("weighted", "The instance with the highest weighted sum of scores.", Settings)
@@ -28,13 +28,14 @@ class Weighted:
     rule = "Weighted routing takes the instance with the highest weighted sum of scores."
 
     def __init__(self, settings: Settings) -> None:
-        self._scorers = settings.scorers
+        self._names = [name for name, _ in settings.scorers]
+        self._scorers = [scorer for _, scorer in settings.scorers]
         if not settings.scorers:
             raise PolicyError("`weighted` routing needs at least one scorer")
         total = 0.0
-        for scorer in settings.scorers:
+        for scorer in self._scorers:
             total += scorer.weight
-        self._shares = [scorer.weight / total for scorer in settings.scorers]
+        self._shares = [scorer.weight / total for scorer in self._scorers]
 
     def choose(self, request: IncomingRequest, fleet: Fleet, context: Context) -> tuple[int, str]:
         """The best place, and its score."""
@@ -50,6 +51,11 @@ class Weighted:
         for scorer in self._scorers:
             scorer.routed(request, fleet, place)
         return place, f"score {best:.6f}"
+
+    def explain(self, request: IncomingRequest, fleet: Fleet) -> tuple[tuple[str, list[float]], ...]:
+        """Every scorer's name and its scores by place, before weights; it changes nothing."""
+        found = (list(scorer.scores(request, fleet)) for scorer in self._scorers)
+        return tuple(zip(self._names, found, strict=True))
 
     def state(self) -> tuple[object, ...]:
         """What the scorers remember."""

@@ -1,0 +1,48 @@
+"""What the parts of the control plane ask of the cluster around them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.cluster.admission_control import AdmissionControl
+    from blis_tui.cluster.passage import Passage
+    from blis_tui.cluster.router import Router
+    from blis_tui.cluster.signals import SignalBoard
+    from blis_tui.engine.events import EventQueue
+    from blis_tui.engine.instance import Instance
+    from blis_tui.engine.records import Observers
+    from blis_tui.engine.request import Request
+
+
+class Pipeline(Protocol):
+    """The way of requests through the cluster."""
+
+    queue: EventQueue
+    observers: Observers
+    board: SignalBoard
+    admission: AdmissionControl
+
+    @property
+    def instances(self) -> Sequence[Instance]:
+        """All instances, by index."""
+
+    def reject(self, request: Request, who: str, reason: str, now: int) -> None:
+        """Turn a request away."""
+
+    def dispatch(self, passage: Passage, now: int) -> None:
+        """Send a request on to the router."""
+
+    def choose(self, passage: Passage, router: Router, now: int) -> int:
+        """Let a router choose an instance for a request; returns its index."""
+
+    def commit(self, passage: Passage, index: int) -> None:
+        """From now on a request counts as in flight on that instance."""
+
+    def deliver(self, passage: Passage, index: int, now: int) -> None:
+        """A request is on its way to an instance's queue."""
+
+    def send(self, passage: Passage, router: Router, now: int) -> int:
+        """Choose an instance for a request and send it there; returns its index."""

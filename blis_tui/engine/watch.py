@@ -1,0 +1,27 @@
+"""What instances tell the control plane about their requests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from blis_tui.engine.request import Request
+
+
+class Watch:
+    """What the control plane wants to hear of instances; without it they keep to themselves.
+
+    Attributes:
+        early: whether a step's results are seen from its start on.
+        early_transfers: whether the transfer of KV blocks starts with the step that completes the prefill.
+        departed: requests that no longer count, until who watches takes note of them.
+        prefilled: requests whose prompt has been computed for another instance, likewise.
+    """
+
+    __slots__ = ("departed", "early", "early_transfers", "prefilled")
+
+    def __init__(self, *, early: bool, early_transfers: bool = False) -> None:
+        self.early = early
+        self.early_transfers = early_transfers
+        self.departed: list[Request] = []
+        self.prefilled: list[Request] = []
