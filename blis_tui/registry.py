@@ -72,7 +72,7 @@ def setting(doc: str, *, default: F | None = cast("None", MISSING), **limits: ob
 
 
 def nested(doc: str, point: PlugPoint[[], T], reference: str) -> tuple[tuple[str, T], ...]:
-    """A field of a settings class that is a list of plug-ins of another plug point; the class gets their names, and them made.
+    """A field of a settings class that lists plug-ins of another plug point; the class gets each with its name.
 
     Args:
         doc: as for :func:`setting`.

@@ -9,7 +9,7 @@ decision may choose from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
 if TYPE_CHECKING:
@@ -96,6 +96,21 @@ class InstanceSignals(NamedTuple):
         return self.kv_used_blocks / self.kv_total_blocks
 
 
+def _load(board: SignalBoard, index: int) -> int:
+    return board.waiting[index] + board.running[index] + board.in_flight[index]
+
+
+FIGURES: Final[Mapping[str, Callable[[SignalBoard, int], float]]] = {
+    "waiting": lambda board, index: board.waiting[index],
+    "running": lambda board, index: board.running[index],
+    "in_flight": lambda board, index: board.in_flight[index],
+    "load": _load,
+    "vllm_dp": lambda board, index: 4 * board.waiting[index] + board.running[index],
+    "kv_utilization": lambda board, index: board.kv_used[index] / board.kv_total[index],
+}
+"""What may be compared of instances, by name."""
+
+
 class SignalBoard:
     """The figures of all instances by index, as the control plane sees them.
 
@@ -125,6 +140,16 @@ class SignalBoard:
         self._cache_delay_us = settings.cache_signal_delay_us
         self._caches_us = 0
         self._views: list[CacheView] = []
+        self._listeners: list[dict[int, None]] = []
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_listeners": []}  # indexes over the figures are made anew
+
+    def listen(self) -> dict[int, None]:
+        """A dictionary that gets the instances whose figures may have changed since it was last cleared."""
+        changed: dict[int, None] = {}
+        self._listeners.append(changed)
+        return changed
 
     def add(self, instance: Instance) -> None:
         """One more instance: it is empty."""
@@ -142,6 +167,8 @@ class SignalBoard:
             for index in self.touched:
                 in_flight[index] = self._instances[index].in_flight
             self._stale.update(self.touched)
+            for listener in self._listeners:
+                listener.update(self.touched)
             self.touched.clear()
         if self._stale and now - self.refreshed_us >= self._interval_us:
             for index in self._stale:
@@ -149,6 +176,8 @@ class SignalBoard:
                 self.waiting[index] = len(instance.waiting.items)
                 self.running[index] = instance.seen_running
                 self.kv_used[index] = instance.seen_kv_used
+            for listener in self._listeners:
+                listener.update(self._stale)
             self._stale.clear()
         if now - self.refreshed_us >= self._interval_us:
             self.refreshed_us = now
@@ -227,10 +256,10 @@ class Fleet(Sequence[InstanceSignals]):
         """How many leading blocks of a prompt are in the prefix cache at each place."""
         return [self.board.cache(index).cached_blocks(segments) for index in self.members]
 
-    def column(self, name: str) -> list[int]:
-        """One figure of all places, such as ``waiting``: a fast way to look at many instances."""
-        values: list[int] = getattr(self.board, name)
-        return [values[index] for index in self.members]
+    def column(self, name: str) -> list[float]:
+        """One of the ``FIGURES`` of all places, such as ``waiting``: a fast way to look at many instances."""
+        figure, board = FIGURES[name], self.board
+        return [figure(board, index) for index in self.members]
 
 
 class Context:
