@@ -78,6 +78,8 @@ workload:
 """
 _RATE_PER_INSTANCE = 12.5
 _REQUESTS = 20_000
+_REQUESTS_PER_INSTANCE = 156
+"""At least: 12.5 seconds of arrivals, several times what it takes to fill the batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,7 @@ def scale(counts: list[int], folder: Path) -> None:
 
 
 def clusters(sizes: list[int], runs: int, folder: Path) -> None:
-    """20,000 requests through clusters of different sizes at the same load per instance, beside one saturated instance."""
+    """Clusters of different sizes at the same load per instance, beside one saturated instance."""
     saturated, spec = folder / "saturated.blis.yaml", folder / "cluster.blis.yaml"
     saturated.write_text(SATURATED, encoding="utf-8")
     spec.write_text(CLUSTER, encoding="utf-8")
@@ -168,14 +170,16 @@ def clusters(sizes: list[int], runs: int, folder: Path) -> None:
     first = 0.0
     for size in sizes:
         options = {"cluster.instances": size, "workload.rate_per_s": _RATE_PER_INSTANCE * size}
-        options["workload.requests"] = _REQUESTS
+        requests = max(_REQUESTS, _REQUESTS_PER_INSTANCE * size)
+        options["workload.requests"] = requests
         command = blis(spec, *(f"--set={key}={value}" for key, value in options.items()))
         samples = [measure(command) for _ in range(runs)]
         seconds = min(sample.seconds for sample in samples)
-        first = first or seconds
+        each = 1e6 * seconds / requests
+        first = first or each
         print(
-            f"{size:>5} instances {seconds:7.2f} s  {1e6 * seconds / _REQUESTS:6.1f} us a request  "
-            f"{seconds / first:5.2f} x the first  {seconds / alone:5.2f} x one instance  {samples[0].peak_mib:5.0f} MiB"
+            f"{size:>5} instances {seconds:7.2f} s  {each:6.1f} us a request  "
+            f"{each / first:5.2f} x the first  {seconds / alone:5.2f} x one instance  {samples[0].peak_mib:5.0f} MiB"
         )
 
 
