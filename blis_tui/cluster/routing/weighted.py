@@ -19,7 +19,16 @@ if TYPE_CHECKING:
 class Settings:
     """Of weighted routing."""
 
-    scorers: tuple[tuple[str, Scorer], ...] = nested("The scorers and their weights.", SCORING, "#/$defs/scorers")
+    scorers: tuple[tuple[str, Scorer], ...] = nested(
+        "The scorers and their weights; without it, those of llm-d.",
+        SCORING,
+        "#/$defs/scorers",
+        default=(
+            {"kind": "precise-prefix-cache", "weight": 2.0},
+            {"kind": "queue-depth", "weight": 1.0},
+            {"kind": "kv-utilization", "weight": 1.0},
+        ),
+    )
 
 
 @ROUTING.plugin("weighted", "The instance with the highest weighted sum of scores.", Settings)
