@@ -12,16 +12,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
+from blis_tui.engine.latency.model import Chunk, StepLoad
+from blis_tui.engine.request import Request
+
 if TYPE_CHECKING:
     from blis_tui.engine.instance import Instance
     from blis_tui.engine.kv.pool import BlockPool, PromptKeys
-    from blis_tui.engine.request import Request, Segments
+    from blis_tui.engine.request import Segments
     from blis_tui.engine.streams import Stream
     from blis_tui.spec.model import Signals
 
 
 UNKNOWN_CLASS_PRIORITY: Final = 3
 """As `standard`."""
+
+
+_SOMEBODY: Final = Request(-1, "", 0, 1, 0)
+"""Whose prefill it is does not matter to step-time models."""
 
 
 class IncomingRequest(NamedTuple):
@@ -199,6 +206,20 @@ class SignalBoard:
             now - self.refreshed_us,
         )
 
+    def prefill_us(self, index: int, tokens: int, block_size_tokens: int) -> int:
+        """See ``Fleet.prefill_us``."""
+        instance = self._instances[index]
+        decodes = self.running[index]
+        context = self.kv_used[index] * block_size_tokens if decodes else 0
+        room = max(1, instance.batch.limits.max_num_batched_tokens - decodes)
+        full, rest = divmod(tokens, room)
+        total = 0
+        for chunk, times in ((room, full), (rest, 1 if rest else 0)):
+            if times:
+                load = StepLoad([Chunk(_SOMEBODY, 0, chunk, chunk)], decodes, context)
+                total += times * instance.latency.step_time_us(load)
+        return total
+
     def cache(self, index: int) -> CacheView:
         """The prefix cache of one instance."""
         return self._views[index]
@@ -255,6 +276,14 @@ class Fleet(Sequence[InstanceSignals]):
     def cached_blocks(self, segments: Segments) -> list[int]:
         """How many leading blocks of a prompt are in the prefix cache at each place."""
         return [self.board.cache(index).cached_blocks(segments) for index in self.members]
+
+    def prefill_us(self, place: int, tokens: int) -> int:
+        """How long the step-time model of an instance takes for so many prompt tokens beside the batch it has.
+
+        They fill steps of ``max_num_batched_tokens`` less one token per decode; the contexts of the decodes
+        are what the KV cache holds.
+        """
+        return self.board.prefill_us(self.members[place], tokens, self.block_size_tokens)
 
     def column(self, name: str) -> list[float]:
         """One of the ``FIGURES`` of all places, such as ``waiting``: a fast way to look at many instances."""
