@@ -199,8 +199,6 @@ class Cluster:
                     event.drop()
                     if upcoming == NO_STEP:
                         continue
-                if watches:
-                    touched[event.instance.index] = None
             else:
                 heappop(heap)
                 if type(event) is Passage:
@@ -208,13 +206,14 @@ class Cluster:
                 elif not event.happen(time):
                     event.drop()
                     continue
-                if watches and (index := event.instance_index) is not None:
-                    touched[index] = None
             if time < now:
                 self.clock_went_back += 1
             self.now = now = time
-            if watch.departed or watch.prefilled:
-                self._note_departures(time)
+            if watches:
+                if (index := event.instance_index) is not None:
+                    touched[index] = None
+                if watch.departed or watch.prefilled:
+                    self._note_departures(time)
             self.events = events = events + 1
             if self.stopping:
                 break

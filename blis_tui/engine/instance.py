@@ -47,18 +47,14 @@ _NO_PLAN: Final = Plan()
 class Step:
     """The next step of an instance; the event loop runs it itself (``happen`` is for nobody in a hurry)."""
 
-    __slots__ = ("instance",)
+    __slots__ = ("instance", "instance_index")
 
     kind = "step"
     request = None
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
-
-    @property
-    def instance_index(self) -> int:
-        """Whose."""
-        return self.instance.index
+        self.instance_index = instance.index
 
     @property
     def stale(self) -> bool:
