@@ -73,8 +73,8 @@ def test_every_policy_and_model_in_the_table_exists() -> None:
     from blis_tui.registry import builtin  # noqa: PLC0415
 
     rows = dict(re.findall(r"^\| `([a-z.]+)` \| (.*?) \|$", README, re.MULTILINE))
-    points = [f"policy.{name}" for name in ("batching", "scheduling", "priority", "admission", "routing")]
-    known = {point: [plugin.name for plugin in builtin().of(point)] for point in (*points, "latency")}
+    points = [plugin.path for plugin in builtin().plugins if not plugin.path.startswith("workload.")]
+    known = {point: [plugin.name for plugin in builtin().of(point)] for point in points}
     known |= {"policy.preemption.victim": list(VICTIMS)}
     for name, there in known.items():
         assert set(re.findall(r"`([a-z0-9-]+)`", rows[name])) == set(there)

@@ -34,7 +34,7 @@ class Resumed(Record):
 
     shown = Description(
         "resumed",
-        sign="z",
+        sign="Z",
         meaning="deferred requests came back to an idle cluster",
         sentence="{request_id} comes back: the cluster is idle",
         state="in transit",
@@ -73,7 +73,7 @@ class Dispatched(Record):
 
     shown = Description(
         "dispatched",
-        sign="»",
+        sign="≫",
         meaning="the gateway sent a request on to the router",
         sentence="{request_id} was dispatched after {waited_us:ms}",
         line="dispatched after {waited_us:ms}",
@@ -131,7 +131,7 @@ class TransferStarted(Record):
 
     shown = Description(
         "transfer-started",
-        sign="→",
+        sign="⇢",
         meaning="the KV blocks of a prompt started on their way to another instance",
         explanation="Its prompt is computed. Its KV blocks go to the instance that generates its answer.",
         sentence="the KV blocks of {request_id} leave instance {instance}, {transfers:transfer} under way",
@@ -156,7 +156,7 @@ class TransferFinished(Record):
 
     shown = Description(
         "transfer-finished",
-        sign="→",
+        sign="⇥",
         meaning="the KV blocks of a prompt have arrived",
         sentence="the KV blocks of {request_id} have arrived after {duration_us:ms}",
         line="KV transfer done after {duration_us:ms}",

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.errors import BlisError
 from blis_tui.inputs import real_path
-from blis_tui.spec.loader import read_document
 from blis_tui.spec.nearness import nearest, words_of
 
 if TYPE_CHECKING:
@@ -125,6 +124,8 @@ def find_by_id(identifier: str, directory: Path | None = None) -> Path | None:
 
 def _ids(path: Path) -> Iterator[str]:
     """The ids a document lists, in lower case; none where it cannot be read (whoever names it will be similar why)."""
+    from blis_tui.spec.loader import read_document  # noqa: PLC0415  (names are listed before YAML loads)
+
     try:
         listed = read_document(path).get("huggingface_ids")
     except BlisError:

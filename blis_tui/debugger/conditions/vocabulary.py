@@ -7,6 +7,7 @@ from math import nan
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
+import blis_tui.cluster.records  # noqa: F401  (its kinds are asked about, too)
 from blis_tui.engine.records import RECORD_KINDS, Completed, FirstToken, Preempted, StepFinished
 
 if TYPE_CHECKING:
