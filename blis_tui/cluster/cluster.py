@@ -9,6 +9,7 @@ from blis_tui.cluster.admission_control import AdmissionControl
 from blis_tui.cluster.disaggregation import Splitter
 from blis_tui.cluster.factory import InstanceFactory
 from blis_tui.cluster.gateway.gateway import GatewayControl
+from blis_tui.cluster.lifecycle import Lifecycle
 from blis_tui.cluster.passage import ADMISSION, ARRIVAL, ROUTING, Passage
 from blis_tui.cluster.records import Deferred, Resumed
 from blis_tui.cluster.router import Router
@@ -20,8 +21,11 @@ from blis_tui.engine.request import RequestState
 from blis_tui.engine.streams import Streams
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blis_tui.engine.events import Entry
     from blis_tui.engine.instance import Instance
+    from blis_tui.engine.kv.pool import PromptKeys
     from blis_tui.engine.ledger import Ledger
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
@@ -33,6 +37,8 @@ _NEVER: Final = 1 << 127
 """Beyond all times, also those too long to be reported."""
 _ON_THE_WAY: Final = frozenset({"admission", "routing", "prefill-routing", "queued"})
 _DEFERRABLE: Final = frozenset({"batch", "background"})
+_EVERYBODY: Final = frozenset({"any", "prefill", "decode"})
+_DECODING: Final = frozenset({"any", "decode"})
 
 
 class Cluster:
@@ -51,6 +57,7 @@ class Cluster:
         router: chooses instances for requests that are not split.
         splitter: sends requests over two instances; None = all run on one.
         gateway: holds requests back while the instances are busy; None = there is none.
+        lifecycle: instances that come and go; None = none does.
         clock_went_back: how often an event lay before the one before it (never, or something is badly wrong).
         stopping: whether the loop ends after the event being processed; a signal's handler may set it.
     """
@@ -68,6 +75,7 @@ class Cluster:
         self.ledger = ledger
         self.observers = observers
         self._source = source
+        self._exhausted = False
         settings, policy, streams = experiment.cluster, experiment.policy, Streams(experiment.seed)
         self._admission_latency_us = settings.admission_latency_us
         self._routing_latency_us = settings.routing_latency_us
@@ -82,29 +90,30 @@ class Cluster:
         self.board = SignalBoard(settings.signals)
         self._factory = InstanceFactory(experiment, self.queue, ledger, observers)
         self.instances: list[Instance] = []
-        roles: dict[str, list[int]] = {"any": [], "prefill": [], "decode": []}
+        self._roles: list[str] = []
+        self._fleets: list[tuple[Fleet, frozenset[str]]] = []
+        self._watches = False
         for pool in experiment.pools:
             for _ in range(pool.instances):
-                roles[pool.role].append(self.add_instance(pool).index)
+                self.create_instance(pool)
         prompts = self._factory.prompts_of(experiment.pools[0])
-        everybody = list(range(len(self.instances)))
-        decoding = sorted(roles["any"] + roles["decode"])
-        whole = everybody if split is None or split.undisaggregated == "all" else decoding
-        self._fleet = Fleet(self.board, everybody, prompts)
+        whole = _EVERYBODY if split is None or split.undisaggregated == "all" else _DECODING
+        self._fleet = self._fleet_of(_EVERYBODY, prompts)
         self.admission = AdmissionControl(experiment, self._fleet, streams)
-        self.router = Router(experiment, policy.routing, Fleet(self.board, whole, prompts), streams)
+        self.router = Router(experiment, policy.routing, self._fleet_of(whole, prompts), streams)
         self.gateway = None if policy.gateway is None else GatewayControl(policy.gateway, experiment, self, self._fleet)
         self.splitter: Splitter | None = None
         if split is not None:
-            prefilling = sorted(roles["prefill"]) or everybody
+            prefilling = frozenset({"prefill"}) if "prefill" in self._roles else _EVERYBODY
             prefill, decode = (
-                Router(experiment, config, Fleet(self.board, members, prompts), streams, f"policy/{role}-routing")
+                Router(experiment, config, self._fleet_of(members, prompts), streams, f"policy/{role}-routing")
                 for role, config, members in (
                     ("prefill", split.prefill_routing, prefilling),
-                    ("decode", split.decode_routing, decoding),
+                    ("decode", split.decode_routing, _DECODING),
                 )
             )
             self.splitter = Splitter(experiment, split, self, prefill, decode)
+        self.lifecycle = Lifecycle(experiment, self, streams) if settings.varies else None
         parts = (self.admission, self.router)
         self._watches = (
             any(part.reads_signals for part in parts)
@@ -112,18 +121,50 @@ class Cluster:
             or self._defers
             or self.gateway is not None
             or self.splitter is not None
+            or self.lifecycle is not None
         )
         if self._watches:
             for instance in self.instances:
                 instance.watch(self._watch)
         self._pull()
+        if self.lifecycle is not None:
+            self.lifecycle.begin()
+
+    def create_instance(self, pool: Pool) -> Instance:
+        """One more instance of a pool, empty; no requests are routed to it yet."""
+        instance = self._factory.create(len(self.instances), pool)
+        self.instances.append(instance)
+        self._roles.append(pool.role)
+        self.board.add(instance)
+        if self._watches:
+            instance.watch(self._watch)
+        return instance
 
     def add_instance(self, pool: Pool) -> Instance:
         """One more instance of a pool, empty; requests are routed to it from now on."""
-        instance = self._factory.create(len(self.instances), pool)
-        self.instances.append(instance)
-        self.board.add(instance)
+        instance = self.create_instance(pool)
+        self.set_candidates([*self._fleet.members, instance.index])
         return instance
+
+    def set_candidates(self, indices: Sequence[int]) -> None:
+        """From now on these instances may get requests."""
+        slots = 0
+        for index in indices:
+            slots += self.instances[index].batch.limits.max_num_seqs
+        self.admission.slots = slots
+        for fleet, roles in self._fleets:
+            fleet.change([index for index in indices if self._roles[index] in roles])
+
+    def _fleet_of(self, roles: frozenset[str], prompts: PromptKeys) -> Fleet:
+        members = [index for index, role in enumerate(self._roles) if role in roles]
+        fleet = Fleet(self.board, members, prompts)
+        self._fleets.append((fleet, roles))
+        return fleet
+
+    @property
+    def finished(self) -> bool:
+        """Whether all requests have ended and none will come."""
+        return self._exhausted and self.arrived == len(self.ledger)
 
     @property
     def input_tokens(self) -> int:
@@ -148,7 +189,7 @@ class Cluster:
         routing, routing_stream = self.router.state()
         more = [] if not self._watches else [self.board.state(), tenants, self._in_flight]
         more += [[one.request.index for one in self._deferred]] if self._deferred else []
-        more += [part.state() for part in (self.gateway, self.splitter) if part is not None]
+        more += [part.state() for part in (self.gateway, self.splitter, self.lifecycle) if part is not None]
         return (admission, routing, self._source.state(), (admission_stream, routing_stream), *more)
 
     # ---- the loop ----
@@ -227,11 +268,17 @@ class Cluster:
             found += [one.passage.request for one in self.gateway.queue.held()]
         if self.splitter is not None:
             found += self.splitter.transferring()
+        if self.lifecycle is not None:
+            found += [passage.request for passage in self.lifecycle.parked.values()]
         return found
 
     def present_us(self) -> int:
-        """Requests in queues, batches and transfers, counted as they come and go, added up over time until now."""
+        """Requests in queues, batches and transfers, counted as they come and go, added up over time until now.
+
+        Stays that ended for nothing, with the instance, are left out: nothing in the requests' books tells of them.
+        """
         total = 0 if self.splitter is None else self.splitter.away_us(self.now)
+        total -= 0 if self.lifecycle is None else self.lifecycle.forfeited_us
         for instance in self.instances:
             total += instance.present.area_us(self.now)
         return total
@@ -245,7 +292,9 @@ class Cluster:
     def _pull(self) -> None:
         """Fetch the next arrival; only one is ever pending."""
         request = self._source.next_request()
-        if request is not None:
+        if request is None:
+            self._exhausted = True
+        else:
             self.queue.push(request.arrival_us, ARRIVAL, Passage(request, self._arrive))
 
     def _arrive(self, passage: Passage, now: int) -> None:
@@ -306,15 +355,25 @@ class Cluster:
         if splitter is not None and not splitter.decode_first and splitter.decide(passage, now):
             splitter.go(passage, now + self._routing_latency_us)
             return
+        self.go_to_router(passage, now + self._routing_latency_us)
+
+    def go_to_router(self, passage: Passage, time_us: int) -> None:
+        """Route a request then."""
         passage.kind = "routing"
         passage.handler = self._route
-        self.queue.push(now + self._routing_latency_us, ROUTING, passage)
+        self.queue.push(time_us, ROUTING, passage)
+
+    def route_again(self, request: Request, now: int) -> None:
+        """A request that was on an instance goes to the router once more."""
+        self.go_to_router(Passage(request, self._route), now + self._routing_latency_us)
 
     def _route(self, passage: Passage, now: int) -> None:
         if self._watches:
             self.board.read(now)
         splitter = self.splitter
-        if splitter is None:
+        if self.lifecycle is not None and not self.router.fleet.members:
+            self.lifecycle.park(passage, now)
+        elif splitter is None:
             self.send(passage, self.router, now)
         elif splitter.decode_first:
             splitter.route_decode_first(passage, now)
@@ -359,7 +418,9 @@ class Cluster:
         self.queue.push(now + delay, instance_order(QUEUED, index), passage)
 
     def _enqueue(self, passage: Passage, now: int) -> None:
-        self.instances[passage.request.instance].enqueue(passage.request, now)
+        request, lifecycle = passage.request, self.lifecycle
+        if lifecycle is None or lifecycle.lets_in(request, now):
+            self.instances[request.instance].enqueue(request, now)
 
     # ---- what follows when requests leave instances ----
 
@@ -370,6 +431,8 @@ class Cluster:
         if self.admission.counts_tenants:
             for request in watch.departed:
                 self.admission.in_flight[request.tenant] -= 1
+        if self.lifecycle is not None:
+            self.lifecycle.departed(tuple(watch.departed), now)
         watch.departed.clear()
         if self.splitter is not None:
             for request in watch.prefilled:

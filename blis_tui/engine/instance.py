@@ -10,6 +10,7 @@ from blis_tui.engine.clientview import client_e2e_us, client_ttft_us
 from blis_tui.engine.events import RequestCallback, Timeout, instance_order
 from blis_tui.engine.latency.model import StepLoad
 from blis_tui.engine.latency.pausing import Pausing
+from blis_tui.engine.latency.warming import Warming
 from blis_tui.engine.plan import Plan
 from blis_tui.engine.profile import Profile
 from blis_tui.engine.records import Completed, Dropped, Prefilled, Queued, TimedOut
@@ -213,6 +214,31 @@ class Instance:
         latency = self._latency.model if isinstance(self._latency, Pausing) else self._latency
         self._latency = latency if look is None else Pausing(latency, look)
 
+    def slow_down(self, factor: float) -> None:
+        """Let steps take so many times as long from now on; 1 = as long as the model says."""
+        outer = self._latency if isinstance(self._latency, Pausing) else None
+        model = self._latency if outer is None else outer.model
+        model = model.model if isinstance(model, Warming) else model
+        model = model if factor == 1.0 else Warming(model, factor)
+        if outer is None:
+            self._latency = model
+        else:
+            outer.model = model
+
+    def give_up(self, request: Request, now: int) -> None:
+        """Let go of a request that waits or runs; it may start again elsewhere."""
+        self._withdraw(request, now)
+        self._depart(request)
+
+    def turn_away(self, request: Request) -> None:
+        """A request that was sent here finds nobody."""
+        self._depart(request)
+
+    def wipe(self) -> None:
+        """Forget what is in the KV cache; nobody may hold any of it."""
+        self.batch.refused = None
+        self.pool.wipe()
+
     def enqueue(self, request: Request, now: int) -> None:
         """Take a request into the waiting queue, or drop it when it can never be served here."""
         request.queued_us = now
@@ -288,13 +314,17 @@ class Instance:
     def timeout(self, request: Request, now: int) -> None:
         """A deadline has come: a request that waits or runs leaves with nothing. A pending step stays pending."""
         was_running = request.state is RequestState.RUNNING
+        self._withdraw(request, now)
+        self._expire(request, now, was_running=was_running)
+
+    def _withdraw(self, request: Request, now: int) -> None:
+        """Take out somebody who waits or runs."""
         self.present.change(-1, now)
-        if was_running:
+        if request.state is RequestState.RUNNING:
             self.batch.abort(request)
         else:
             self.waiting.remove(request)
             self._give_back(request)
-        self._expire(request, now, was_running=was_running)
 
     def _expire(self, request: Request, now: int, *, was_running: bool) -> None:
         request.state = RequestState.TIMED_OUT

@@ -27,6 +27,7 @@ class RequestState(IntEnum):
     REJECTED = 4
     DROPPED_UNSERVABLE = 5
     TIMED_OUT = 6
+    LOST = 7
 
 
 class Handover:
@@ -167,6 +168,13 @@ class Request:
         self.finish_clock = -1
         self.gateway_us = -1
         self.handover: Handover | None = None
+
+    def restart(self) -> None:
+        """Forget everything that instances have done for it: it is on its way to a queue again."""
+        self.state = RequestState.CREATED
+        self.instance = self.queued_us = self.scheduled_us = self.first_token_us = self.joined_us = -1
+        self.computed_tokens = self.generated_tokens = self.cached_tokens = self.preemptions = 0
+        self.target_tokens = self.input_tokens
 
     def __getstate__(self) -> tuple[object, ...]:
         # Values without their names: a long queue pickles ten times as fast.
