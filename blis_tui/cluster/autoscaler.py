@@ -19,8 +19,7 @@ from blis_tui.cluster.passage import LIFECYCLE, Background
 from blis_tui.cluster.placement import draw
 
 if TYPE_CHECKING:
-    from blis_tui.cluster.cluster import Cluster
-    from blis_tui.cluster.lifecycle import Lifecycle
+    from blis_tui.cluster.hosting import Host, Lives
     from blis_tui.engine.streams import Streams
     from blis_tui.spec.model import Autoscaler, Pool
 
@@ -44,8 +43,8 @@ class AutoscalerControl:
         self,
         settings: Autoscaler,
         pools: tuple[Pool, ...],
-        lifecycle: Lifecycle,
-        cluster: Cluster,
+        lifecycle: Lives,
+        cluster: Host,
         streams: Streams,
     ) -> None:
         self._settings = settings
@@ -112,7 +111,7 @@ class AutoscalerControl:
         settings, cluster, lives = self._settings, self._cluster, self._lifecycle.lives
         demand = 0
         supply = pending = 0.0
-        waiting = len(self._lifecycle.parked) + (0 if cluster.gateway is None else len(cluster.gateway.queue))
+        waiting = len(self._lifecycle.parked) + cluster.held_back
         for life, instance in zip(lives, cluster.instances, strict=True):
             if life.state in CANDIDATES:
                 supply += self._capacity(life.pool)
@@ -197,8 +196,7 @@ class AutoscalerControl:
 
     def _by_cost(self) -> list[int]:
         """The pools, cheapest first: by their cost where all are known, else by accelerators; of equals in order."""
-        placement = self._lifecycle.placement
-        costs = [None if placement is None else placement.cost_per_hour(pool) for pool in self._pools]
+        costs = [self._lifecycle.cost_per_hour(pool) for pool in self._pools]
         known = [cost for cost in costs if cost is not None]
         keys = known if len(known) == len(costs) else [float(pool.tensor_parallel) for pool in self._pools]
         return sorted(range(len(keys)), key=keys.__getitem__)
@@ -240,7 +238,7 @@ class _Order(Background):
 
     __slots__ = ("_control", "_order")
 
-    def __init__(self, cluster: Cluster, control: AutoscalerControl, pool: int, change: int, reason: str) -> None:
+    def __init__(self, cluster: Host, control: AutoscalerControl, pool: int, change: int, reason: str) -> None:
         super().__init__("scaling", cluster, None, self._act)
         self._control = control
         self._order = (pool, change, reason)

@@ -162,6 +162,16 @@ class Cluster:
         return fleet
 
     @property
+    def held_back(self) -> int:
+        """Requests that the gateway holds."""
+        return 0 if self.gateway is None else len(self.gateway.queue)
+
+    def wake_gateway(self, slots: int, now: int) -> None:
+        """An instance for so many requests has come up."""
+        if self.gateway is not None:
+            self.gateway.wake(slots, now)
+
+    @property
     def finished(self) -> bool:
         """Whether all requests have ended and none will come."""
         return self._exhausted and self.arrived == len(self.ledger)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from blis_tui.cluster.passage import LIFECYCLE, Background
 
 if TYPE_CHECKING:
-    from blis_tui.cluster.cluster import Cluster
-    from blis_tui.cluster.lifecycle import Lifecycle
+    from blis_tui.cluster.hosting import Host, Lives
     from blis_tui.engine.streams import Stream, Streams
     from blis_tui.spec.model import Failure
 
@@ -19,7 +18,7 @@ class Failures:
     A random one is drawn when its instance comes up, from the stream ``failures/<entry>/<instance>``.
     """
 
-    def __init__(self, settings: tuple[Failure, ...], lifecycle: Lifecycle, cluster: Cluster, streams: Streams) -> None:
+    def __init__(self, settings: tuple[Failure, ...], lifecycle: Lives, cluster: Host, streams: Streams) -> None:
         self._settings = settings
         self._lifecycle = lifecycle
         self._cluster = cluster
@@ -71,7 +70,7 @@ class _Planned(Background):
 
     __slots__ = ("_failure", "_lifecycle", "_number")
 
-    def __init__(self, cluster: Cluster, lifecycle: Lifecycle, number: int, failure: Failure) -> None:
+    def __init__(self, cluster: Host, lifecycle: Lives, number: int, failure: Failure) -> None:
         super().__init__("failure", cluster, failure.instance, self._strike)
         self._lifecycle = lifecycle
         self._number = number
@@ -94,7 +93,7 @@ class _AtRandom(Background):
 
     __slots__ = ("_failures", "_key", "_time_us")
 
-    def __init__(self, cluster: Cluster, failures: Failures, key: tuple[int, int], time_us: int) -> None:
+    def __init__(self, cluster: Host, failures: Failures, key: tuple[int, int], time_us: int) -> None:
         super().__init__("failure", cluster, key[1], self._strike)
         self._failures = failures
         self._key = key

@@ -29,6 +29,7 @@ from blis_tui.cluster.lives import (
 from blis_tui.cluster.passage import LIFECYCLE, Background, Passage
 from blis_tui.cluster.placement import Placement
 from blis_tui.engine.clientview import client_ttft_us
+from blis_tui.engine.latency.warming import slowed_down
 from blis_tui.engine.request import RequestState
 from blis_tui.errors import PolicyError
 from blis_tui.spec import model as spec
@@ -36,7 +37,7 @@ from blis_tui.spec import model as spec
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from blis_tui.cluster.cluster import Cluster
+    from blis_tui.cluster.hosting import Host
     from blis_tui.engine.instance import Instance
     from blis_tui.engine.request import Request
     from blis_tui.engine.streams import Streams
@@ -50,11 +51,12 @@ class Lifecycle:
         parked: requests that wait for an instance to come up, by their index.
         forfeited_us: time that requests spent in queues and batches which they had to leave for nothing, added up.
         retried: how often a request had to start again.
+        failed: how often an instance has died.
         placement: where instances stand; None = there is room everywhere.
         autoscaler: None = there is none.
     """
 
-    def __init__(self, experiment: spec.Experiment, cluster: Cluster, streams: Streams) -> None:
+    def __init__(self, experiment: spec.Experiment, cluster: Host, streams: Streams) -> None:
         settings = experiment.cluster
         if settings.disaggregation is not None:
             raise PolicyError(
@@ -65,6 +67,7 @@ class Lifecycle:
         self.parked: dict[int, Passage] = {}
         self.forfeited_us = 0
         self.retried = 0
+        self.failed = 0
         self._settings = settings.lifecycle or spec.Lifecycle()
         self._pools = experiment.pools
         self._cluster = cluster
@@ -113,6 +116,10 @@ class Lifecycle:
         """Whether there is an instance that can die."""
         return self.lives[index].state in MORTAL
 
+    def cost_per_hour(self, pool: spec.Pool) -> float | None:
+        """What an instance of a pool costs; None = not known."""
+        return None if self.placement is None else self.placement.cost_per_hour(pool)
+
     def held_us(self, index: int, now: int) -> int:
         """How long an instance has held its accelerators until now."""
         life = self.lives[index]
@@ -124,7 +131,7 @@ class Lifecycle:
         return (
             tuple(life.values() for life in self.lives),
             tuple(self.parked),
-            (self.forfeited_us, self.retried, tuple(self._hits.items()), tuple(self._undeclared)),
+            (self.forfeited_us, self.retried, self.failed, tuple(self._hits.items()), tuple(self._undeclared)),
             self._failures.state(),
             *parts,
         )
@@ -165,7 +172,7 @@ class Lifecycle:
         settings, life = self._settings, self.lives[index]
         if settings.warm_up_requests and settings.warm_up_factor > 1.0:
             life.served = 0
-            self._cluster.instances[index].slow_down(settings.warm_up_factor)
+            self._slow_down(index, settings.warm_up_factor)
             self._change(index, WARMING, now, f"warming up, {reason}")
         else:
             self._change(index, ACTIVE, now, f"active, {reason}")
@@ -178,8 +185,7 @@ class Lifecycle:
         parked, self.parked = self.parked, {}
         for passage in parked.values():
             cluster.go_to_router(passage, now)
-        if cluster.gateway is not None:
-            cluster.gateway.wake(cluster.instances[index].batch.limits.max_num_seqs, now)
+        cluster.wake_gateway(cluster.instances[index].batch.limits.max_num_seqs, now)
 
     # ---- going ----
 
@@ -191,6 +197,7 @@ class Lifecycle:
             return
         life.returns = failure.repair_us is not None and life.state != DRAINING
         life.failure = failure
+        self.failed += 1
         self._change(index, FAILED, now, f"failed, {reason}")
         self._stop_after_step(index, now)
 
@@ -222,7 +229,7 @@ class Lifecycle:
             life = self.lives[index]
             life.served += 1
             if life.served >= self._settings.warm_up_requests:
-                self._cluster.instances[index].slow_down(1.0)
+                self._slow_down(index, 1.0)
                 self._change(index, ACTIVE, now, f"active, warm after {life.served} requests")
         for index in range(len(self.lives)):
             self._end_if_empty(index, now)
@@ -262,8 +269,9 @@ class Lifecycle:
         for request in requests:
             self._give_up(instance, request, now)
             self._decide(request, index, now)
-        instance.wipe()
-        instance.slow_down(1.0)
+        instance.batch.refused = None
+        instance.pool.wipe()
+        self._slow_down(index, 1.0)
         if life.failure is not None and life.returns:
             self.later(now + (life.failure.repair_us or 0), "instance-repaired", index, self._repaired)
         elif life.state == FAILED:
@@ -300,6 +308,11 @@ class Lifecycle:
         if request.deadline_us > 0:
             cluster.queue.push(max(now, request.deadline_us), LIFECYCLE, _Expiry(cluster, self, passage))
 
+    def expire(self, request: Request, now: int) -> None:
+        """The deadline of a request has come that waits for an instance."""
+        del self.parked[request.index]
+        self._cluster.reject(request, "lifecycle", "no instance came up before its deadline", now)
+
     def lets_in(self, request: Request, now: int) -> bool:
         """Whether a request that has come to its instance gets into the queue; if not, this looks after it."""
         index = request.instance
@@ -308,7 +321,7 @@ class Lifecycle:
             if not request.max_output_tokens:
                 self._undeclared[request.index] = None
             return True
-        self._cluster.instances[index].turn_away(request)
+        self._cluster.instances[index].depart(request)
         if life.state == DRAINING and self._settings.drain == "redirect":
             self._send_again(request, index, now)
         else:
@@ -332,7 +345,8 @@ class Lifecycle:
 
     def _give_up(self, instance: Instance, request: Request, now: int) -> None:
         self.forfeited_us += now - request.queued_us
-        instance.give_up(request, now)
+        instance.withdraw(request, now)
+        instance.depart(request)
 
     def _send_again(self, request: Request, index: int, now: int) -> None:
         self.retried += 1
@@ -358,6 +372,10 @@ class Lifecycle:
         """Something will happen, if there are requests then."""
         self._cluster.queue.push(time_us, LIFECYCLE, Background(kind, self._cluster, instance, handler))
 
+    def _slow_down(self, index: int, factor: float) -> None:
+        instance = self._cluster.instances[index]
+        instance.latency = slowed_down(instance.latency, factor)
+
     def _change(self, index: int, state: str, now: int, reason: str) -> None:
         life = self.lives[index]
         before, life.state = life.state, state
@@ -380,7 +398,7 @@ class _Expiry(Background):
 
     __slots__ = ("_lifecycle", "_passage", "request")
 
-    def __init__(self, cluster: Cluster, lifecycle: Lifecycle, passage: Passage) -> None:
+    def __init__(self, cluster: Host, lifecycle: Lifecycle, passage: Passage) -> None:
         super().__init__("stranded-timeout", cluster, None, self._expire)
         self._lifecycle = lifecycle
         self._passage = passage
@@ -392,9 +410,7 @@ class _Expiry(Background):
         return self._lifecycle.parked.get(self._passage.request.index) is not self._passage
 
     def _expire(self, event: Background, now: int) -> bool:  # noqa: ARG002
-        request = self._passage.request
-        del self._lifecycle.parked[request.index]
-        self.cluster.reject(request, "lifecycle", "no instance came up before its deadline", now)
+        self._lifecycle.expire(self._passage.request, now)
         return True
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.cluster.signals import declared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from blis_tui.cluster.cluster import Cluster
     from blis_tui.cluster.signals import IncomingRequest
     from blis_tui.engine.request import Request
 
@@ -78,6 +77,14 @@ class Signal:
         """Nothing depends on it."""
 
 
+class Audience(Protocol):
+    """Who would notice what happens in the background."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether all requests have ended and none will come."""
+
+
 class Background:
     """An event of the control plane that matters only as long as there are requests, such as a failure.
 
@@ -93,7 +100,7 @@ class Background:
     request: Request | None = None
 
     def __init__(
-        self, kind: str, cluster: Cluster, instance_index: int | None, handler: Callable[[Background, int], bool]
+        self, kind: str, cluster: Audience, instance_index: int | None, handler: Callable[[Background, int], bool]
     ) -> None:
         self.kind = kind
         self.cluster = cluster

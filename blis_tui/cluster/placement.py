@@ -10,7 +10,7 @@ from blis_tui.cluster.passage import LIFECYCLE, Background
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from blis_tui.cluster.cluster import Cluster
+    from blis_tui.cluster.hosting import Host
     from blis_tui.engine.streams import Stream, Streams
     from blis_tui.spec.model import Delay, NodePool, Pool
 
@@ -52,7 +52,7 @@ class Placement:
     """
 
     def __init__(
-        self, pools: tuple[NodePool, ...], cluster: Cluster, streams: Streams, placed: Callable[[int, int], None]
+        self, pools: tuple[NodePool, ...], cluster: Host, streams: Streams, placed: Callable[[int, int], None]
     ) -> None:
         self._pools = pools
         self._cluster = cluster
@@ -188,7 +188,7 @@ class _Ready(Background):
 
     __slots__ = ("_node", "_placement")
 
-    def __init__(self, cluster: Cluster, placement: Placement, node: Node) -> None:
+    def __init__(self, cluster: Host, placement: Placement, node: Node) -> None:
         super().__init__("node-ready", cluster, None, self._come)
         self._placement = placement
         self._node = node

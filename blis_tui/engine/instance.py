@@ -10,7 +10,6 @@ from blis_tui.engine.clientview import client_e2e_us, client_ttft_us
 from blis_tui.engine.events import RequestCallback, Timeout, instance_order
 from blis_tui.engine.latency.model import StepLoad
 from blis_tui.engine.latency.pausing import Pausing
-from blis_tui.engine.latency.warming import Warming
 from blis_tui.engine.plan import Plan
 from blis_tui.engine.profile import Profile
 from blis_tui.engine.records import Completed, Dropped, Prefilled, Queued, TimedOut
@@ -191,6 +190,10 @@ class Instance:
         """The step-time model (its overheads belong to every latency a client sees)."""
         return self._latency
 
+    @latency.setter
+    def latency(self, latency: StepTimeModel) -> None:
+        self._latency = latency
+
     @property
     def seen_running(self) -> int:
         """Requests in its batch as others see it: where results come with a step's end, whoever has not left."""
@@ -214,31 +217,6 @@ class Instance:
         latency = self._latency.model if isinstance(self._latency, Pausing) else self._latency
         self._latency = latency if look is None else Pausing(latency, look)
 
-    def slow_down(self, factor: float) -> None:
-        """Let steps take so many times as long from now on; 1 = as long as the model says."""
-        outer = self._latency if isinstance(self._latency, Pausing) else None
-        model = self._latency if outer is None else outer.model
-        model = model.model if isinstance(model, Warming) else model
-        model = model if factor == 1.0 else Warming(model, factor)
-        if outer is None:
-            self._latency = model
-        else:
-            outer.model = model
-
-    def give_up(self, request: Request, now: int) -> None:
-        """Let go of a request that waits or runs; it may start again elsewhere."""
-        self._withdraw(request, now)
-        self._depart(request)
-
-    def turn_away(self, request: Request) -> None:
-        """A request that was sent here finds nobody."""
-        self._depart(request)
-
-    def wipe(self) -> None:
-        """Forget what is in the KV cache; nobody may hold any of it."""
-        self.batch.refused = None
-        self.pool.wipe()
-
     def enqueue(self, request: Request, now: int) -> None:
         """Take a request into the waiting queue, or drop it when it can never be served here."""
         request.queued_us = now
@@ -248,7 +226,7 @@ class Instance:
             request.state = RequestState.DROPPED_UNSERVABLE
             if Dropped in observers.kinds:
                 observers.emit(Dropped(observers.event, now, request.request_id, self.index, reason))
-            self._depart(request)
+            self.depart(request)
             self._ledger.close(request)
             return
         self.input_tokens += request.input_tokens
@@ -285,7 +263,7 @@ class Instance:
         if Dropped in observers.kinds:
             reason = f"its KV blocks do not fit: {self.pool.free} are free"
             observers.emit(Dropped(observers.event, now, request.request_id, self.index, reason))
-        self._depart(request)
+        self.depart(request)
         self._ledger.close(request, client_ttft_us(request, self._latency))
 
     def _give_back(self, request: Request) -> None:
@@ -314,10 +292,10 @@ class Instance:
     def timeout(self, request: Request, now: int) -> None:
         """A deadline has come: a request that waits or runs leaves with nothing. A pending step stays pending."""
         was_running = request.state is RequestState.RUNNING
-        self._withdraw(request, now)
+        self.withdraw(request, now)
         self._expire(request, now, was_running=was_running)
 
-    def _withdraw(self, request: Request, now: int) -> None:
+    def withdraw(self, request: Request, now: int) -> None:
         """Take out somebody who waits or runs."""
         self.present.change(-1, now)
         if request.state is RequestState.RUNNING:
@@ -328,7 +306,7 @@ class Instance:
 
     def _expire(self, request: Request, now: int, *, was_running: bool) -> None:
         request.state = RequestState.TIMED_OUT
-        self._depart(request)
+        self.depart(request)
         observers = self._observers
         if TimedOut in observers.kinds:
             observers.emit(
@@ -337,7 +315,7 @@ class Instance:
         started = request.first_token_us >= 0
         self._ledger.close(request, client_ttft_us(request, self._latency) if started else -1)
 
-    def _depart(self, request: Request) -> None:
+    def depart(self, request: Request) -> None:
         """It no longer counts as in flight."""
         self.in_flight -= 1
         if self._watch is not None:
@@ -359,7 +337,7 @@ class Instance:
             self.in_flight -= 1
         elif not watch.early:
             self._leaving.popleft()
-            self._depart(request)
+            self.depart(request)
 
     def leave(self, request: Request, now: int) -> None:
         """The client of a completed request has its whole answer."""
@@ -555,7 +533,7 @@ class Instance:
     def _seen_leaving(self, request: Request, blocks: int) -> None:
         """It has left the batch: others see that now, or at the step's end."""
         if self._watch is not None and self._watch.early:
-            self._depart(request)
+            self.depart(request)
         else:
             self._leaving.append(blocks)
 

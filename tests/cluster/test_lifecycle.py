@@ -14,7 +14,7 @@ from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.lifecycle_records import InstanceChanged, InstanceStopped, Lost, Retried
 from blis_tui.cluster.snapshot import digest
 from blis_tui.engine.invariants import INVARIANTS
-from blis_tui.engine.records import Observers, Routed, StepFinished
+from blis_tui.engine.records import Observers, Record, Routed, StepFinished
 from blis_tui.metrics.request_log import RequestLog
 from blis_tui.spec.model import (
     Autoscaler,
@@ -181,7 +181,7 @@ def test_a_request_without_a_budget_stays_without_one() -> None:
 def test_an_instance_drains(how: str) -> None:
     made, log = varying(lifecycle=Lifecycle(drain=how)), RequestLog()
     observers = Observers()
-    records: list[InstanceChanged] = []
+    records: list[Record] = []
     observers.add(InstanceChanged, records.append)
     cluster = Cluster(made, ListSource(asked()), log, observers)
     cluster.run(1000, until_us=700)
@@ -193,7 +193,10 @@ def test_an_instance_drains(how: str) -> None:
     while cluster.run(1):
         assert [one.identifier for one in INVARIANTS if one.check(cluster)] == []
     ended = [row.state for row in log.table(cluster)]
-    assert [one.state for one in records if one.instance == 1] == ["draining", "terminated"]
+    assert [one.state for one in records if isinstance(one, InstanceChanged) and one.instance == 1] == [
+        "draining",
+        "terminated",
+    ]
     assert cluster.instances[1].routed == routed
     assert ended.count("lost") == (waiting + 2 if how == "immediate" else 0)
     assert cluster.lifecycle.retried == (waiting if how == "redirect" else 0)
@@ -299,7 +302,7 @@ def test_nothing_is_lost_and_everything_can_be_repeated(
     )
     for event in range(20_000):
         if event == 40:
-            cluster = pickle.loads(pickle.dumps(cluster))
+            cluster = pickle.loads(pickle.dumps(cluster))  # noqa: S301
         if not cluster.run(1):
             break
         assert [(one.identifier, one.check(cluster)) for one in INVARIANTS if one.check(cluster)] == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blis_tui.engine.latency.pausing import Pausing
+
 if TYPE_CHECKING:
     from blis_tui.engine.latency.model import StepLoad, StepTimeModel
     from blis_tui.engine.request import Request
@@ -27,3 +29,15 @@ class Warming:
     def queueing_time_us(self, request: Request) -> int:
         """What the other model says."""
         return self.model.queueing_time_us(request)
+
+
+def slowed_down(model: StepTimeModel, factor: float) -> StepTimeModel:
+    """The same model, but with steps that take so many times as long as it says when it is warm; 1 = as long."""
+    outer = model if isinstance(model, Pausing) else None
+    warm = model if outer is None else outer.model
+    warm = warm.model if isinstance(warm, Warming) else warm
+    slow = warm if factor == 1.0 else Warming(warm, factor)
+    if outer is None:
+        return slow
+    outer.model = slow
+    return outer
