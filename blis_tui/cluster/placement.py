@@ -179,7 +179,7 @@ class Placement:
 
     def _tell(self, node: Node, state: str, now: int) -> None:
         observers = self._cluster.observers
-        if NodeChanged in observers.kinds:
+        if NodeChanged in observers.kinds and observers.event:  # a record belongs to an event: the start is none
             observers.emit(NodeChanged(observers.event, now, node.name, state, f"node {node.name} is {state}"))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from blis_tui.engine.kv.block import Block
+    from blis_tui.engine.network import Connection
 
 Segments = tuple[tuple[str, int], ...]
 """The shareable head of a prompt: ``(segment id, tokens)`` pairs; what follows them is the request's own."""
@@ -83,6 +84,7 @@ class Request:
         shared_blocks: those of them whose content others can find: always a prefix of its block table.
         gateway_us: how long the gateway's queue held it; -1 = it never did.
         handover: its way over two instances; None = it has one.
+        network: its client's connection; None = its times are measured at the cluster.
     """
 
     __slots__ = (
@@ -105,6 +107,7 @@ class Request:
         "joined_us",
         "length_capped",
         "max_output_tokens",
+        "network",
         "output_tokens",
         "preemptions",
         "priority",
@@ -168,6 +171,7 @@ class Request:
         self.finish_clock = -1
         self.gateway_us = -1
         self.handover: Handover | None = None
+        self.network: Connection | None = None
 
     def restart(self) -> None:
         """Forget everything that instances have done for it: it is on its way to a queue again."""

@@ -322,6 +322,14 @@ def _client(part: _Part) -> spec.Client:
         slo_class=part.text("slo_class"),
         tenant=part.text("tenant", ""),
         timeout_us=part.limit("timeout_us"),
+        network=_network(part.part("network")) if "network" in part.data else None,
+    )
+
+
+def _network(part: _Part) -> spec.Network:
+    return spec.Network(
+        rtt_ms=part.number("rtt_ms"),
+        bandwidth_mbps=part.number("bandwidth_mbps") if "bandwidth_mbps" in part.data else None,
     )
 
 

@@ -100,6 +100,15 @@ class Prefix:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """A client's connection."""
+
+    rtt_ms: float
+    bandwidth_mbps: float | None
+    """None = unlimited."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
     """One stream of generated requests."""
 
@@ -112,6 +121,7 @@ class Client:
     slo_class: str = "standard"
     tenant: str = ""
     timeout_us: int | None = None
+    network: Network | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
