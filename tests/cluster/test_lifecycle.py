@@ -15,6 +15,7 @@ from blis_tui.cluster.lifecycle_records import InstanceChanged, InstanceStopped,
 from blis_tui.cluster.snapshot import digest
 from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.records import Observers, Record, Routed, StepFinished
+from blis_tui.metrics.load import Flow
 from blis_tui.metrics.request_log import RequestLog
 from blis_tui.spec.model import (
     Autoscaler,
@@ -115,6 +116,19 @@ def test_a_step_is_never_torn_apart() -> None:
     assert stopped.time_us == steps[-1].time_us + steps[-1].duration_us
     assert stopped.time_us >= 500
     assert steps[-1].time_us <= 500
+
+
+@pytest.mark.parametrize("requests", ["retry", "lose"])
+def test_littles_law_holds_with_requests_that_start_again(requests: str) -> None:
+    made, log = varying(failure(every_us=900, repair_us=100, requests=requests)), RequestLog()
+    cluster = Cluster(made, ListSource(asked(30)), log, Observers())
+    cluster.run(100_000)
+    flow = Flow()
+    for row in log.table(cluster).plain():
+        flow.add(row)
+    assert cluster.lifecycle is not None
+    assert cluster.lifecycle.forfeited_us
+    assert cluster.present_us() == flow.present().total_us(cluster.now)
 
 
 def test_its_requests_may_be_lost_instead() -> None:
