@@ -34,6 +34,9 @@ _REPORT_PARTS: Final = (
     ("metrics/load.py", "Offered"),
     ("metrics/load.py", "Steady"),
     ("metrics/stats.py", "Distribution"),
+    ("metrics/lifecycle.py", "LifecycleReport"),
+    ("metrics/lifecycle.py", "InstanceLife"),
+    ("metrics/lifecycle.py", "ScalingEvent"),
     ("metrics/expectations.py", "Verdict"),
     ("metrics/lints/finding.py", "Finding"),
 )

@@ -24,6 +24,7 @@ class AdmissionControl:
         name: what a spec calls its policy.
         policy: the policy.
         in_flight: requests of each tenant on the instances.
+        slots: requests that the instances can run at a time.
         reads_signals: whether the policy looks at them.
     """
 
@@ -39,7 +40,7 @@ class AdmissionControl:
         slots = 0
         for pool in experiment.pools:
             slots += pool.instances * pool.engine.max_num_seqs
-        self._slots = slots
+        self.slots = slots
 
     @property
     def counts_tenants(self) -> bool:
@@ -86,5 +87,5 @@ class AdmissionControl:
         fraction = budgets.fractions.get(tenant)
         if fraction is None or self._context.priority(request) >= budgets.shed_below_priority:
             return ""
-        there, limit = self.in_flight.get(tenant, 0), fraction * self._slots
+        there, limit = self.in_flight.get(tenant, 0), fraction * self.slots
         return f"{there} in flight, the budget of {tenant} is {limit:g}" if there > limit else ""

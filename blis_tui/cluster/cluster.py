@@ -9,6 +9,7 @@ from blis_tui.cluster.admission_control import AdmissionControl
 from blis_tui.cluster.disaggregation import Splitter
 from blis_tui.cluster.factory import InstanceFactory
 from blis_tui.cluster.gateway.gateway import GatewayControl
+from blis_tui.cluster.lifecycle import Lifecycle
 from blis_tui.cluster.passage import ADMISSION, ARRIVAL, ROUTING, Passage
 from blis_tui.cluster.records import Deferred, Resumed
 from blis_tui.cluster.router import Router
@@ -21,8 +22,11 @@ from blis_tui.engine.streams import Streams
 from blis_tui.engine.watch import Watch
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blis_tui.engine.events import Entry
     from blis_tui.engine.instance import Instance
+    from blis_tui.engine.kv.pool import PromptKeys
     from blis_tui.engine.ledger import Ledger
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
@@ -34,6 +38,9 @@ _NEVER: Final = 1 << 127
 """Beyond all times, also those too long to be reported."""
 _ON_THE_WAY: Final = frozenset({"admission", "routing", "prefill-routing", "queued"})
 _DEFERRABLE: Final = frozenset({"batch", "background"})
+_EVERYBODY: Final = frozenset({"any", "prefill", "decode", "whole"})
+_PREFILLING: Final = frozenset({"any", "prefill"})
+_DECODING: Final = frozenset({"any", "decode"})
 
 
 class Cluster:
@@ -52,6 +59,7 @@ class Cluster:
         router: chooses instances for requests that are not split.
         splitter: sends requests over two instances; None = all run on one.
         gateway: holds requests back while the instances are busy; None = there is none.
+        lifecycle: instances that come and go; None = none does.
         clock_went_back: how often an event lay before the one before it (never, or something is badly wrong).
         stopping: whether the loop ends after the event being processed; a signal's handler may set it.
     """
@@ -69,6 +77,7 @@ class Cluster:
         self.ledger = ledger
         self.observers = observers
         self._source = source
+        self._exhausted = False
         settings, policy, streams = experiment.cluster, experiment.policy, Streams(experiment.seed)
         self._admission_latency_us = settings.admission_latency_us
         self._routing_latency_us = settings.routing_latency_us
@@ -84,29 +93,28 @@ class Cluster:
         self.board = SignalBoard(settings.signals)
         self._factory = InstanceFactory(experiment, self.queue, ledger, observers)
         self.instances: list[Instance] = []
-        self._everybody: list[int] = []
-        self._prefilling: list[int] = []
-        self._decoding: list[int] = []
+        self._roles: list[str] = []
+        self._fleets: list[tuple[Fleet, frozenset[str]]] = []
         for pool in experiment.pools:
             for _ in range(pool.instances):
-                self.add_instance(pool)
+                self.create_instance(pool)
         prompts = self._factory.prompts_of(experiment.pools[0])
-        everybody, decoding = self._everybody, self._decoding
-        whole = everybody if split is None or split.undisaggregated == "all" else decoding
-        self._fleet = Fleet(self.board, everybody, prompts)
+        whole = _EVERYBODY if split is None or split.undisaggregated == "all" else _DECODING
+        self._fleet = self._fleet_of(_EVERYBODY, prompts)
         self.admission = AdmissionControl(experiment, self._fleet, streams)
-        self.router = Router(experiment, policy.routing, Fleet(self.board, whole, prompts), streams)
+        self.router = Router(experiment, policy.routing, self._fleet_of(whole, prompts), streams)
         self.gateway = None if policy.gateway is None else GatewayControl(policy.gateway, experiment, self, self._fleet)
         self.splitter: Splitter | None = None
         if split is not None:
             prefill, decode = (
-                Router(experiment, config, Fleet(self.board, members, prompts), streams, f"policy/{role}-routing")
+                Router(experiment, config, self._fleet_of(members, prompts), streams, f"policy/{role}-routing")
                 for role, config, members in (
-                    ("prefill", split.prefill_routing, self._prefilling),
-                    ("decode", split.decode_routing, decoding),
+                    ("prefill", split.prefill_routing, _PREFILLING),
+                    ("decode", split.decode_routing, _DECODING),
                 )
             )
             self.splitter = Splitter(experiment, split, self, prefill, decode)
+        self.lifecycle = Lifecycle(experiment, self, streams) if settings.varies else None
         parts = (self.admission, self.router)
         self._watches = (
             any(part.reads_signals for part in parts)
@@ -114,25 +122,60 @@ class Cluster:
             or self._defers
             or self.gateway is not None
             or self.splitter is not None
+            or self.lifecycle is not None
         )
         if self._watches:
             for instance in self.instances:
                 instance.watch(self._watch)
         self._pull()
+        if self.lifecycle is not None:
+            self.lifecycle.begin()
 
-    def add_instance(self, pool: Pool) -> Instance:
-        """One more instance of a pool, empty; requests are routed to it from now on."""
+    def create_instance(self, pool: Pool) -> Instance:
+        """One more instance of a pool, empty; no requests are routed to it yet."""
         instance = self._factory.create(len(self.instances), pool)
         self.instances.append(instance)
+        self._roles.append(pool.role)
         self.board.add(instance)
-        self._everybody.append(instance.index)
-        if pool.role in {"any", "decode"}:
-            self._decoding.append(instance.index)
-        if pool.role in {"any", "prefill"}:
-            self._prefilling.append(instance.index)
         if self._watches:
             instance.watch(self._watch)
         return instance
+
+    def add_instance(self, pool: Pool) -> Instance:
+        """One more instance of a pool, empty; requests are routed to it from now on."""
+        instance = self.create_instance(pool)
+        self.set_candidates([*self._fleet.members, instance.index])
+        return instance
+
+    def set_candidates(self, indices: Sequence[int]) -> None:
+        """From now on these instances may get requests."""
+        slots = 0
+        for index in indices:
+            slots += self.instances[index].batch.limits.max_num_seqs
+        self.admission.slots = slots
+        for fleet, roles in self._fleets:
+            fleet.change([index for index in indices if self._roles[index] in roles])
+
+    def _fleet_of(self, roles: frozenset[str], prompts: PromptKeys) -> Fleet:
+        members = [index for index, role in enumerate(self._roles) if role in roles]
+        fleet = Fleet(self.board, members, prompts)
+        self._fleets.append((fleet, roles))
+        return fleet
+
+    @property
+    def held_back(self) -> int:
+        """Requests that the gateway holds."""
+        return 0 if self.gateway is None else len(self.gateway.queue)
+
+    def wake_gateway(self, slots: int, now: int) -> None:
+        """An instance for so many requests has come up."""
+        if self.gateway is not None:
+            self.gateway.wake(slots, now)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all requests have ended and none will come."""
+        return self._exhausted and self.arrived == len(self.ledger)
 
     @property
     def input_tokens(self) -> int:
@@ -157,7 +200,7 @@ class Cluster:
         routing, routing_stream = self.router.state()
         more = [] if not self._watches else [self.board.state(), tenants, self._in_flight]
         more += [[one.request.index for one in self._deferred]] if self._deferred else []
-        more += [part.state() for part in (self.gateway, self.splitter) if part is not None]
+        more += [part.state() for part in (self.gateway, self.splitter, self.lifecycle) if part is not None]
         return (admission, routing, self._source.state(), (admission_stream, routing_stream), *more)
 
     # ---- the loop ----
@@ -235,11 +278,17 @@ class Cluster:
             found += [one.passage.request for one in self.gateway.queue.held()]
         if self.splitter is not None:
             found += self.splitter.transferring()
+        if self.lifecycle is not None:
+            found += [passage.request for passage in self.lifecycle.parked.values()]
         return found
 
     def present_us(self) -> int:
-        """Requests in queues, batches and transfers, counted as they come and go, added up over time until now."""
+        """Requests in queues, batches and transfers, counted as they come and go, added up over time until now.
+
+        Stays that ended for nothing, with the instance, are left out: nothing in the requests' books tells of them.
+        """
         total = 0 if self.splitter is None else self.splitter.away_us(self.now)
+        total -= 0 if self.lifecycle is None else self.lifecycle.forfeited_us
         for instance in self.instances:
             total += instance.present.area_us(self.now)
         return total
@@ -253,7 +302,9 @@ class Cluster:
     def _pull(self) -> None:
         """Fetch the next arrival; only one is ever pending."""
         request = self._source.next_request()
-        if request is not None:
+        if request is None:
+            self._exhausted = True
+        else:
             self.queue.push(request.arrival_us, ARRIVAL, Passage(request, self._arrive))
 
     def _arrive(self, passage: Passage, now: int) -> None:
@@ -314,15 +365,25 @@ class Cluster:
         if splitter is not None and not splitter.decode_first and splitter.decide(passage, now):
             splitter.go(passage, now + self._routing_latency_us)
             return
+        self.go_to_router(passage, now + self._routing_latency_us)
+
+    def go_to_router(self, passage: Passage, time_us: int) -> None:
+        """Route a request then."""
         passage.kind = "routing"
         passage.handler = self._route
-        self.queue.push(now + self._routing_latency_us, ROUTING, passage)
+        self.queue.push(time_us, ROUTING, passage)
+
+    def route_again(self, request: Request, now: int) -> None:
+        """A request that was on an instance goes to the router once more."""
+        self.go_to_router(Passage(request, self._route), now + self._routing_latency_us)
 
     def _route(self, passage: Passage, now: int) -> None:
         if self._watches:
             self.board.read(now)
         splitter = self.splitter
-        if splitter is None:
+        if self.lifecycle is not None and not self.router.fleet.members:
+            self.lifecycle.park(passage, now)
+        elif splitter is None:
             self.send(passage, self.router, now)
         elif splitter.decode_first:
             splitter.route_decode_first(passage, now)
@@ -367,7 +428,9 @@ class Cluster:
         self.queue.push(now + delay, instance_order(QUEUED, index), passage)
 
     def _enqueue(self, passage: Passage, now: int) -> None:
-        self.instances[passage.request.instance].enqueue(passage.request, now)
+        request, lifecycle = passage.request, self.lifecycle
+        if lifecycle is None or lifecycle.lets_in(request, now):
+            self.instances[request.instance].enqueue(request, now)
 
     # ---- what follows when requests leave instances ----
 
@@ -378,6 +441,8 @@ class Cluster:
         if self.admission.counts_tenants:
             for request in watch.departed:
                 self.admission.in_flight[request.tenant] -= 1
+        if self.lifecycle is not None:
+            self.lifecycle.departed(tuple(watch.departed), now)
         watch.departed.clear()
         if self.splitter is not None:
             for request in watch.prefilled:

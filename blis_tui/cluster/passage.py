@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.cluster.signals import declared
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 ARRIVAL: Final = 0
 ADMISSION: Final = 1
 ROUTING: Final = 2
+LIFECYCLE: Final = 3
 PREFILL_ROUTING: Final = 4
 TRANSFER_START: Final = 5
 TRANSFER_END: Final = 6
@@ -71,6 +72,49 @@ class Signal:
     def happen(self, now: int) -> bool:
         """Call the handler; it says whether it happened, or was out of date."""
         return self.handler(self, now)
+
+    def drop(self) -> None:
+        """Nothing depends on it."""
+
+
+class Audience(Protocol):
+    """Who would notice what happens in the background."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether all requests have ended and none will come."""
+
+
+class Background:
+    """An event of the control plane that matters only as long as there are requests, such as a failure.
+
+    Attributes:
+        kind: what it is called.
+        cluster: whose requests.
+        instance_index: the instance it is about, if it is about one.
+        handler: what happens; it says whether it did.
+    """
+
+    __slots__ = ("cluster", "handler", "instance_index", "kind")
+
+    request: Request | None = None
+
+    def __init__(
+        self, kind: str, cluster: Audience, instance_index: int | None, handler: Callable[[Background, int], bool]
+    ) -> None:
+        self.kind = kind
+        self.cluster = cluster
+        self.instance_index = instance_index
+        self.handler = handler
+
+    @property
+    def stale(self) -> bool:
+        """Whether all requests have ended and none will come."""
+        return self.cluster.finished
+
+    def happen(self, now: int) -> bool:
+        """Call the handler, unless nobody would notice."""
+        return not self.stale and self.handler(self, now)
 
     def drop(self) -> None:
         """Nothing depends on it."""

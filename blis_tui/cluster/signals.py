@@ -249,6 +249,10 @@ class Fleet(Sequence[InstanceSignals]):
         self.block_size_tokens = prompts.block_size_tokens
         self._prompts = prompts
 
+    def change(self, members: Sequence[int]) -> None:
+        """From now on these are the ones: instances have come or gone."""
+        self.members = members
+
     def __len__(self) -> int:
         return len(self.members)
 

@@ -1,7 +1,8 @@
 """What a request's client measures: the engine's times plus the overheads outside of steps.
 
 Each output token passes detokenization and streaming once (``output_token_overhead_us``): once in the time to the first
-token, once in each gap after it. ``post_decode_overhead_us`` comes once, after the last token.
+token, once in each gap after it. ``post_decode_overhead_us`` comes once, after the last token. Where the client's
+network is known, the way there and back comes once, too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 
 def client_ttft_us(request: Request, latency: StepTimeModel) -> int:
     """Time to first token, in microseconds; the first token must have been produced."""
-    return request.first_token_us - request.arrival_us + latency.output_token_overhead_us
+    network = request.network
+    way = 0 if network is None else network.ttft_us(request.input_tokens)
+    return request.first_token_us - request.arrival_us + latency.output_token_overhead_us + way
 
 
 def client_e2e_us(request: Request, latency: StepTimeModel) -> int:
@@ -23,4 +26,6 @@ def client_e2e_us(request: Request, latency: StepTimeModel) -> int:
     # The first token of a request over two instances comes from the first of them, without a gap before it here.
     tokens = max(request.generated_tokens - (request.handover is not None), 1)
     post = latency.post_decode_overhead_us if request.generated_tokens else 0
+    network = request.network
+    post += 0 if network is None else network.e2e_us(request.input_tokens, request.generated_tokens)
     return request.completed_us - request.arrival_us + tokens * latency.output_token_overhead_us + post

@@ -84,11 +84,11 @@ class Instance:
         in_flight: those of them that have not ended.
         present: those of them in its queue and batch.
         input_tokens: prompt tokens of all requests that entered its queue.
+        latency: the step-time model; its overheads belong to every latency that a client sees.
     """
 
     __slots__ = (
         "_events",
-        "_latency",
         "_leaving",
         "_ledger",
         "_observers",
@@ -100,6 +100,7 @@ class Instance:
         "in_flight",
         "index",
         "input_tokens",
+        "latency",
         "order_step",
         "pool",
         "present",
@@ -136,7 +137,7 @@ class Instance:
         self.order_step = instance_order(_STEP, index)
         self._order_left = instance_order(_LEFT, index)
         self._order_timeout = instance_order(_TIMEOUT, index)
-        self._latency = latency
+        self.latency = latency
         self._priority = priority
         self._events = events
         self._ledger = ledger
@@ -163,11 +164,6 @@ class Instance:
         return bool(self.batch.running or self.batch.waiting.items)
 
     @property
-    def latency(self) -> StepTimeModel:
-        """The step-time model (its overheads belong to every latency a client sees)."""
-        return self._latency
-
-    @property
     def seen_running(self) -> int:
         """Requests in its batch as others see it: where results come with a step's end, whoever has not left."""
         early = self._watch is not None and self._watch.early
@@ -187,8 +183,8 @@ class Instance:
 
     def pause_in_steps(self, look: Callable[[], None] | None) -> None:
         """Call ``look`` in every step from now on, between its first two phases; None ends that."""
-        latency = self._latency.model if isinstance(self._latency, Pausing) else self._latency
-        self._latency = latency if look is None else Pausing(latency, look)
+        latency = self.latency.model if isinstance(self.latency, Pausing) else self.latency
+        self.latency = latency if look is None else Pausing(latency, look)
 
     def enqueue(self, request: Request, now: int) -> None:
         """Take a request into the waiting queue, or drop it when it can never be served here."""
@@ -199,7 +195,7 @@ class Instance:
             request.state = RequestState.DROPPED_UNSERVABLE
             if Dropped in observers.kinds:
                 observers.emit(Dropped(observers.event, now, request.request_id, self.index, reason))
-            self._depart(request)
+            self.depart(request)
             self._ledger.close(request)
             return
         self.input_tokens += request.input_tokens
@@ -236,8 +232,8 @@ class Instance:
         if Dropped in observers.kinds:
             reason = f"its KV blocks do not fit: {self.pool.free} are free"
             observers.emit(Dropped(observers.event, now, request.request_id, self.index, reason))
-        self._depart(request)
-        self._ledger.close(request, client_ttft_us(request, self._latency))
+        self.depart(request)
+        self._ledger.close(request, client_ttft_us(request, self.latency))
 
     def _give_back(self, request: Request) -> None:
         """Free the blocks of somebody who waits."""
@@ -265,26 +261,30 @@ class Instance:
     def timeout(self, request: Request, now: int) -> None:
         """A deadline has come: a request that waits or runs leaves with nothing. A pending step stays pending."""
         was_running = request.state is RequestState.RUNNING
+        self.withdraw(request, now)
+        self._expire(request, now, was_running=was_running)
+
+    def withdraw(self, request: Request, now: int) -> None:
+        """Take out somebody who waits or runs."""
         self.present.change(-1, now)
-        if was_running:
+        if request.state is RequestState.RUNNING:
             self.batch.abort(request)
         else:
             self.waiting.remove(request)
             self._give_back(request)
-        self._expire(request, now, was_running=was_running)
 
     def _expire(self, request: Request, now: int, *, was_running: bool) -> None:
         request.state = RequestState.TIMED_OUT
-        self._depart(request)
+        self.depart(request)
         observers = self._observers
         if TimedOut in observers.kinds:
             observers.emit(
                 TimedOut(observers.event, now, request.request_id, self.index, was_running, request.generated_tokens)
             )
         started = request.first_token_us >= 0
-        self._ledger.close(request, client_ttft_us(request, self._latency) if started else -1)
+        self._ledger.close(request, client_ttft_us(request, self.latency) if started else -1)
 
-    def _depart(self, request: Request) -> None:
+    def depart(self, request: Request) -> None:
         """It no longer counts as in flight."""
         self.in_flight -= 1
         if self._watch is not None:
@@ -306,14 +306,14 @@ class Instance:
             self.in_flight -= 1
         elif not watch.early:
             self._leaving.popleft()
-            self._depart(request)
+            self.depart(request)
 
     def leave(self, request: Request, now: int) -> None:
         """The client of a completed request has its whole answer."""
         self._leave(request, now)
         observers = self._observers
         if Completed in observers.kinds:
-            latency = self._latency
+            latency = self.latency
             observers.emit(
                 Completed(
                     observers.event,
@@ -352,7 +352,7 @@ class Instance:
                 return self._planned_step(now)
             pool.take(due)
         context = load.decode_context_tokens
-        duration = self._latency.step_time_us(load)
+        duration = self.latency.step_time_us(load)
         tallies = self.tallies
         finishing = cohort.advance(now, duration, tallies.itl_us)
         if finishing is not None:
@@ -394,7 +394,7 @@ class Instance:
             raise batch.deadlock(self.index, now)
         epoch = self.pool.epoch
         # Execute.
-        duration = self._latency.step_time_us(load)
+        duration = self.latency.step_time_us(load)
         load.chunks = _NO_PLAN.chunks
         end = self.pool.unseen_until = now + duration
         # Complete.
@@ -465,7 +465,7 @@ class Instance:
         """Requests outside the cohort have their last token."""
         if len(finishing) > 1:
             finishing.sort(key=_slot)
-        pool, running, latency, watch = self.pool, self.batch.running, self._latency, self._watch
+        pool, running, latency, watch = self.pool, self.batch.running, self.latency, self._watch
         stores_last_token = self.rule.traits.stores_last_token
         for request in finishing:
             del running[request.batch_slot]
@@ -502,13 +502,13 @@ class Instance:
     def _seen_leaving(self, request: Request, blocks: int) -> None:
         """It has left the batch: others see that now, or at the step's end."""
         if self._watch is not None and self._watch.early:
-            self._depart(request)
+            self.depart(request)
         else:
             self._leaving.append(blocks)
 
     def _emit_step(self, plan: Plan, done: Done) -> None:
         emit_step(self._observers, self.index, self.tallies.steps, self.batch, plan, done)
-        emit_first_tokens(self._observers, self.index, done, self._latency)
+        emit_first_tokens(self._observers, self.index, done, self.latency)
 
 
 def _slot(request: Request) -> int:

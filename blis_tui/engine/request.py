@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from blis_tui.engine.kv.block import Block
+    from blis_tui.engine.network import Connection
 
 Segments = tuple[tuple[str, int], ...]
 """The shareable head of a prompt: ``(segment id, tokens)`` pairs; what follows them is the request's own."""
@@ -27,6 +28,7 @@ class RequestState(IntEnum):
     REJECTED = 4
     DROPPED_UNSERVABLE = 5
     TIMED_OUT = 6
+    LOST = 7
 
 
 class Handover:
@@ -82,6 +84,7 @@ class Request:
         shared_blocks: those of them whose content others can find: always a prefix of its block table.
         gateway_us: how long the gateway's queue held it; -1 = it never did.
         handover: its way over two instances; None = it has one.
+        network: its client's connection; None = its times are measured at the cluster.
     """
 
     __slots__ = (
@@ -104,6 +107,7 @@ class Request:
         "joined_us",
         "length_capped",
         "max_output_tokens",
+        "network",
         "output_tokens",
         "preemptions",
         "priority",
@@ -167,6 +171,14 @@ class Request:
         self.finish_clock = -1
         self.gateway_us = -1
         self.handover: Handover | None = None
+        self.network: Connection | None = None
+
+    def restart(self) -> None:
+        """Forget everything that instances have done for it: it is on its way to a queue again."""
+        self.state = RequestState.CREATED
+        self.instance = self.queued_us = self.scheduled_us = self.first_token_us = self.joined_us = -1
+        self.computed_tokens = self.generated_tokens = self.cached_tokens = self.preemptions = 0
+        self.target_tokens = self.input_tokens
 
     def __getstate__(self) -> tuple[object, ...]:
         # Values without their names: a long queue pickles ten times as fast.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import asdict, dataclass, field, is_dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import ENGINE
 from blis_tui.canonical import to_json
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.expectations import Verdict, judge
+from blis_tui.metrics.lifecycle import lifecycle_report
 from blis_tui.metrics.lints.finding import Seen
 from blis_tui.metrics.lints.lints import check_all
 from blis_tui.metrics.load import Flow
@@ -18,13 +19,20 @@ from blis_tui.metrics.stats import Distribution, of_histogram, of_ratios, of_sam
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from _typeshed import DataclassInstance
+
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.engine.instance import Instance
+    from blis_tui.metrics.lifecycle import LifecycleReport
     from blis_tui.metrics.lints.finding import Finding
     from blis_tui.metrics.lints.lints import Checkup
     from blis_tui.metrics.load import Offered, Steady
     from blis_tui.metrics.request_log import RequestLog, RequestRow, RequestTable, Row
     from blis_tui.spec.model import Experiment
+
+
+WHERE_IT_APPLIES: Final = {"left_out": True}
+"""Metadata of a field that stands in the file only where it is not None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +62,8 @@ class RequestCounts:
     timed_out: int
     length_capped: int
     """Of the completed ones, those cut short by ``max_model_len``."""
+    lost: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    """Those that went down with their instance; left out where no instance comes or goes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +166,8 @@ class Report:
     expectations: tuple[Verdict, ...]
     warnings: tuple[Finding, ...]
     """What looks wrong with the run, defects of the simulator first; empty when nothing does."""
+    lifecycle: LifecycleReport | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    """Instances that came and went; left out where none can."""
     rows: Sequence[RequestRow] = field(repr=False, compare=False)
     """One row a request, in order of arrival; not part of the JSON document."""
 
@@ -166,8 +178,9 @@ class Report:
 
     def to_dict(self) -> dict[str, object]:
         """The report as plain data, in the order of the file."""
-        names = [name for name in self.__dataclass_fields__ if name != "rows"]
-        return {name: _plain(getattr(self, name)) for name in names}
+        document = _fields(self)
+        del document["rows"]
+        return {name: _plain(value) for name, value in document.items()}
 
     def to_json(self) -> str:
         """The canonical bytes: what ``blis-tui run`` prints."""
@@ -201,7 +214,7 @@ class _Tally:
             if row.output_tokens > 1:
                 self.per_token_us.append((row.e2e_us - row.ttft_us) / (row.output_tokens - 1))
 
-    def counts(self) -> RequestCounts:
+    def counts(self, *, varies: bool = False) -> RequestCounts:
         states = self.states
         total = 0
         for count in states.values():
@@ -217,6 +230,7 @@ class _Tally:
             dropped_unservable=states[RequestState.DROPPED_UNSERVABLE],
             timed_out=states[RequestState.TIMED_OUT],
             length_capped=self.capped,
+            lost=states[RequestState.LOST] if varies else None,
         )
 
     def group(self) -> GroupReport:
@@ -267,7 +281,7 @@ def build_report(
     table = log.table(cluster)
     tallies = _Tallies(table, len(cluster.instances))
     overall = tallies.overall
-    counts = overall.counts()
+    counts = overall.counts(varies=experiment.cluster.varies)
     seconds = duration_us / 1e6
     merged: dict[int, int] = {}
     for instance in cluster.instances:
@@ -305,6 +319,7 @@ def build_report(
         invariants=invariants,
         expectations=(),
         warnings=_check(experiment, cluster, tallies.flow, table, duration_us).findings,
+        lifecycle=lifecycle_report(experiment, cluster, duration_us),
         rows=table,
     )
     verdicts = tuple(judge(expectation, report.to_dict()) for expectation in experiment.expect)
@@ -372,4 +387,12 @@ def _plain(value: object) -> object:
         return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name: _plain(item) for name, item in _fields(value).items()}
+    return value
+
+
+def _fields(record: DataclassInstance) -> dict[str, object]:
+    """The fields of a record, without those that do not apply to it."""
+    found = {one.name: (getattr(record, one.name), one.metadata) for one in fields(record)}
+    return {name: value for name, (value, metadata) in found.items() if value is not None or "left_out" not in metadata}

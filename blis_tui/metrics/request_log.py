@@ -26,6 +26,7 @@ STATE_NAMES: Final = {
     RequestState.REJECTED: "rejected",
     RequestState.DROPPED_UNSERVABLE: "dropped-unservable",
     RequestState.TIMED_OUT: "timed-out",
+    RequestState.LOST: "lost",
 }
 """How a request's state reads in files and tables."""
 

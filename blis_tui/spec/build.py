@@ -188,6 +188,71 @@ def _cluster(part: _Part, policy: spec.Policy, pools: tuple[spec.Pool, ...]) -> 
         disaggregation=_disaggregation(part.part("disaggregation"), policy, pools)
         if "disaggregation" in part.data
         else None,
+        lifecycle=_lifecycle(part.part("lifecycle")) if "lifecycle" in part.data else None,
+        failures=tuple(map(_failure, part.parts("failures"))) if "failures" in part.data else (),
+        nodes=tuple(map(_nodes, part.parts("nodes"))) if "nodes" in part.data else (),
+        autoscaler=_autoscaler(part, pools) if "autoscaler" in part.data else None,
+    )
+
+
+def _lifecycle(part: _Part) -> spec.Lifecycle:
+    return spec.Lifecycle(
+        loading_delay_us=part.integer("loading_delay_us"),
+        warm_up_requests=part.integer("warm_up_requests"),
+        warm_up_factor=part.number("warm_up_factor"),
+        drain=part.text("drain"),
+    )
+
+
+def _failure(part: _Part) -> spec.Failure:
+    return spec.Failure(
+        instance=part.integer("instance") if "instance" in part.data else None,
+        pool=part.text("pool") if "pool" in part.data else None,
+        at_us=part.integer("at_us") if "at_us" in part.data else None,
+        mean_time_between_us=part.integer("mean_time_between_us") if "mean_time_between_us" in part.data else None,
+        repair_us=part.limit("repair_us"),
+        requests=part.text("requests"),
+        max_retries=part.integer("max_retries"),
+    )
+
+
+def _delay(part: _Part) -> spec.Delay:
+    return spec.Delay(mean_us=part.integer("mean"), std_dev_us=part.integer("std_dev"))
+
+
+def _nodes(part: _Part) -> spec.NodePool:
+    return spec.NodePool(
+        name=part.text("name"),
+        gpu=part.text("gpu"),
+        gpus_per_node=part.integer("gpus_per_node"),
+        initial=part.integer("initial"),
+        min=part.integer("min"),
+        max=part.integer("max"),
+        provisioning_delay=_delay(part.part("provisioning_delay_us")),
+        cost_per_hour=part.number("cost_per_hour") if "cost_per_hour" in part.data else None,
+    )
+
+
+def _autoscaler(cluster: _Part, pools: tuple[spec.Pool, ...]) -> spec.Autoscaler:
+    part = cluster.part("autoscaler")
+    own = {one.text("name"): one for one in cluster.parts("pools")} if "pools" in cluster.data else {}
+    bounds = {
+        pool.name: tuple(
+            (own[pool.name] if pool.name in own and key in own[pool.name].data else part).integer(key)
+            for key in ("min_instances", "max_instances")
+        )
+        for pool in pools
+    }
+    return spec.Autoscaler(
+        interval_us=part.integer("interval_us"),
+        bounds={name: (least, most) for name, (least, most) in bounds.items()},
+        kv_cache_threshold=part.number("kv_cache_threshold"),
+        scale_up_threshold=part.number("scale_up_threshold"),
+        scale_down_boundary=part.number("scale_down_boundary"),
+        avg_input_tokens=part.integer("avg_input_tokens"),
+        scale_up_window_us=part.integer("scale_up_stabilization_window_us"),
+        scale_down_window_us=part.integer("scale_down_stabilization_window_us"),
+        scrape_delay=_delay(part.part("scrape_delay_us")),
     )
 
 
@@ -257,6 +322,14 @@ def _client(part: _Part) -> spec.Client:
         slo_class=part.text("slo_class"),
         tenant=part.text("tenant", ""),
         timeout_us=part.limit("timeout_us"),
+        network=_network(part.part("network")) if "network" in part.data else None,
+    )
+
+
+def _network(part: _Part) -> spec.Network:
+    return spec.Network(
+        rtt_ms=part.number("rtt_ms"),
+        bandwidth_mbps=part.number("bandwidth_mbps") if "bandwidth_mbps" in part.data else None,
     )
 
 

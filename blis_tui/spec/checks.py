@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.engine.kv.capacity import kv_capacity, minimum_tensor_parallel
 from blis_tui.engine.kv.pool import MAX_SHARED_BLOCKS
 from blis_tui.errors import PolicyError
+from blis_tui.metrics.lifecycle import LifecycleReport
 from blis_tui.metrics.load import Offered, Steady
 from blis_tui.metrics.report import KvCounts, Latencies, RequestCounts, Throughput, TokenCounts
 from blis_tui.metrics.stats import Distribution
@@ -16,6 +17,7 @@ from blis_tui.spec.build import build_hardware_part, build_model_part
 from blis_tui.spec.diagnostics import Diagnostic, about
 from blis_tui.spec.hf import contradictions, missing_fields
 from blis_tui.spec.hints import metric_hint
+from blis_tui.spec.lifecycle_checks import check_lifecycle
 from blis_tui.spec.source import as_list, as_map
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ _GROUPS: Final = {
     "offered": Offered,
     "steady": Steady,
     "kv": KvCounts,
+    "lifecycle": LifecycleReport,
 }
 METRICS: Final = frozenset(
     {f"{group}.{one.name}" for group, part in _GROUPS.items() for one in fields(part)}
@@ -50,6 +53,7 @@ def check(document: Document) -> list[Diagnostic]:
     problems = list(check_model(document))
     sound = not problems
     problems += check_workload(document)
+    problems += check_lifecycle(document)
     problems += _check_expectations(document)
     if sound:
         data = as_map(document.data)

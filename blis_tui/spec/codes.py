@@ -195,6 +195,11 @@ _TABLE: Final = {
         "Shared blocks are kept one by one; a prefix of more than 1,048,576 of them would take all memory.",
         "Raise `engine.block_size_tokens` (vLLM's default is 16), or shorten the prefix.",
     ),
+    "BLIS2050": CodeInfo(
+        "instances cannot come and go like that",
+        "A failure, a node pool or the autoscaler's bounds contradict themselves or the instances there are.",
+        "Read the message; docs/lifecycle.md describes `cluster.failures`, `nodes` and `autoscaler`.",
+    ),
     "BLIS2100": CodeInfo(
         "unusable trace",
         "A recorded workload cannot be read: a column is missing, unknown or given twice, the unit of its times is not "

@@ -100,6 +100,15 @@ class Prefix:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """A client's connection."""
+
+    rtt_ms: float
+    bandwidth_mbps: float | None
+    """None = unlimited."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
     """One stream of generated requests."""
 
@@ -112,6 +121,7 @@ class Client:
     slo_class: str = "standard"
     tenant: str = ""
     timeout_us: int | None = None
+    network: Network | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,13 +255,103 @@ class Disaggregation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lifecycle:
+    """How an instance comes, and how it goes."""
+
+    loading_delay_us: int = 0
+    """From its placement until its weights are loaded; the instances of the start are there at once."""
+    warm_up_requests: int = 0
+    """So many requests leave it before it is warm."""
+    warm_up_factor: float = 1.0
+    """How many times as long its steps take until then."""
+    drain: str = "wait"
+    """What becomes of the requests of an instance that goes: ``wait``, ``redirect`` or ``immediate``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """When which instances die, and what becomes of their requests."""
+
+    instance: int | None
+    """The index of the only one; None = all of a pool."""
+    pool: str | None
+    """Whose instances; None = all, or the one named."""
+    at_us: int | None
+    """Once, then; None = at random."""
+    mean_time_between_us: int | None
+    """Of the exponential distribution of times from an instance's start to its failure."""
+    repair_us: int | None
+    """From its end until it loads again; None = it never does."""
+    requests: str = "retry"
+    """``retry``: they are routed again and start from the beginning; ``lose``: they are lost."""
+    max_retries: int = 3
+    """A request that is hit more often is lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delay:
+    """A time that varies: normally distributed, never below 0. In microseconds."""
+
+    mean_us: int = 0
+    std_dev_us: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePool:
+    """Equal machines that instances are placed on."""
+
+    name: str
+    gpu: str
+    """The hardware of the instances that they can host."""
+    gpus_per_node: int
+    initial: int
+    min: int
+    """An empty node is given back as long as more than these are left."""
+    max: int
+    provisioning_delay: Delay
+    cost_per_hour: float | None
+    """Of one node; None = not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Autoscaler:
+    """Adds and removes instances by what they hold and what waits."""
+
+    interval_us: int
+    bounds: Mapping[str, tuple[int, int]]
+    """Pool -> the least and the most instances it may have."""
+    kv_cache_threshold: float
+    """Share of an instance's KV cache that counts as supply."""
+    scale_up_threshold: float
+    """More is needed when demand is above this share of the supply."""
+    scale_down_boundary: float
+    """Less is enough when demand is below this share of the supply."""
+    avg_input_tokens: int
+    """KV tokens that a waiting request counts for."""
+    scale_up_window_us: int
+    """How long more must be needed before it acts; likewise below."""
+    scale_down_window_us: int
+    scrape_delay: Delay
+    """From a decision to what it does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """What the way to the instances costs, and what is known on the way."""
+    """What the way to the instances costs, what is known on the way, and how instances come and go."""
 
     admission_latency_us: int
     routing_latency_us: int
     signals: Signals = field(default_factory=Signals)
     disaggregation: Disaggregation | None = None
+    lifecycle: Lifecycle | None = None
+    failures: tuple[Failure, ...] = ()
+    nodes: tuple[NodePool, ...] = ()
+    autoscaler: Autoscaler | None = None
+
+    @property
+    def varies(self) -> bool:
+        """Whether instances may come or go during a run."""
+        return bool(self.lifecycle or self.failures or self.nodes or self.autoscaler)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from heapq import heapify, heapreplace
 from math import fsum
 from typing import TYPE_CHECKING, Protocol
 
+from blis_tui.engine.network import Connection
 from blis_tui.engine.request import Request
 from blis_tui.engine.streams import Streams
 from blis_tui.errors import PolicyError
@@ -47,6 +48,7 @@ class _ClientSource:
         "_gaps",
         "_input_stream",
         "_inputs",
+        "_network",
         "_output_stream",
         "_outputs",
         "_prefix_tokens",
@@ -71,6 +73,8 @@ class _ClientSource:
         self._slo_class = client.slo_class
         self._tenant = client.tenant
         self._timeout_us = client.timeout_us or 0
+        network = client.network
+        self._network = None if network is None else Connection(network.rtt_ms, network.bandwidth_mbps)
 
     def next_gap_us(self) -> int:
         """Time from this client's last arrival to its next."""
@@ -82,7 +86,7 @@ class _ClientSource:
 
     def request(self, index: int, arrival_us: int) -> Request:
         """The request that arrives at ``arrival_us``, the ``index``-th of all clients."""
-        return Request(
+        request = Request(
             index,
             f"request_{index}",
             arrival_us,
@@ -93,6 +97,8 @@ class _ClientSource:
             self._tenant,
             arrival_us + self._timeout_us if self._timeout_us else 0,
         )
+        request.network = self._network
+        return request
 
 
 def _lengths(plugins: Registry, config: PluginConfig) -> TokenCounts:

@@ -42,7 +42,7 @@ class TierShed:
         """``tier shed`` for a less urgent class under load."""
         if context.priority(request) >= self._settings.min_priority:
             return ""
-        return "tier shed" if max(fleet.loads()) > self._settings.overload_threshold else ""
+        return "tier shed" if max(fleet.loads(), default=0) > self._settings.overload_threshold else ""
 
     def state(self) -> tuple[object, ...]:
         """Nothing."""

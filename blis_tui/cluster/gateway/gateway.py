@@ -104,6 +104,12 @@ class GatewayControl:
             while count and self._dispatch(now):
                 count -= 1
 
+    def wake(self, count: int, now: int) -> None:
+        """An instance for so many requests has come up."""
+        if self._settings.dispatch == "on-completion":
+            self.completed(count, now)
+        self._tick_later(now)
+
     def expire(self, held: queue.Held, now: int) -> None:
         """A request has been in the queue for too long."""
         self.queue.remove(held)
@@ -131,7 +137,7 @@ class GatewayControl:
         return True
 
     def _tick_later(self, now: int) -> None:
-        if self._settings.dispatch == "tick" and len(self.queue) and not self._ticking:
+        if self._settings.dispatch == "tick" and len(self.queue) and len(self._fleet) and not self._ticking:
             self._ticking = True
             self._cluster.queue.push(now + self._settings.tick_us, DISPATCH, Signal("dispatch", self._tick))
 

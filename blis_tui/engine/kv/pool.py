@@ -307,6 +307,16 @@ class BlockPool:
         shared.clear()
         request.held_blocks = 0
 
+    def wipe(self) -> None:
+        """Forget the content of all blocks, which must all be free."""
+        self.blank = self.total
+        self.epoch += 1
+        for entries in (self._free_order, self._index, self._older, self._spans):
+            entries.clear()
+        self._remaps += 1
+        if self.unseen:
+            self.unseen.clear()
+
     def cached_free(self) -> int:
         """Free blocks whose content can still be found."""
         return len([1 for entry in self._free_order.values() if not isinstance(entry, int)])

@@ -251,6 +251,8 @@ def imbalance(seen: Seen) -> Finding | str:
     instances = seen.cluster.instances
     if len(instances) < 3:
         return "it needs at least three instances"
+    if seen.experiment.cluster.varies:
+        return "instances may come and go"
     routed = 0
     for instance in instances:
         routed += instance.routed
@@ -285,6 +287,8 @@ def unused_capacity(seen: Seen) -> Finding | str:
     instances = len(cluster.instances)
     if instances < 2:
         return "there is one instance"
+    if seen.experiment.cluster.varies:
+        return "instances may come and go"
     if len(seen.experiment.pools) > 1:
         return "the instances are not alike"
     if not seen.done:

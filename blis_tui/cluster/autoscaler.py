@@ -1,0 +1,248 @@
+"""The autoscaler: compares what the instances hold and what waits with what they can hold, as BLIS' analyzer does.
+
+    supply   = sum over instances of KV capacity x kv_cache_threshold
+    demand   = sum over instances of KV tokens in use + waiting requests x avg_input_tokens
+    required = demand / scale_up_threshold - (supply + that of instances on their way)
+    spare    = supply - demand / scale_down_boundary
+
+All figures are tokens. More instances come to the cheapest pool, the last ones of the most expensive pool go.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from blis_tui.cluster.lifecycle_records import Scaled, ScalingDecided
+from blis_tui.cluster.lives import CANDIDATES, COMING, FAILED
+from blis_tui.cluster.passage import LIFECYCLE, Background
+from blis_tui.cluster.placement import draw
+
+if TYPE_CHECKING:
+    from blis_tui.cluster.hosting import Host, Lives
+    from blis_tui.engine.streams import Streams
+    from blis_tui.spec.model import Autoscaler, Pool
+
+_NEVER: Final = -1
+
+
+class _Balance(NamedTuple):
+    """Demand and supply in KV tokens."""
+
+    demand: int
+    supply: float
+    pending: float
+    required: float
+    spare: float
+
+
+class AutoscalerControl:
+    """Looks at the cluster every ``interval_us`` and decides; a decision takes effect after the scrape delay."""
+
+    def __init__(
+        self,
+        settings: Autoscaler,
+        pools: tuple[Pool, ...],
+        lifecycle: Lives,
+        cluster: Host,
+        streams: Streams,
+    ) -> None:
+        self._settings = settings
+        self._pools = pools
+        self._lifecycle = lifecycle
+        self._cluster = cluster
+        self._stream = streams.stream("autoscaler/scrape-delay")
+        self._ordered = [0] * len(pools)
+        """Instances by pool that a decision adds (or, negative, removes) and that has not taken effect yet."""
+        self._up_since_us = self._down_since_us = _NEVER
+        self.scaled: list[tuple[int, str, int, str]] = []
+        """What took effect: time, pool, change, reason."""
+
+    def begin(self) -> None:
+        """Look for the first time."""
+        self._look_later(self._settings.interval_us)
+
+    def state(self) -> tuple[object, ...]:
+        """What it remembers, as plain values (for digests)."""
+        return (
+            tuple(self._ordered),
+            (self._up_since_us, self._down_since_us),
+            self._stream.state(),
+            tuple(self.scaled),
+        )
+
+    # ---- looking ----
+
+    def _look_later(self, time_us: int) -> None:
+        self._cluster.queue.push(time_us, LIFECYCLE, Background("autoscaler", self._cluster, None, self._look))
+
+    def _look(self, event: Background, now: int) -> bool:  # noqa: ARG002
+        balance = self._weigh()
+        verdict, pool, count, reason = self._judge(balance, now)
+        observers = self._cluster.observers
+        if ScalingDecided in observers.kinds:
+            observers.emit(
+                ScalingDecided(
+                    observers.event,
+                    now,
+                    verdict,
+                    "" if pool is None else self._pools[pool].name,
+                    count,
+                    balance.demand,
+                    int(balance.supply),
+                    int(balance.pending),
+                    ceil(max(balance.required, 0.0)),
+                    int(max(balance.spare, 0.0)),
+                    reason,
+                )
+            )
+        if pool is not None and verdict.startswith("scale"):
+            change = count if verdict == "scale-up" else -count
+            self._ordered[pool] += change
+            delay = draw(self._settings.scrape_delay, self._stream)
+            self._cluster.queue.push(now + delay, LIFECYCLE, _Order(self._cluster, self, pool, change, reason))
+        # Where nothing else will ever happen, what it sees does not change: only a window may still be running.
+        waiting = self._up_since_us != _NEVER or self._down_since_us != _NEVER
+        if waiting or any(not entry[3].stale for entry in self._cluster.queue.heap):
+            self._look_later(now + self._settings.interval_us)
+        return True
+
+    def _weigh(self) -> _Balance:
+        settings, cluster, lives = self._settings, self._cluster, self._lifecycle.lives
+        demand = 0
+        supply = pending = 0.0
+        waiting = len(self._lifecycle.parked) + cluster.held_back
+        for life, instance in zip(lives, cluster.instances, strict=True):
+            if life.state in CANDIDATES:
+                supply += self._capacity(life.pool)
+                demand += instance.seen_kv_used * instance.pool.block_size_tokens
+                waiting += len(instance.waiting.items)
+            elif life.state in COMING:
+                pending += self._capacity(life.pool)
+        for pool, count in enumerate(self._ordered):
+            pending += max(count, 0) * self._capacity(pool)
+        demand += waiting * settings.avg_input_tokens
+        required = demand / settings.scale_up_threshold - (supply + pending)
+        return _Balance(demand, supply, pending, required, supply - demand / settings.scale_down_boundary)
+
+    def _capacity(self, pool: int) -> float:
+        engine = self._pools[pool].engine
+        return engine.kv_blocks * engine.block_size_tokens * self._settings.kv_cache_threshold
+
+    # ---- deciding ----
+
+    def _judge(self, balance: _Balance, now: int) -> tuple[str, int | None, int, str]:
+        """Verdict, pool, number of instances, reason."""
+        counts = [self._count(pool) for pool in range(len(self._pools))]
+        for pool, count in enumerate(counts):
+            least = self._bounds(pool)[0]
+            if count < least:
+                return "scale-up", pool, least - count, f"{count} of at least {least} in {self._pools[pool].name}"
+        figures = f"demand {balance.demand:,}, supply {int(balance.supply + balance.pending):,} tokens"
+        if balance.required > 0.0:
+            self._down_since_us = _NEVER
+            return self._judge_up(balance, counts, now, f"{ceil(balance.required):,} tokens missing ({figures})")
+        self._up_since_us = _NEVER
+        choice = self._too_many(balance, counts)
+        if choice is None:
+            self._down_since_us = _NEVER
+            return "hold", None, 0, f"enough and not too much ({figures})"
+        pool, count = choice
+        reason = f"{int(balance.spare):,} tokens to spare ({figures})"
+        if self._down_since_us == _NEVER:
+            self._down_since_us = now
+        if now - self._down_since_us < self._settings.scale_down_window_us:
+            return "wait", pool, count, f"{reason}, within the stabilization window"
+        self._down_since_us = _NEVER
+        return "scale-down", pool, count, reason
+
+    def _judge_up(
+        self, balance: _Balance, counts: list[int], now: int, reason: str
+    ) -> tuple[str, int | None, int, str]:
+        for pool in self._by_cost():
+            room = self._bounds(pool)[1] - counts[pool]
+            if room > 0:
+                break
+        else:
+            self._up_since_us = _NEVER
+            return "hold", None, 0, f"{reason}, but every pool is at its maximum"
+        count = min(room, ceil(balance.required / self._capacity(pool)))
+        if self._up_since_us == _NEVER:
+            self._up_since_us = now
+        if now - self._up_since_us < self._settings.scale_up_window_us:
+            return "wait", pool, count, f"{reason}, within the stabilization window"
+        self._up_since_us = _NEVER
+        return "scale-up", pool, count, reason
+
+    def _too_many(self, balance: _Balance, counts: list[int]) -> tuple[int, int] | None:
+        """The most expensive pool that can do with less, and how many can go."""
+        if min(self._ordered) < 0:
+            return None
+        cluster = self._cluster
+        total = 0
+        for count in counts:
+            total += count
+        idle = cluster.arrived == cluster.closed()
+        largest = max((self._capacity(pool) for pool, count in enumerate(counts) if count), default=0.0)
+        # Scale to zero: the last one goes when there is nothing at all to do.
+        keep = 0 if idle and not balance.demand else 1
+        if total <= keep or not (balance.spare > largest or (total == 1 and not keep)):
+            return None
+        for pool in reversed(self._by_cost()):
+            spare = min(counts[pool] - self._bounds(pool)[0], total - keep)
+            if spare > 0:
+                return pool, min(spare, max(1, int(balance.spare / self._capacity(pool))))
+        return None
+
+    def _by_cost(self) -> list[int]:
+        """The pools, cheapest first: by their cost where all are known, else by accelerators; of equals in order."""
+        costs = [self._lifecycle.cost_per_hour(pool) for pool in self._pools]
+        known = [cost for cost in costs if cost is not None]
+        keys = known if len(known) == len(costs) else [float(pool.tensor_parallel) for pool in self._pools]
+        return sorted(range(len(keys)), key=keys.__getitem__)
+
+    def _bounds(self, pool: int) -> tuple[int, int]:
+        return self._settings.bounds[self._pools[pool].name]
+
+    def _count(self, pool: int) -> int:
+        """The instances of a pool: there, on their way, ordered, or under repair."""
+        count = self._ordered[pool]
+        for life in self._lifecycle.lives:
+            if life.pool == pool:
+                count += life.state in CANDIDATES or life.state in COMING or (life.state == FAILED and life.returns)
+        return count
+
+    # ---- acting ----
+
+    def act(self, pool: int, change: int, reason: str, now: int) -> None:
+        """A decision takes effect."""
+        self._ordered[pool] -= change
+        lifecycle, name = self._lifecycle, self._pools[pool].name
+        if change < 0:
+            there = lifecycle.of_pool(pool, CANDIDATES | COMING)
+            leaving = max(0, min(-change, self._count(pool) - self._bounds(pool)[0], len(there)))
+            change = -leaving
+        self.scaled.append((now, name, change, reason))
+        observers = self._cluster.observers
+        if Scaled in observers.kinds:
+            observers.emit(Scaled(observers.event, now, name, change))
+        if change < 0:
+            for index in there[: change - 1 : -1]:
+                lifecycle.drain(index, now, "scaled down")
+        for _ in range(change):
+            lifecycle.add(pool, now, "scaled up")
+
+
+class _Order(Background):
+    """A decision on its way."""
+
+    __slots__ = ("_control", "_order")
+
+    def __init__(self, cluster: Host, control: AutoscalerControl, pool: int, change: int, reason: str) -> None:
+        super().__init__("scaling", cluster, None, self._act)
+        self._control = control
+        self._order = (pool, change, reason)
+
+    def _act(self, event: Background, now: int) -> bool:  # noqa: ARG002
+        self._control.act(*self._order, now)
+        return True

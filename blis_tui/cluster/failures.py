@@ -1,0 +1,110 @@
+"""When instances die: at a given time, or at random."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blis_tui.cluster.passage import LIFECYCLE, Background
+
+if TYPE_CHECKING:
+    from blis_tui.cluster.hosting import Host, Lives
+    from blis_tui.engine.streams import Stream, Streams
+    from blis_tui.spec.model import Failure
+
+
+class Failures:
+    """Plans failures and lets them happen.
+
+    A random one is drawn when its instance comes up, from the stream ``failures/<entry>/<instance>``.
+    """
+
+    def __init__(self, settings: tuple[Failure, ...], lifecycle: Lives, cluster: Host, streams: Streams) -> None:
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._cluster = cluster
+        self._all_streams = streams
+        self._streams: dict[tuple[int, int], Stream] = {}
+        self.due: dict[tuple[int, int], int] = {}
+        """When an instance will die of an entry: the latest that was drawn."""
+
+    def plan(self) -> None:
+        """The failures at a given time."""
+        for number, failure in enumerate(self._settings):
+            if failure.at_us is not None:
+                event = _Planned(self._cluster, self._lifecycle, number, failure)
+                self._cluster.queue.push(failure.at_us, LIFECYCLE, event)
+
+    def watch(self, index: int, now: int) -> None:
+        """An instance has come up: draw when it will die."""
+        for number, failure in enumerate(self._settings):
+            if failure.mean_time_between_us is None or not self._concerns(failure, index):
+                continue
+            key = (number, index)
+            if key not in self._streams:
+                self._streams[key] = self._all_streams.stream(f"failures/{number}/{index}")
+            time = now + max(1, int(self._streams[key].exponential() * failure.mean_time_between_us))
+            self.due[key] = time
+            self._cluster.queue.push(time, LIFECYCLE, _AtRandom(self._cluster, self, key, time))
+
+    def strike(self, number: int, index: int, now: int) -> None:
+        """An instance dies at random."""
+        self._lifecycle.fail(index, now, self._settings[number], "at random")
+
+    def alive(self, index: int) -> bool:
+        """Whether an instance can die."""
+        return self._lifecycle.can_fail(index)
+
+    def state(self) -> tuple[object, ...]:
+        """What is drawn, as plain values (for digests)."""
+        drawn = tuple((key, self._streams[key].state()) for key in sorted(self._streams))
+        return (drawn, tuple(sorted(self.due.items())))
+
+    def _concerns(self, failure: Failure, index: int) -> bool:
+        if failure.instance is not None:
+            return failure.instance == index
+        return failure.pool is None or failure.pool == self._lifecycle.pool_of(index).name
+
+
+class _Planned(Background):
+    """A failure at a given time."""
+
+    __slots__ = ("_failure", "_lifecycle", "_number")
+
+    def __init__(self, cluster: Host, lifecycle: Lives, number: int, failure: Failure) -> None:
+        super().__init__("failure", cluster, failure.instance, self._strike)
+        self._lifecycle = lifecycle
+        self._number = number
+        self._failure = failure
+
+    def _strike(self, event: Background, now: int) -> bool:  # noqa: ARG002
+        failure, lifecycle = self._failure, self._lifecycle
+        if failure.instance is not None:
+            there = [failure.instance] if failure.instance < len(lifecycle.lives) else []
+        else:
+            there = [index for index in range(len(lifecycle.lives)) if lifecycle.can_fail(index)]
+            there = [index for index in there if failure.pool in (None, lifecycle.pool_of(index).name)]
+        for index in there:
+            lifecycle.fail(index, now, failure, "as planned")
+        return bool(there)
+
+
+class _AtRandom(Background):
+    """A failure at a time that was drawn."""
+
+    __slots__ = ("_failures", "_key", "_time_us")
+
+    def __init__(self, cluster: Host, failures: Failures, key: tuple[int, int], time_us: int) -> None:
+        super().__init__("failure", cluster, key[1], self._strike)
+        self._failures = failures
+        self._key = key
+        self._time_us = time_us
+
+    @property
+    def stale(self) -> bool:
+        """Whether the instance has gone before, or nobody would notice."""
+        failures, key = self._failures, self._key
+        return self.cluster.finished or failures.due[key] != self._time_us or not failures.alive(key[1])
+
+    def _strike(self, event: Background, now: int) -> bool:  # noqa: ARG002
+        self._failures.strike(*self._key, now)
+        return True

@@ -1,0 +1,421 @@
+"""Instances that come and go: where each stands in its life, and what becomes of the requests of one that goes.
+
+scheduling (no room on a node yet) -> loading -> warming-up -> active -> draining -> terminated; and failed, from where
+a repair leads back to loading. Only warming and active instances are candidates of admission, gateway and router.
+
+A step is never torn apart: an instance that dies within one counts as failed at once, and stops at the step's end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blis_tui.cluster.autoscaler import AutoscalerControl
+from blis_tui.cluster.failures import Failures
+from blis_tui.cluster.lifecycle_records import InstanceChanged, InstanceStopped, Lost, Retried, Stranded
+from blis_tui.cluster.lives import (
+    ACTIVE,
+    CANDIDATES,
+    COMING,
+    DRAINING,
+    FAILED,
+    LOADING,
+    MORTAL,
+    SCHEDULING,
+    TERMINATED,
+    WARMING,
+    Life,
+)
+from blis_tui.cluster.passage import LIFECYCLE, Background, Passage
+from blis_tui.cluster.placement import Placement
+from blis_tui.engine.clientview import client_ttft_us
+from blis_tui.engine.latency.warming import slowed_down
+from blis_tui.engine.request import RequestState
+from blis_tui.errors import PolicyError
+from blis_tui.spec import model as spec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from blis_tui.cluster.hosting import Host
+    from blis_tui.engine.instance import Instance
+    from blis_tui.engine.request import Request
+    from blis_tui.engine.streams import Streams
+
+
+class Lifecycle:
+    """All instances' lives.
+
+    Attributes:
+        lives: by index of the instance.
+        parked: requests that wait for an instance to come up, by their index.
+        forfeited_us: time that requests spent in queues and batches which they had to leave for nothing, added up.
+        retried: how often a request had to start again.
+        failed: how often an instance has died.
+        placement: where instances stand; None = there is room everywhere.
+        autoscaler: None = there is none.
+    """
+
+    def __init__(self, experiment: spec.Experiment, cluster: Host, streams: Streams) -> None:
+        settings = experiment.cluster
+        if settings.disaggregation is not None:
+            raise PolicyError(
+                "instances that come and go cannot be combined with prefill/decode disaggregation yet",
+                help="leave out cluster.disaggregation, or lifecycle, failures, nodes and autoscaler",
+            )
+        self.lives: list[Life] = []
+        self.parked: dict[int, Passage] = {}
+        self.forfeited_us = 0
+        self.retried = 0
+        self.failed = 0
+        self._settings = settings.lifecycle or spec.Lifecycle()
+        self._pools = experiment.pools
+        self._cluster = cluster
+        self._hits: dict[int, int] = {}
+        """How many instances have died under a request, by its index."""
+        self._undeclared: dict[int, None] = {}
+        """Requests on instances that declared no budget: the engine sets one."""
+        self._failures = Failures(settings.failures, self, cluster, streams)
+        self.placement = Placement(settings.nodes, cluster, streams, self._placed) if settings.nodes else None
+        self.autoscaler: AutoscalerControl | None = None
+        if settings.autoscaler is not None:
+            self.autoscaler = AutoscalerControl(settings.autoscaler, experiment.pools, self, cluster, streams)
+
+    def begin(self) -> None:
+        """The instances of the start are there and warm, as far as there is room for them."""
+        number = 0
+        for pool, one in enumerate(self._pools):
+            for _ in range(one.instances):
+                self.lives.append(Life(pool))
+                if self.placement is None or self.placement.place_now(number, one):
+                    self.lives[number].held_since_us = 0
+                else:
+                    self.lives[number].state = SCHEDULING
+                number += 1
+        self._update()
+        for index, life in enumerate(self.lives):
+            if life.state == ACTIVE:
+                self._failures.watch(index, 0)
+        if self.placement is not None:
+            self.placement.provision(0)
+        self._failures.plan()
+        if self.autoscaler is not None:
+            self.autoscaler.begin()
+
+    # ---- what others ask ----
+
+    def pool_of(self, index: int) -> spec.Pool:
+        """The pool of an instance."""
+        return self._pools[self.lives[index].pool]
+
+    def of_pool(self, pool: int, states: frozenset[str]) -> list[int]:
+        """The instances of a pool that are in one of these states."""
+        return [index for index, life in enumerate(self.lives) if life.pool == pool and life.state in states]
+
+    def can_fail(self, index: int) -> bool:
+        """Whether there is an instance that can die."""
+        return self.lives[index].state in MORTAL
+
+    def cost_per_hour(self, pool: spec.Pool) -> float | None:
+        """What an instance of a pool costs; None = not known."""
+        return None if self.placement is None else self.placement.cost_per_hour(pool)
+
+    def held_us(self, index: int, now: int) -> int:
+        """How long an instance has held its accelerators until now."""
+        life = self.lives[index]
+        return life.held_us + (now - life.held_since_us if life.held_since_us >= 0 else 0)
+
+    def state(self) -> tuple[object, ...]:
+        """Everything, as plain values (for digests)."""
+        parts = [part.state() for part in (self.placement, self.autoscaler) if part is not None]
+        return (
+            tuple(life.values() for life in self.lives),
+            tuple(self.parked),
+            (self.forfeited_us, self.retried, self.failed, tuple(self._hits.items()), tuple(self._undeclared)),
+            self._failures.state(),
+            *parts,
+        )
+
+    # ---- coming ----
+
+    def add(self, pool: int, now: int, reason: str) -> None:
+        """One more instance of a pool: it starts when there is room for it."""
+        cluster = self._cluster
+        instance = cluster.create_instance(self._pools[pool])
+        self.lives.append(Life(pool, SCHEDULING))
+        self._tell(instance.index, "", now, f"scheduled, {reason}")
+        if self.placement is None:
+            self._placed(instance.index, now)
+        else:
+            self.placement.place(instance.index, self._pools[pool], now)
+
+    def _placed(self, index: int, now: int) -> None:
+        """There is room for an instance."""
+        self.lives[index].held_since_us = now
+        self._load(index, now, "placed")
+
+    def _load(self, index: int, now: int, reason: str) -> None:
+        delay = self._settings.loading_delay_us
+        if not delay:
+            self._loaded(index, now, reason)
+            return
+        self._change(index, LOADING, now, f"loading, {reason}")
+        self.later(now + delay, "instance-loaded", index, self._load_ended)
+
+    def _load_ended(self, event: Background, now: int) -> bool:
+        index = _index(event)
+        if self.lives[index].state == LOADING:
+            self._loaded(index, now, "loaded")
+        return True
+
+    def _loaded(self, index: int, now: int, reason: str) -> None:
+        settings, life = self._settings, self.lives[index]
+        if settings.warm_up_requests and settings.warm_up_factor > 1.0:
+            life.served = 0
+            self._slow_down(index, settings.warm_up_factor)
+            self._change(index, WARMING, now, f"warming up, {reason}")
+        else:
+            self._change(index, ACTIVE, now, f"active, {reason}")
+        self._failures.watch(index, now)
+        self._welcome(index, now)
+
+    def _welcome(self, index: int, now: int) -> None:
+        """An instance has come up: whoever waited for one goes on."""
+        cluster = self._cluster
+        parked, self.parked = self.parked, {}
+        for passage in parked.values():
+            cluster.go_to_router(passage, now)
+        cluster.wake_gateway(cluster.instances[index].batch.limits.max_num_seqs, now)
+
+    # ---- going ----
+
+    def fail(self, index: int, now: int, failure: spec.Failure, reason: str) -> None:
+        """An instance dies."""
+        life = self.lives[index]
+        if life.state not in MORTAL:
+            self._tell(index, life.state, now, f"{reason}, but it is {life.state}")
+            return
+        life.returns = failure.repair_us is not None and life.state != DRAINING
+        life.failure = failure
+        self.failed += 1
+        self._change(index, FAILED, now, f"failed, {reason}")
+        self._stop_after_step(index, now)
+
+    def drain(self, index: int, now: int, reason: str) -> None:
+        """An instance gets no more requests; what becomes of those it has is ``cluster.lifecycle.drain``."""
+        life = self.lives[index]
+        if life.state in COMING:
+            self._end(index, now, reason)
+            return
+        how = self._settings.drain
+        self._change(index, DRAINING, now, f"draining, {reason}")
+        instance = self._cluster.instances[index]
+        if how == "immediate":
+            self._stop_after_step(index, now)
+            return
+        if how == "redirect":
+            for request in instance.waiting.ordered():
+                self._give_up(instance, request, now)
+                self._send_again(request, index, now)
+        self._end_if_empty(index, now)
+
+    def departed(self, requests: Sequence[Request], now: int) -> None:
+        """These no longer count as in flight."""
+        for request in requests:
+            self._undeclared.pop(request.index, None)
+            index = request.instance
+            if index < 0 or self.lives[index].state != WARMING:
+                continue
+            life = self.lives[index]
+            life.served += 1
+            if life.served >= self._settings.warm_up_requests:
+                self._slow_down(index, 1.0)
+                self._change(index, ACTIVE, now, f"active, warm after {life.served} requests")
+        for index in range(len(self.lives)):
+            self._end_if_empty(index, now)
+
+    def _end_if_empty(self, index: int, now: int) -> None:
+        if self.lives[index].state == DRAINING and not self._cluster.instances[index].in_flight:
+            self._end(index, now, "drained")
+
+    def _stop_after_step(self, index: int, now: int) -> None:
+        """Stop it at the end of the step that is under way, if one is."""
+        end = self._step_end(index)
+        if end <= now:
+            self._stop(index, now)
+        else:
+            self.later(end, "instance-stopped", index, self._step_ended)
+
+    def _step_ended(self, event: Background, now: int) -> bool:
+        self._stop(_index(event), now)
+        return True
+
+    def _step_end(self, index: int) -> int:
+        ends = [
+            time
+            for time, _, _, event in self._cluster.queue.heap
+            if event.instance_index == index and event.kind in ("step", "request-left")
+        ]
+        return max(ends, default=-1)
+
+    def _stop(self, index: int, now: int) -> None:
+        """Its requests and its cache are gone."""
+        cluster, life = self._cluster, self.lives[index]
+        instance = cluster.instances[index]
+        requests = [*instance.batch.running.values(), *instance.waiting.ordered()]
+        observers = cluster.observers
+        if InstanceStopped in observers.kinds:
+            observers.emit(InstanceStopped(observers.event, now, index, len(requests)))
+        for request in requests:
+            self._give_up(instance, request, now)
+            self._decide(request, index, now)
+        instance.batch.refused = None
+        instance.pool.wipe()
+        self._slow_down(index, 1.0)
+        if life.failure is not None and life.returns:
+            self.later(now + (life.failure.repair_us or 0), "instance-repaired", index, self._repaired)
+        elif life.state == FAILED:
+            self._free(index, now)
+        else:
+            self._end_if_empty(index, now)
+
+    def _repaired(self, event: Background, now: int) -> bool:
+        self.lives[_index(event)].returns = False
+        self._load(_index(event), now, "repaired")
+        return True
+
+    def _end(self, index: int, now: int, reason: str) -> None:
+        self._change(index, TERMINATED, now, f"terminated, {reason}")
+        self._free(index, now)
+
+    def _free(self, index: int, now: int) -> None:
+        """Its accelerators can be used for others."""
+        life = self.lives[index]
+        life.held_us, life.held_since_us = self.held_us(index, now), -1
+        if self.placement is not None:
+            self.placement.free(index, now)
+
+    # ---- what becomes of requests ----
+
+    def park(self, passage: Passage, now: int) -> None:
+        """There is no instance for a request: it waits for one."""
+        passage.kind = "stranded"
+        cluster, request = self._cluster, passage.request
+        self.parked[request.index] = passage
+        if Stranded in cluster.observers.kinds:
+            event = cluster.observers.event
+            cluster.observers.emit(Stranded(event, now, request.request_id, len(self.parked)))
+        if request.deadline_us > 0:
+            cluster.queue.push(max(now, request.deadline_us), LIFECYCLE, _Expiry(cluster, self, passage))
+
+    def expire(self, request: Request, now: int) -> None:
+        """The deadline of a request has come that waits for an instance."""
+        del self.parked[request.index]
+        self._cluster.reject(request, "lifecycle", "no instance came up before its deadline", now)
+
+    def lets_in(self, request: Request, now: int) -> bool:
+        """Whether a request that has come to its instance gets into the queue; if not, this looks after it."""
+        index = request.instance
+        life = self.lives[index]
+        if life.state in CANDIDATES or (life.state == DRAINING and self._settings.drain == "wait"):
+            if not request.max_output_tokens:
+                self._undeclared[request.index] = None
+            return True
+        self._cluster.instances[index].depart(request)
+        if life.state == DRAINING and self._settings.drain == "redirect":
+            self._send_again(request, index, now)
+        else:
+            self._decide(request, index, now)
+        return False
+
+    def _decide(self, request: Request, index: int, now: int) -> None:
+        """Whether a request that went down with an instance starts again."""
+        life = self.lives[index]
+        failure = None if life.state == DRAINING else life.failure
+        if failure is None:
+            self._lose(request, index, now, "its instance had to go at once")
+        elif failure.requests == "lose":
+            self._lose(request, index, now, "its instance died")
+        else:
+            hits = self._hits[request.index] = self._hits.get(request.index, 0) + 1
+            if hits > failure.max_retries:
+                self._lose(request, index, now, f"{hits} instances died under it")
+            else:
+                self._send_again(request, index, now)
+
+    def _give_up(self, instance: Instance, request: Request, now: int) -> None:
+        self.forfeited_us += now - request.queued_us
+        instance.withdraw(request, now)
+        instance.depart(request)
+
+    def _send_again(self, request: Request, index: int, now: int) -> None:
+        self.retried += 1
+        if self._undeclared.pop(request.index, 0) is None:
+            request.max_output_tokens = 0
+        request.restart()
+        observers = self._cluster.observers
+        if Retried in observers.kinds:
+            observers.emit(Retried(observers.event, now, request.request_id, index, self._hits.get(request.index, 0)))
+        self._cluster.route_again(request, now)
+
+    def _lose(self, request: Request, index: int, now: int, reason: str) -> None:
+        request.state = RequestState.LOST
+        observers = self._cluster.observers
+        if Lost in observers.kinds:
+            observers.emit(Lost(observers.event, now, request.request_id, index, reason))
+        latency = self._cluster.instances[index].latency
+        self._cluster.ledger.close(request, client_ttft_us(request, latency) if request.first_token_us >= 0 else -1)
+
+    # ---- small things ----
+
+    def later(self, time_us: int, kind: str, instance: int | None, handler: Callable[[Background, int], bool]) -> None:
+        """Something will happen, if there are requests then."""
+        self._cluster.queue.push(time_us, LIFECYCLE, Background(kind, self._cluster, instance, handler))
+
+    def _slow_down(self, index: int, factor: float) -> None:
+        instance = self._cluster.instances[index]
+        instance.latency = slowed_down(instance.latency, factor)
+
+    def _change(self, index: int, state: str, now: int, reason: str) -> None:
+        life = self.lives[index]
+        before, life.state = life.state, state
+        self._tell(index, before, now, reason)
+        if (before in CANDIDATES) != (state in CANDIDATES):
+            self._update()
+
+    def _update(self) -> None:
+        self._cluster.set_candidates([index for index, life in enumerate(self.lives) if life.state in CANDIDATES])
+
+    def _tell(self, index: int, before: str, now: int, reason: str) -> None:
+        observers = self._cluster.observers
+        if InstanceChanged in observers.kinds:
+            pool, state = self.pool_of(index).name, self.lives[index].state
+            observers.emit(InstanceChanged(observers.event, now, index, pool, state, before, reason))
+
+
+class _Expiry(Background):
+    """The deadline of a request that waits for an instance."""
+
+    __slots__ = ("_lifecycle", "_passage", "request")
+
+    def __init__(self, cluster: Host, lifecycle: Lifecycle, passage: Passage) -> None:
+        super().__init__("stranded-timeout", cluster, None, self._expire)
+        self._lifecycle = lifecycle
+        self._passage = passage
+        self.request = passage.request
+
+    @property
+    def stale(self) -> bool:
+        """Whether it waits no longer."""
+        return self._lifecycle.parked.get(self._passage.request.index) is not self._passage
+
+    def _expire(self, event: Background, now: int) -> bool:  # noqa: ARG002
+        self._lifecycle.expire(self._passage.request, now)
+        return True
+
+
+def _index(event: Background) -> int:
+    index = event.instance_index
+    if index is None:
+        raise TypeError(f"{event.kind} is about no instance")
+    return index

@@ -1,0 +1,112 @@
+"""What a report says about instances that come and go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.cluster.cluster import Cluster
+    from blis_tui.spec.model import Experiment
+
+_US_PER_HOUR: Final = 3_600_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingEvent:
+    """A decision of the autoscaler that took effect."""
+
+    time_us: int
+    pool: str
+    change: int
+    """Instances that come, or (negative) go."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceLife:
+    """How an instance ended, and how long it held its accelerators."""
+
+    instance: int
+    pool: str
+    state: str
+    """``scheduling``, ``loading``, ``warming-up``, ``active``, ``draining``, ``terminated`` or ``failed``."""
+    held_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifecycleReport:
+    """Instances that came and went; left out where none can.
+
+    An instance holds its accelerators from its placement until it is terminated or dies for good, loading and repair
+    included.
+    """
+
+    failures: int
+    """Deaths of instances."""
+    retries: int
+    """How often a request had to leave its instance and start again."""
+    stranded: int
+    """Requests that wait for an instance at the end."""
+    scaled_up: int
+    """Instances that the autoscaler added; likewise below."""
+    scaled_down: int
+    instance_hours: float
+    gpu_hours: float
+    cost: float | None
+    """Of the nodes, from when each is ready until it is given back; None where none has a ``cost_per_hour``."""
+    instances: tuple[InstanceLife, ...]
+    scaling: tuple[ScalingEvent, ...]
+
+
+def lifecycle_report(experiment: Experiment, cluster: Cluster, now_us: int) -> LifecycleReport | None:
+    """The section about them; None where instances neither come nor go."""
+    lifecycle = cluster.lifecycle
+    if lifecycle is None:
+        return None
+    lives = tuple(
+        InstanceLife(
+            instance=index,
+            pool=lifecycle.pool_of(index).name,
+            state=life.state,
+            held_us=lifecycle.held_us(index, now_us),
+        )
+        for index, life in enumerate(lifecycle.lives)
+    )
+    held_us = gpu_us = up = down = 0
+    for index, life in enumerate(lives):
+        held_us += life.held_us
+        gpu_us += life.held_us * lifecycle.pool_of(index).tensor_parallel
+    scaled = () if lifecycle.autoscaler is None else tuple(lifecycle.autoscaler.scaled)
+    for _, _, change, _ in scaled:
+        up += max(change, 0)
+        down += max(-change, 0)
+    return LifecycleReport(
+        failures=lifecycle.failed,
+        retries=lifecycle.retried,
+        stranded=len(lifecycle.parked),
+        scaled_up=up,
+        scaled_down=down,
+        instance_hours=held_us / _US_PER_HOUR,
+        gpu_hours=gpu_us / _US_PER_HOUR,
+        cost=_cost(experiment, [] if lifecycle.placement is None else lifecycle.placement.node_us(now_us)),
+        instances=lives,
+        scaling=tuple(
+            ScalingEvent(time_us=time_us, pool=pool, change=change, reason=reason)
+            for time_us, pool, change, reason in scaled
+        ),
+    )
+
+
+def _cost(experiment: Experiment, node_us: Sequence[int]) -> float | None:
+    costs = [
+        time_us / _US_PER_HOUR * pool.cost_per_hour
+        for pool, time_us in zip(experiment.cluster.nodes, node_us, strict=True)
+        if pool.cost_per_hour is not None
+    ]
+    total = 0.0
+    for cost in costs:
+        total += cost
+    return total if costs else None

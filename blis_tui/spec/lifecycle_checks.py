@@ -1,0 +1,115 @@
+"""What ``cluster.failures``, ``nodes`` and ``autoscaler`` mean: can instances come and go like that?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.spec.diagnostics import about
+from blis_tui.spec.source import as_list, as_map
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from blis_tui.spec.diagnostics import Diagnostic
+    from blis_tui.spec.source import DataPath, Document, Json
+
+_CODE: Final = "BLIS2050"
+_KEYS: Final = ("lifecycle", "failures", "nodes", "autoscaler")
+
+
+def check_lifecycle(document: Document) -> Iterator[Diagnostic]:
+    """Everything that is wrong with them."""
+    cluster = as_map(document.get("cluster"))
+    used = [key for key in _KEYS if key in cluster]
+    if not used:
+        return
+    if "disaggregation" in cluster:
+        message = f"`{used[0]}` cannot be combined with `disaggregation` yet"
+        yield about(document, ("cluster", used[0]), _CODE, message, key=True, hint="leave out one of the two")
+    yield from _check_failures(document, cluster)
+    yield from _check_nodes(document, cluster)
+    if "autoscaler" in cluster:
+        yield from _check_bounds(document, cluster)
+
+
+def _pools(cluster: Mapping[str, Json]) -> dict[str, Mapping[str, Json]]:
+    return {str(pool.get("name")): pool for pool in map(as_map, as_list(cluster.get("pools")))}
+
+
+def _number(value: Json, otherwise: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
+
+
+def _instances(cluster: Mapping[str, Json]) -> int:
+    pools = _pools(cluster)
+    if not pools:
+        return _number(cluster.get("instances"), 1)
+    count = 0
+    for pool in pools.values():
+        count += _number(pool.get("instances"), 0)
+    return count
+
+
+def _check_failures(document: Document, cluster: Mapping[str, Json]) -> Iterator[Diagnostic]:
+    names = [*_pools(cluster)] or ["default"]
+    for at, failure in enumerate(map(as_map, as_list(cluster.get("failures")))):
+        path: DataPath = ("cluster", "failures", at)
+        if ("at_us" in failure) == ("mean_time_between_us" in failure):
+            both = "both" if "at_us" in failure else "neither"
+            message = f"a failure gives {both} of `at_us` and `mean_time_between_us`"
+            yield about(document, path, _CODE, message, hint="give one: `at_us` for once, the other for at random")
+        if "instance" in failure and "pool" in failure:
+            message = "a failure gives both `instance` and `pool`"
+            yield about(document, (*path, "pool"), _CODE, message, key=True, hint="give at most one of them")
+        elif "pool" in failure and failure["pool"] not in names:
+            message = f"there is no pool named `{failure['pool']}`"
+            yield about(document, (*path, "pool"), _CODE, message, hint=f"pools are {', '.join(names)}")
+        count = _instances(cluster)
+        if _number(failure.get("instance"), 0) >= count and "autoscaler" not in cluster:
+            message = f"there is no instance {failure['instance']}"
+            yield about(document, (*path, "instance"), _CODE, message, hint=f"they are numbered 0 to {count - 1}")
+
+
+def _check_nodes(document: Document, cluster: Mapping[str, Json]) -> Iterator[Diagnostic]:
+    if "nodes" not in cluster:
+        return
+    listed = [as_map(node) for node in as_list(cluster["nodes"])]
+    for at, node in enumerate(listed):
+        low, first, high = (_number(node.get(key), fill) for key, fill in (("min", 0), ("initial", 1), ("max", 10_000)))
+        if not low <= first <= high:
+            message = f"node pool `{node.get('name')}`: min {low}, initial {first} and max {high} are not in this order"
+            hint = "give min <= initial <= max"
+            yield about(document, ("cluster", "nodes", at, "initial"), _CODE, message, key=True, hint=hint)
+    gpu = as_map(as_map(document.get("hardware")).get("metadata")).get("name")
+    sizes = [_number(node.get("gpus_per_node"), 0) for node in listed if node.get("gpu") == gpu]
+    if not sizes:
+        message = f"no node pool has the instances' hardware, {gpu}"
+        yield about(document, ("cluster", "nodes"), _CODE, message, key=True, hint=f"set `gpu: {gpu}`")
+        return
+    split = _number(cluster.get("tensor_parallel"), 1)
+    needs = {name: _number(pool.get("tensor_parallel"), split) for name, pool in _pools(cluster).items()}
+    for name, need in (needs or {"default": split}).items():
+        if need > max(sizes):
+            message = (
+                f"an instance of pool `{name}` needs {need} accelerators on one node, the largest has {max(sizes)}"
+            )
+            yield about(document, ("cluster", "nodes"), _CODE, message, key=True, hint="raise gpus_per_node")
+
+
+def _check_bounds(document: Document, cluster: Mapping[str, Json]) -> Iterator[Diagnostic]:
+    scaler = as_map(cluster["autoscaler"])
+    down, up = scaler.get("scale_down_boundary"), scaler.get("scale_up_threshold")
+    if isinstance(down, int | float) and isinstance(up, int | float) and down >= up:
+        message = f"scale_down_boundary {down:g} is not below scale_up_threshold {up:g}"
+        hint = "what is removed would be added again at once"
+        yield about(document, ("cluster", "autoscaler", "scale_down_boundary"), _CODE, message, key=True, hint=hint)
+    pools = _pools(cluster) or {"default": {"instances": cluster.get("instances")}}
+    for at, (name, pool) in enumerate(pools.items()):
+        low, high = (
+            _number(pool.get(key, scaler.get(key)), fill) for key, fill in (("min_instances", 1), ("max_instances", 1))
+        )
+        count = _number(pool.get("instances"), 1)
+        if not low <= count <= high:
+            path: DataPath = ("cluster", "pools", at) if "pools" in cluster else ("cluster", "autoscaler")
+            message = f"pool `{name}` starts with {count} instances, the autoscaler's bounds are {low} to {high}"
+            yield about(document, path, _CODE, message, key=True, hint="start within min_instances and max_instances")
