@@ -71,15 +71,17 @@ def setting(doc: str, *, default: F | None = cast("None", MISSING), **limits: ob
     return field(default=cast("F", default), metadata={"doc": doc, "limits": limits})
 
 
-def nested(doc: str, point: PlugPoint[[], T], reference: str) -> tuple[T, ...]:
+def nested(doc: str, point: PlugPoint[[], T], reference: str, *default: Mapping[str, object]) -> tuple[T, ...]:
     """A field of a settings class that is a list of plug-ins of another plug point; the class gets them made.
 
     Args:
         doc: as for :func:`setting`.
         point: whose plug-ins.
         reference: the schema of the list, such as ``#/$defs/scorers``.
+        default: what documents mean that leave the list out.
     """
-    return field(default=(), metadata={"doc": doc, "limits": {"$ref": reference}, "point": point})
+    limits: dict[str, object] = {"$ref": reference, **({"default": list(default)} if default else {})}
+    return field(default=(), metadata={"doc": doc, "limits": limits, "point": point})
 
 
 def json_type(annotation: object) -> str:

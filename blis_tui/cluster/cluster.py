@@ -11,6 +11,7 @@ from blis_tui.cluster.factory import InstanceFactory
 from blis_tui.cluster.gateway.gateway import GatewayControl
 from blis_tui.cluster.passage import ADMISSION, ARRIVAL, ROUTING, Passage
 from blis_tui.cluster.records import Deferred, Resumed
+from blis_tui.cluster.router import NAME as ROUTER
 from blis_tui.cluster.router import Router
 from blis_tui.cluster.signals import Fleet, SignalBoard
 from blis_tui.engine.events import EventQueue, instance_order
@@ -82,6 +83,7 @@ class Cluster:
         self.board = SignalBoard(settings.signals)
         self._factory = InstanceFactory(experiment, self.queue, ledger, observers)
         self.instances: list[Instance] = []
+        self._models: dict[str, None] = {}
         roles: dict[str, list[int]] = {"any": [], "prefill": [], "decode": []}
         for pool in experiment.pools:
             for _ in range(pool.instances):
@@ -123,6 +125,7 @@ class Cluster:
         instance = self._factory.create(len(self.instances), pool)
         self.instances.append(instance)
         self.board.add(instance)
+        self._models[pool.model.name] = None
         return instance
 
     @property
@@ -303,7 +306,8 @@ class Cluster:
     def dispatch(self, passage: Passage, now: int) -> None:
         """Send a request on to the router."""
         splitter = self.splitter
-        if splitter is not None and not splitter.decode_first and splitter.decide(passage, now):
+        early = splitter is not None and not splitter.decode_first and self._serves(passage.request)
+        if splitter is not None and early and splitter.decide(passage, now):
             splitter.go(passage, now + self._routing_latency_us)
             return
         passage.kind = "routing"
@@ -313,6 +317,10 @@ class Cluster:
     def _route(self, passage: Passage, now: int) -> None:
         if self._watches:
             self.board.read(now)
+        request = passage.request
+        if request.model and not self._serves(request):
+            self.reject(request, ROUTER, f"no instance serves {request.model}", now)
+            return
         splitter = self.splitter
         if splitter is None:
             self.send(passage, self.router, now)
@@ -321,6 +329,9 @@ class Cluster:
         else:
             splitter.learn(passage)
             self.send(passage, self.router, now)
+
+    def _serves(self, request: Request) -> bool:
+        return not request.model or request.model in self._models
 
     def choose(self, passage: Passage, router: Router, now: int) -> int:
         """Let a router choose an instance for a request; returns its index."""

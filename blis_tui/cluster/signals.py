@@ -38,6 +38,8 @@ class IncomingRequest(NamedTuple):
     tenant_id: str
     session_id: str
     round_index: int
+    model: str
+    """Name of the model that it asks for; empty = any."""
 
 
 class CacheView:
@@ -170,6 +172,10 @@ class SignalBoard:
             now - self.refreshed_us,
         )
 
+    def model(self, index: int) -> str:
+        """The name of the model that an instance serves."""
+        return self._instances[index].batch.limits.model
+
     def cache(self, index: int) -> CacheView:
         """The prefix cache of one instance."""
         return self._views[index]
@@ -212,6 +218,17 @@ class Fleet(Sequence[InstanceSignals]):
         if isinstance(place, slice):
             return [self.board.of(index, self.board.now_us) for index in self.members[place]]
         return self.board.of(self.members[place], self.board.now_us)
+
+    def models(self) -> dict[str, list[int]]:
+        """Who serves which model: its name -> the indices of instances."""
+        found: dict[str, list[int]] = {}
+        for index in self.members:
+            found.setdefault(self.board.model(index), []).append(index)
+        return found
+
+    def part(self, members: Sequence[int]) -> Fleet:
+        """These instances alone."""
+        return Fleet(self.board, members, self._prompts)
 
     def loads(self) -> list[int]:
         """The effective load at all places: queue + batch + in flight."""
@@ -263,5 +280,6 @@ def declared(request: Request) -> IncomingRequest:
         request.tenant,
         request.session_id,
         request.round_index,
+        request.model,
     )
     return tuple.__new__(IncomingRequest, values)  # half the cost of the constructor

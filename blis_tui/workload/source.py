@@ -47,6 +47,7 @@ class _ClientSource:
         "_gaps",
         "_input_stream",
         "_inputs",
+        "_model",
         "_output_stream",
         "_outputs",
         "_prefix_tokens",
@@ -70,6 +71,7 @@ class _ClientSource:
         self._segments: Segments = () if prefix is None else ((prefix.group, prefix.tokens),)
         self._slo_class = client.slo_class
         self._tenant = client.tenant
+        self._model = client.model
         self._timeout_us = client.timeout_us or 0
 
     def next_gap_us(self) -> int:
@@ -92,6 +94,7 @@ class _ClientSource:
             self._slo_class,
             self._tenant,
             arrival_us + self._timeout_us if self._timeout_us else 0,
+            model=self._model,
         )
 
 

@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 class Settings:
     """Of weighted routing."""
 
-    scorers: tuple[Scorer, ...] = nested("The scorers and their weights.", SCORING, "#/$defs/scorers")
+    scorers: tuple[Scorer, ...] = nested(
+        "The scorers and their weights. Default: as in llm-d.",
+        SCORING,
+        "#/$defs/scorers",
+        {"kind": "precise-prefix-cache", "weight": 2.0},
+        {"kind": "queue-depth", "weight": 1.0},
+        {"kind": "kv-utilization", "weight": 1.0},
+    )
 
 
 @ROUTING.plugin("weighted", "The instance with the highest weighted sum of scores.", Settings)
