@@ -91,7 +91,7 @@ _LAYOUTS: Final = (
         {"arrival": "arrival_time_us", "input_tokens": "input_tokens", "output_tokens": "output_tokens"},
         unused=(
             *("client_id", "streaming", "text_tokens", "image_tokens", "audio_tokens", "video_tokens", "reason_ratio"),
-            *("model", "server_input_tokens", "send_time_us", "first_chunk_time_us", "last_chunk_time_us"),
+            *("server_input_tokens", "send_time_us", "first_chunk_time_us", "last_chunk_time_us"),
             *("num_chunks", "status", "error_message", "finish_reason"),
         ),
     ),
