@@ -30,8 +30,14 @@ def check_cluster(document: Document) -> Iterator[Diagnostic]:
     yield from _check_roles(document)
     yield from _check_models(document)
     yield from _check_handover(document)
-    for path in (("policy", "routing"), (*_SPLIT, "prefill_routing"), (*_SPLIT, "decode_routing")):
-        yield from _check_scorers(document, path)
+    for role in _ROLES:
+        yield from _check_scorers(document, (*_SPLIT, f"{role}_routing"))
+    yield from check_policy(document)
+
+
+def check_policy(document: Document) -> Iterator[Diagnostic]:
+    """Every problem of meaning in the policy at ``policy``, whatever the cluster is."""
+    yield from _check_scorers(document, ("policy", "routing"))
     yield from _check_gateway(document)
 
 

@@ -18,7 +18,8 @@ LLAMA, QWEN = "llama-3.1-8b-instruct", "qwen3-14b"
 HEAD = "apiVersion: blis/v1\nkind: Experiment\nmetadata: {name: mine}\nmodel: qwen3-14b\nhardware: h100\n"
 TWO = f"[{{name: llamas, instances: 2, model: {LLAMA}}}, {{name: qwens, instances: 3}}]"
 SPLIT = (
-    f"[{{name: a, role: prefill, instances: 1, model: {LLAMA}}}, {{name: b, role: decode, instances: 2, model: {LLAMA}}},"
+    f"[{{name: a, role: prefill, instances: 1, model: {LLAMA}}},"
+    f"{{name: b, role: decode, instances: 2, model: {LLAMA}}},"
     "{name: c, role: prefill, instances: 1}, {name: d, role: decode, instances: 1}]"
 )
 
