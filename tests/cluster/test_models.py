@@ -12,7 +12,7 @@ import blis_tui
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from blis_tui.api import Report
+    from blis_tui.metrics.report import Report
 
 LLAMA, QWEN = "llama-3.1-8b-instruct", "qwen3-14b"
 HEAD = "apiVersion: blis/v1\nkind: Experiment\nmetadata: {name: mine}\nmodel: qwen3-14b\nhardware: h100\n"
@@ -59,7 +59,7 @@ def test_a_model_that_nobody_serves_is_rejected_by_the_router(pools: str, tmp_pa
     assert (report.requests.completed, report.requests.rejected) == (2, 1)
     simulation = blis_tui.Simulation(blis_tui.load(tmp_path / "mine.blis.yaml", set=changes))
     told: list[tuple[str, str]] = []
-    simulation.subscribe("rejected", lambda record: told.append((record.policy, record.reason)))  # type: ignore[attr-defined]
+    simulation.subscribe("rejected", lambda record: told.append((record.policy, record.reason)))
     simulation.run()
     assert told == [("router", "no instance serves gpt-2")]
 
@@ -75,7 +75,7 @@ def test_both_halves_of_a_split_request_run_the_same_model(order: str, model: st
     ways: dict[str, list[str]] = {}
     simulation.subscribe(
         "routed",
-        lambda record: ways.setdefault(record.request_id, []).append(experiment_of[record.instance]),  # type: ignore[attr-defined]
+        lambda record: ways.setdefault(record.request_id, []).append(experiment_of[record.instance]),
     )
     simulation.run()
     assert len(ways) == 16
