@@ -242,14 +242,6 @@ def _check_gateway(document: Document) -> Iterator[Diagnostic]:
         if gateway.get(key) not in (None, *idle) and not needs(gateway):
             message = f"`{key}` has no effect {_WHY[key]}"
             yield about(document, (*_GATEWAY, key), "BLIS2026", message, key=True, hint=_REMEDY[key])
-    if gateway.get("order") == "slo-deadline" and not gateway.get("slo_targets_us"):
-        message = "`order: slo-deadline` has no effect without `slo_targets_us`: nobody has a deadline"
-        hint = "add `slo_targets_us`, such as `{critical: 100000, standard: 1000000}`"
-        yield about(document, (*_GATEWAY, "order"), "BLIS2026", message, hint=hint)
-
-
-def _has_limit(gateway: dict[str, Json]) -> bool:
-    return bool(gateway.get("max_depth")) or bool(gateway.get("bands") and gateway.get("per_band_capacity"))
 
 
 _NEEDS: Final[tuple[tuple[str, tuple[Json, ...], Callable[[dict[str, Json]], bool]], ...]] = (
@@ -257,7 +249,6 @@ _NEEDS: Final[tuple[tuple[str, tuple[Json, ...], Callable[[dict[str, Json]], boo
     ("usage_limit", (1.0,), lambda gateway: gateway.get("bands") is True),
     ("weights", ({},), lambda gateway: gateway.get("fairness") == "weighted"),
     ("slo_targets_us", ({},), lambda gateway: gateway.get("order") == "slo-deadline"),
-    ("when_full", ("reject",), _has_limit),
 )
 """A key of the gateway, the values with which it does nothing, and what it needs to do something."""
 _WHY: Final = {
@@ -265,12 +256,10 @@ _WHY: Final = {
     "usage_limit": "without bands: it is the limit of the least urgent band",
     "weights": "unless `fairness` is `weighted`",
     "slo_targets_us": "unless `order` is `slo-deadline`",
-    "when_full": "on a queue without a limit",
 }
 _REMEDY: Final = {
     "per_band_capacity": "add `bands: true`, or limit the whole queue with `max_depth`",
     "usage_limit": "add `bands: true`",
     "weights": "add `fairness: weighted`",
     "slo_targets_us": "add `order: slo-deadline`",
-    "when_full": "add `max_depth`, or `per_band_capacity` with bands",
 }

@@ -102,7 +102,7 @@ def test_pools_replace_inherited_numbers_of_instances(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("keys", "value"),
-    [("per_band_capacity", "0"), ("usage_limit", "1"), ("weights", "{}"), ("when_full", "reject")],
+    [("per_band_capacity", "0"), ("usage_limit", "1"), ("weights", "{}")],
 )
 def test_a_setting_that_asks_for_nothing_is_no_mistake(keys: str, value: str) -> None:
     """A resolved document says all defaults."""
