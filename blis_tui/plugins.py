@@ -3,7 +3,10 @@
 ``docs/plugins.md`` shows how to write one. Nothing inside this package imports this module.
 """
 
+from blis_tui.cluster.deciders.decider import DECIDER, Decider
+from blis_tui.cluster.gateway.saturation import SATURATION, Saturation
 from blis_tui.cluster.policy import ADMISSION, ROUTING, AdmissionPolicy, RoutingPolicy
+from blis_tui.cluster.scoring.scorer import SCORING, FigureScorer, Scorer, SparseScorer, Weight
 from blis_tui.cluster.signals import CacheView, Context, Fleet, IncomingRequest, InstanceSignals
 from blis_tui.engine.batch import Batch, Limits
 from blis_tui.engine.batching.rule import BATCHING, BatchRule, RunningFirst, Traits
@@ -25,11 +28,14 @@ __all__ = [
     "ADMISSION",
     "ARRIVALS",
     "BATCHING",
+    "DECIDER",
     "LATENCY",
     "LENGTHS",
     "PRIORITY",
     "ROUTING",
+    "SATURATION",
     "SCHEDULING",
+    "SCORING",
     "TRACES",
     "AdmissionPolicy",
     "Batch",
@@ -37,7 +43,9 @@ __all__ = [
     "CacheView",
     "Chunk",
     "Context",
+    "Decider",
     "FcfsQueue",
+    "FigureScorer",
     "Fleet",
     "Gaps",
     "Hardware",
@@ -55,7 +63,10 @@ __all__ = [
     "Request",
     "RoutingPolicy",
     "RunningFirst",
+    "Saturation",
+    "Scorer",
     "SortedQueue",
+    "SparseScorer",
     "StepLoad",
     "StepTimeModel",
     "Stream",
@@ -63,6 +74,7 @@ __all__ = [
     "TraceColumns",
     "Traits",
     "WaitingQueue",
+    "Weight",
     "coefficients",
     "setting",
 ]

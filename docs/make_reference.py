@@ -14,6 +14,7 @@ from textwrap import dedent
 from typing import TYPE_CHECKING, Final
 
 import blis_tui
+import blis_tui.cluster.records  # its kinds are known once it is imported
 from blis_tui.authoring.codes import explain
 from blis_tui.authoring.project import write_tree
 from blis_tui.authoring.tree import Key, root

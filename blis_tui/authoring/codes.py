@@ -132,6 +132,17 @@ _TABLE: Final = {
         _clients(_INPUT, _OUTPUT, "prefix: {group: system, tokens: 2000000}")
         + "\nengine: {block_size_tokens: 1, kv_blocks: 3000000, max_model_len: none}"
     ),
+    "BLIS2021": Example("policy: {routing: {kind: weighted, scorers: [queue-depth, queue-depth]}}"),
+    "BLIS2022": Example(
+        "cluster:\n  instances: 3\n  pools:\n    - {name: a, instances: 1}\n    - {name: b, instances: 1}"
+    ),
+    "BLIS2023": Example("cluster: {disaggregation: {}}"),
+    "BLIS2024": Example(_clients(_INPUT, _OUTPUT, "model: gpt-2")),
+    "BLIS2025": Example(
+        "cluster:\n  disaggregation: {}\n  pools:\n    - {name: a, role: prefill, instances: 1}\n"
+        "    - {name: b, role: decode, instances: 1, model: qwen3-14b}"
+    ),
+    "BLIS2026": Example("policy: {gateway: {weights: {acme: 2}}}"),
     "BLIS2100": Example(
         "workload: {trace: {file: requests.csv}}", files={"requests.csv": _ROWS.replace("100", "-100")}
     ),

@@ -100,7 +100,12 @@ def _elsewhere(step: str, plugins: Registry | None) -> list[str]:
     paths = every.get(near[0], []) if near else []
     # The same key of a document and of an experiment that holds it: the experiment's path is the one for `--set`.
     short = [one for one in paths if one[0].islower()] or paths
-    return short[:_NEAR]
+    return [one for one in short if not _is_echo(one, short)][:_NEAR]
+
+
+def _is_echo(path: str, paths: Iterable[str]) -> bool:
+    """Whether it is another of these keys further down, as a pool's `engine` has the keys of the experiment's."""
+    return any(path.endswith(f".{other}") for other in paths)
 
 
 def as_data(kind: str, keys: Iterable[Key]) -> Json:
@@ -214,7 +219,9 @@ def search(text: str, plugins: Registry | None = None) -> list[tuple[str, Key]]:
             rank = _rank(words, key) if key.path else None
             if rank is not None and path not in found:
                 found[path] = (rank, kind, key)
-    return [(kind, key) for _, kind, key in sorted(found.values(), key=lambda one: one[0])]
+    ranked = sorted((rank, _is_echo(path, found), at) for at, (path, (rank, *_)) in enumerate(found.items()))
+    listed = list(found.values())
+    return [listed[at][1:] for *_, at in ranked]
 
 
 def _rank(words: Sequence[str], key: Key) -> int | None:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.inputs import real_path
-from blis_tui.spec.compose import SLOTS, naming_directory, shown
+from blis_tui.spec.compose import naming_directory, shown
 from blis_tui.spec.library import find
 from blis_tui.spec.load import build, resolve_source
+from blis_tui.spec.pools import owner_of, slot_of
 from blis_tui.spec.scalars import flow
 from blis_tui.spec.source import as_map
 
@@ -150,9 +151,10 @@ def _origin(document: Document, path: DataPath, value: Json) -> str:
         return "computed" if place is None else f"computed; {_written(document, path, place)}"
     if place is not None:
         return _written(document, path, place)
-    if path[:1] == ("latency",):
-        return _coefficients(document)
-    if path[:2] == ("model", "config"):
+    inside = path[len(owner_of(path)) :]
+    if inside[:1] == ("latency",):
+        return _coefficients(document, path[: -len(inside) + 1 or None])
+    if inside[:2] == ("model", "config"):
         around = document.place(path)
         return f"{_written(document, path, around)}, from the model's configuration"
     return "default"
@@ -163,13 +165,16 @@ def _written(document: Document, path: DataPath, place: Location) -> str:
     if source.is_argument:
         return source.name
     text = f"{source.name}:{place.span.line}"
-    slot = document.keys.get(path[:1])
-    inherited = source is not document.source and (path[0] not in SLOTS or (slot is not None and slot.source is source))
+    slot = slot_of(path)
+    place_of_slot = document.keys.get(slot)
+    inherited = source is not document.source and (
+        not slot or (place_of_slot is not None and place_of_slot.source is source)
+    )
     return f"{text} (extends parent)" if inherited else text
 
 
-def _coefficients(document: Document) -> str:
-    """The file with the coefficients of the step-time model."""
-    kind = str(document.get("latency", "kind"))
-    path = find("Latency", kind, naming_directory(document, ("latency",)))
+def _coefficients(document: Document, at: DataPath) -> str:
+    """The file with the coefficients of the step-time model at that path."""
+    kind = str(document.get(*at, "kind"))
+    path = find("Latency", kind, naming_directory(document, at))
     return "default" if path is None else shown(path)

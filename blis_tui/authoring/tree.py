@@ -168,6 +168,8 @@ class _Builder:
         variants = entry_builder.variants(entry, path)
         choices = {one.value: one.description for one in variants}
         children = entry_builder.children(entry, path, skip_header=bool(document))
+        if node.get("x-partial"):
+            children = {name: replace(key, default=None, has_default=False) for name, key in children.items()}
         for name in _DISCRIMINATORS:
             if variants and name in children:
                 known = children[name].choices
@@ -204,7 +206,8 @@ class _Builder:
         if place in self.inside:
             return {"type": "object", **own}, self
         base, builder = _Builder(file, self.inside | {place}).merged(target)
-        both = {**base, **own}
+        # What is referred to says what a key takes, not what it is when it is left out.
+        both = {**{key: value for key, value in base.items() if key != "default"}, **own}
         if "required" in both:
             both["required"] = [*_texts(node.get("required")), *_texts(base.get("required"))]
         return both, builder
@@ -280,7 +283,13 @@ def _type(node: _Part, entry: _Part) -> str:
     return nouns[0] if len(nouns) == 1 else ", ".join(nouns[:-1]) + f" or {nouns[-1]}"
 
 
-_PLURALS: Final = {"map": "maps", "number": "numbers", "whole number": "whole numbers", "text": "texts"}
+_PLURALS: Final = {
+    "map": "maps",
+    "map, or its kind alone": "maps, or their kinds alone",
+    "number": "numbers",
+    "whole number": "whole numbers",
+    "text": "texts",
+}
 
 
 def range_of(node: _Part) -> str:

@@ -12,6 +12,7 @@ from blis_tui.cluster.gateway.gateway import GatewayControl
 from blis_tui.cluster.lifecycle import Lifecycle
 from blis_tui.cluster.passage import ADMISSION, ARRIVAL, ROUTING, Passage
 from blis_tui.cluster.records import Deferred, Resumed
+from blis_tui.cluster.router import NAME as ROUTER
 from blis_tui.cluster.router import Router
 from blis_tui.cluster.signals import Fleet, SignalBoard
 from blis_tui.engine.events import EventQueue, instance_order
@@ -93,6 +94,7 @@ class Cluster:
         self.board = SignalBoard(settings.signals)
         self._factory = InstanceFactory(experiment, self.queue, ledger, observers)
         self.instances: list[Instance] = []
+        self._models: dict[str, None] = {}
         self._roles: list[str] = []
         self._fleets: list[tuple[Fleet, frozenset[str]]] = []
         for pool in experiment.pools:
@@ -136,6 +138,7 @@ class Cluster:
         instance = self._factory.create(len(self.instances), pool)
         self.instances.append(instance)
         self._roles.append(pool.role)
+        self._models[pool.model.name] = None
         self.board.add(instance)
         if self._watches:
             instance.watch(self._watch)
@@ -362,7 +365,8 @@ class Cluster:
     def dispatch(self, passage: Passage, now: int) -> None:
         """Send a request on to the router."""
         splitter = self.splitter
-        if splitter is not None and not splitter.decode_first and splitter.decide(passage, now):
+        early = splitter is not None and not splitter.decode_first and self._serves(passage.request)
+        if splitter is not None and early and splitter.decide(passage, now):
             splitter.go(passage, now + self._routing_latency_us)
             return
         self.go_to_router(passage, now + self._routing_latency_us)
@@ -380,8 +384,12 @@ class Cluster:
     def _route(self, passage: Passage, now: int) -> None:
         if self._watches:
             self.board.read(now)
+        request = passage.request
+        if request.model and not self._serves(request):
+            self.reject(request, ROUTER, f"no instance serves {request.model}", now)
+            return
         splitter = self.splitter
-        if self.lifecycle is not None and not self.router.fleet.members:
+        if self.lifecycle is not None and not self.router.candidates(passage.incoming).members:
             self.lifecycle.park(passage, now)
         elif splitter is None:
             self.send(passage, self.router, now)
@@ -390,6 +398,9 @@ class Cluster:
         else:
             splitter.learn(passage)
             self.send(passage, self.router, now)
+
+    def _serves(self, request: Request) -> bool:
+        return not request.model or request.model in self._models
 
     def choose(self, passage: Passage, router: Router, now: int) -> int:
         """Let a router choose an instance for a request; returns its index."""

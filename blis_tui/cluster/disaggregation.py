@@ -65,6 +65,7 @@ class Splitter:
         """Choose the decode instance, and then whether the prompt is computed elsewhere."""
         cluster = self._cluster
         index = cluster.choose(passage, self.decode, now)
+        self._settle_model(passage, index)
         if self.decide(passage, now, self.decode.fleet.members.index(index)):
             handover = handover_of(passage.request)
             handover.decode_instance = index
@@ -87,8 +88,14 @@ class Splitter:
         self._cluster.board.read(now)
         self.learn(passage)
         index = self._cluster.send(passage, self.prefill, now)
+        self._settle_model(passage, index)
         handover = handover_of(passage.request)
         handover.prefill_instance = index
+
+    def _settle_model(self, passage: Passage, index: int) -> None:
+        """Where instances serve different models, the first one chosen decides for whom any would do."""
+        if self.decode.by_model and not passage.incoming.model:
+            passage.incoming = passage.incoming._replace(model=self._cluster.board.model(index))
 
     # ---- the transfer ----
 

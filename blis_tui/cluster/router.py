@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from blis_tui.cluster.policy import ROUTING
 from blis_tui.cluster.signals import Context
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment, PluginConfig
 
 
+NAME: Final = "router"
+"""What turns requests away whose model nobody serves, where a policy's name would stand."""
+
+
 class Router:
     """Chooses instances of one fleet.
 
@@ -21,6 +25,8 @@ class Router:
         name: what a spec calls its policy.
         policy: the policy.
         fleet: whom it chooses from.
+        by_model: where instances serve different models, a router for each of them, with a policy of its own: its turns
+            and what it remembers are those of these instances alone.
         reads_signals: whether the policy looks at them; if nobody does, they need not be kept.
     """
 
@@ -32,13 +38,23 @@ class Router:
         self.fleet = fleet
         self.reads_signals: bool = getattr(self.policy, "reads_signals", True)
         self._context = Context(streams.stream(path), experiment.policy.slo_priorities)
+        self.by_model: dict[str, Router] = {}
+        if len(parts := fleet.by_model()) > 1:
+            for model, part in parts.items():
+                self.by_model[model] = Router(experiment, config, part, streams, f"{path}/{model}")
+
+    def candidates(self, request: IncomingRequest) -> Fleet:
+        """The instances that a request may go to."""
+        return self.by_model[request.model].fleet if self.by_model and request.model else self.fleet
 
     def choose(self, request: IncomingRequest, now: int) -> tuple[int, str]:
-        """The index of an instance, and why.
+        """The index of an instance that serves its model, and why.
 
         Raises:
             SimulationError: the policy's answer is none.
         """
+        if self.by_model and request.model:
+            return self.by_model[request.model].choose(request, now)
         context = self._context
         context.now_us = now
         answer = self.policy.choose(request, self.fleet, context)
@@ -53,7 +69,10 @@ class Router:
 
     def state(self) -> tuple[object, ...]:
         """What it remembers, as plain values (for digests)."""
-        return (self.policy.state(), self._context.stream.state())
+        memory = self.policy.state()
+        if self.by_model:
+            memory = (memory, *(router.state() for router in self.by_model.values()))
+        return (memory, self._context.stream.state())
 
     def _no_choice(self, answer: object, request: IncomingRequest) -> SimulationError:
         return SimulationError(

@@ -45,6 +45,8 @@ class IncomingRequest(NamedTuple):
     tenant_id: str
     session_id: str
     round_index: int
+    model: str
+    """Name of the model that it asks for; empty = any."""
 
 
 class CacheView:
@@ -220,6 +222,10 @@ class SignalBoard:
                 total += times * instance.latency.step_time_us(load)
         return total
 
+    def model(self, index: int) -> str:
+        """The name of the model that an instance serves."""
+        return self._instances[index].batch.limits.model
+
     def cache(self, index: int) -> CacheView:
         """The prefix cache of one instance."""
         return self._views[index]
@@ -248,10 +254,13 @@ class Fleet(Sequence[InstanceSignals]):
         self.members = members
         self.block_size_tokens = prompts.block_size_tokens
         self._prompts = prompts
+        self._parts: list[tuple[str, Fleet]] = []
 
     def change(self, members: Sequence[int]) -> None:
         """From now on these are the ones: instances have come or gone."""
         self.members = members
+        for model, part in self._parts:
+            part.change([index for index in members if self.board.model(index) == model])
 
     def __len__(self) -> int:
         return len(self.members)
@@ -266,6 +275,15 @@ class Fleet(Sequence[InstanceSignals]):
         if isinstance(place, slice):
             return [self.board.of(index, self.board.now_us) for index in self.members[place]]
         return self.board.of(self.members[place], self.board.now_us)
+
+    def by_model(self) -> dict[str, Fleet]:
+        """The instances that serve the same model, each model's for itself; they change with this fleet."""
+        found: dict[str, list[int]] = {}
+        for index in self.members:
+            found.setdefault(self.board.model(index), []).append(index)
+        parts = {model: Fleet(self.board, members, self._prompts) for model, members in found.items()}
+        self._parts = list(parts.items())
+        return parts
 
     def loads(self) -> list[int]:
         """The effective load at all places: queue + batch + in flight."""
@@ -325,5 +343,6 @@ def declared(request: Request) -> IncomingRequest:
         request.tenant,
         request.session_id,
         request.round_index,
+        request.model,
     )
     return tuple.__new__(IncomingRequest, values)  # half the cost of the constructor

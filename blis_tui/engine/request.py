@@ -74,6 +74,7 @@ class Request:
         max_output_tokens: the declared budget, which admission control may read and generation keeps to; 0 =
             undeclared, then whatever ``max_model_len`` leaves beside the prompt.
         segments: the shareable head of the prompt.
+        model: name of the model that it asks for; empty = any.
         deadline_us: absolute time of its timeout; 0 = none.
         cached_tokens: prompt tokens found in the cache when it was first admitted.
         computed_tokens: tokens of it in the KV cache (outside a cohort).
@@ -107,6 +108,7 @@ class Request:
         "joined_us",
         "length_capped",
         "max_output_tokens",
+        "model",
         "network",
         "output_tokens",
         "preemptions",
@@ -137,6 +139,7 @@ class Request:
         deadline_us: int = 0,
         session_id: str = "",
         round_index: int = 0,
+        model: str = "",
     ) -> None:
         self.index = index
         self.request_id = request_id
@@ -150,6 +153,7 @@ class Request:
         self.deadline_us = deadline_us
         self.session_id = session_id
         self.round_index = round_index
+        self.model = model
         self.state = RequestState.CREATED
         self.instance = -1
         self.priority = 0

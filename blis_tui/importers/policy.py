@@ -27,28 +27,25 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
 
 _VICTIMS: Final = {"fcfs": "tail", "priority": "priority"}
 
-_CAPACITY: Final = 10_000
-_REFILL: Final = 1000
-"""What BLIS takes when a token bucket's settings are left out."""
+_SETTINGS: Final[Mapping[str, Mapping[str, tuple[str, float | None]]]] = {
+    "token-bucket": {
+        "token_bucket_capacity": ("capacity_tokens", 10_000),
+        "token_bucket_refill_rate": ("refill_tokens_per_s", 1000),
+    },
+    "tier-shed": {
+        "tier_shed_threshold": ("overload_threshold", None),
+        "tier_shed_min_priority": ("min_priority", None),
+    },
+    "gaie-legacy": {
+        "gaie_qd_threshold": ("queue_depth_threshold", None),
+        "gaie_kv_threshold": ("kv_utilization_threshold", None),
+    },
+}
+"""Admission policy -> what BLIS calls its settings: our name, and what is written where it is left out or 0."""
 
-_BUCKET: Final = ("token_bucket_capacity", "token_bucket_refill_rate")
-_LOST_ADMISSION: Final = {
-    "tier_shed_threshold": "load shedding by class is not simulated",
-    "tier_shed_min_priority": "load shedding by class is not simulated",
-    "gaie_qd_threshold": "load shedding by class is not simulated",
-    "gaie_kv_threshold": "load shedding by class is not simulated",
-    "slo_priorities": "classes have fixed ranks: critical, standard, sheddable, batch, background",
-    "slo_targets": "set targets as `expect` in the experiment",
-}
-_LOST_ROUTING: Final = {
-    "scorers": "scored routing is not simulated",
-    "cache_weight": "scored routing is not simulated",
-    "load_weight": "scored routing is not simulated",
-}
 _LOST: Final = {
-    "tenant_budgets": "tenant budgets are not simulated",
-    "node_pools": "instances and hardware are set in the experiment: `cluster.instances`, `hardware`",
-    "autoscaler": "autoscaling is not simulated",
+    "node_pools": "instances and hardware are set in the experiment: `cluster`, `hardware`",
+    "autoscaler": "autoscaling is set in the experiment",
     "instance_lifecycle": "all instances are ready at the start",
 }
 
@@ -66,7 +63,7 @@ def import_policy(path: Path, *, name: str | None = None) -> Imported:
     """
     given = Input.read(path)
     root = given.root()
-    if root.data and not root.data.keys() & {*_KEYS, *_LOST}:
+    if root.data and not root.data.keys() & {*_KEYS, *_LOST, "tenant_budgets"}:
         given.problem((), "this is not a policy bundle", code="BLIS1001", hint=f"its keys are {', '.join(_KEYS)}")
         given.stop_at_problems()
     parts = {key: root.section(key) or Section(given, (key,)) for key in _KEYS if key != "scheduler"}
@@ -77,7 +74,10 @@ def import_policy(path: Path, *, name: str | None = None) -> Imported:
         "priority": {"kind": _policy(parts["priority"], "priority")},
         "batching": {"kind": "blis"},
         "preemption": _preemption(parts["preemption"]),
+        **_priorities(parts["admission"]),
+        **_budgets(root),
     }
+    parts["admission"].finish()
     parts["priority"].finish()
     for key, why in _LOST.items():
         root.lose(key, why)
@@ -85,9 +85,16 @@ def import_policy(path: Path, *, name: str | None = None) -> Imported:
     origins: dict[DataPath, DataPath] = {(key,): (key,) for key in ("admission", "routing", "priority", "preemption")}
     origins |= {
         ("scheduling",): ("scheduler",),
-        ("admission", "capacity_tokens"): ("admission", _BUCKET[0]),
-        ("admission", "refill_tokens_per_s"): ("admission", _BUCKET[1]),
+        ("slo_priorities",): ("admission", "slo_priorities"),
+        ("tenant_budgets",): ("tenant_budgets",),
+        ("tenant_budgets", "fractions"): ("tenant_budgets",),
     }
+    for one in _SETTINGS.values():
+        origins |= {("admission", ours): ("admission", theirs) for theirs, (ours, _) in one.items()}
+    for at, _ in enumerate(parts["routing"].sections("scorers")):
+        origins[("routing", "scorers", at)] = ("routing", "scorers", at)
+        origins[("routing", "scorers", at, "kind")] = ("routing", "scorers", at, "name")
+        origins[("routing", "scorers", at, "weight")] = ("routing", "scorers", at, "weight")
     return Draft(
         source=given,
         kind="Policy",
@@ -110,27 +117,52 @@ def _policy(section: Section, slot: str, key: str = "policy") -> str:
 
 def _admission(section: Section) -> dict[str, Json]:
     kind = _policy(section, "admission")
-    settings = [section.number(key) for key in _BUCKET]
-    for key, why in _LOST_ADMISSION.items():
-        section.lose(key, why)
-    section.finish()
-    if kind == "token-bucket":
-        capacity, refill = (setting or usual for setting, usual in zip(settings, (_CAPACITY, _REFILL), strict=True))
-        return {"kind": kind, "capacity_tokens": capacity, "refill_tokens_per_s": refill}
-    for key in _BUCKET:
-        section.note(Fate.NO_EFFECT, key, "only a `token-bucket` has it")
-    return {"kind": kind}
+    settings: dict[str, Json] = {}
+    for owner, known in _SETTINGS.items():
+        for theirs, (ours, usual) in known.items():
+            value = section.number(theirs)
+            if owner != kind:
+                section.note(Fate.NO_EFFECT, theirs, f"only a `{owner}` has it")
+            elif value or usual is not None:
+                settings[ours] = value or usual
+    section.lose("slo_targets", "set targets as `expect` in the experiment")
+    return {"kind": kind, **settings}
+
+
+def _priorities(section: Section) -> dict[str, Json]:
+    given = section.section("slo_priorities")
+    if given is None or not given.data:
+        return {}
+    return {"slo_priorities": {name: given.number(name) for name in given.data}}
+
+
+def _budgets(root: Section) -> dict[str, Json]:
+    given = root.section("tenant_budgets")
+    if given is None or not given.data:
+        return {}
+    return {"tenant_budgets": {"fractions": {name: given.number(name) for name in given.data}}}
 
 
 def _routing(section: Section) -> dict[str, Json]:
     kind = _policy(section, "routing")
-    for key, why in _LOST_ROUTING.items():
-        if section.data.get("policy") == "weighted":
-            section.lose(key, why)
-        else:
-            section.note(Fate.NO_EFFECT, key, "only `weighted` routing has it")
+    scorers = section.sections("scorers")
+    for key in ("cache_weight", "load_weight"):
+        section.note(Fate.NO_EFFECT, key, "`scorers` say the weights")
+    if kind != "weighted":
+        section.note(Fate.NO_EFFECT, "scorers", "only `weighted` routing has them")
+        section.finish()
+        return {"kind": kind}
     section.finish()
-    return {"kind": kind}
+    listed: list[Json] = []
+    for one in scorers:
+        name = one.text("name")
+        weight = one.number("weight", required=True)
+        one.finish()
+        if name == "lora-affinity":
+            one.lose("name", "adapters are not simulated")
+        else:
+            listed.append({"kind": name, "weight": weight})
+    return {"kind": kind, "scorers": listed} if listed else {"kind": kind}
 
 
 def _preemption(section: Section) -> dict[str, Json]:

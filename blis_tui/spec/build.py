@@ -49,22 +49,11 @@ def build_experiment(
     Raises:
         InputError: the document is not a resolved experiment, or its trace is missing or another one.
     """
-    top = _Part(document, "")
-    model = build_model_part(document)
-    hardware = build_hardware_part(document)
-    resolved = with_numbers(document, model, hardware)
+    resolved = with_numbers(document)
+    top = _Part(resolved, "")
     metadata, cluster = top.part("metadata"), top.part("cluster")
     policy = _policy(top.part("policy"))
-    base = spec.Pool(
-        name="default",
-        instances=cluster.integer("instances"),
-        model=model,
-        hardware=hardware,
-        tensor_parallel=cluster.integer("tensor_parallel"),
-        engine=_engine(_Part(resolved, "").part("engine")),
-        latency=_plugin(top.part("latency")),
-    )
-    pools = _pools(cluster, base)
+    pools = _pools(resolved)
     return spec.Experiment(
         name=metadata.text("name"),
         description=metadata.text("description", ""),
@@ -81,10 +70,17 @@ def build_experiment(
     )
 
 
-def build_model_part(document: Mapping[str, object]) -> spec.Model:
-    """The model of a resolved document, with its KV cache in the type that the engine is set to."""
-    part = _Part(document, "").part("model")
-    engine = _Part(document, "").part("engine")
+def stack_of(document: Mapping[str, object], pool: Mapping[str, object] | None = None) -> dict[str, object]:
+    """What the instances of a pool run with: its own keys, and those of the (resolved) experiment where it has none."""
+    cluster = _Part(document, "").part("cluster").data
+    said = {**document, **{key: cluster[key] for key in ("tensor_parallel",) if key in cluster}, **(pool or {})}
+    return {key: said[key] for key in ("model", "hardware", "latency", "engine", "tensor_parallel") if key in said}
+
+
+def build_model_part(stack: Mapping[str, object]) -> spec.Model:
+    """The model of a stack, with its KV cache in the type that the engine is set to."""
+    part = _Part(stack, "").part("model")
+    engine = _Part(stack, "").part("engine")
     config = part.part("config")
     for key in (
         "hidden_size",
@@ -99,9 +95,9 @@ def build_model_part(document: Mapping[str, object]) -> spec.Model:
     return build_model(part.name(), config.data, engine.text("kv_cache_dtype", "auto"))
 
 
-def build_hardware_part(document: Mapping[str, object]) -> spec.Hardware:
-    """The accelerator of a resolved document."""
-    part = _Part(document, "").part("hardware")
+def build_hardware_part(stack: Mapping[str, object]) -> spec.Hardware:
+    """The accelerator of a stack."""
+    part = _Part(stack, "").part("hardware")
     peak, mfu = part.part("peak_tflops"), part.part("mfu")
     return spec.Hardware(
         name=part.name(),
@@ -114,27 +110,44 @@ def build_hardware_part(document: Mapping[str, object]) -> spec.Hardware:
     )
 
 
-def with_numbers(document: Mapping[str, object], model: spec.Model, hardware: spec.Hardware) -> dict[str, object]:
-    """The document with numbers in place of ``auto``.
+def with_numbers(document: Mapping[str, object]) -> dict[str, object]:
+    """The document with numbers in place of ``auto``, for each pool its own.
 
     ``kv_blocks: auto`` is what fits into the memory beside the weights; ``max_model_len: auto`` is the
-    model's own limit, capped by the KV cache.
+    model's own limit, capped by the KV cache. What no instance runs with stays as it is.
     """
-    top = _Part(document, "")
-    engine = dict(top.part("engine").data)
-    block_size = top.part("engine").integer("block_size_tokens")
+    cluster = _Part(document, "").part("cluster")
+    numbered = {**document}
+    pools: list[Mapping[str, object]] = []
+    for one in cluster.parts("pools") if "pools" in cluster.data else ():
+        stack = stack_of(document, one.data)
+        own = any(key in one.data for key in stack)
+        pools.append({**one.data, "engine": _numbers(stack)} if own else one.data)
+    if pools:
+        numbered["cluster"] = {**cluster.data, "pools": pools}
+    if not pools or any("engine" not in pool for pool in pools):
+        numbered["engine"] = _numbers(stack_of(document))
+    return numbered
+
+
+def _numbers(stack: Mapping[str, object]) -> dict[str, object]:
+    """The engine of a stack with numbers in place of ``auto``."""
+    part = _Part(stack, "").part("engine")
+    engine = dict(part.data)
+    block_size = part.integer("block_size_tokens")
+    model = build_model_part(stack)
     if engine.get("kv_blocks") == "auto":
         engine["kv_blocks"] = kv_capacity(
             model,
-            hardware,
-            tensor_parallel=top.part("cluster").integer("tensor_parallel"),
+            build_hardware_part(stack),
+            tensor_parallel=_Part(stack, "").integer("tensor_parallel"),
             block_size_tokens=block_size,
-            gpu_memory_utilization=top.part("engine").number("gpu_memory_utilization"),
+            gpu_memory_utilization=part.number("gpu_memory_utilization"),
         ).blocks
     if engine.get("max_model_len") == "auto":
         blocks = _Part(engine, "engine").integer("kv_blocks")
         engine["max_model_len"] = min(model.max_position_embeddings, blocks * block_size)
-    return {**document, "engine": engine}
+    return engine
 
 
 def _engine(part: _Part) -> spec.Engine:
@@ -149,27 +162,38 @@ def _engine(part: _Part) -> spec.Engine:
     )
 
 
-def _pools(cluster: _Part, base: spec.Pool) -> tuple[spec.Pool, ...]:
+def _pools(document: Mapping[str, object]) -> tuple[spec.Pool, ...]:
     """The groups of equal instances: as they are listed, or as disaggregation divides them, or one."""
+    cluster = _Part(document, "").part("cluster")
     if "pools" in cluster.data:
         return tuple(
             replace(
-                base,
+                _pool(stack_of(document, one.data), one.integer("instances")),
                 name=one.text("name"),
                 role=one.text("role", "any"),
-                instances=one.integer("instances"),
-                tensor_parallel=one.integer("tensor_parallel")
-                if "tensor_parallel" in one.data
-                else base.tensor_parallel,
             )
             for one in cluster.parts("pools")
         )
+    base = _pool(stack_of(document), cluster.integer("instances"))
     if "disaggregation" not in cluster.data:
         return (base,)
     split = cluster.part("disaggregation")
     prefill, decode = split.integer("prefill_instances"), split.integer("decode_instances")
     parts = (("prefill", prefill), ("decode", decode), ("whole", base.instances - prefill - decode))
     return tuple(replace(base, name=role, role=role, instances=count) for role, count in parts if count)
+
+
+def _pool(stack: Mapping[str, object], instances: int) -> spec.Pool:
+    part = _Part(stack, "")
+    return spec.Pool(
+        name="default",
+        instances=instances,
+        model=build_model_part(stack),
+        hardware=build_hardware_part(stack),
+        tensor_parallel=part.integer("tensor_parallel"),
+        engine=_engine(part.part("engine")),
+        latency=_plugin(part.part("latency")),
+    )
 
 
 def _cluster(part: _Part, policy: spec.Policy, pools: tuple[spec.Pool, ...]) -> spec.Cluster:
@@ -321,6 +345,7 @@ def _client(part: _Part) -> spec.Client:
         prefix=None if prefix is None else spec.Prefix(group=prefix.text("group"), tokens=prefix.integer("tokens")),
         slo_class=part.text("slo_class"),
         tenant=part.text("tenant", ""),
+        model=part.text("model", ""),
         timeout_us=part.limit("timeout_us"),
         network=_network(part.part("network")) if "network" in part.data else None,
     )

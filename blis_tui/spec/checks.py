@@ -13,15 +13,17 @@ from blis_tui.metrics.lifecycle import LifecycleReport
 from blis_tui.metrics.load import Offered, Steady
 from blis_tui.metrics.report import KvCounts, Latencies, RequestCounts, Throughput, TokenCounts
 from blis_tui.metrics.stats import Distribution
-from blis_tui.spec.build import build_hardware_part, build_model_part
+from blis_tui.spec.build import build_hardware_part, build_model_part, stack_of
+from blis_tui.spec.cluster_checks import check_cluster
 from blis_tui.spec.diagnostics import Diagnostic, about
 from blis_tui.spec.hf import contradictions, missing_fields
 from blis_tui.spec.hints import metric_hint
 from blis_tui.spec.lifecycle_checks import check_lifecycle
+from blis_tui.spec.pools import is_own, pool_paths, stacks, where
 from blis_tui.spec.source import as_list, as_map
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from blis_tui.spec.model import Hardware, Model
     from blis_tui.spec.source import DataPath, Document, Json
@@ -50,18 +52,59 @@ _OPEN_ENDED: Final = re.compile(
 
 def check(document: Document) -> list[Diagnostic]:
     """Every problem of meaning in a resolved experiment."""
-    problems = list(check_model(document))
+    owners = stacks(document)
+    problems = [problem for owner in owners for problem in check_model(document, where(document, owner, "model"))]
     sound = not problems
     problems += check_workload(document)
     problems += check_lifecycle(document)
+    problems += check_cluster(document)
     problems += _check_expectations(document)
     if sound:
-        data = as_map(document.data)
-        model, hardware = build_model_part(data), build_hardware_part(data)
-        problems += _check_heads(document, model)
+        used = [_Stack(document, owner) for owner in owners]
+        problems += [problem for stack in used for problem in _check_heads(stack)]
         if not problems:
-            problems += _check_capacity(document, model, hardware)
+            problems += [problem for stack in used for problem in _check_capacity(stack)]
     return problems
+
+
+class _Stack:
+    """What instances run with, and where it is said.
+
+    Attributes:
+        document: the experiment.
+        owner: the pool whose instances these are; empty = all that run with what the experiment says.
+        model: what they serve.
+        hardware: what they run on.
+        split: accelerators of an instance.
+        role: what they do under disaggregation, where they all do the same.
+    """
+
+    def __init__(self, document: Document, owner: DataPath) -> None:
+        data = stack_of(as_map(document.data), as_map(document.get(*owner)) if owner else None)
+        self.document = document
+        self.owner = owner
+        self.model = build_model_part(data)
+        self.hardware = build_hardware_part(data)
+        self.split = _whole(document, *self.at("tensor_parallel")) or 1
+        pools = [owner] if owner else [path for path in pool_paths(document) if not is_own(document, path)]
+        roles = dict.fromkeys(document.get(*pool, "role") for pool in pools)
+        self.role = next(iter(roles)) if len(roles) == 1 else "any"
+
+    def at(self, *path: str) -> DataPath:
+        """Where something that applies to them is said."""
+        return where(self.document, self.owner, *path)
+
+    def about(self, path: tuple[str, ...], code: str, message: str, hint: str | None) -> Diagnostic:
+        """A diagnostic about what they run with: at the pool's name where the pool says something else of it."""
+        at = self.at(*path)
+        if self.owner and at[: len(self.owner)] != self.owner:
+            at = (*self.owner, "name")
+            message = f"pool `{self.document.get(*at)}`: {message}"
+        return about(self.document, at, code, message, key=path == ("model",), hint=hint)
+
+    def serves(self, client: Mapping[str, Json]) -> bool:
+        """Whether requests of a client may come to them."""
+        return client.get("model") in (None, "", self.model.name)
 
 
 def _number(document: Document, *path: str | int) -> float | None:
@@ -74,12 +117,12 @@ def _whole(document: Document, *path: str | int) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def check_model(document: Document) -> Iterator[Diagnostic]:
-    """Is the (canonical) configuration at ``model.config`` complete and free of contradictions?"""
-    config = document.get("model", "config")
+def check_model(document: Document, at: DataPath = ("model",)) -> Iterator[Diagnostic]:
+    """Is the (canonical) configuration of the model at ``at`` complete and free of contradictions?"""
+    path = (*at, "config")
+    config = document.get(*path)
     if not isinstance(config, dict):
         return
-    path = ("model", "config")
     for name in missing_fields(config):
         yield about(document, path, "BLIS2018", f"the model's configuration lacks `{name}`", key=True)
     if not missing_fields(config):
@@ -87,9 +130,8 @@ def check_model(document: Document) -> Iterator[Diagnostic]:
             yield about(document, path, "BLIS2018", text, key=True)
 
 
-def _check_heads(document: Document, model: Model) -> Iterator[Diagnostic]:
-    split = _whole(document, "cluster", "tensor_parallel") or 1
-    path = ("cluster", "tensor_parallel")
+def _check_heads(stack: _Stack) -> Iterator[Diagnostic]:
+    model, split = stack.model, stack.split
     heads, kv_heads = model.num_attention_heads, model.num_key_value_heads
     if heads % split:
         message = f"tensor_parallel {split} does not divide the {heads} attention heads of {model.name}"
@@ -98,16 +140,16 @@ def _check_heads(document: Document, model: Model) -> Iterator[Diagnostic]:
     else:
         return
     usable = [str(n) for n in range(1, 65) if heads % n == 0 and (kv_heads % n == 0 or n % kv_heads == 0)]
-    yield about(document, path, "BLIS2004", message, hint=f"possible values are {', '.join(usable[:12])}")
+    yield stack.about(("tensor_parallel",), "BLIS2004", message, f"possible values are {', '.join(usable[:12])}")
 
 
-def _check_capacity(document: Document, model: Model, hardware: Hardware) -> Iterator[Diagnostic]:
+def _check_capacity(stack: _Stack) -> Iterator[Diagnostic]:
     """Does the model fit, and does the smallest request of each client fit into what is left?"""
-    block_size = _whole(document, "engine", "block_size_tokens") or 1
-    blocks = _whole(document, "engine", "kv_blocks")
+    document, model, hardware, split = stack.document, stack.model, stack.hardware, stack.split
+    block_size = _whole(document, *stack.at("engine", "block_size_tokens")) or 1
+    blocks = _whole(document, *stack.at("engine", "kv_blocks"))
     if blocks is None:
-        utilization = _number(document, "engine", "gpu_memory_utilization") or 1.0
-        split = _whole(document, "cluster", "tensor_parallel") or 1
+        utilization = _number(document, *stack.at("engine", "gpu_memory_utilization")) or 1.0
         try:
             found = kv_capacity(
                 model,
@@ -117,42 +159,40 @@ def _check_capacity(document: Document, model: Model, hardware: Hardware) -> Ite
                 gpu_memory_utilization=utilization,
             )
         except PolicyError as error:
-            yield about(document, ("model",), "BLIS2018", error.message, key=True, hint=error.help)
+            yield stack.about(("model",), "BLIS2018", error.message, error.help)
             return
         if found.blocks <= 0:
             needed = found.weights_gib + found.activation_gib + found.overhead_gib
-            yield about(
-                document,
+            yield stack.about(
                 ("model",),
                 "BLIS2005",
                 f"{model.name} does not fit on {hardware.name} with tensor_parallel {split}: "
                 f"{needed - found.available_gib:.1f} GiB short of a KV cache",
-                key=True,
-                hint=_fitting(model, hardware, utilization, needed, found.available_gib),
+                _fitting(model, hardware, utilization, needed, found.available_gib),
             )
             return
         blocks = found.blocks
-    limit = document.get("engine", "max_model_len")
+    limit = document.get(*stack.at("engine", "max_model_len"))
     longest = limit if isinstance(limit, int) else None
     if limit == "auto":
         longest = min(model.max_position_embeddings, blocks * block_size)
-    yield from _check_smallest(document, blocks, block_size, longest)
-    yield from _check_whole_prompts(document, longest)
+    yield from _check_smallest(stack, blocks, block_size, longest)
+    yield from _check_whole_prompts(stack, longest)
 
 
-def _check_whole_prompts(document: Document, longest: int | None) -> Iterator[Diagnostic]:
+def _check_whole_prompts(stack: _Stack, longest: int | None) -> Iterator[Diagnostic]:
     """Without chunked prefill a step must be able to take the longest sequence, or its request waits for ever."""
-    if document.get("policy", "batching", "enable_chunked_prefill") is not False:
+    if stack.document.get("policy", "batching", "enable_chunked_prefill") is not False:
         return
     path = ("engine", "max_num_batched_tokens")
-    budget = _whole(document, *path) or 0
+    budget = _whole(stack.document, *stack.at(*path)) or 0
     if longest is None:
         message = "without chunked prefill max_model_len must not be `none`"
-        yield about(document, ("engine", "max_model_len"), "BLIS2019", message, hint="give a number or `auto`")
+        yield stack.about(("engine", "max_model_len"), "BLIS2019", message, "give a number or `auto`")
     elif budget < longest:
         message = f"without chunked prefill a step of {budget} tokens cannot take a sequence of {longest}"
         hint = "raise max_num_batched_tokens, lower max_model_len, or leave chunked prefill on"
-        yield about(document, path, "BLIS2019", message, hint=hint)
+        yield stack.about(path, "BLIS2019", message, hint)
 
 
 def _fitting(model: Model, hardware: Hardware, utilization: float, needed: float, available: float) -> str:
@@ -161,19 +201,24 @@ def _fitting(model: Model, hardware: Hardware, utilization: float, needed: float
     return f"{figures}; " + ("no tensor_parallel is enough" if split is None else f"tensor_parallel {split} is enough")
 
 
-def _check_smallest(document: Document, blocks: int, block_size: int, longest: int | None) -> Iterator[Diagnostic]:
+def _check_smallest(stack: _Stack, blocks: int, block_size: int, longest: int | None) -> Iterator[Diagnostic]:
+    document = stack.document
+    prefills = stack.role == "prefill"
+    here = f" of pool `{document.get(*stack.owner, 'name')}`" if stack.owner else ""
     for at, client in enumerate(map(as_map, as_list(document.get("workload", "clients")))):
+        if not stack.serves(client):
+            continue
         path = ("workload", "clients", at)
         prompt = _smallest(document, (*path, "input_tokens")) + (_whole(document, *path, "prefix", "tokens") or 0)
         total = prompt + _smallest(document, (*path, "output_tokens"))
         name = client.get("id")
         # The last token generated never enters the cache.
-        if -(-(total - 1) // block_size) > blocks:
-            message = f"the smallest request of client `{name}`, {total} tokens, exceeds the KV cache"
+        if -(-(prompt if prefills else total - 1) // block_size) > blocks:
+            message = f"the smallest request of client `{name}`, {total} tokens, exceeds the KV cache{here}"
             help_ = f"{blocks} blocks of {block_size} tokens hold {blocks * block_size}"
             yield about(document, (*path, "input_tokens"), "BLIS2006", message, key=True, hint=help_)
         elif longest is not None and total > longest:
-            message = f"the smallest request of client `{name}`, {total} tokens, exceeds max_model_len"
+            message = f"the smallest request of client `{name}`, {total} tokens, exceeds max_model_len{here}"
             help_ = f"max_model_len is {longest}; prompt and output count together"
             yield about(document, (*path, "input_tokens"), "BLIS2007", message, key=True, hint=help_)
         elif (shared := (_whole(document, *path, "prefix", "tokens") or 0) // block_size) > MAX_SHARED_BLOCKS:

@@ -195,6 +195,36 @@ _TABLE: Final = {
         "Shared blocks are kept one by one; a prefix of more than 1,048,576 of them would take all memory.",
         "Raise `engine.block_size_tokens` (vLLM's default is 16), or shorten the prefix.",
     ),
+    "BLIS2021": CodeInfo(
+        "named twice",
+        "Two pools, two different models of the pools, or two scorers of one list have the same name.",
+        "Rename or remove one.",
+    ),
+    "BLIS2022": CodeInfo(
+        "instances do not add up",
+        "`cluster.instances`, the pools, and the prefill and decode instances of disaggregation disagree.",
+        "Say each number once: pools make `cluster.instances` and `disaggregation`'s numbers superfluous.",
+    ),
+    "BLIS2023": CodeInfo(
+        "roles do not fit disaggregation",
+        "Pools have roles without disaggregation, or disaggregation does not know which instances prefill and decode.",
+        "Give pools the roles `prefill` and `decode`, or set `prefill_instances` and `decode_instances`.",
+    ),
+    "BLIS2024": CodeInfo(
+        "nobody serves the model",
+        "A client asks for a model that no instance of the cluster serves: all of its requests would be rejected.",
+        "Correct the name, or add a pool that serves the model.",
+    ),
+    "BLIS2025": CodeInfo(
+        "pools that cannot hand over",
+        "What the prefill instances compute is of no use to the decode instances: another model, other KV blocks.",
+        "Give prefill and decode pools the same models, block size and KV-cache type.",
+    ),
+    "BLIS2026": CodeInfo(
+        "setting without effect",
+        "Another setting of the gateway makes this one meaningless, so results would not be what it promises.",
+        "Change the other one as the message says, or remove the setting.",
+    ),
     "BLIS2050": CodeInfo(
         "instances cannot come and go like that",
         "A failure, a node pool or the autoscaler's bounds contradict themselves or the instances there are.",

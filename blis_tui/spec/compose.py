@@ -16,7 +16,7 @@ from blis_tui.spec.loader import read_document
 from blis_tui.spec.messages import check_schema
 from blis_tui.spec.overrides import Override, apply_override
 from blis_tui.spec.schema import KINDS, default, short_forms
-from blis_tui.spec.source import Document
+from blis_tui.spec.source import Document, as_map
 
 if TYPE_CHECKING:
     from blis_tui.registry import Registry
@@ -165,6 +165,7 @@ def inherit(document: Document, problems: Problems, chain: tuple[Path, ...] = ()
         expand(parent, "Experiment", problems.plugins)  # so that a map merges with what a short form stands for
         _follow_names(parent, document, problems)
         _choose_requests(parent, document)
+        _choose_instances(parent, document)
         merge(parent, document, ())
         parent.source = document.source
         return parent
@@ -183,7 +184,7 @@ def _follow_names(base: Document, top: Document, problems: Problems) -> None:
         if slot not in base.data and (name := default("Experiment", slot)) is not None:
             base.data[slot] = name
         if isinstance(base.get(slot), str):
-            fill_slot(base, slot, kind, (), problems)
+            fill_slot(base, (slot,), kind, (), problems)
 
 
 def _choose_requests(base: Document, top: Document) -> None:
@@ -196,6 +197,16 @@ def _choose_requests(base: Document, top: Document) -> None:
             below.pop(key, None)
     elif "clients" in above and "trace" not in above:
         below.pop("trace", None)
+
+
+def _choose_instances(base: Document, top: Document) -> None:
+    """Pools say how many instances there are: a cluster that lists its own does not inherit numbers of them."""
+    below, above = as_map(base.get("cluster")), as_map(top.get("cluster"))
+    if "pools" in above:
+        below.pop("instances", None)
+        split = as_map(below.get("disaggregation"))
+        for key in ("prefill_instances", "decode_instances"):
+            split.pop(key, None)
 
 
 def merge(base: Document, top: Document, path: DataPath) -> None:
@@ -254,25 +265,27 @@ def check_document(document: Document, kind: str, plugins: Registry | None) -> l
     return check_schema(document, kind, plugins)
 
 
-def fill_slot(document: Document, slot: str, kind: str, overrides: tuple[Override, ...], problems: Problems) -> None:
+def fill_slot(
+    document: Document, slot: DataPath, kind: str, overrides: tuple[Override, ...], problems: Problems
+) -> None:
     """Replace the reference at ``slot`` by the document it names."""
-    if not isinstance(document.get(slot), str):
+    if not isinstance(document.get(*slot), str):
         if kind == "Model":
-            inline_config_file(document, (slot,), problems)
+            inline_config_file(document, slot, problems)
         return
-    referenced = open_reference(document, (slot,), kind, problems)
+    referenced = open_reference(document, slot, kind, problems)
     if referenced is None:
         return
     if kind == "Model":
         inline_config_file(referenced, (), problems)
     checked(referenced, kind, overrides, problems)
-    place = document.keys.get((slot,))
-    document.graft((slot,), referenced)
+    place = document.keys.get(slot)
+    document.graft(slot, referenced)
     if place is not None:
-        document.keys[(slot,)] = place
+        document.keys[slot] = place
 
 
-def inline_config_file(document: Document, at: tuple[str, ...], problems: Problems) -> None:
+def inline_config_file(document: Document, at: DataPath, problems: Problems) -> None:
     """Put the content of ``config_file`` where ``config`` would be."""
     part = document.get(*at)
     if not isinstance(part, dict) or not isinstance(name := part.get("config_file"), str):

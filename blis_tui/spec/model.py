@@ -120,6 +120,8 @@ class Client:
     prefix: Prefix | None = None
     slo_class: str = "standard"
     tenant: str = ""
+    model: str = ""
+    """Name of the model that its requests ask for; empty = any."""
     timeout_us: int | None = None
     network: Network | None = None
 

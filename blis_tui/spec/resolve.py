@@ -23,14 +23,16 @@ from blis_tui.spec.diagnostics import about, in_order
 from blis_tui.spec.hf import canonical_config
 from blis_tui.spec.library import find
 from blis_tui.spec.overrides import apply_override
+from blis_tui.spec.pools import complete_pools, slot_of, slots, stacks, where
 from blis_tui.spec.schema import complete, default, properties_of
+from blis_tui.spec.source import as_map
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from blis_tui.registry import Registry
     from blis_tui.spec.overrides import Override
-    from blis_tui.spec.source import Document, Json
+    from blis_tui.spec.source import DataPath, Document, Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +60,17 @@ def resolve(document: Document, overrides: tuple[Override, ...] = (), plugins: R
     _set_slot_defaults(document)
     own = tuple(one for one in overrides if not _is_deferred(document, one, overrides))
     checked(document, "Experiment", own, problems)
-    for slot, kind in SLOTS.items():
-        deferred = tuple(one.below(1) for one in overrides if one.steps[0] == slot and one not in own)
+    for slot, kind in list(slots(document)):
+        size = len(slot)
+        deferred = tuple(one.below(size) for one in overrides if _path(one)[:size] == slot and one not in own)
         fill_slot(document, slot, kind, deferred, problems)
     _stop_at(problems)
-    expand_model(document, problems)
+    for slot, kind in slots(document):
+        if kind == "Model":
+            expand_model(document, problems, slot)
     trace_path = pin_trace(document, problems)
     _stop_at(problems)
+    complete_pools(document)
     document.data = complete(document.data, "Experiment", plugins)
     _strip(document)
     _fill_coefficients(document, problems)
@@ -95,22 +101,28 @@ def _set_slot_defaults(document: Document) -> None:
                 document.data[slot] = name
 
 
+def _path(override: Override) -> DataPath:
+    """The path that an override assigns to; what looks like a position in a list is one."""
+    return tuple(int(step) if step.isdecimal() and step.isascii() else step for step in override.steps)
+
+
 def _is_deferred(document: Document, override: Override, overrides: tuple[Override, ...]) -> bool:
     """Whether an override reaches into a referenced document (and so has to wait until it is read)."""
-    slot = override.steps[0]
-    if slot not in SLOTS or len(override.steps) == 1:
+    path = _path(override)
+    slot = slot_of(path)
+    if not slot or slot == path:
         return False
-    whole = [one.value.data for one in overrides if one.steps == (slot,)]
-    return isinstance(whole[-1] if whole else document.get(slot), str)
+    whole = [one.value.data for one in overrides if _path(one) == slot]
+    return isinstance(whole[-1] if whole else document.get(*slot), str)
 
 
-def expand_model(document: Document, problems: Problems) -> None:
-    """One name per meaning in the model's configuration."""
-    config = document.get("model", "config")
-    model = document.get("model")
+def expand_model(document: Document, problems: Problems, at: DataPath = ("model",)) -> None:
+    """One name per meaning in the configuration of the model at ``at``."""
+    model = document.get(*at)
+    config = document.get(*at, "config")
     if not isinstance(config, dict) or not isinstance(model, dict):
         message = "the model has neither `config` nor `config_file`"
-        problems.add(about(document, ("model",), "BLIS2018", message, key=True))
+        problems.add(about(document, at, "BLIS2018", message, key=True))
         return
     known = frozenset(properties_of("Model", "config"))
     model["config"] = canonical_config(config, known)
@@ -142,8 +154,8 @@ def _strip(document: Document) -> None:
     if isinstance(document.data, dict):
         for key in TEST_KEYS:
             document.data.pop(key, None)
-    for slot in SLOTS:
-        part = document.get(slot)
+    for slot, _ in slots(document):
+        part = document.get(*slot)
         if isinstance(part, dict):
             part.pop("apiVersion", None)
             part.pop("kind", None)
@@ -156,39 +168,59 @@ def _strip(document: Document) -> None:
 
 
 def _fill_coefficients(document: Document, problems: Problems) -> None:
-    """Coefficients that the experiment leaves out come from ``specs/latency/``."""
-    latency = document.get("latency")
-    if not isinstance(latency, dict) or ("alpha" in latency and "beta" in latency):
-        return
+    """Coefficients that the experiment leaves out come from ``specs/latency/``, for each pool its own."""
+    given = as_map(document.get("latency"))
+    inherit_it: list[DataPath] = []
+    for owner in stacks(document):
+        own = document.get(*owner, "latency")
+        if owner and isinstance(own, dict):
+            own.update(_coefficients(document, owner, own, problems))
+        else:
+            inherit_it.append(owner)
+    filled = [_coefficients(document, owner, given, problems) for owner in inherit_it]
+    alike = all(one == filled[0] for one in filled)
+    for owner, latency in zip(inherit_it, filled, strict=True):
+        if owner and not alike:
+            as_map(document.get(*owner))["latency"] = latency
+        else:
+            given.update(latency)
+
+
+def _coefficients(document: Document, owner: DataPath, latency: dict[str, Json], problems: Problems) -> dict[str, Json]:
+    """A step-time model with the coefficients it needs for that pool."""
+    if "alpha" in latency and "beta" in latency:
+        return latency
     kind = str(latency["kind"])
+    at = where(document, owner, "latency")
     settings = (problems.plugins or builtin()).find("latency", kind).settings
     if not any("counts" in one.metadata for one in fields(settings)):
-        return
-    path = find("Latency", kind, naming_directory(document, ("latency",)))
+        return latency
+    path = find("Latency", kind, naming_directory(document, at))
     if path is None:
         message = f"no coefficients are shipped for `{kind}`"
-        problems.add(about(document, ("latency",), "BLIS2011", message, hint="give `alpha` and `beta`"))
-        return
+        problems.add(about(document, at, "BLIS2011", message, hint="give `alpha` and `beta`"))
+        return latency
     try:
         table = problems.read(path)
     except SpecError as error:
         problems.take(error)
-        return
+        return latency
     if not checked(table, "Latency", (), problems):
-        return
+        return latency
     source = complete(table.data, "Latency", problems.plugins)
     if isinstance(source, dict) and "rows" in source:
-        source = _matching_row(document, source["rows"], problems)
+        source = _matching_row(document, owner, source["rows"], problems)
     if not isinstance(source, dict):
-        return
-    for name in ("alpha", "beta"):
-        latency.setdefault(name, source.get(name, []))
+        return latency
+    return {**latency, **{name: source.get(name, []) for name in ("alpha", "beta") if name not in latency}}
 
 
-def _matching_row(document: Document, rows: Json, problems: Problems) -> Json:
-    """The first measured row for this model, hardware and tensor parallelism."""
-    model, hardware = document.get("model", "metadata", "name"), document.get("hardware", "metadata", "name")
-    split = document.get("cluster", "tensor_parallel")
+def _matching_row(document: Document, owner: DataPath, rows: Json, problems: Problems) -> Json:
+    """The first measured row for a pool's model, hardware and tensor parallelism."""
+    model, hardware, split = (
+        document.get(*where(document, owner, *path))
+        for path in (("model", "metadata", "name"), ("hardware", "metadata", "name"), ("tensor_parallel",))
+    )
     known: list[str] = []
     for row in rows if isinstance(rows, list) else []:
         if not isinstance(row, dict):
@@ -200,10 +232,11 @@ def _matching_row(document: Document, rows: Json, problems: Problems) -> Json:
     message = f"no blackbox coefficients for {model} on {hardware} with tensor_parallel {split}"
     known = list(dict.fromkeys(same_model or known))
     listed = ", ".join(known[:12]) + (f" and {len(known) - 12} more" if len(known) > 12 else "")
+    at = (*owner, "latency") if document.get(*owner, "latency") is not None or not owner else owner
     problems.add(
         about(
             document,
-            ("latency",),
+            at,
             "BLIS2011",
             message,
             hint=f"the measured ones are (or give alpha and beta): {listed}",

@@ -139,6 +139,8 @@ def _short_forms(data: Json, node: Json, file: File, path: DataPath) -> Iterator
     elif isinstance(data, list):
         for at, item in enumerate(data):
             yield from _short_forms(item, node.get("items"), file, (*path, at))
+    for part in as_list(node.get("allOf")) if isinstance(data, dict) else ():
+        yield from _short_forms(data, part, file, path)
     if "if" in node:
         yield from _short_forms(data, node.get("then" if matches(data, node["if"]) else "else"), file, path)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from blis_tui.errors import SpecError
 from blis_tui.registry import builtin
 from blis_tui.spec.checks import check_model, check_workload
+from blis_tui.spec.cluster_checks import check_policy
 from blis_tui.spec.compose import Problems, checked, inline_config_file
 from blis_tui.spec.diagnostics import about, in_order, suggestion
 from blis_tui.spec.load import open_source, resolve_source
@@ -96,14 +97,15 @@ def _check_rows(trace: Json, path: Path | None, plugins: Registry | None) -> Non
 def _check_alone(document: Document, kind: str, problems: Problems) -> Path | None:
     """Check the document's meaning as inside an experiment, and complete it; returns where its trace lies, if any."""
     slot, trace_path = kind.lower(), None
-    if kind in {"Model", "Workload"}:
+    if kind in {"Model", "Workload", "Policy"}:
         inside = Document({slot: document.data}, document.source)
         inside.graft((slot,), document)
         if kind == "Model":
             expand_model(inside, problems)
-        else:
+        elif kind == "Workload":
             trace_path = pin_trace(inside, problems)
         if not problems.found:
-            problems.found.extend(check_model(inside) if kind == "Model" else check_workload(inside))
+            checks = {"Model": check_model, "Workload": check_workload, "Policy": check_policy}
+            problems.found.extend(checks[kind](inside))
     document.data = complete(document.data, kind, problems.plugins)
     return trace_path

@@ -48,6 +48,7 @@ class _ClientSource:
         "_gaps",
         "_input_stream",
         "_inputs",
+        "_model",
         "_network",
         "_output_stream",
         "_outputs",
@@ -72,6 +73,7 @@ class _ClientSource:
         self._segments: Segments = () if prefix is None else ((prefix.group, prefix.tokens),)
         self._slo_class = client.slo_class
         self._tenant = client.tenant
+        self._model = client.model
         self._timeout_us = client.timeout_us or 0
         network = client.network
         self._network = None if network is None else Connection(network.rtt_ms, network.bandwidth_mbps)
@@ -96,6 +98,7 @@ class _ClientSource:
             self._slo_class,
             self._tenant,
             arrival_us + self._timeout_us if self._timeout_us else 0,
+            model=self._model,
         )
         request.network = self._network
         return request

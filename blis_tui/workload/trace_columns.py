@@ -46,6 +46,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "prefix_tokens": ("prefix_tokens",),
         "slo_class": ("slo_class",),
         "tenant_id": ("tenant_id", "tenant"),
+        "model": ("model",),
         "deadline": ("deadline_us",),
         "session_id": ("session_id",),
         "round_index": ("round_index",),
@@ -90,7 +91,7 @@ _LAYOUTS: Final = (
         {"arrival": "arrival_time_us", "input_tokens": "input_tokens", "output_tokens": "output_tokens"},
         unused=(
             *("client_id", "streaming", "text_tokens", "image_tokens", "audio_tokens", "video_tokens", "reason_ratio"),
-            *("model", "server_input_tokens", "send_time_us", "first_chunk_time_us", "last_chunk_time_us"),
+            *("server_input_tokens", "send_time_us", "first_chunk_time_us", "last_chunk_time_us"),
             *("num_chunks", "status", "error_message", "finish_reason"),
         ),
     ),
@@ -214,7 +215,8 @@ def _fitting(what: str, header: Sequence[str], layout: _Layout | None) -> list[s
     if layout is not None and what in layout.columns:
         wanted = [_key(layout.columns[what])]
     else:
-        wanted = [_key(name) for name in _NAMES[what]]
+        unused = [] if layout is None else [_key(name) for name in layout.unused]
+        wanted = [key for key in map(_key, _NAMES[what]) if key not in unused]
     found = [name for name in header if _key(name) in wanted or (what == "arrival" and _key(_base(name)) in wanted)]
     return list(dict.fromkeys(found))
 

@@ -95,6 +95,7 @@ def _build(columns: Mapping[str, Sequence[str]], arrivals: Sequence[int]) -> Tra
         deadline_us=deadlines,
         session_id=columns.get("session_id"),
         round_index=_optional_numbers(columns, "round_index"),
+        model=columns.get("model"),
     )
 
 

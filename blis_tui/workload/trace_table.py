@@ -33,6 +33,7 @@ class TraceColumns:
     deadline_us: Sequence[int] | None = None
     session_id: Sequence[str] | None = None
     round_index: Sequence[int] | None = None
+    model: Sequence[str] | None = None
 
 
 class _Interned(Generic[_Value]):
@@ -66,6 +67,7 @@ class TraceTable:
         "_arrival_us",
         "_deadline_us",
         "_input_tokens",
+        "_model",
         "_output_tokens",
         "_request_id",
         "_round_index",
@@ -89,6 +91,7 @@ class TraceTable:
         self._segments = _Interned(_sorted(columns.segments, order), no_segments, rows)
         self._slo_class = _Interned(_sorted(columns.slo_class, order), "standard", rows)
         self._tenant = _Interned(_sorted(columns.tenant, order), "", rows)
+        self._model = _Interned(_sorted(columns.model, order), "", rows)
         self._session_id = _Interned(_sorted(columns.session_id, order), "", rows)
 
     def __len__(self) -> int:
@@ -108,6 +111,7 @@ class TraceTable:
             self._deadline_us[row],
             self._session_id[row],
             self._round_index[row],
+            self._model[row],
         )
 
 

@@ -300,7 +300,28 @@ def test_cohorts_share_the_rate_with_what_is_left_out(tmp_path: Path) -> None:
             "admission",
             {"kind": "token-bucket", "capacity_tokens": 5, "refill_tokens_per_s": 2},
         ),
-        ({"routing": {"policy": "round-robin"}}, "routing", {"kind": "round-robin"}),
+        ({"admission": {"policy": "tier-shed"}}, "admission", {"kind": "tier-shed"}),
+        (
+            {"admission": {"policy": "tier-shed", "tier_shed_threshold": 5, "tier_shed_min_priority": 2}},
+            "admission",
+            {"kind": "tier-shed", "overload_threshold": 5, "min_priority": 2},
+        ),
+        (
+            {"admission": {"policy": "gaie-legacy", "gaie_qd_threshold": 3, "gaie_kv_threshold": 0.5}},
+            "admission",
+            {"kind": "gaie-legacy", "queue_depth_threshold": 3, "kv_utilization_threshold": 0.5},
+        ),
+        ({"admission": {"slo_priorities": {"batch": -7}}}, "slo_priorities", {"batch": -7}),
+        ({"tenant_budgets": {"acme": 0.5}}, "tenant_budgets", {"fractions": {"acme": 0.5}}),
+        *(
+            ({"routing": {"policy": name}}, "routing", {"kind": name})
+            for name in ("round-robin", "least-loaded", "weighted", "always-busiest")
+        ),
+        (
+            {"routing": {"policy": "weighted", "scorers": [{"name": "vllm-dp", "weight": 2}]}},
+            "routing",
+            {"kind": "weighted", "scorers": [{"kind": "vllm-dp", "weight": 2}]},
+        ),
         ({"scheduler": "sjf"}, "scheduling", {"kind": "sjf"}),
         ({"scheduler": "reverse-priority"}, "scheduling", {"kind": "reverse-priority"}),
         ({"priority": {"policy": "inverted-slo"}}, "priority", {"kind": "inverted-slo"}),
@@ -316,13 +337,15 @@ def test_keys_of_policies(given: object, slot: str, ours: object, tmp_path: Path
 @pytest.mark.parametrize(
     ("given", "key"),
     [
-        ({"admission": {"policy": "tier-shed"}}, "admission.policy"),
-        ({"admission": {"policy": "gaie-legacy"}}, "admission.policy"),
-        *(({"admission": {key: {"a": 1}}}, f"admission.{key}") for key in ("slo_priorities", "slo_targets")),
-        *(({"routing": {"policy": name}}, "routing.policy") for name in ("least-loaded", "weighted", "always-busiest")),
+        ({"admission": {"slo_targets": {"a": 1}}}, "admission.slo_targets"),
+        ({"routing": {"policy": "prefix-affinity"}}, "routing.policy"),
+        (
+            {"routing": {"policy": "weighted", "scorers": [{"name": "lora-affinity", "weight": 1}]}},
+            "routing.scorers.0.name",
+        ),
         *(
             ({"scheduler": "fcfs", key: {"a": 1}}, key)
-            for key in ("tenant_budgets", "node_pools", "autoscaler", "instance_lifecycle", "misspelt")
+            for key in ("node_pools", "autoscaler", "instance_lifecycle", "misspelt")
         ),
     ],
 )
@@ -331,7 +354,17 @@ def test_keys_of_policies_that_are_lost(given: object, key: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "given", [{"scheduler": "lifo"}, {"admission": {"policy": "nope"}}, {"routing": 3}, {"preemption": {"policy": "x"}}]
+    "given",
+    [
+        {"routing": {"policy": "weighted", "scorers": [{"name": "luck", "weight": 1}]}},
+        {"routing": {"policy": "weighted", "scorers": [{"name": "vllm-dp", "weight": -1}]}},
+        {"admission": {"slo_priorities": {"urgent": 1}}},
+        {"tenant_budgets": {"acme": 2}},
+        {"scheduler": "lifo"},
+        {"admission": {"policy": "nope"}},
+        {"routing": 3},
+        {"preemption": {"policy": "x"}},
+    ],
 )
 def test_policies_that_blis_does_not_know(given: object, tmp_path: Path) -> None:
     with pytest.raises(SpecError):

@@ -203,7 +203,7 @@ def test_an_argument_gets_an_argument_as_help() -> None:
 
 
 def test_policies_may_come_from_elsewhere() -> None:
-    own = ["policy: {routing: least-loaded, batching: {kind: mine}}", "latency: {kind: measured}"]
+    own = ["policy: {routing: stickiest, batching: {kind: mine}}", "latency: {kind: measured}"]
     found = hints(BASE + "\n".join(own) + "\n")
     assert len(found) == 3
     assert all(one.endswith("; `--plugins` brings others") for one in found)

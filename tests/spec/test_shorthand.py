@@ -41,6 +41,12 @@ def test_overrides_are_short_and_reach_into_short_forms() -> None:
     assert load("-", stdin_text=text, overrides=changes).sha256 == load("-", stdin_text=LONG, overrides=long).sha256
 
 
+def test_words_in_a_list_are_short_forms_too() -> None:
+    long = ["policy.routing={kind: weighted, scorers: [{kind: queue-depth}, {kind: kv-utilization, weight: 2}]}"]
+    short = ["policy.routing={kind: weighted, scorers: [queue-depth, {kind: kv-utilization, weight: 2}]}"]
+    assert load("-", stdin_text=SHORT, overrides=short).sha256 == load("-", stdin_text=LONG, overrides=long).sha256
+
+
 def test_extends_merges_a_map_with_what_a_short_form_stands_for(tmp_path: Path) -> None:
     (tmp_path / "base.yaml").write_text(SHORT)
     (tmp_path / "top.yaml").write_text(HEAD + "extends: base.yaml\npolicy: {batching: {watermark: 0.1}}\n")
@@ -94,4 +100,5 @@ def test_every_map_with_a_kind_has_a_short_form(kind: str) -> None:
     for key in root(kind).walk():
         if key.variants and "kind" in key.children and key.path:
             plain = all(not one.required for variant in key.variants for one in variant.keys.values())
-            assert key.type == ("map, or its kind alone" if plain else "map or whole number"), key.dotted
+            alone = "list of maps, or their kinds alone" if key.is_list else "map, or its kind alone"
+            assert key.type == (alone if plain else "map or whole number"), key.dotted

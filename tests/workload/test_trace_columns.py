@@ -148,11 +148,11 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
     ("header", "row", "message", "advice"),
     [
         (
-            "ts,user,prompt,completion,model",
+            "ts,user,prompt,completion,colour",
             "0.5,a,1,1,x",
             (
                 "no column is known to hold `arrival` or `input_tokens` or `output_tokens`; unknown columns: "
-                "'ts', 'user', 'prompt', 'completion', 'model'"
+                "'ts', 'user', 'prompt', 'completion', 'colour'"
             ),
             "`columns: {arrival: ts, input_tokens: prompt, output_tokens: completion}` and `time_unit: s`",
         ),

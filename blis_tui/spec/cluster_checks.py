@@ -1,0 +1,265 @@
+"""Do the parts of a cluster fit together? Pools, roles, models, and keys that something else makes meaningless."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.kv.capacity import kv_bytes_per_token
+from blis_tui.errors import BlisError
+from blis_tui.spec.build import build_model_part, stack_of
+from blis_tui.spec.diagnostics import about, suggestion
+from blis_tui.spec.pools import pool_paths, where
+from blis_tui.spec.source import as_list, as_map
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from blis_tui.spec.diagnostics import Diagnostic
+    from blis_tui.spec.source import DataPath, Document, Json
+
+_SPLIT: Final = ("cluster", "disaggregation")
+_GATEWAY: Final = ("policy", "gateway")
+_ROLES: Final = ("prefill", "decode")
+_MOST_LISTED: Final = 6
+
+
+def check_cluster(document: Document) -> Iterator[Diagnostic]:
+    """Every problem of meaning in the cluster and in the policy of its control plane."""
+    yield from _check_names(document)
+    yield from _check_instances(document)
+    yield from _check_roles(document)
+    yield from _check_models(document)
+    yield from _check_handover(document)
+    for role in _ROLES:
+        yield from _check_scorers(document, (*_SPLIT, f"{role}_routing"))
+    yield from check_policy(document)
+
+
+def check_policy(document: Document) -> Iterator[Diagnostic]:
+    """Every problem of meaning in the policy at ``policy``, whatever the cluster is."""
+    yield from _check_scorers(document, ("policy", "routing"))
+    yield from _check_gateway(document)
+
+
+def _name(document: Document, pool: DataPath) -> str:
+    return str(document.get(*pool, "name"))
+
+
+def _count(document: Document, *path: str | int) -> int:
+    value = document.get(*path)
+    return value if isinstance(value, int) else 0
+
+
+def _with_role(document: Document, *roles: str) -> list[DataPath]:
+    return [pool for pool in pool_paths(document) if document.get(*pool, "role") in roles]
+
+
+# ---- pools ----
+
+
+def _check_names(document: Document) -> Iterator[Diagnostic]:
+    seen: dict[str, DataPath] = {}
+    for pool in pool_paths(document):
+        name = _name(document, pool)
+        if name in seen:
+            line = document.place((*seen[name], "name")).span.line
+            message = f"two pools are called `{name}`"
+            yield about(document, (*pool, "name"), "BLIS2021", message, hint=f"the first is on line {line}")
+        seen.setdefault(name, pool)
+
+
+def _check_instances(document: Document) -> Iterator[Diagnostic]:
+    """Do the numbers of instances agree?"""
+    pools = pool_paths(document)
+    said = _count(document, "cluster", "instances")
+    if not pools:
+        yield from _check_division(document, said)
+        return
+    total = _total(document, pools)
+    if said != total:
+        message = f"cluster.instances is {said}, but the instances of its pools add up to {total}"
+        hint = "leave `instances` out: it is their sum"
+        yield about(document, ("cluster", "instances"), "BLIS2022", message, hint=hint)
+    for role in _ROLES:
+        path = (*_SPLIT, f"{role}_instances")
+        given, there = document.get(*path), _total(document, _with_role(document, role))
+        if given is not None and there and given != there:
+            message = f"{path[-1]} is {given}, but the pools of role `{role}` have {there}"
+            yield about(document, path, "BLIS2022", message, hint="leave it out: the pools say it")
+
+
+def _total(document: Document, pools: list[DataPath]) -> int:
+    total = 0
+    for pool in pools:
+        total += _count(document, *pool, "instances")
+    return total
+
+
+def _check_division(document: Document, instances: int) -> Iterator[Diagnostic]:
+    """Disaggregation of a cluster without pools takes the first instances for prefill and the next for decode."""
+    split = document.get(*_SPLIT)
+    if not isinstance(split, dict):
+        return
+    missing = [f"`{role}_instances`" for role in _ROLES if f"{role}_instances" not in split]
+    if missing:
+        message = f"disaggregation without pools lacks {' and '.join(missing)}"
+        hint = "say how many of the instances prefill and how many decode, or list pools with roles"
+        yield about(document, _SPLIT, "BLIS2023", message, key=True, hint=hint)
+        return
+    prefill, decode = (_count(document, *_SPLIT, f"{role}_instances") for role in _ROLES)
+    if prefill + decode > instances:
+        message = f"{prefill} prefill and {decode} decode instances are more than the {instances} of the cluster"
+        hint = f"set cluster.instances to at least {prefill + decode}"
+        yield about(document, (*_SPLIT, "prefill_instances"), "BLIS2022", message, hint=hint)
+
+
+def _check_roles(document: Document) -> Iterator[Diagnostic]:
+    """Roles are for disaggregation, and disaggregation of pools needs roles."""
+    pools, split = pool_paths(document), isinstance(document.get(*_SPLIT), dict)
+    if not split:
+        for pool in _with_role(document, *_ROLES):
+            message = (
+                f"pool `{_name(document, pool)}` has the role `{document.get(*pool, 'role')}` without disaggregation"
+            )
+            hint = "add `cluster.disaggregation`, or leave `role` out"
+            yield about(document, (*pool, "role"), "BLIS2023", message, hint=hint)
+        return
+    if not pools:
+        return
+    lacking = []
+    if not _with_role(document, "prefill"):
+        lacking.append("a pool of role `prefill`")
+    if not _with_role(document, "decode", "any"):
+        lacking.append("a pool that decodes")
+    if lacking:
+        message = f"disaggregation needs {' and '.join(lacking)}"
+        hint = "give the pools the roles `prefill` and `decode`"
+        yield about(document, ("cluster", "pools"), "BLIS2023", message, key=True, hint=hint)
+
+
+# ---- models ----
+
+
+def _models(document: Document, pools: list[DataPath]) -> dict[str, list[DataPath]]:
+    """Name of a model -> the pools that serve it; ``()`` is a cluster without pools."""
+    found: dict[str, list[DataPath]] = {}
+    for pool in pools or [()]:
+        name = document.get(*where(document, pool, "model", "metadata", "name"))
+        found.setdefault(str(name), []).append(pool)
+    return found
+
+
+def _check_models(document: Document) -> Iterator[Diagnostic]:
+    """Is there one model of each name, and an instance for each that clients ask for?"""
+    served = _models(document, pool_paths(document))
+    for name, pools in served.items():
+        bodies = [document.get(*where(document, pool, "model", "config")) for pool in pools]
+        different = next((pool for pool, body in zip(pools, bodies, strict=True) if body != bodies[0]), None)
+        if different is not None:
+            message = f"pools serve two different models that are called `{name}`"
+            hint = "give each a name of its own, in its `metadata`: requests choose a model by its name"
+            yield about(document, where(document, different, "model"), "BLIS2021", message, key=True, hint=hint)
+    for at, client in enumerate(map(as_map, as_list(document.get("workload", "clients")))):
+        wanted = client.get("model")
+        if wanted and str(wanted) not in served:
+            message = f"no instance serves `{wanted}`, the model of client `{client.get('id')}`"
+            hint = suggestion(str(wanted), served, otherwise="the cluster serves")
+            yield about(document, ("workload", "clients", at, "model"), "BLIS2024", message, hint=hint)
+
+
+def _check_handover(document: Document) -> Iterator[Diagnostic]:
+    """Can what one pool prefills be decoded on another?"""
+    prefilling, decoding = _with_role(document, "prefill"), _with_role(document, "decode", "any")
+    if not isinstance(document.get(*_SPLIT), dict) or not prefilling or not decoding:
+        return
+    there, here = _models(document, prefilling), _models(document, decoding)
+    for names, others, what in ((there, here, "decodes"), (here, there, "prefills")):
+        for name in (one for one in names if one not in others):
+            pool = names[name][0]
+            message = f"pool `{_name(document, pool)}` serves {name}, but no pool {what} it"
+            hint = "under disaggregation every model needs instances of both kinds"
+            yield about(document, (*pool, "name"), "BLIS2025", message, hint=hint)
+    for key, noun in (("block_size_tokens", "blocks"), ("kv_cache_dtype", "KV cache")):
+        first = _of_engine(document, prefilling[0], key)
+        for pool in (*prefilling[1:], *decoding):
+            if (found := _of_engine(document, pool, key)) != first:
+                message = (
+                    f"the {noun} of pool `{_name(document, prefilling[0])}` cannot be transferred to pool "
+                    f"`{_name(document, pool)}`: {key} is {first} there and {found} here"
+                )
+                at = where(document, pool, "engine", key)
+                yield about(document, at, "BLIS2025", message, hint="give all pools the same")
+    yield from _check_bytes(document, prefilling)
+
+
+def _of_engine(document: Document, pool: DataPath, key: str) -> Json:
+    """A setting of a pool's engine; the type of its KV cache is that of its model where it is ``auto``."""
+    value = document.get(*where(document, pool, "engine", key))
+    automatic = key == "kv_cache_dtype" and value == "auto"
+    return document.get(*where(document, pool, "model", "config", "torch_dtype")) if automatic else value
+
+
+def _check_bytes(document: Document, prefilling: list[DataPath]) -> Iterator[Diagnostic]:
+    """``bytes_per_token: model`` means one model and one tensor parallelism."""
+    path = (*_SPLIT, "transfer", "bytes_per_token")
+    if document.get(*path) != "model":
+        return
+    sizes: dict[int, DataPath] = {}
+    for pool in prefilling:
+        stack = stack_of(as_map(document.data), as_map(document.get(*pool)))
+        split = stack.get("tensor_parallel")
+        try:
+            model = build_model_part(stack)
+        except BlisError:  # told elsewhere
+            return
+        sizes.setdefault(kv_bytes_per_token(model, split if isinstance(split, int) else 1), pool)
+    if len(sizes) > 1:
+        listed = " and ".join(f"{size} in pool `{_name(document, pool)}`" for size, pool in sizes.items())
+        message = f"the prefill pools differ in the bytes of a token: {listed}"
+        yield about(document, path, "BLIS2025", message, hint="give `transfer.bytes_per_token` as a number")
+
+
+# ---- policies ----
+
+
+def _check_scorers(document: Document, path: DataPath) -> Iterator[Diagnostic]:
+    seen: dict[str, int] = {}
+    for at, scorer in enumerate(map(as_map, as_list(document.get(*path, "scorers")))):
+        kind = str(scorer.get("kind"))
+        if kind in seen:
+            message = f"the scorer `{kind}` is listed twice"
+            hint = "list it once, with the sum of the weights"
+            yield about(document, (*path, "scorers", at), "BLIS2021", message, hint=hint)
+        seen.setdefault(kind, at)
+
+
+def _check_gateway(document: Document) -> Iterator[Diagnostic]:
+    """Settings of the gateway that another one switches off."""
+    gateway = as_map(document.get(*_GATEWAY))
+    if not gateway:
+        return
+    for key, idle, needs in _NEEDS:
+        if gateway.get(key) not in (None, *idle) and not needs(gateway):
+            message = f"`{key}` has no effect {_WHY[key]}"
+            yield about(document, (*_GATEWAY, key), "BLIS2026", message, key=True, hint=_REMEDY[key])
+
+
+_NEEDS: Final[tuple[tuple[str, tuple[Json, ...], Callable[[dict[str, Json]], bool]], ...]] = (
+    ("per_band_capacity", (0,), lambda gateway: gateway.get("bands") is True),
+    ("usage_limit", (1.0,), lambda gateway: gateway.get("bands") is True),
+    ("weights", ({},), lambda gateway: gateway.get("fairness") == "weighted"),
+    ("slo_targets_us", ({},), lambda gateway: gateway.get("order") == "slo-deadline"),
+)
+"""A key of the gateway, the values with which it does nothing, and what it needs to do something."""
+_WHY: Final = {
+    "per_band_capacity": "without bands",
+    "usage_limit": "without bands: it is the limit of the least urgent band",
+    "weights": "unless `fairness` is `weighted`",
+    "slo_targets_us": "unless `order` is `slo-deadline`",
+}
+_REMEDY: Final = {
+    "per_band_capacity": "add `bands: true`, or limit the whole queue with `max_depth`",
+    "usage_limit": "add `bands: true`",
+    "weights": "add `fairness: weighted`",
+    "slo_targets_us": "add `order: slo-deadline`",
+}
