@@ -20,6 +20,8 @@ from blis_tui.engine.request import RequestState
 from blis_tui.engine.streams import Streams
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from blis_tui.engine.events import Entry
     from blis_tui.engine.instance import Instance
     from blis_tui.engine.ledger import Ledger
@@ -43,23 +45,35 @@ class Cluster:
         events: number of processed events.
         arrived: requests that have arrived.
         rejected: those of them that admission control or the gateway turned away.
+        rejections: how many each cause turned away.
+        deferrals: how often a request was put off until the cluster is idle.
         offered_output_tokens: answers that all requests that have arrived ask for, generated or not.
         queue: pending events.
         instances: the instances, by index; they may become more during a run.
         board: what instances report, as the control plane sees it.
         admission: who may enter.
         router: chooses instances for requests that are not split.
+        pools: the pool of each instance.
         splitter: sends requests over two instances; None = all run on one.
         gateway: holds requests back while the instances are busy; None = there is none.
         clock_went_back: how often an event lay before the one before it (never, or something is badly wrong).
         stopping: whether the loop ends after the event being processed; a signal's handler may set it.
     """
 
-    def __init__(self, experiment: Experiment, source: RequestSource, ledger: Ledger, observers: Observers) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        source: RequestSource,
+        ledger: Ledger,
+        observers: Observers,
+        routes: Mapping[str, int] | None = None,
+    ) -> None:
         self.now = 0
         self.events = 0
         self.arrived = 0
         self.rejected = 0
+        self.rejections: dict[str, int] = {}
+        self.deferrals = 0
         self.offered_output_tokens = 0
         self.clock_went_back = 0
         self.stopping = False
@@ -74,6 +88,8 @@ class Cluster:
         self._defers = policy.deferral == "idle-only"
         self._deferred: list[Passage] = []
         self._in_flight = 0
+        self._overruled = dict(routes or {})
+        """Requests whose next routing decision is already made, if the instance is among the candidates."""
         split = settings.disaggregation
         self._watch = Watch(
             early=settings.signals.results == "step-start",
@@ -82,6 +98,7 @@ class Cluster:
         self.board = SignalBoard(settings.signals)
         self._factory = InstanceFactory(experiment, self.queue, ledger, observers)
         self.instances: list[Instance] = []
+        self.pools: list[Pool] = []
         roles: dict[str, list[int]] = {"any": [], "prefill": [], "decode": []}
         for pool in experiment.pools:
             for _ in range(pool.instances):
@@ -122,6 +139,7 @@ class Cluster:
         """One more instance of a pool, empty; requests are routed to it from now on."""
         instance = self._factory.create(len(self.instances), pool)
         self.instances.append(instance)
+        self.pools.append(pool)
         self.board.add(instance)
         return instance
 
@@ -148,6 +166,7 @@ class Cluster:
         routing, routing_stream = self.router.state()
         more = [] if not self._watches else [self.board.state(), tenants, self._in_flight]
         more += [[one.request.index for one in self._deferred]] if self._deferred else []
+        more += [tuple(part.items()) for part in (self.rejections, self._overruled) if part]
         more += [part.state() for part in (self.gateway, self.splitter) if part is not None]
         return (admission, routing, self._source.state(), (admission_stream, routing_stream), *more)
 
@@ -275,6 +294,7 @@ class Cluster:
         request, incoming, observers = passage.request, passage.incoming, self.observers
         if self._defers and self._in_flight and request.slo_class in _DEFERRABLE:
             self._deferred.append(passage)
+            self.deferrals += 1
             if Deferred in observers.kinds:
                 observers.emit(Deferred(observers.event, now, request.request_id, self._in_flight))
             return
@@ -291,9 +311,11 @@ class Cluster:
         else:
             self.gateway.offer(passage, now)
 
-    def reject(self, request: Request, who: str, reason: str, now: int) -> None:
-        """Turn a request away."""
+    def reject(self, request: Request, who: str, reason: str, now: int, cause: str = "") -> None:
+        """Turn a request away; ``cause`` is what it counts as, by default ``who``."""
         self.rejected += 1
+        cause = cause or who
+        self.rejections[cause] = self.rejections.get(cause, 0) + 1
         request.state = RequestState.REJECTED
         observers = self.observers
         if Rejected in observers.kinds:
@@ -325,11 +347,21 @@ class Cluster:
     def choose(self, passage: Passage, router: Router, now: int) -> int:
         """Let a router choose an instance for a request; returns its index."""
         index, reason = router.choose(passage.incoming, now)
+        if self._overruled:
+            index, reason = self._overrule(passage.request, router, index, reason)
         observers = self.observers
         if Routed in observers.kinds:
             request_id = passage.request.request_id
             observers.emit(Routed(observers.event, now, request_id, index, router.name, reason))
         return index
+
+    def _overrule(self, request: Request, router: Router, index: int, reason: str) -> tuple[int, str]:
+        """The instance that a request has to go to, if it is a candidate; the policy's own choice is left aside."""
+        forced = self._overruled.get(request.request_id)
+        if forced is None or forced not in router.fleet.members:
+            return index, reason
+        del self._overruled[request.request_id]
+        return forced, f"forced; the policy chose instance {index}: {reason}"
 
     def commit(self, passage: Passage, index: int) -> None:
         """From now on a request counts as in flight on that instance."""

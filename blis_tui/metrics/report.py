@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from blis_tui.metrics.lints.finding import Finding
     from blis_tui.metrics.lints.lints import Checkup
     from blis_tui.metrics.load import Offered, Steady
-    from blis_tui.metrics.request_log import RequestLog, RequestRow, RequestTable, Row
+    from blis_tui.metrics.request_log import RequestLog, RequestTable, Row
     from blis_tui.spec.model import Experiment
 
 
@@ -156,7 +156,7 @@ class Report:
     expectations: tuple[Verdict, ...]
     warnings: tuple[Finding, ...]
     """What looks wrong with the run, defects of the simulator first; empty when nothing does."""
-    rows: Sequence[RequestRow] = field(repr=False, compare=False)
+    rows: RequestTable = field(repr=False, compare=False)
     """One row a request, in order of arrival; not part of the JSON document."""
 
     @property
