@@ -140,6 +140,11 @@ class Simulation:
         """Requests that have completed, or ended otherwise, so far."""
         return self._cluster.closed()
 
+    @property
+    def routes_left(self) -> tuple[str, ...]:
+        """Requests of ``routes`` whose decision has not been overruled so far."""
+        return tuple(self._cluster.overruled)
+
     def peek(self) -> PendingEvent | None:
         """The next event; None at the end."""
         return peek(self._cluster)

@@ -54,6 +54,7 @@ class Cluster:
         admission: who may enter.
         router: chooses instances for requests that are not split.
         pools: the pool of each instance.
+        overruled: requests whose next routing decision is already made, if that instance is among the candidates.
         splitter: sends requests over two instances; None = all run on one.
         gateway: holds requests back while the instances are busy; None = there is none.
         clock_went_back: how often an event lay before the one before it (never, or something is badly wrong).
@@ -88,8 +89,7 @@ class Cluster:
         self._defers = policy.deferral == "idle-only"
         self._deferred: list[Passage] = []
         self._in_flight = 0
-        self._overruled = dict(routes or {})
-        """Requests whose next routing decision is already made, if the instance is among the candidates."""
+        self.overruled = dict(routes or {})
         split = settings.disaggregation
         self._watch = Watch(
             early=settings.signals.results == "step-start",
@@ -166,7 +166,7 @@ class Cluster:
         routing, routing_stream = self.router.state()
         more = [] if not self._watches else [self.board.state(), tenants, self._in_flight]
         more += [[one.request.index for one in self._deferred]] if self._deferred else []
-        more += [tuple(part.items()) for part in (self.rejections, self._overruled) if part]
+        more += [tuple(part.items()) for part in (self.rejections, self.overruled) if part]
         more += [part.state() for part in (self.gateway, self.splitter) if part is not None]
         return (admission, routing, self._source.state(), (admission_stream, routing_stream), *more)
 
@@ -347,7 +347,7 @@ class Cluster:
     def choose(self, passage: Passage, router: Router, now: int) -> int:
         """Let a router choose an instance for a request; returns its index."""
         index, reason = router.choose(passage.incoming, now)
-        if self._overruled:
+        if self.overruled:
             index, reason = self._overrule(passage.request, router, index, reason)
         observers = self.observers
         if Routed in observers.kinds:
@@ -357,11 +357,11 @@ class Cluster:
 
     def _overrule(self, request: Request, router: Router, index: int, reason: str) -> tuple[int, str]:
         """The instance that a request has to go to, if it is a candidate; the policy's own choice is left aside."""
-        forced = self._overruled.get(request.request_id)
+        forced = self.overruled.get(request.request_id)
         if forced is None or forced not in router.fleet.members:
             return index, reason
-        del self._overruled[request.request_id]
-        return forced, f"forced; the policy chose instance {index}: {reason}"
+        del self.overruled[request.request_id]
+        return forced, reason if forced == index else f"forced; the policy chose instance {index}: {reason}"
 
     def commit(self, passage: Passage, index: int) -> None:
         """From now on a request counts as in flight on that instance."""
