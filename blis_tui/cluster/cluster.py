@@ -248,6 +248,11 @@ class Cluster:
             found += self.splitter.transferring()
         return found
 
+    @property
+    def deferred(self) -> int:
+        """Requests that wait until the cluster is idle."""
+        return len(self._deferred)
+
     def present_us(self) -> int:
         """Requests in queues, batches and transfers, counted as they come and go, added up over time until now."""
         total = 0 if self.splitter is None else self.splitter.away_us(self.now)

@@ -133,7 +133,7 @@ def test_it_survives_checkpoints_and_shows_in_digests() -> None:
         plain.restore(checkpoint)
 
 
-WRONG = {
+WRONG: dict[str, tuple[str, str, int, dict[str, object]]] = {
     "unknown": ("split", "nobody", 1, {}),
     "no-such-instance": ("split", "request_20", 4, {}),
     "negative": ("split", "request_20", -1, {}),

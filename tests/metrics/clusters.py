@@ -28,6 +28,7 @@ SPLIT = {
     "decider": {"kind": "prefix-threshold", "threshold_tokens": 500},
     "transfer": {"contention": "fair-share", "base_latency_us": 3000},
 }
+WEIGHTED = {"kind": "weighted", "scorers": [{"kind": "queue-depth"}, {"kind": "prefix-affinity", "weight": 2}]}
 
 
 def document(cluster: dict[str, object], policy: dict[str, object], **more: object) -> dict[str, object]:
@@ -98,7 +99,7 @@ def random_document(seed: int) -> dict[str, object]:
     """A cluster drawn at random: with or without gateway, split, budgets, deferral and horizon."""
     draw = Random(seed)  # noqa: S311  (no secrets here)
     cluster: dict[str, object] = {"instances": draw.randint(4, 6)}
-    policy: dict[str, object] = {"routing": draw.choice(["round-robin", "least-loaded", "weighted"])}
+    policy: dict[str, object] = {"routing": draw.choice(["round-robin", "least-loaded", WEIGHTED])}
     if draw.random() < 0.6:
         transfer = {
             "contention": draw.choice(["none", "fair-share", "fixed-at-start"]),
