@@ -20,12 +20,14 @@ from blis_tui._version import __version__
 
 if TYPE_CHECKING:
     from blis_tui.api import load, run
+    from blis_tui.compare.whatif import whatif
     from blis_tui.errors import (
         BlisError,
         DivergenceError,
         InputError,
         InvariantError,
         PolicyError,
+        RouteError,
         SimulationError,
         SpecError,
         StalledError,
@@ -43,6 +45,7 @@ __all__ = [
     "InvariantError",
     "PolicyError",
     "Report",
+    "RouteError",
     "Simulation",
     "SimulationError",
     "SpecError",
@@ -51,6 +54,7 @@ __all__ = [
     "__version__",
     "load",
     "run",
+    "whatif",
 ]
 
 _HOMES = {
@@ -59,6 +63,7 @@ _HOMES = {
     "Simulation": "simulation",
     "load": "api",
     "run": "api",
+    "whatif": "compare.whatif",
 }
 
 

@@ -5,6 +5,7 @@
     ├── TraceError                rows of a recorded workload are out of range; carries the located problems
     ├── InputError                a file cannot be read, or a result cannot be written
     ├── PolicyError               a policy, rule or step-time model does not exist or rejects its settings
+    ├── RouteError                a routing decision that is to be another one is never made so
     └── SimulationError           the simulation itself cannot go on
         ├── StalledError          a step could advance no request
         ├── InvariantError        a stated invariant does not hold
@@ -78,6 +79,10 @@ class InputError(BlisError):
 
 class PolicyError(BlisError):
     """No policy of that name is registered, or its settings are unusable."""
+
+
+class RouteError(BlisError):
+    """A routing decision that is to be another one cannot be: the request or the instance is none for it."""
 
 
 class SimulationError(BlisError):

@@ -28,7 +28,7 @@ from blis_tui.workload.source import TraceSource
 from blis_tui.workload.trace_table import TraceTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot, Snapshot
     from blis_tui.metrics.lints.lints import Checkup
@@ -78,13 +78,14 @@ class Simulation:
     Args:
         experiment: what to simulate (see :func:`blis_tui.load`).
         check: when to verify the invariants: after every event (``all``), in the report (``end``), or never (``off``).
+        routes: routing decisions to overrule: request -> index of its instance (see :func:`blis_tui.whatif`).
 
     Raises:
         TraceError: rows of a recorded workload are wrong.
         PolicyError: a policy does not exist or rejects its settings.
     """
 
-    def __init__(self, experiment: Experiment, *, check: str = "end") -> None:
+    def __init__(self, experiment: Experiment, *, check: str = "end", routes: Mapping[str, int] | None = None) -> None:
         if not isinstance(experiment, Experiment):
             raise TypeError(f"not an experiment but {type(experiment).__name__}: load one with blis_tui.load()")
         if check not in CHECKS:
@@ -92,13 +93,14 @@ class Simulation:
         self.experiment = experiment
         self._check = check
         self._observers = Observers()
-        self._log = RequestLog()
+        self._log = RequestLog(detours=experiment.has_detours)
         self._archive = _Archive(self._log)
+        self._routes = dict(routes or {})
         self._broken = False
         self._look: Callable[[], None] | None = None
         try:
             source = create_source(experiment.workload, experiment.seed, experiment.plugins)
-            self._cluster = Cluster(experiment, source, self._log, self._observers)
+            self._cluster = Cluster(experiment, source, self._log, self._observers, self._routes)
         except OverflowError as error:
             raise _beyond_all_time() from error
         # What a checkpoint leaves out, by the name it has there.
@@ -137,6 +139,11 @@ class Simulation:
     def ended(self) -> int:
         """Requests that have completed, or ended otherwise, so far."""
         return self._cluster.closed()
+
+    @property
+    def routes_left(self) -> tuple[str, ...]:
+        """Requests of ``routes`` whose decision has not been overruled so far."""
+        return tuple(self._cluster.overruled)
 
     def peek(self) -> PendingEvent | None:
         """The next event; None at the end."""
@@ -386,6 +393,7 @@ class Simulation:
         other = object.__new__(Simulation)
         other.experiment = self.experiment
         other._check = self._check
+        other._routes = self._routes
         other._look = None
         other._observers = Observers()
         other._log = RequestLog()
@@ -416,7 +424,8 @@ class Simulation:
     def _seal(self, content: bytes) -> bytes:
         """What must stand before a checkpoint's content."""
         used = "".join(f" {one.name} {one.origin}" for one in self.experiment.plugins_used())
-        about = f"{__version__} {ENGINE} {self.experiment.sha256}{used}".encode()
+        routes = "".join(f" {name} to {index}" for name, index in self._routes.items())
+        about = f"{__version__} {ENGINE} {self.experiment.sha256}{used}{routes}".encode()
         return _MAGIC + sha256(about).digest() + sha256(content).digest()
 
 

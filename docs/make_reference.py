@@ -32,6 +32,20 @@ _PACKAGE: Final = Path(blis_tui.__file__).resolve().parent
 FOLDER: Final = Path(__file__).resolve().parent / "reference"
 _NOTE: Final = "<!-- Made by `make docs` from the schemas and docstrings. Do not edit. -->\n"
 _REPORT_PARTS: Final = (
+    ("metrics/kv.py", "KvCounts"),
+    ("metrics/sections.py", "Sections"),
+    ("metrics/sections.py", "PoolReport"),
+    ("metrics/sections.py", "ModelReport"),
+    ("metrics/goodput.py", "SloReport"),
+    ("metrics/goodput.py", "ClassSlo"),
+    ("metrics/goodput.py", "Met"),
+    ("metrics/sections.py", "Fairness"),
+    ("metrics/control_plane.py", "DeferralReport"),
+    ("metrics/control_plane.py", "GatewayReport"),
+    ("metrics/control_plane.py", "DisaggregationReport"),
+    ("metrics/goodput.py", "FitnessReport"),
+    ("metrics/anomalies.py", "Anomalies"),
+    ("metrics/saturation.py", "Saturation"),
     ("metrics/load.py", "Offered"),
     ("metrics/load.py", "Steady"),
     ("metrics/stats.py", "Distribution"),
@@ -39,6 +53,8 @@ _REPORT_PARTS: Final = (
     ("metrics/lifecycle.py", "InstanceLife"),
     ("metrics/lifecycle.py", "ScalingEvent"),
     ("metrics/expectations.py", "Verdict"),
+    ("metrics/request_log.py", "RequestTable"),
+    ("metrics/request_log.py", "RequestRow"),
     ("metrics/lints/finding.py", "Finding"),
 )
 """What a report consists of besides the records of its own module."""
@@ -220,8 +236,8 @@ def _fields(found: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
 
 def _type(annotation: str) -> str:
     """A type as code; those described on the same page are linked."""
-    if re.fullmatch(r"[A-Z]\w+", annotation):
-        return f"[{annotation}](#{annotation.lower()})"
+    if found := re.fullmatch(r"([A-Z]\w+)( \| None)?", annotation):
+        return f"[{found[1]}](#{found[1].lower()})" + (" or `None`" if found[2] else "")
     return f"`{annotation}`"
 
 

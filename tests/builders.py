@@ -182,7 +182,7 @@ class Outcome:
         self.records: list[Record] = []
         for kind in RECORD_KINDS.values():
             observers.add(kind, self.records.append)
-        log = RequestLog()
+        log = RequestLog(detours=made.has_detours)
         self.cluster = ClusterState(made, ListSource(requests), log, observers)
         assert self.cluster.run(max_events) < max_events, "the simulation does not end"
         self.rows: dict[str, RequestRow] = {row.request_id: row for row in log.table(self.cluster)}

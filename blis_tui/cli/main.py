@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "run": ("blis_tui.cli.run", "run", "Simulate an experiment and print its report."),
     "serve": ("blis_tui.cli.serve", "serve", "Show the terminal interface in a browser."),
     "diff": ("blis_tui.cli.diff", "diff", "Show what differs between two experiments and their results."),
+    "whatif": ("blis_tui.cli.whatif", "whatif", "Send one request elsewhere, and show what that changes."),
     "golden": ("blis_tui.cli.golden", "golden", "Look at golden tests and decide about new results."),
     "import": ("blis_tui.cli.import_", "import_", "Convert documents of BLIS and of Hugging Face."),
     "plugins": ("blis_tui.cli.plugins", "plugins", "Check policies of your own."),

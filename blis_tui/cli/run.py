@@ -168,7 +168,7 @@ def _fill(files: Mapping[str, TextIO], text: str, report: Report) -> None:
     from blis_tui.records.tables import requests_csv  # noqa: PLC0415
 
     if (table := files.get("--requests")) is not None:
-        table.writelines(requests_csv(report.rows))
+        table.writelines(requests_csv(report.rows, report.rows.columns))
     if (out := files.get("-o")) is not None:
         out.write(text)
     for file in files.values():

@@ -23,7 +23,7 @@ from blis_tui.engine.streams import Streams
 from blis_tui.engine.watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from blis_tui.engine.events import Entry
     from blis_tui.engine.instance import Instance
@@ -52,12 +52,16 @@ class Cluster:
         events: number of processed events.
         arrived: requests that have arrived.
         rejected: those of them that admission control or the gateway turned away.
+        rejections: how many each cause turned away.
+        deferrals: how often a request was put off until the cluster is idle.
         offered_output_tokens: answers that all requests that have arrived ask for, generated or not.
         queue: pending events.
         instances: the instances, by index; they may become more during a run.
         board: what instances report, as the control plane sees it.
         admission: who may enter.
         router: chooses instances for requests that are not split.
+        pools: the pool of each instance.
+        overruled: requests whose next routing decision is already made, if that instance is among the candidates.
         splitter: sends requests over two instances; None = all run on one.
         gateway: holds requests back while the instances are busy; None = there is none.
         lifecycle: instances that come and go; None = none does.
@@ -65,11 +69,20 @@ class Cluster:
         stopping: whether the loop ends after the event being processed; a signal's handler may set it.
     """
 
-    def __init__(self, experiment: Experiment, source: RequestSource, ledger: Ledger, observers: Observers) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        source: RequestSource,
+        ledger: Ledger,
+        observers: Observers,
+        routes: Mapping[str, int] | None = None,
+    ) -> None:
         self.now = 0
         self.events = 0
         self.arrived = 0
         self.rejected = 0
+        self.rejections: dict[str, int] = {}
+        self.deferrals = 0
         self.offered_output_tokens = 0
         self.clock_went_back = 0
         self.stopping = False
@@ -85,6 +98,7 @@ class Cluster:
         self._defers = policy.deferral == "idle-only"
         self._deferred: list[Passage] = []
         self._in_flight = 0
+        self.overruled = dict(routes or {})
         self._watches = False
         split = settings.disaggregation
         self._watch = Watch(
@@ -94,8 +108,8 @@ class Cluster:
         self.board = SignalBoard(settings.signals)
         self._factory = InstanceFactory(experiment, self.queue, ledger, observers)
         self.instances: list[Instance] = []
+        self.pools: list[Pool] = []
         self._models: dict[str, None] = {}
-        self._roles: list[str] = []
         self._fleets: list[tuple[Fleet, frozenset[str]]] = []
         for pool in experiment.pools:
             for _ in range(pool.instances):
@@ -137,7 +151,7 @@ class Cluster:
         """One more instance of a pool, empty; no requests are routed to it yet."""
         instance = self._factory.create(len(self.instances), pool)
         self.instances.append(instance)
-        self._roles.append(pool.role)
+        self.pools.append(pool)
         self._models[pool.model.name] = None
         self.board.add(instance)
         if self._watches:
@@ -157,10 +171,10 @@ class Cluster:
             slots += self.instances[index].batch.limits.max_num_seqs
         self.admission.slots = slots
         for fleet, roles in self._fleets:
-            fleet.change([index for index in indices if self._roles[index] in roles])
+            fleet.change([index for index in indices if self.pools[index].role in roles])
 
     def _fleet_of(self, roles: frozenset[str], prompts: PromptKeys) -> Fleet:
-        members = [index for index, role in enumerate(self._roles) if role in roles]
+        members = [index for index, pool in enumerate(self.pools) if pool.role in roles]
         fleet = Fleet(self.board, members, prompts)
         self._fleets.append((fleet, roles))
         return fleet
@@ -203,6 +217,7 @@ class Cluster:
         routing, routing_stream = self.router.state()
         more = [] if not self._watches else [self.board.state(), tenants, self._in_flight]
         more += [[one.request.index for one in self._deferred]] if self._deferred else []
+        more += [tuple(part.items()) for part in (self.rejections, self.overruled) if part]
         more += [part.state() for part in (self.gateway, self.splitter, self.lifecycle) if part is not None]
         return (admission, routing, self._source.state(), (admission_stream, routing_stream), *more)
 
@@ -285,6 +300,11 @@ class Cluster:
             found += [passage.request for passage in self.lifecycle.parked.values()]
         return found
 
+    @property
+    def deferred(self) -> int:
+        """Requests that wait until the cluster is idle."""
+        return len(self._deferred)
+
     def present_us(self) -> int:
         """Requests in queues, batches and transfers, counted as they come and go, added up over time until now.
 
@@ -337,6 +357,7 @@ class Cluster:
         request, incoming, observers = passage.request, passage.incoming, self.observers
         if self._defers and self._in_flight and request.slo_class in _DEFERRABLE:
             self._deferred.append(passage)
+            self.deferrals += 1
             if Deferred in observers.kinds:
                 observers.emit(Deferred(observers.event, now, request.request_id, self._in_flight))
             return
@@ -353,9 +374,11 @@ class Cluster:
         else:
             self.gateway.offer(passage, now)
 
-    def reject(self, request: Request, who: str, reason: str, now: int) -> None:
-        """Turn a request away."""
+    def reject(self, request: Request, who: str, reason: str, now: int, cause: str = "") -> None:
+        """Turn a request away; ``cause`` is what it counts as, by default ``who``."""
         self.rejected += 1
+        cause = cause or who
+        self.rejections[cause] = self.rejections.get(cause, 0) + 1
         request.state = RequestState.REJECTED
         observers = self.observers
         if Rejected in observers.kinds:
@@ -405,11 +428,21 @@ class Cluster:
     def choose(self, passage: Passage, router: Router, now: int) -> int:
         """Let a router choose an instance for a request; returns its index."""
         index, reason = router.choose(passage.incoming, now)
+        if self.overruled:
+            index, reason = self._overrule(passage.request, router, index, reason)
         observers = self.observers
         if Routed in observers.kinds:
             request_id = passage.request.request_id
             observers.emit(Routed(observers.event, now, request_id, index, router.name, reason))
         return index
+
+    def _overrule(self, request: Request, router: Router, index: int, reason: str) -> tuple[int, str]:
+        """The instance that a request has to go to, if it is a candidate; the policy's own choice is left aside."""
+        forced = self.overruled.get(request.request_id)
+        if forced is None or forced not in router.fleet.members:
+            return index, reason
+        del self.overruled[request.request_id]
+        return forced, reason if forced == index else f"forced; the policy chose instance {index}: {reason}"
 
     def commit(self, passage: Passage, index: int) -> None:
         """From now on a request counts as in flight on that instance."""

@@ -26,6 +26,8 @@ class Splitter:
         decode: chooses where the answer is generated.
         link: the transfers.
         passages: requests that are split and have not reached their second instance, by their index.
+        split: requests that were split.
+        dropped: those of them whose KV blocks did not fit where they were to decode.
     """
 
     def __init__(
@@ -40,8 +42,12 @@ class Splitter:
         self._decider = experiment.plugins.create(DECIDER, settings.decider.kind, settings.decider.settings)
         self._planned_end: Signal | None = None
         """The one that is true, of all that were planned under fair share."""
+        self.split = 0
+        self.dropped = 0
         self._away_us = 0
         """Time between prefill and decode instance of all requests that have reached the latter."""
+        self._early_us: list[int] = []
+        """When prefills end of requests that have reached their second instance before; past ones may be among them."""
 
     # ---- the decision ----
 
@@ -57,6 +63,7 @@ class Splitter:
             verdict = "split" if split else "whole"
             observers.emit(Split(observers.event, now, request.request_id, verdict, reason))
         if split:
+            self.split += 1
             request.handover = Handover()
             self.passages[request.index] = passage
         return split
@@ -194,10 +201,14 @@ class Splitter:
         cluster = self._cluster
         cluster.commit(passage, handover.decode_instance)
         self._away_us += now - request.first_token_us
+        if request.first_token_us > now:
+            self._early_us = [end for end in self._early_us if end > now]
+            self._early_us.append(request.first_token_us)
         cluster.instances[handover.decode_instance].adopt(request, now)
 
     def _fail(self, passage: Passage, now: int) -> None:
         request = passage.request
+        self.dropped += 1
         del self.passages[request.index]
         index = handover_of(request).decode_instance
         self._cluster.commit(passage, index)
@@ -206,8 +217,10 @@ class Splitter:
     def away_us(self, now: int) -> int:
         """Time of requests between their two instances, added up until now; negative where they overlap."""
         total = self._away_us
+        for end in self._early_us:
+            total += max(0, end - now)  # as long as its step runs, it is on both
         for request in self.transferring():
-            total += now - request.first_token_us
+            total += max(0, now - request.first_token_us)
         return total
 
     def transferring(self) -> list[Request]:
@@ -218,4 +231,5 @@ class Splitter:
     def state(self) -> tuple[object, ...]:
         """What it remembers, as plain values (for digests)."""
         ways = tuple((index, one.kind) for index, one in sorted(self.passages.items()))
-        return (self.prefill.state(), self.decode.state(), self._decider.state(), self.link.state(), ways)
+        counts = (self.split, self.dropped)
+        return (self.prefill.state(), self.decode.state(), self._decider.state(), self.link.state(), ways, counts)

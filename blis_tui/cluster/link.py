@@ -17,12 +17,21 @@ class Link:
     A transfer takes ``base latency + bytes / bandwidth``, rounded up, at least a microsecond. Under ``fair-share`` all
     transfers whose base latency is over share the bandwidth equally at any time, so the end of each moves whenever
     another one starts or ends.
+
+    Attributes:
+        active: transfers under way.
+        peak: the most there have been at a time.
+        started: how many there have been.
+        bytes: what they transfer together.
     """
 
     def __init__(self, settings: Transfer) -> None:
         self._settings = settings
         self._bandwidth = settings.bandwidth_gb_per_s * _BYTES_PER_US_OF_GB_PER_S
         self.active = 0
+        self.peak = 0
+        self.started = 0
+        self.bytes = 0
         self._left: dict[int, float] = {}
         """Under fair share: bytes still to come, the base latency counted as bytes of a lone transfer; by request."""
         self._since_us = 0
@@ -34,7 +43,11 @@ class Link:
     def start(self, request: int, tokens: int, block_size_tokens: int, now: int) -> int | None:
         """A transfer begins; returns how long it takes, None where that depends on the others."""
         self.active += 1
-        amount = float(self.amount(tokens, block_size_tokens))
+        self.peak = max(self.peak, self.active)
+        self.started += 1
+        size = self.amount(tokens, block_size_tokens)
+        self.bytes += size
+        amount = float(size)
         contention = self._settings.contention
         if contention == "fair-share":
             self._advance(now)
@@ -61,7 +74,7 @@ class Link:
 
     def state(self) -> tuple[object, ...]:
         """What is under way, as plain values (for digests)."""
-        return (self.active, self._since_us, tuple(self._left.items()))
+        return (self.active, self.peak, self.started, self.bytes, self._since_us, tuple(self._left.items()))
 
     def _advance(self, now: int) -> None:
         if self._left:

@@ -29,8 +29,8 @@ class Pipeline(Protocol):
     def instances(self) -> Sequence[Instance]:
         """All instances, by index."""
 
-    def reject(self, request: Request, who: str, reason: str, now: int) -> None:
-        """Turn a request away."""
+    def reject(self, request: Request, who: str, reason: str, now: int, cause: str = "") -> None:
+        """Turn a request away; ``cause`` is what it counts as, by default ``who``."""
 
     def dispatch(self, passage: Passage, now: int) -> None:
         """Send a request on to the router."""

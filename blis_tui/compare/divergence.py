@@ -93,12 +93,12 @@ def _whole(value: object) -> int:
     return value
 
 
-def record_stream(experiment: Experiment, after: int = 0) -> Iterator[Record]:
+def record_stream(experiment: Experiment, after: int = 0, routes: Mapping[str, int] | None = None) -> Iterator[Record]:
     """The records of a fresh run, from the event behind ``after`` on, without holding them in memory.
 
-    Where the run cannot go on, they end with those of its last whole event.
+    Where the run cannot go on, they end with those of its last whole event. ``routes``: as of a ``Simulation``.
     """
-    simulation = Simulation(experiment, check="off")
+    simulation = Simulation(experiment, check="off", routes=routes)
     simulation.run(max_events=after)
     records: list[Record] = []
     simulation.subscribe("all", records.append)

@@ -33,7 +33,7 @@ def comparison_text(comparison: Comparison, *, everything: bool = False) -> str:
             *(clip(f"note: {note}", WIDTH) for note in comparison.notes),
         ],
         _documents(comparison.spec),
-        _metrics(comparison, everything=everything),
+        metric_lines(comparison, everything=everything),
         _requests(comparison.requests),
     ]
     return "\n\n".join("\n".join(line.rstrip() for line in block) for block in blocks) + "\n"
@@ -57,7 +57,8 @@ def _documents(spec: Sequence[Difference]) -> list[str]:
     return lines
 
 
-def _metrics(comparison: Comparison, *, everything: bool) -> list[str]:
+def metric_lines(comparison: Comparison, *, everything: bool) -> list[str]:
+    """The figures of both reports that differ, or all of them, as an aligned table below a line that counts them."""
     rows = comparison.shown_metrics(everything=everything)
     if not everything:
         folded = _folded(rows)
@@ -67,8 +68,8 @@ def _metrics(comparison: Comparison, *, everything: bool) -> list[str]:
     if not differing and not rows:
         return [f"report: no differences in {plural(total, 'figure')}"]
     lines = [f"report: {differing:,} of {plural(total, 'figure')} differ"]
-    table = [("", "A", "B", "change", "%", ""), *map(_cells, rows)]
-    widths = [max(len(cells[column]) for cells in table) for column in range(6)]
+    table = [("", "A", "B", "change", "%", ""), *map(_cells, rows)] if rows else []
+    widths = [max((len(cells[column]) for cells in table), default=0) for column in range(6)]
     widths[0] = max(12, min(widths[0], WIDTH - 2 - sum(widths[1:]) - 2 * 5))
     for name, *figures, verdict in table:
         aligned = "  ".join(f"{cell:>{width}}" for cell, width in zip(figures, widths[1:-1], strict=True))

@@ -78,6 +78,9 @@ class Presence:
 class Flow:
     """What the requests' books say about a run, a row at a time.
 
+    Args:
+        held: whether requests wait in a gateway's queue, too, which counts as waiting from their arrival on.
+
     Attributes:
         states: requests by state.
         first: the first request to end in each state.
@@ -88,7 +91,8 @@ class Flow:
         worst: the most preemptions of a request, and its number.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, held: bool = False) -> None:
+        self._held = held
         self.states = dict.fromkeys(map(int, RequestState), 0)
         self.first: dict[int, int] = {}
         self.input_tokens = 0
@@ -97,8 +101,10 @@ class Flow:
         self.thrashed = 0
         self.worst = (0, -1)
         self._arrivals_us = array("q")
+        self._waiting_us = array("q")
         self._queued_us = array("q")
         self._scheduled_us = array("q")
+        self._left_us = array("q")
         self._completed_us = array("q")
         self._answer_tokens = array("q")
 
@@ -116,28 +122,37 @@ class Flow:
             self.thrashed += preemptions >= THRASHING
             if preemptions > self.worst[0]:
                 self.worst = (preemptions, row.number)
-        if state in _SERVED:
+        # A prompt that was computed for another instance may be on its way there, or may not have fitted there.
+        halfway = state == RequestState.CREATED and row.queued_us >= 0
+        turned_down = state == RequestState.DROPPED_UNSERVABLE and row.first_token_us >= 0
+        if state in _SERVED or halfway or turned_down:
             self._queued_us.append(row.queued_us)
+            self._waiting_us.append(row.arrival_us if self._held else row.queued_us)
             if row.scheduled_us >= 0:
                 self._scheduled_us.append(row.scheduled_us)
+            if turned_down:
+                self._left_us.append(row.first_token_us)
             if state == RequestState.COMPLETED:
+                self._left_us.append(row.completed_us)
                 self._completed_us.append(row.completed_us)
                 self._answer_tokens.append(row.output_tokens)
                 self.answer_tokens += row.output_tokens
+        elif self._held and state == RequestState.CREATED:
+            self._waiting_us.append(row.arrival_us)
 
     # Nobody's books say when a request timed out: the three below are without those.
 
     def present(self) -> Presence:
-        """Requests in queues and batches."""
-        return Presence(self._queued_us, self._completed_us)
+        """Requests in queues, batches and transfers."""
+        return Presence(self._queued_us, self._left_us)
 
     def waiting(self) -> Presence:
         """Requests in queues that have never run yet."""
-        return Presence(self._queued_us, self._scheduled_us)
+        return Presence(self._waiting_us, self._scheduled_us)
 
     def running(self) -> Presence:
         """Requests from the first step that worked on them to their last token."""
-        return Presence(self._scheduled_us, self._completed_us)
+        return Presence(self._scheduled_us, self._left_us)
 
     def mean_run_us(self, now_us: int) -> int:
         """How long a request has run on average, from its first step to its last token or to now, rounded down."""

@@ -10,14 +10,16 @@ from blis_tui._version import ENGINE
 from blis_tui.canonical import to_json
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.expectations import Verdict, judge
+from blis_tui.metrics.kv import KvCounts, kv_counts
 from blis_tui.metrics.lifecycle import lifecycle_report
 from blis_tui.metrics.lints.finding import Seen
 from blis_tui.metrics.lints.lints import check_all
 from blis_tui.metrics.load import Flow
+from blis_tui.metrics.sections import Sections, build_sections
 from blis_tui.metrics.stats import Distribution, of_histogram, of_ratios, of_samples
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from _typeshed import DataclassInstance
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from blis_tui.metrics.lints.finding import Finding
     from blis_tui.metrics.lints.lints import Checkup
     from blis_tui.metrics.load import Offered, Steady
-    from blis_tui.metrics.request_log import RequestLog, RequestRow, RequestTable, Row
+    from blis_tui.metrics.request_log import RequestLog, RequestTable, Row
     from blis_tui.spec.model import Experiment
 
 
@@ -100,21 +102,6 @@ class Latencies:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KvCounts:
-    """The KV caches of all instances together.
-
-    ``blocks`` and ``peak_used`` are sums over instances (each at its own peak). ``hit_rate``: blocks found in the cache
-    at admissions, divided by those and the blocks newly taken, decoding included.
-    """
-
-    blocks: int
-    peak_used: int
-    hit_rate: float
-    preemptions: int
-    preempted_requests: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceReport:
     """One instance's share."""
 
@@ -145,8 +132,8 @@ class GroupReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """Everything a run found out. The field order is the order in the file."""
+class Report(Sections):
+    """Everything a run found out, in the order of the file; the sections that apply come before ``invariants``."""
 
     meta: Meta
     requests: RequestCounts
@@ -168,7 +155,7 @@ class Report:
     """What looks wrong with the run, defects of the simulator first; empty when nothing does."""
     lifecycle: LifecycleReport | None = field(default=None, metadata=WHERE_IT_APPLIES)
     """Instances that came and went; left out where none can."""
-    rows: Sequence[RequestRow] = field(repr=False, compare=False)
+    rows: RequestTable = field(repr=False, compare=False)
     """One row a request, in order of arrival; not part of the JSON document."""
 
     @property
@@ -179,12 +166,17 @@ class Report:
     def to_dict(self) -> dict[str, object]:
         """The report as plain data, in the order of the file."""
         document = _fields(self)
-        del document["rows"]
-        return {name: _plain(value) for name, value in document.items()}
+        own = [name for name in document if name not in _SECTIONS and name != "rows"]
+        at = own.index("invariants")
+        sections = [name for name in _SECTIONS if document[name] is not None]
+        return {name: _plain(document[name]) for name in (*own[:at], *sections, *own[at:])}
 
     def to_json(self) -> str:
         """The canonical bytes: what ``blis-tui run`` prints."""
         return to_json(self.to_dict())
+
+
+_SECTIONS: Final = tuple(one.name for one in fields(Sections))
 
 
 class _Tally:
@@ -250,8 +242,8 @@ class _Tally:
 class _Tallies:
     """The tallies of a report, filled in one pass over the requests."""
 
-    def __init__(self, table: RequestTable, instances: int) -> None:
-        self.flow = Flow()
+    def __init__(self, table: RequestTable, instances: int, *, held: bool) -> None:
+        self.flow = Flow(held=held)
         self.overall = _Tally()
         self.instances = [(_Tally()) for _ in range(instances)]
         self.slo_classes: dict[str, _Tally] = {}
@@ -279,7 +271,7 @@ def build_report(
 ) -> Report:
     """Summarise a simulation as it stands now."""
     table = log.table(cluster)
-    tallies = _Tallies(table, len(cluster.instances))
+    tallies = _Tallies(table, len(cluster.instances), held=cluster.gateway is not None)
     overall = tallies.overall
     counts = overall.counts(varies=experiment.cluster.varies)
     seconds = duration_us / 1e6
@@ -288,7 +280,9 @@ def build_report(
         for gap, count in instance.tallies.itl_us.items():
             seen = gap + instance.latency.output_token_overhead_us
             merged[seen] = merged.get(seen, 0) + count
+    found = build_sections(experiment, cluster, table, duration_us)
     report = Report(
+        **{name: getattr(found, name) for name in _SECTIONS},
         meta=Meta(
             experiment=experiment.name,
             spec_sha256=experiment.sha256,
@@ -312,7 +306,7 @@ def build_report(
             tpot_ms=of_ratios(overall.per_token_us),
             scheduling_delay_ms=of_samples(overall.delays_us),
         ),
-        kv=_kv(cluster.instances),
+        kv=kv_counts(cluster.instances),
         instances=tuple(map(_instance_report, cluster.instances, tallies.instances)),
         slo_classes={name: tallies.slo_classes[name].group() for name in sorted(tallies.slo_classes)},
         tenants={name: tallies.tenants[name].group() for name in sorted(tallies.tenants)},
@@ -329,7 +323,7 @@ def build_report(
 def check_up(experiment: Experiment, cluster: Cluster, log: RequestLog, *, duration_us: int) -> Checkup:
     """All checks behind the warnings, on a simulation as it stands now; cheaper than a whole report."""
     table = log.table(cluster)
-    flow = Flow()
+    flow = Flow(held=cluster.gateway is not None)
     for row in table.plain():
         flow.add(row)
     return _check(experiment, cluster, flow, table, duration_us)
@@ -348,25 +342,6 @@ def _check(experiment: Experiment, cluster: Cluster, flow: Flow, table: RequestT
     )
 
 
-def _kv(instances: Sequence[Instance]) -> KvCounts:
-    hits = misses = blocks = peak = preemptions = preempted = 0
-    for instance in instances:
-        pool = instance.pool
-        hits += pool.hits
-        misses += pool.misses
-        blocks += pool.total
-        peak += pool.total - pool.min_free
-        preemptions += instance.tallies.preemptions
-        preempted += instance.tallies.preempted_requests
-    return KvCounts(
-        blocks=blocks,
-        peak_used=peak,
-        hit_rate=hits / (hits + misses) if hits + misses else 0.0,
-        preemptions=preemptions,
-        preempted_requests=preempted,
-    )
-
-
 def _instance_report(instance: Instance, tally: _Tally) -> InstanceReport:
     return InstanceReport(
         instance=instance.index,
@@ -377,7 +352,7 @@ def _instance_report(instance: Instance, tally: _Tally) -> InstanceReport:
         output_tokens=tally.output_tokens,
         peak_running=instance.tallies.peak_running,
         itl_ms=of_histogram(instance.tallies.itl_us, instance.latency.output_token_overhead_us),
-        kv=_kv((instance,)),
+        kv=kv_counts((instance,)),
     )
 
 

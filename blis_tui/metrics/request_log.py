@@ -1,4 +1,7 @@
-"""What is remembered of every request: one packed row each, about 110 bytes, in order of their ends."""
+"""What is remembered of every request: one packed row each, about 110 bytes, in order of their ends.
+
+Where requests can be held by a gateway or run on two instances, 28 bytes more tell how that went.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Request, Segments
 
 _ROW: Final = Struct("<qqqqqqqqqqqiiiBB")
+_WAY: Final = Struct("<iqqq")
 
 STATE_NAMES: Final = {
     RequestState.CREATED: "in-transit",
@@ -54,6 +58,23 @@ class Row(NamedTuple):
     length_capped: int
 
 
+class Way(NamedTuple):
+    """A request's way through gateway and transfer as plain integers; times in microseconds, -1 = never happened."""
+
+    prefill_instance: int
+    transfer_start_us: int
+    transfer_us: int
+    gateway_us: int
+
+    @property
+    def split(self) -> bool:
+        """Whether prefill and decode were to run on two instances, and the first of them was chosen."""
+        return self.prefill_instance >= 0
+
+
+_STRAIGHT: Final = Way(-1, -1, -1, -1)
+
+
 class RequestRow(NamedTuple):
     """One request, as a row of ``--requests`` files and data frames; None where it never happened."""
 
@@ -81,6 +102,18 @@ class RequestRow(NamedTuple):
     prefix_tokens: int
     """How many of the ``input_tokens`` its group shares."""
     deadline_us: int | None
+    prefill_instance: int | None = None
+    """Where its prompt was computed, if on another one. This column and those below are in files where they can say
+    something (``Experiment.has_detours``)."""
+    transfer_start_us: int | None = None
+    transfer_us: int | None = None
+    """How long its KV blocks took to the instance that decodes."""
+    gateway_us: int | None = None
+    """How long the gateway held it before it dispatched it."""
+
+
+PLAIN_COLUMNS: Final = RequestRow._fields[: -len(Way._fields)]
+"""The columns of every request file."""
 
 
 class _Group(NamedTuple):
@@ -166,22 +199,27 @@ class LogMark(NamedTuple):
 class RequestLog:
     """The ledger behind reports and request files.
 
+    Args:
+        detours: whether requests may be held by a gateway or run on two instances (``Experiment.has_detours``), and
+            their ways are to be remembered.
+
     Attributes:
         contradictions: requests whose times contradict each other (INV-5), in words.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, detours: bool = False) -> None:
         self._packed = bytearray()
+        self._ways: bytearray | None = bytearray() if detours else None
         self._book = _Book()
         self.contradictions: list[str] = []
         self._hasher = sha256()
         self._hashed = 0
 
-    def __getstate__(self) -> tuple[bytearray, _Book, list[str]]:
-        return (self._packed, self._book, self.contradictions)
+    def __getstate__(self) -> tuple[bytearray, bytearray | None, _Book, list[str]]:
+        return (self._packed, self._ways, self._book, self.contradictions)
 
-    def __setstate__(self, state: tuple[bytearray, _Book, list[str]]) -> None:
-        self._packed, self._book, self.contradictions = state
+    def __setstate__(self, state: tuple[bytearray, bytearray | None, _Book, list[str]]) -> None:
+        self._packed, self._ways, self._book, self.contradictions = state
         self._hasher = sha256()
         self._hashed = 0
 
@@ -202,6 +240,8 @@ class RequestLog:
         ):
             self.contradictions.append(f"the times of request {request.request_id} contradict each other")
         self._packed += self._book.pack(request, ttft_us, e2e_us, request.generated_tokens)
+        if self._ways is not None:
+            self._ways += _pack_way(request)
 
     def mark(self) -> LogMark:
         """How far it has got."""
@@ -211,7 +251,9 @@ class RequestLog:
         """A log that ends where this one (or one that this one continues) was marked."""
         if mark.rows > len(self):
             raise ValueError(f"the log has {len(self)} rows, not {mark.rows}")
-        other = RequestLog()
+        other = RequestLog(detours=self._ways is not None)
+        if other._ways is not None and self._ways is not None:
+            other._ways += memoryview(self._ways)[: mark.rows * _WAY.size]
         other._packed += memoryview(self._packed)[: mark.rows * _ROW.size]
         other._book = self._book.up_to(mark)
         other.contradictions += self.contradictions[: mark.contradictions]
@@ -220,19 +262,32 @@ class RequestLog:
     def table(self, cluster: Cluster) -> RequestTable:
         """All requests that have arrived; those still on their way as they stand now."""
         page = self._book.page()
-        live = bytearray()
+        live, ways = bytearray(), None if self._ways is None else bytearray()
         for request in cluster.in_transit():
-            live += page.pack(request, -1, -1, 0)
+            ttft, tokens = -1, 0
+            if request.handover is not None and 0 <= request.first_token_us <= cluster.now:
+                # Its KV blocks are on their way, its first token is out.
+                ttft = client_ttft_us(request, cluster.instances[request.instance].latency)
+                tokens = request.generated_tokens
+            live += page.pack(request, ttft, -1, tokens)
+            if ways is not None:
+                ways += _pack_way(request)
         for instance in cluster.instances:
             cohort = instance.batch.cohort
             for request in (*instance.waiting.ordered(), *instance.batch.running.values()):
                 ttft = -1 if request.first_token_us < 0 else client_ttft_us(request, instance.latency)
                 live += page.pack(request, ttft, -1, cohort.generated_tokens(request))
-        return RequestTable(self, self._book, len(self), page, bytes(live))
+                if ways is not None:
+                    ways += _pack_way(request)
+        return RequestTable(self, self._book, len(self), page, bytes(live), None if ways is None else bytes(ways))
 
     def row(self, number: int) -> Row:
         """The ``number``-th request to end."""
         return Row._make(_ROW.unpack_from(self._packed, number * _ROW.size))
+
+    def way(self, number: int) -> Way:
+        """The way of the ``number``-th request to end."""
+        return _STRAIGHT if self._ways is None else Way._make(_WAY.unpack_from(self._ways, number * _WAY.size))
 
     def name(self, index: int) -> str:
         """The name of a request that has ended."""
@@ -241,9 +296,11 @@ class RequestLog:
     def fingerprint(self) -> str:
         """A digest of all closed rows, in order of their ends."""
         # Rows never change, so each is hashed once.
-        with memoryview(self._packed) as rows:
-            self._hasher.update(rows[self._hashed :])
-        self._hashed = len(self._packed)
+        done, self._hashed = self._hashed, len(self)
+        for packed, size in ((self._packed, _ROW.size), (self._ways, _WAY.size)):
+            if packed is not None:
+                with memoryview(packed) as rows:
+                    self._hasher.update(rows[done * size :])
         return self._hasher.hexdigest()
 
 
@@ -253,16 +310,24 @@ class RequestTable(Sequence["RequestRow"]):
     It stays as it is while the simulation goes on: a log only ever grows.
     """
 
-    def __init__(self, log: RequestLog, book: _Book, closed: int, page: _Book, live: bytes) -> None:
+    def __init__(
+        self, log: RequestLog, book: _Book, closed: int, page: _Book, live: bytes, ways: bytes | None = None
+    ) -> None:
         self._log = log
         self._book = book
         self._closed = closed
         self._page = page
         self._live = live
+        self._ways = ways
         self._order: list[int] | None = None
 
     def __len__(self) -> int:
         return self._closed + len(self._live) // _ROW.size
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the request file: those about gateway and transfers where there are such."""
+        return PLAIN_COLUMNS if self._ways is None else RequestRow._fields
 
     @overload
     def __getitem__(self, number: int) -> RequestRow: ...
@@ -284,6 +349,11 @@ class RequestTable(Sequence["RequestRow"]):
             yield self._log.row(number)
         yield from map(Row._make, _ROW.iter_unpack(self._live))
 
+    def ways(self) -> Iterator[Way]:
+        """The ways, in the order of ``plain``."""
+        for place in range(len(self)):
+            yield self._way(place)
+
     def group(self, row: Row) -> tuple[str, str]:
         """The SLO class and the tenant of a row."""
         return self._page.groups[row.group][:2]
@@ -291,6 +361,13 @@ class RequestTable(Sequence["RequestRow"]):
     def name(self, number: int) -> str:
         """The name of the request of that number."""
         return self._book.names.get(number) or self._page.names.get(number) or f"request_{number}"
+
+    def _way(self, place: int) -> Way:
+        if self._ways is None:
+            return _STRAIGHT
+        if place < self._closed:
+            return self._log.way(place)
+        return Way._make(_WAY.unpack_from(self._ways, (place - self._closed) * _WAY.size))
 
     def _row(self, place: int) -> RequestRow:
         log = self._log
@@ -326,7 +403,16 @@ class RequestTable(Sequence["RequestRow"]):
             prefix_group,
             prefix_tokens,
             row.arrival_us + common.timeout_us if common.timeout_us else None,
+            *map(_happened, self._way(place)),
         )
+
+
+def _pack_way(request: Request) -> bytes:
+    way = request.handover
+    gateway_us = request.gateway_us
+    if way is None:
+        return _WAY.pack(-1, -1, -1, gateway_us)
+    return _WAY.pack(way.prefill_instance, way.transfer_start_us, way.transfer_us, gateway_us)
 
 
 def _happened(value: int) -> int | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.records.section_text import section_lines
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -45,6 +47,7 @@ def summary_text(report: Report) -> str:
                 f"{report.throughput.output_tokens_per_s:,.1f} output tokens/s",
                 "steady": _steady(report.steady),
                 "KV cache": f"{_fullest(report)}, {100 * kv.hit_rate:.1f} % hits, {kv.preemptions:,} preemptions",
+                **section_lines(report),
             }
         ),
         _latencies(

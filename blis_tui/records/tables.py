@@ -6,12 +6,13 @@ import json
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.metrics.request_log import RequestRow
+from blis_tui.metrics.request_log import PLAIN_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from blis_tui.engine.records import Record
+    from blis_tui.metrics.request_log import RequestRow
 
 # Records hold no floats: nothing in them needs the care of `canonical`, and streams are long.
 _LINE: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -29,11 +30,16 @@ class _Fields(dict[type, tuple[str, ...]]):
 _FIELDS: Final = _Fields()
 
 
-def requests_csv(rows: Iterable[RequestRow]) -> Iterator[str]:
-    """The request table line by line, header first; empty cells where something never happened."""
-    yield ",".join(RequestRow._fields) + "\n"
+def requests_csv(rows: Iterable[RequestRow], columns: Sequence[str] = PLAIN_COLUMNS) -> Iterator[str]:
+    """The request table line by line, header first; empty cells where something never happened.
+
+    Args:
+        rows: the requests.
+        columns: those that the table has (``RequestTable.columns``): the first fields of a row.
+    """
+    yield ",".join(columns) + "\n"
     for row in rows:
-        yield ",".join(map(_cell, row)) + "\n"
+        yield ",".join(map(_cell, row[: len(columns)])) + "\n"
 
 
 def _cell(value: int | str | None) -> str:

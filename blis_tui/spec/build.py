@@ -67,6 +67,9 @@ def build_experiment(
         sha256=digest(resolved),
         document=resolved,
         plugins=plugins or builtin(),
+        slo_targets=_slo_targets(top.part("slo_targets")) if "slo_targets" in document else {},
+        fitness=_floats(top.part("fitness").part("weights")) if "fitness" in document else {},
+        report=top.text("report", "auto"),
     )
 
 
@@ -418,6 +421,14 @@ def _expectation(part: _Part) -> spec.Expectation:
         max=part.number("max") if "max" in part.data else None,
         equals=part.plain("equals") if "equals" in part.data else None,
     )
+
+
+def _slo_targets(part: _Part) -> dict[str, spec.SloTarget]:
+    return {name: spec.SloTarget(**_floats(part.part(name))) for name in part.data}
+
+
+def _floats(part: _Part) -> dict[str, float]:
+    return {name: part.number(name) for name in part.data}
 
 
 @dataclass(frozen=True, slots=True)

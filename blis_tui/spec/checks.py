@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.engine.kv.capacity import kv_capacity, minimum_tensor_parallel
 from blis_tui.engine.kv.pool import MAX_SHARED_BLOCKS
 from blis_tui.errors import PolicyError
+from blis_tui.metrics.anomalies import Anomalies
+from blis_tui.metrics.control_plane import DeferralReport, DisaggregationReport, GatewayReport
+from blis_tui.metrics.goodput import FitnessReport, SloReport
+from blis_tui.metrics.kv import KvCounts
 from blis_tui.metrics.lifecycle import LifecycleReport
 from blis_tui.metrics.load import Offered, Steady
-from blis_tui.metrics.report import KvCounts, Latencies, RequestCounts, Throughput, TokenCounts
+from blis_tui.metrics.report import Latencies, RequestCounts, Throughput, TokenCounts
+from blis_tui.metrics.saturation import Saturation
+from blis_tui.metrics.sections import Fairness
 from blis_tui.metrics.stats import Distribution
 from blis_tui.spec.build import build_hardware_part, build_model_part, stack_of
 from blis_tui.spec.cluster_checks import check_cluster
@@ -28,26 +34,44 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Hardware, Model
     from blis_tui.spec.source import DataPath, Document, Json
 
-_GROUPS: Final = {
+_GROUPS: Final[Mapping[str, type]] = {
     "requests": RequestCounts,
     "tokens": TokenCounts,
     "throughput": Throughput,
     "offered": Offered,
     "steady": Steady,
+    "latency": Latencies,
     "kv": KvCounts,
     "lifecycle": LifecycleReport,
+    "slo": SloReport,
+    "fairness": Fairness,
+    "deferrals": DeferralReport,
+    "gateway": GatewayReport,
+    "disaggregation": DisaggregationReport,
+    "fitness": FitnessReport,
+    "anomalies": Anomalies,
+    "saturation": Saturation,
 }
+
+
+def _metrics(group: str, part: type) -> Iterator[str]:
+    for one in fields(part):
+        if one.type == Distribution.__name__:
+            yield from _metrics(f"{group}.{one.name}", Distribution)
+        elif not str(one.type).startswith("Mapping"):
+            yield f"{group}.{one.name}"
+
+
 METRICS: Final = frozenset(
-    {f"{group}.{one.name}" for group, part in _GROUPS.items() for one in fields(part)}
-    | {f"latency.{one.name}.{statistic.name}" for one in fields(Latencies) for statistic in fields(Distribution)}
-    | {"duration_us"}
+    {"duration_us", *(name for group, part in _GROUPS.items() for name in _metrics(group, part))}
 )
-"""Metrics of every report."""
+"""Metrics of every report, and of the sections that a report may have."""
 
 _OPEN_ENDED: Final = re.compile(
-    r"(?:instances\.\d+|slo_classes\.[^.]+|tenants\.[^.]+|invariants)(?:\.[A-Za-z0-9_-]+)+\Z"
+    r"(?:instances\.\d+|models\.\d+|(?:pools|slo_classes|slo\.classes|tenants)\.[^.]+|rejections|fitness\.components"
+    r"|invariants)(?:\.[A-Za-z0-9_-]+)+\Z"
 )
-"""Metrics whose names depend on the run: one instance's, one class's, one tenant's."""
+"""Metrics whose names depend on the run: one instance's, one pool's, one class's, one tenant's."""
 
 
 def check(document: Document) -> list[Diagnostic]:

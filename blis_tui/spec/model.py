@@ -7,7 +7,7 @@ these records and nothing of YAML, schemas or files. Units are in the names; ``N
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from blis_tui.registry import builtin
@@ -396,6 +396,16 @@ class Expectation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SloTarget:
+    """What a request of an SLO class must keep to, in milliseconds; None = nothing."""
+
+    ttft_ms: float | None = None
+    tpot_ms: float | None = None
+    """Mean time between two of its tokens."""
+    e2e_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
     """Everything a simulation needs, and nothing it has to look up."""
 
@@ -415,6 +425,25 @@ class Experiment:
     """The resolved document as plain data (what ``spec resolve`` prints)."""
     plugins: Registry = field(default_factory=builtin, repr=False, compare=False)
     """What its names may refer to."""
+    slo_targets: Mapping[str, SloTarget] = field(default_factory=dict)
+    """Class -> what makes a request of it count as good."""
+    fitness: Mapping[str, float] = field(default_factory=dict)
+    """Component of the report's fitness -> its weight."""
+    report: str = "auto"
+    """``full``: with the sections that make sense for any cluster; ``auto``: where it is not plain."""
+
+    @property
+    def has_detours(self) -> bool:
+        """Whether a gateway may hold requests, or two instances may share one."""
+        return self.policy.gateway is not None or self.cluster.disaggregation is not None
+
+    @property
+    def plain(self) -> bool:
+        """Whether the cluster is one pool behind an admission and a routing policy, and nothing else."""
+        cluster, policy = self.cluster, self.policy
+        latencies = {name: getattr(cluster, name) for name in ("admission_latency_us", "routing_latency_us")}
+        bare = replace(policy, slo_priorities=SLO_PRIORITIES, tenant_budgets=None, deferral="none", gateway=None)
+        return len(self.pools) == 1 and cluster == Cluster(**latencies) and policy == bare
 
     def plugins_used(self) -> tuple[Plugin, ...]:
         """The plug-ins of users that it names, in a fixed order."""

@@ -85,6 +85,7 @@ _LAYOUTS: Final = (
         unused=(
             *("state", "instance", "queued_us", "scheduled_us", "first_token_us", "completed_us", "ttft_us", "e2e_us"),
             *("output_tokens", "cached_tokens", "preemptions"),
+            *("prefill_instance", "transfer_start_us", "transfer_us", "gateway_us"),
         ),
     ),
     _Layout(  # TraceV2 of BLIS

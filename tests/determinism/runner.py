@@ -57,7 +57,7 @@ def finish(simulation: Simulation, *, observe: bool = True) -> Outcome:
         simulation.subscribe("all", listen)
     simulation.run()
     report = simulation.report()
-    table = hashlib.sha256("".join(requests_csv(report.rows)).encode())
+    table = hashlib.sha256("".join(requests_csv(report.rows, report.rows.columns)).encode())
     return Outcome(
         report=report.to_json(),
         requests=table.hexdigest(),

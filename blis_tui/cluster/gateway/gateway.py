@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment, Gateway
 
 _NAME: Final = "gateway"
+FULL: Final = "gateway-full"
+DISPLACED: Final = "gateway-displaced"
+EXPIRED: Final = "gateway-expired"
+"""What its rejections count as."""
 _PPM: Final = 1_000_000
 
 
@@ -59,6 +63,8 @@ class GatewayControl:
 
     Attributes:
         queue: those it holds.
+        dispatched: how many it has sent on.
+        peak_depth: the most it has held at a time.
     """
 
     def __init__(self, settings: Gateway, experiment: Experiment, cluster: Pipeline, fleet: Fleet) -> None:
@@ -68,6 +74,8 @@ class GatewayControl:
         self._cluster = cluster
         self._fleet = fleet
         self._ticking = False
+        self.dispatched = 0
+        self.peak_depth = 0
 
     @property
     def rule(self) -> str:
@@ -85,10 +93,11 @@ class GatewayControl:
         held, victim = self.queue.offer(passage, priority, now)
         if victim is not None:
             reason = f"displaced by {passage.request.request_id} after {now - victim.since_us} us in the queue"
-            cluster.reject(victim.passage.request, _NAME, reason, now)
+            cluster.reject(victim.passage.request, _NAME, reason, now, DISPLACED)
         if held is None:
-            cluster.reject(passage.request, _NAME, "the queue is full", now)
+            cluster.reject(passage.request, _NAME, "the queue is full", now, FULL)
             return
+        self.peak_depth = max(self.peak_depth, len(self.queue))
         passage.kind = "held"
         observers = cluster.observers
         if Held in observers.kinds:
@@ -114,7 +123,7 @@ class GatewayControl:
         """A request has been in the queue for too long."""
         self.queue.remove(held)
         waited = now - held.since_us
-        self._cluster.reject(held.passage.request, _NAME, f"expired after {waited} us in the queue", now)
+        self._cluster.reject(held.passage.request, _NAME, f"expired after {waited} us in the queue", now, EXPIRED)
 
     def _dispatch(self, now: int) -> bool:
         """Send on whoever is next, if the instances are not too busy for it."""
@@ -128,6 +137,7 @@ class GatewayControl:
             return False
         request = held.passage.request
         request.gateway_us = now - held.since_us
+        self.dispatched += 1
         observers = cluster.observers
         if Dispatched in observers.kinds:
             level = int(saturation * _PPM)
@@ -154,4 +164,4 @@ class GatewayControl:
 
     def state(self) -> tuple[object, ...]:
         """What it holds, as plain values (for digests)."""
-        return (self.queue.state(), self._ticking)
+        return (self.queue.state(), self._ticking, self.dispatched, self.peak_depth)

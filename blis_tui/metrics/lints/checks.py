@@ -17,7 +17,9 @@ from blis_tui.metrics.stats import of_histogram
 from blis_tui.units import percent_text, plural, span_text
 
 if TYPE_CHECKING:
-    from blis_tui.metrics.lints.finding import Seen
+    from collections.abc import Iterable
+
+    from blis_tui.metrics.lints.finding import Group, Seen
 
 _MANY: Final = 20
 """Requests below which nothing is said about trends and shares."""
@@ -42,6 +44,13 @@ _EDGES_SHARE: Final = 33
 _UTILIZATION: Final = 70
 """Percent of what an instance can serve that the load may be before fewer instances are suggested."""
 _DEFECT: Final = "This is a defect of the simulator: please report it with the experiment."
+
+
+def _worst(found: Iterable[Finding | str]) -> Finding | str:
+    """What is said of several pools: the first finding; if there is none, why one of them could not be checked."""
+    said = [*found]
+    reasons = [one for one in said if isinstance(one, str)]
+    return next((one for one in said if isinstance(one, Finding)), max(reasons, default=""))
 
 
 # ---- defects of the simulator ----
@@ -114,18 +123,28 @@ def timed_out(seen: Seen) -> Finding | str:
 
 
 def rejected(seen: Seen) -> Finding | str:
-    """Admission control rejected more than 5 % of the requests."""
+    """Admission control, tenants' budgets and gateway turned more than 5 % of the requests away."""
     count, arrived, share, first = _lost(seen, RequestState.REJECTED)
     if 100 * count <= REJECTED_SHARE * arrived:
         return ""
+    causes = seen.cluster.rejections
+    by = [f"{number:,} by {cause}" for cause, number in causes.items()]
+    alone = [*causes] == [seen.cluster.admission.name]
+    what = f"{plural(count, 'request')} of {arrived:,} ({share})"
     return Finding(
         id="rejected",
         message=(
-            f"Admission control rejected {plural(count, 'request')} of {arrived:,} ({share}); the first was {first}."
+            f"Admission control rejected {what}; the first was {first}."
+            if alone
+            else f"{what} were turned away, {', '.join(by)}; the first was {first}."
         ),
         figures={"rejected": count, "arrived": arrived},
-        advice="Latencies are those of the others. Lower the load, or let admission control admit more.",
-        keys=("workload.rate_per_s", "policy.admission"),
+        advice=(
+            "Latencies are those of the others. Lower the load, or let admission control admit more."
+            if alone
+            else "Latencies are those of the others. Lower the load, add instances, or turn fewer away."
+        ),
+        keys=("workload.rate_per_s", *(["policy.admission"] if alone else ["cluster.instances", "policy"])),
         request=first,
     )
 
@@ -247,19 +266,21 @@ def edges(seen: Seen) -> Finding | str:
 
 
 def imbalance(seen: Seen) -> Finding | str:
-    """One instance is busy more than twice as long as the mean."""
-    instances = seen.cluster.instances
-    if len(instances) < 3:
-        return "it needs at least three instances"
+    """One instance is busy more than twice as long as the mean of its pool."""
     if seen.experiment.cluster.varies:
         return "instances may come and go"
-    routed = 0
-    for instance in instances:
-        routed += instance.routed
+    pools = seen.by_pool()
+    if all(len(pool.instances) < 3 for pool in pools):
+        return "it needs at least three instances" + (" in a pool" if len(pools) > 1 else "")
+    return _worst(_imbalance(pool) for pool in pools if len(pool.instances) >= 3)
+
+
+def _imbalance(pool: Group) -> Finding | str:
+    instances, routed = pool.instances, pool.routed
     if routed < _MANY:
         return "too few requests have been routed yet"
     busiest = max(instances, key=lambda one: one.tallies.busy_us)
-    busy_us, total = busiest.tallies.busy_us, seen.busy_us
+    busy_us, total = busiest.tallies.busy_us, pool.total("busy_us")
     if busy_us * len(instances) <= 2 * total:
         return ""
     ratio = busy_us * len(instances) / total
@@ -267,7 +288,7 @@ def imbalance(seen: Seen) -> Finding | str:
         id="imbalance",
         message=(
             f"instance {busiest.index} was busy for {span_text(busy_us)}, {ratio:.1f} times the mean of all"
-            f" {len(instances)} instances; it got {busiest.routed:,} of {routed:,} requests."
+            f" {len(instances)} instances{pool.of}; it got {busiest.routed:,} of {routed:,} requests."
         ),
         figures={"busy_us": busy_us, "times_mean": ratio, "routed": busiest.routed, "routed_in_all": routed},
         advice="The router does not spread the work evenly: look at policy.routing.",
@@ -291,6 +312,8 @@ def unused_capacity(seen: Seen) -> Finding | str:
         return "instances may come and go"
     if len(seen.experiment.pools) > 1:
         return "the instances are not alike"
+    if cluster.gateway is not None:
+        return "the gateway decides how much the instances get"
     if not seen.done:
         return "the run has not ended yet"
     completed = flow.states[RequestState.COMPLETED]
@@ -335,18 +358,23 @@ def unused_capacity(seen: Seen) -> Finding | str:
 
 def kv_cache(seen: Seen) -> Finding | str:
     """The KV cache is too small: requests wait for blocks in more than 10 % of the step time, or 1 % are preempted."""
-    busy_us, waited_us = seen.busy_us, seen.total("kv_wait_us")
-    preemptions, preempted = seen.total("preemptions"), seen.total("preempted_requests")
-    arrived = seen.flow.total
+    return _worst(map(_kv_cache, seen.by_pool()))
+
+
+def _kv_cache(pool: Group) -> Finding | str:
+    busy_us, waited_us = pool.total("busy_us"), pool.total("kv_wait_us")
+    preemptions, preempted = pool.total("preemptions"), pool.total("preempted_requests")
+    arrived = pool.arrived
     if 100 * waited_us <= _KV_SHARE * busy_us and 100 * preempted <= _PREEMPTED_SHARE * arrived:
         return ""
-    engine = seen.limits
+    engine = pool.limits
     return Finding(
         id="kv-cache",
         message=(
-            f"The KV cache of {engine.kv_blocks:,} blocks ({engine.kv_blocks * engine.block_size_tokens:,} tokens) is"
-            f" too small for this load: requests waited for blocks in {percent_text(waited_us, busy_us)} of the step"
-            f" time, and {preempted:,} of {plural(arrived, 'request')} were preempted, {preemptions:,} times in all."
+            f"The KV cache of {engine.kv_blocks:,} blocks ({engine.kv_blocks * engine.block_size_tokens:,} tokens)"
+            f"{pool.of} is too small for this load: requests waited for blocks in {percent_text(waited_us, busy_us)}"
+            f" of the step time, and {preempted:,} of {plural(arrived, 'request')} were preempted,"
+            f" {preemptions:,} times in all."
         ),
         figures={
             "kv_blocks": engine.kv_blocks,
@@ -392,15 +420,19 @@ def thrashing(seen: Seen) -> Finding | str:
 
 def token_budget(seen: Seen) -> Finding | str:
     """In more than half of the step time, steps use up the whole ``max_num_batched_tokens``."""
-    full_us, busy_us = seen.total("full_budget_us"), seen.busy_us
+    return _worst(map(_token_budget, seen.by_pool()))
+
+
+def _token_budget(pool: Group) -> Finding | str:
+    full_us, busy_us = pool.total("full_budget_us"), pool.total("busy_us")
     if 100 * full_us <= _FULL_SHARE * busy_us:
         return ""
-    budget = seen.limits.max_num_batched_tokens
+    budget = pool.limits.max_num_batched_tokens
     return Finding(
         id="token-budget",
         message=(
             f"Steps that used up the whole budget of {budget:,} tokens took {percent_text(full_us, busy_us)} of the"
-            " step time: prefill is what limits the run."
+            f" step time{pool.of}: prefill is what limits the run."
         ),
         figures={"full_budget_us": full_us, "busy_us": busy_us, "max_num_batched_tokens": budget},
         advice="Raise engine.max_num_batched_tokens, or add instances.",
@@ -445,15 +477,19 @@ def decode_tail(seen: Seen) -> Finding | str:
 
 def max_num_seqs(seen: Seen) -> Finding | str:
     """In more than 10 % of the step time, requests wait for a place in the batch though tokens are left."""
-    waited_us, busy_us = seen.total("seqs_wait_us"), seen.busy_us
-    engine = seen.limits
+    return _worst(map(_max_num_seqs, seen.by_pool()))
+
+
+def _max_num_seqs(pool: Group) -> Finding | str:
+    waited_us, busy_us = pool.total("seqs_wait_us"), pool.total("busy_us")
+    engine = pool.limits
     if 100 * waited_us <= _SEQS_SHARE * busy_us or engine.max_num_seqs >= engine.max_num_batched_tokens:
         return ""
     return Finding(
         id="max-num-seqs",
         message=(
             f"Requests waited because {engine.max_num_seqs:,} already ran (max_num_seqs), though the token budget was"
-            f" not used up, in {percent_text(waited_us, busy_us)} of the step time."
+            f" not used up, in {percent_text(waited_us, busy_us)} of the step time{pool.of}."
         ),
         figures={"seqs_wait_us": waited_us, "busy_us": busy_us, "max_num_seqs": engine.max_num_seqs},
         advice="Raise engine.max_num_seqs as long as the KV cache has room, or add instances.",
@@ -466,7 +502,7 @@ def prefix_cache(seen: Seen) -> Finding | str:
     workload = seen.experiment.workload
     if workload.trace is not None:
         return "a trace does not say beforehand which requests share a prefix"
-    size = seen.limits.block_size_tokens
+    size = min(instance.batch.limits.block_size_tokens for instance in seen.cluster.instances)
     prefixes = [client.prefix.tokens for client in workload.clients if client.prefix is not None]
     if not prefixes:
         return "no client has a prefix"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.engine.batch import Limits
+    from blis_tui.engine.instance import Instance
     from blis_tui.metrics.load import Flow
     from blis_tui.metrics.request_log import RequestTable
     from blis_tui.spec.model import Experiment
@@ -38,6 +39,38 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The instances of a pool: what is said about limits is said of instances that are alike."""
+
+    of: str
+    """`` of pool NAME``; empty where there is one pool."""
+    instances: Sequence[Instance]
+    arrived: int
+    """Requests that had to do with it."""
+
+    @property
+    def routed(self) -> int:
+        """Requests sent there."""
+        routed = 0
+        for instance in self.instances:
+            routed += instance.routed
+        return routed
+
+    @property
+    def limits(self) -> Limits:
+        """What bounds each of them."""
+        return self.instances[0].batch.limits
+
+    def total(self, name: str) -> int:
+        """The sum of a tally over its instances."""
+        total = 0
+        for instance in self.instances:
+            value: int = getattr(instance.tallies, name)
+            total += value
+        return total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """What the checks look at: a run as it stands at some moment."""
 
@@ -51,11 +84,6 @@ class Seen:
     """Nothing will happen any more."""
 
     @property
-    def busy_us(self) -> int:
-        """Durations of all steps."""
-        return self.total("busy_us")
-
-    @property
     def gaps_us(self) -> dict[int, int]:
         """How often each inter-token latency occurred, at the engine, over all instances."""
         gaps: dict[int, int] = {}
@@ -64,13 +92,21 @@ class Seen:
                 gaps[gap_us] = gaps.get(gap_us, 0) + count
         return gaps
 
+    def by_pool(self) -> list[Group]:
+        """The instances, pool by pool."""
+        cluster = self.cluster
+        names = [*dict.fromkeys(pool.name for pool in cluster.pools)]
+        if len(names) == 1:
+            return [Group(of="", instances=cluster.instances, arrived=self.flow.total)]
+        pools: dict[str, list[Instance]] = {name: [] for name in names}
+        for instance, pool in zip(cluster.instances, cluster.pools, strict=True):
+            pools[pool.name].append(instance)
+        groups = [Group(of=f" of pool {name}", instances=members, arrived=0) for name, members in pools.items()]
+        return [replace(group, arrived=group.routed) for group in groups]
+
     def total(self, name: str) -> int:
         """The sum of a tally over all instances."""
-        total = 0
-        for instance in self.cluster.instances:
-            value: int = getattr(instance.tallies, name)
-            total += value
-        return total
+        return Group(of="", instances=self.cluster.instances, arrived=self.flow.total).total(name)
 
     @property
     def limits(self) -> Limits:

@@ -138,7 +138,7 @@ class ExportScreen(Window[None]):
             return partial(write_records, self._debugger.experiment, simulation.events)
         copy = simulation.twin(simulation.mark())
         if kind.id == "requests":
-            return lambda out: out.writelines(requests_csv(copy.report().rows))
+            return partial(_write_requests, copy)
         return lambda out: out.write(copy.report().to_json())
 
     @work(thread=True, exclusive=True, group="export", exit_on_error=False)
@@ -180,3 +180,8 @@ def write_records(experiment: Experiment, event: int, out: TextIO) -> None:
 
     simulation.subscribe("all", write)
     simulation.run(max_events=event)
+
+
+def _write_requests(simulation: Simulation, out: TextIO) -> None:
+    table = simulation.report().rows
+    out.writelines(requests_csv(table, table.columns))

@@ -1,0 +1,265 @@
+"""A counterfactual: the same run with one routing decision changed, and what that did to everybody."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.compare.comparison import Fates, Side, compare
+from blis_tui.compare.divergence import first_divergence, record_stream
+from blis_tui.engine.records import Routed
+from blis_tui.errors import RouteError
+from blis_tui.metrics.stats import of_samples
+from blis_tui.records.tables import record_dict
+from blis_tui.simulation import Simulation
+from blis_tui.spec.model import Experiment
+from blis_tui.units import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.compare.comparison import Comparison
+    from blis_tui.compare.divergence import Divergence
+    from blis_tui.metrics.report import Report
+    from blis_tui.metrics.request_log import RequestRow
+    from blis_tui.metrics.stats import Distribution
+
+MOST: Final = 5
+"""How many of those who lost most, and of those who gained most, are listed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A request in the run as it was, and in the one with the other decision."""
+
+    before: RequestRow
+    after: RequestRow
+
+    @property
+    def request_id(self) -> str:
+        """Who."""
+        return self.before.request_id
+
+    @property
+    def ttft_change_us(self) -> int | None:
+        """How much later its first token came; None where there was none in one of the runs."""
+        return _change(self.before.ttft_us, self.after.ttft_us)
+
+    @property
+    def e2e_change_us(self) -> int | None:
+        """How much longer it took from arrival to last token, likewise."""
+        return _change(self.before.e2e_us, self.after.e2e_us)
+
+    @property
+    def moved(self) -> bool:
+        """Whether another instance served it than before."""
+        before, after = self.before, self.after
+        if before.instance is None or after.instance is None:
+            return False
+        return (before.instance, before.prefill_instance) != (after.instance, after.prefill_instance)
+
+    def to_dict(self) -> dict[str, object]:
+        """As plain data."""
+        names = ("state", "instance", "prefill_instance", "ttft_us", "e2e_us")
+        before, after = ({name: getattr(row, name) for name in names} for row in (self.before, self.after))
+        return {
+            "request_id": self.request_id,
+            "before": before,
+            "after": after,
+            "ttft_change_us": self.ttft_change_us,
+            "e2e_change_us": self.e2e_change_us,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shift:
+    """By how much a latency of the other requests changed; positive = longer."""
+
+    longer: int
+    """Requests whose latency grew."""
+    shorter: int
+    total_us: int
+    """All changes added up."""
+    change_ms: Distribution
+    """The changes of those for whom it changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Others:
+    """What the decision did to everybody else."""
+
+    total: int
+    changed: int
+    """Requests of whom anything in the request table is another."""
+    moved: int
+    """Those whom another instance served."""
+    ttft: Shift
+    e2e: Shift
+    different_ends: tuple[Fates, ...]
+    """Requests that did not end alike, by frequency."""
+    worst: tuple[Change, ...]
+    """Whose end-to-end latency grew most; of equals the earlier arrival."""
+    best: tuple[Change, ...]
+    """Whose shrank most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """A run, and the same with one request sent to another instance."""
+
+    experiment: Experiment
+    chosen: int
+    """The instance that the policy chose where the decision was changed."""
+    forced: int
+    """The instance that the request was sent to instead."""
+    request: Change
+    others: Others
+    divergence: Divergence | None
+    """The first event that differs; None when the policy chose that instance anyway."""
+    comparison: Comparison
+    """The reports side by side: A as it was, B with the other decision."""
+
+    def to_dict(self, *, everything: bool = False) -> dict[str, object]:
+        """As plain data; ``everything`` includes figures of the reports that are equal or of minor interest."""
+        found, others = self.divergence, self.others
+        return {
+            "experiment": self.experiment.name,
+            "spec_sha256": self.experiment.sha256,
+            "seed": self.experiment.seed,
+            "chosen_instance": self.chosen,
+            "forced_instance": self.forced,
+            "request": self.request.to_dict(),
+            "others": {
+                **{name: getattr(others, name) for name in ("total", "changed", "moved")},
+                "ttft": asdict(others.ttft),
+                "e2e": asdict(others.e2e),
+                "different_ends": [asdict(one) for one in others.different_ends],
+                "worst": [one.to_dict() for one in others.worst],
+                "best": [one.to_dict() for one in others.best],
+            },
+            "first_divergence": None
+            if found is None
+            else {"event": found.event, "before": found.left, "after": found.right},
+            "metrics": [row.to_dict() for row in self.comparison.shown_metrics(everything=everything)],
+        }
+
+
+def whatif(experiment: Experiment, request: str, route_to: int) -> WhatIf:
+    """Replay a run with one routing decision changed: what it does to that request, and to everybody else.
+
+    The run is simulated anew from its start. The router is asked as always, so that what its policy remembers and draws
+    stays as it was; only where ``request`` goes is another instance. All later decisions are made by the policies as
+    the run unfolds. A request whose prefill and decode run on two instances is routed twice: the first decision among
+    whose candidates the instance is becomes another one.
+
+    Args:
+        experiment: what :func:`blis_tui.load` returned.
+        request: the name of a request.
+        route_to: the index of an instance.
+
+    Raises:
+        RouteError: there is no such request or instance, the request is never routed, or not among such candidates.
+        SimulationError: one of the two runs cannot go on.
+        TraceError: rows of a recorded workload are wrong.
+    """
+    if not isinstance(experiment, Experiment):
+        raise TypeError(f"not an experiment but {type(experiment).__name__}: load one with blis_tui.load()")
+    simulation = Simulation(experiment)
+    choices: list[int] = []
+
+    def note_choice(record: Routed) -> None:
+        if record.request_id == request:
+            choices.append(record.instance)
+
+    simulation.subscribe(Routed, note_choice)
+    simulation.run()
+    before = simulation.report()
+    _require_routed(request, choices, before.rows)
+    _require_instance(route_to, len(before.instances))
+    routes = {request: route_to}
+    changed = Simulation(experiment, routes=routes)
+    left_alone: list[Routed] = []
+
+    def note_undisturbed(record: Routed) -> None:
+        if record.request_id == request and changed.routes_left:
+            left_alone.append(record)
+
+    changed.subscribe(Routed, note_undisturbed)
+    changed.run()
+    if changed.routes_left:
+        been = " and ".join(str(one) for one in choices)
+        raise RouteError(
+            f"instance {route_to} is no candidate for {request}",
+            help=f"the router chose {been}; who else may be is up to cluster.pools and cluster.disaggregation",
+        )
+    after = changed.report()
+    streams = record_stream(experiment), record_stream(experiment, routes=routes)
+    changes = [Change(before=one, after=two) for one, two in zip(before.rows, after.rows, strict=True)]
+    return WhatIf(
+        experiment=experiment,
+        chosen=choices[len(left_alone)],
+        forced=route_to,
+        request=next(one for one in changes if one.request_id == request),
+        others=_others([one for one in changes if one.request_id != request]),
+        divergence=first_divergence(*streams, record_dict),
+        comparison=compare(_side(experiment, before), _side(experiment, after)),
+    )
+
+
+def _side(experiment: Experiment, report: Report) -> Side:
+    return Side(experiment=experiment, source=experiment.name, report=report)
+
+
+def _require_routed(request: str, choices: Sequence[int], rows: Sequence[RequestRow]) -> None:
+    """Raises RouteError when a request is unknown or was never routed."""
+    if choices:
+        return
+    row = next((row for row in rows if row.request_id == request), None)
+    if row is None:
+        known = (
+            f"there are {len(rows):,}, from {rows[0].request_id} to {rows[-1].request_id}" if rows else "there are none"
+        )
+        raise RouteError(f"there is no request `{request}`", help=f"names are those of `run --requests`; {known}")
+    ended = "it was rejected" if row.state == "rejected" else "the run ended before that"
+    raise RouteError(f"{request} is never routed: {ended}", help="only a request that is routed can go elsewhere")
+
+
+def _require_instance(index: int, count: int) -> None:
+    """Raises RouteError when there is no such instance."""
+    if not 0 <= index < count:
+        which = f"0 to {count - 1}" if count > 1 else "0"
+        raise RouteError(f"there is no instance {index}", help=f"the cluster has {plural(count, 'instance')}: {which}")
+
+
+def _others(changes: Sequence[Change]) -> Others:
+    fates: Counter[tuple[str, str]] = Counter()
+    for one in changes:
+        if one.before.state != one.after.state:
+            fates[one.before.state, one.after.state] += 1
+    timed = [(one.e2e_change_us, one) for one in changes if one.e2e_change_us]
+    worst = sorted((pair for pair in timed if pair[0] > 0), key=lambda pair: -pair[0])
+    best = sorted((pair for pair in timed if pair[0] < 0), key=lambda pair: pair[0])
+    return Others(
+        total=len(changes),
+        changed=len([one for one in changes if one.before != one.after]),
+        moved=len([one for one in changes if one.moved]),
+        ttft=_shift([one.ttft_change_us for one in changes]),
+        e2e=_shift([one.e2e_change_us for one in changes]),
+        different_ends=tuple(Fates(a=one, b=two, count=count) for (one, two), count in fates.most_common()),
+        worst=tuple(one for _, one in worst[:MOST]),
+        best=tuple(one for _, one in best[:MOST]),
+    )
+
+
+def _shift(changes_us: Sequence[int | None]) -> Shift:
+    changed = [change for change in changes_us if change]
+    total = 0
+    for change in changed:
+        total += change
+    longer = len([change for change in changed if change > 0])
+    return Shift(longer=longer, shorter=len(changed) - longer, total_us=total, change_ms=of_samples(changed))
+
+
+def _change(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else after - before

@@ -1,0 +1,117 @@
+"""A counterfactual as text for people, at most 100 columns wide."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blis_tui.compare.divergence import divergence_lines
+from blis_tui.compare.text import WIDTH, metric_lines
+from blis_tui.compare.wording import clip
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.compare.whatif import Change, Others, Shift, WhatIf
+    from blis_tui.metrics.request_log import RequestRow
+
+_STATISTICS = ("mean", "min", "p50", "p90", "p99", "max")
+
+
+def whatif_text(found: WhatIf, *, everything: bool = False) -> str:
+    """Blocks of text: the question, the request, the others, the figures of the reports, the first event that differs.
+
+    Args:
+        found: what to show.
+        everything: also show figures that are equal or of minor interest.
+    """
+    request = found.request
+    question = f"{request.request_id} on instance {found.forced} instead of {found.chosen}"
+    if found.divergence is None:
+        question = f"{request.request_id} on instance {found.forced}: the router chose it anyway, and nothing changes"
+    blocks = [
+        [
+            clip(f"what if  {question}", WIDTH),
+            clip(f"         {found.experiment.name}, seed {found.experiment.seed}", WIDTH),
+        ],
+        _request(request),
+    ]
+    if found.divergence is not None:
+        blocks += [
+            _others(found.others),
+            metric_lines(found.comparison, everything=everything),
+            divergence_lines(found.divergence, ("-", "+")),
+        ]
+    return "\n\n".join("\n".join(line.rstrip() for line in block) for block in blocks) + "\n"
+
+
+def _request(request: Change) -> list[str]:
+    before, after = request.before, request.after
+    rows = [
+        ("", "before", "after", "change"),
+        ("state", before.state, after.state, ""),
+        ("instance", _place(before), _place(after), ""),
+        ("time to first token, ms", _ms(before.ttft_us), _ms(after.ttft_us), _signed(request.ttft_change_us)),
+        ("end to end, ms", _ms(before.e2e_us), _ms(after.e2e_us), _signed(request.e2e_change_us)),
+    ]
+    return _columns([(clip(request.request_id, 40), *rows[0][1:]), *rows[1:]])
+
+
+def _place(row: RequestRow) -> str:
+    """Where it was served; ``0 > 2``: prefill and decode."""
+    there = "-" if row.instance is None else str(row.instance)
+    return there if row.prefill_instance is None else f"{row.prefill_instance} > {there}"
+
+
+def _others(others: Others) -> list[str]:
+    moved = f"others: {others.changed:,} of {others.total:,} changed, {others.moved:,} on another instance"
+    lines = [
+        f"{moved}; end to end {others.e2e.longer:,} slower, {others.e2e.shorter:,} faster",
+        *(f"  {one.count:,} {one.a} -> {one.b}" for one in others.different_ends),
+    ]
+    if others.ttft.longer + others.ttft.shorter + others.e2e.longer + others.e2e.shorter:
+        shifts = [("time to first token", others.ttft), ("end to end", others.e2e)]
+        head = ("change of those, ms", "total", *_STATISTICS)
+        lines += _indented(_columns([head, *((name, *_figures(shift)) for name, shift in shifts)]))
+    for name, changes in (("worst", others.worst), ("best", others.best)):
+        if changes:
+            titles = (name, "instance", "end to end, ms", "change")
+            cells = [
+                (clip(one.request_id, 40), _moved(one), _ms(one.after.e2e_us), _signed(one.e2e_change_us))
+                for one in changes
+            ]
+            lines += _indented(_columns([titles, *cells]))
+    return lines
+
+
+def _moved(one: Change) -> str:
+    before, after = _place(one.before), _place(one.after)
+    return before if before == after else f"{before} -> {after}"
+
+
+def _figures(shift: Shift) -> list[str]:
+    cells = [getattr(shift.change_ms, name) for name in _STATISTICS]
+    return [_signed(shift.total_us), *("-" if cell is None else f"{cell:+,.3f}" for cell in cells)]
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            f"{cell:<{width}}" if not at else f"{cell:>{width}}"
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [f"  {line}" for line in lines]
+
+
+def _ms(time_us: int | None) -> str:
+    return "-" if time_us is None else f"{time_us / 1000:,.3f}"
+
+
+def _signed(time_us: int | None) -> str:
+    return "-" if time_us is None else f"{time_us / 1000:+,.3f}" if time_us else "="

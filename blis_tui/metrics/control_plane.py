@@ -1,0 +1,135 @@
+"""What gateway, disaggregation, deferral and rejections come to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from blis_tui.cluster.admission_control import BUDGET
+from blis_tui.cluster.gateway.gateway import DISPLACED, EXPIRED, FULL
+from blis_tui.engine.request import RequestState
+from blis_tui.metrics.stats import Distribution, of_samples
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.cluster.cluster import Cluster
+    from blis_tui.cluster.disaggregation import Splitter
+    from blis_tui.cluster.gateway.gateway import GatewayControl
+    from blis_tui.metrics.request_log import Row, Way
+    from blis_tui.spec.model import Experiment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeferralReport:
+    """Requests that were put off until the cluster is idle."""
+
+    deferred: int
+    waiting: int
+    """Those that still are, part of ``requests.still_queued``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayReport:
+    """The queue in front of the router. ``offered`` is the sum of the next five."""
+
+    offered: int
+    """Admitted requests that came to it."""
+    dispatched: int
+    full: int
+    """Turned away because it was full."""
+    displaced: int
+    """Turned out of it for more urgent ones."""
+    expired: int
+    """Turned away because their time in it was up."""
+    depth: int
+    """Still in it, part of ``requests.still_queued``."""
+    peak_depth: int
+    held: int
+    """Dispatched requests that had to wait."""
+    wait_ms: Distribution
+    """Of all dispatched ones, those included that passed at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisaggregationReport:
+    """Requests whose prefill and decode run on two instances."""
+
+    split: int
+    """Requests that were decided to be split."""
+    prefilled: int
+    """Those of them whose prompt is computed."""
+    completed: int
+    dropped_at_decode: int
+    """Those whose KV blocks did not fit where they were to decode, part of ``requests.dropped_unservable``."""
+    transfers: int
+    """Transfers of KV blocks that were started."""
+    transfers_under_way: int
+    peak_concurrent_transfers: int
+    transferred_bytes: int
+    """Of all that were started."""
+    transfer_ms: Distribution
+    prefills_per_s: float
+    """Per second of the whole run, as below."""
+    decodes_per_s: float
+    imbalance: float | None
+    """The larger of both rates divided by the smaller; 1 where both are 0, None where one is."""
+
+
+def rejections_of(experiment: Experiment, cluster: Cluster) -> dict[str, int]:
+    """How many requests each cause turned away; those that could have and did not are 0."""
+    policy = experiment.policy
+    causes = [policy.admission.kind]
+    causes += [] if policy.tenant_budgets is None else [BUDGET]
+    causes += [] if policy.gateway is None else [FULL, DISPLACED, EXPIRED]
+    return {**dict.fromkeys(causes, 0), **cluster.rejections}
+
+
+def deferral_report(cluster: Cluster) -> DeferralReport:
+    """Of the run as it stands."""
+    return DeferralReport(deferred=cluster.deferrals, waiting=cluster.deferred)
+
+
+def gateway_report(
+    gateway: GatewayControl, rejections: Mapping[str, int], rows: Sequence[tuple[Row, Way]]
+) -> GatewayReport:
+    """Of the run as it stands."""
+    full, displaced, expired = (rejections.get(cause, 0) for cause in (FULL, DISPLACED, EXPIRED))
+    depth = len(gateway.queue)
+    waits_us = [way.gateway_us for _, way in rows if way.gateway_us >= 0]
+    return GatewayReport(
+        offered=gateway.dispatched + full + displaced + expired + depth,
+        dispatched=gateway.dispatched,
+        full=full,
+        displaced=displaced,
+        expired=expired,
+        depth=depth,
+        peak_depth=gateway.peak_depth,
+        held=len([wait for wait in waits_us if wait]),
+        wait_ms=of_samples(waits_us),
+    )
+
+
+def disaggregation_report(
+    splitter: Splitter, rows: Sequence[tuple[Row, Way]], now_us: int, duration_us: int
+) -> DisaggregationReport:
+    """Of the run as it stands."""
+    split = [(row, way) for row, way in rows if way.split]
+    prefilled = len([row for row, _ in split if 0 <= row.first_token_us <= now_us])
+    completed = len([row for row, _ in split if row.state == RequestState.COMPLETED])
+    rates = [count / (duration_us / 1e6) if duration_us else 0.0 for count in (prefilled, completed)]
+    link = splitter.link
+    return DisaggregationReport(
+        split=splitter.split,
+        prefilled=prefilled,
+        completed=completed,
+        dropped_at_decode=splitter.dropped,
+        transfers=link.started,
+        transfers_under_way=link.active,
+        peak_concurrent_transfers=link.peak,
+        transferred_bytes=link.bytes,
+        transfer_ms=of_samples([way.transfer_us for _, way in split if way.transfer_us >= 0]),
+        prefills_per_s=rates[0],
+        decodes_per_s=rates[1],
+        imbalance=max(rates) / min(rates) if min(rates) else None if max(rates) else 1.0,
+    )

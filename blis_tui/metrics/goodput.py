@@ -1,0 +1,160 @@
+"""Goodput: requests that keep to the targets of their SLO class; and the fitness that weighs a run's figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.request import RequestState
+from blis_tui.metrics.stats import of_samples
+from blis_tui.spec.model import SLO_CLASSES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.metrics.request_log import RequestTable, Row, Way
+    from blis_tui.spec.model import SloTarget
+
+_REQUESTS_PER_S: Final = 100.0
+_TOKENS_PER_S: Final = 10_000.0
+"""Rates at which a component of the fitness is one half, as in BLIS."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Met:
+    """How many completed requests kept to one target."""
+
+    met: int
+    counted: int
+    """Completed requests that have such a figure: one token has no time per output token."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassSlo:
+    """The requests of one class against its targets."""
+
+    injected: int
+    completed: int
+    good: int
+    """Completed requests that kept to all targets."""
+    attainment: float | None
+    """``good / injected``; None where none was injected."""
+    goodput_rps: float
+    """Good requests per second of the whole run."""
+    ttft: Met | None
+    """None = there is no such target."""
+    tpot: Met | None
+    e2e: Met | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SloReport:
+    """Requests against the targets of their SLO classes: those of classes that have any."""
+
+    injected: int
+    good: int
+    attainment: float | None
+    goodput_rps: float
+    classes: Mapping[str, ClassSlo]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitnessReport:
+    """How good the run is by the experiment's weights."""
+
+    score: float
+    """Sum of weight * component."""
+    components: Mapping[str, float]
+    """Each between 0 and 1, larger is better; 0 where nothing was observed."""
+
+
+def slo_report(
+    targets: Mapping[str, SloTarget], rows: Sequence[tuple[Row, Way]], table: RequestTable, duration_us: int
+) -> SloReport:
+    """Judge every request of the classes that have targets; one without a class is ``standard``."""
+    classes = {}
+    for name in SLO_CLASSES:
+        if name in targets:
+            members = [row for row, _ in rows if (table.group(row)[0] or "standard") == name]
+            classes[name] = _judge_class(targets[name], members, duration_us)
+    injected = good = 0
+    for one in classes.values():
+        injected += one.injected
+        good += one.good
+    return SloReport(
+        injected=injected,
+        good=good,
+        attainment=good / injected if injected else None,
+        goodput_rps=_per_second(good, duration_us),
+        classes=classes,
+    )
+
+
+def _judge_class(target: SloTarget, rows: Sequence[Row], duration_us: int) -> ClassSlo:
+    limits = {"ttft": target.ttft_ms, "tpot": target.tpot_ms, "e2e": target.e2e_ms}
+    met, counted = dict.fromkeys(limits, 0), dict.fromkeys(limits, 0)
+    injected = completed = good = 0
+    for row in rows:
+        injected += row.state != RequestState.REJECTED
+        if row.state != RequestState.COMPLETED:
+            continue
+        completed += 1
+        fits = True
+        for name, figure_ms in _figures_ms(row).items():
+            limit = limits[name]
+            if limit is not None and figure_ms is not None:
+                counted[name] += 1
+                met[name] += figure_ms <= limit
+                fits = fits and figure_ms <= limit
+        good += fits
+    dimensions = {
+        name: None if limit is None else Met(met=met[name], counted=counted[name]) for name, limit in limits.items()
+    }
+    return ClassSlo(
+        injected=injected,
+        completed=completed,
+        good=good,
+        attainment=good / injected if injected else None,
+        goodput_rps=_per_second(good, duration_us),
+        ttft=dimensions["ttft"],
+        tpot=dimensions["tpot"],
+        e2e=dimensions["e2e"],
+    )
+
+
+def _figures_ms(row: Row) -> dict[str, float | None]:
+    tokens = row.output_tokens - 1
+    return {
+        "ttft": row.ttft_us / 1000 if row.ttft_us >= 0 else None,
+        "tpot": (row.e2e_us - row.ttft_us) / (1000 * tokens) if tokens > 0 else None,
+        "e2e": row.e2e_us / 1000,
+    }
+
+
+def fitness_report(weights: Mapping[str, float], rows: Sequence[tuple[Row, Way]], duration_us: int) -> FitnessReport:
+    """The components that have a weight, and their weighted sum."""
+    completed = tokens = 0
+    for row, _ in rows:
+        completed += row.state == RequestState.COMPLETED
+        tokens += row.output_tokens
+    requests_per_s, tokens_per_s = _per_second(completed, duration_us), _per_second(tokens, duration_us)
+    components = {
+        "throughput": requests_per_s / (requests_per_s + _REQUESTS_PER_S),
+        "tokens_per_sec": tokens_per_s / (tokens_per_s + _TOKENS_PER_S),
+    }
+    for name in ("ttft", "e2e"):
+        samples_us = [getattr(row, f"{name}_us") for row, _ in rows]
+        found = of_samples([sample for sample in samples_us if sample >= 0])
+        for statistic in ("p99", "p50", "mean"):
+            value_ms = getattr(found, statistic)
+            components[f"{statistic}_{name}"] = 0.0 if value_ms is None else 1 / (1 + value_ms)
+    score = 0.0
+    for name, component in components.items():
+        score += weights.get(name, 0.0) * component
+    return FitnessReport(
+        score=score, components={name: component for name, component in components.items() if name in weights}
+    )
+
+
+def _per_second(count: int, duration_us: int) -> float:
+    return count / (duration_us / 1e6) if duration_us else 0.0

@@ -1,0 +1,90 @@
+"""Whether the load was too much: the composite detector of BLIS, judged over the last half minute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from math import sqrt
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.request import RequestState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.metrics.request_log import Row, Way
+
+WINDOW_US: Final = 30_000_000
+"""The label is the most frequent verdict of this last part of the run."""
+LABELS: Final = ("stable", "backlogged", "overloaded")
+"""From the least severe to the most; of equally frequent verdicts the more severe one is taken."""
+_TREND: Final = 20
+"""Completed requests from which on a trend of latencies counts."""
+_SURE: Final = 20
+"""Arrivals from which on the verdict is certain."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saturation:
+    """What the composite detector says: are fewer requests completed than arrive, and do latencies keep growing?
+
+    After each arrival of a request that was not rejected and each completion it compares a score with the noise
+    ``1 / sqrt(arrivals)``. The score is the larger of the share of requests that have not completed, and the growth of
+    the mean end-to-end latency from the first half of the completed requests to the second (at most 1), which counts
+    where it grows from quarter to quarter.
+    """
+
+    detector: str
+    label: str
+    """``stable``, ``backlogged`` or ``overloaded``: the most frequent verdict of the run's last 30 s."""
+    score: float
+    """At the last arrival or completion, as below."""
+    confidence: float
+
+
+def composite(rows: Sequence[tuple[Row, Way]]) -> Saturation:
+    """The label of a run."""
+    events = [(row.arrival_us, 0, row.number, 0) for row, _ in rows if row.state != RequestState.REJECTED]
+    events += [(row.completed_us, 1, row.number, row.e2e_us) for row, _ in rows if row.state == RequestState.COMPLETED]
+    events.sort()
+    sums_us = [*accumulate([e2e_us for *_, kind, _, e2e_us in events if kind], initial=0)]
+    counts = dict.fromkeys(LABELS, 0)
+    arrived = done = 0
+    score = 0.0
+    last_us = events[-1][0] if events else 0
+    for time_us, kind, _, _ in events:
+        arrived += not kind
+        done += kind
+        if time_us > last_us - WINDOW_US:
+            label, score = _verdict(arrived, done, sums_us)
+            counts[label] += 1
+    return Saturation(
+        detector="composite",
+        label=max(LABELS, key=lambda one: (counts[one], LABELS.index(one))) if events else LABELS[0],
+        score=score,
+        confidence=min(1.0, arrived / _SURE),
+    )
+
+
+def _verdict(arrived: int, done: int, sums_us: Sequence[int]) -> tuple[str, float]:
+    """The verdict after so many arrivals and completions; ``sums_us``: latencies added up in order of completion."""
+    deficit = max(0.0, 1 - done / arrived) if arrived else 0.0
+    trend = _growth(done, sums_us)
+    score = max(deficit, min(trend, 1.0))
+    floor = 1 / sqrt(arrived) if arrived else 1.0
+    if score < floor:
+        return LABELS[0], score
+    return LABELS[2] if trend > floor else LABELS[1], score
+
+
+def _growth(done: int, sums_us: Sequence[int]) -> float:
+    """How much longer the second half of the completed requests took; 0 where the quarters do not all grow."""
+    if done < _TREND:
+        return 0.0
+    quarter, half = done // 4, done // 2
+    ends = (0, quarter, 2 * quarter, 3 * quarter, done)
+    means = [(sums_us[end] - sums_us[start]) / (end - start) for start, end in pairwise(ends)]
+    if not means[0] < means[1] < means[2] < means[3]:
+        return 0.0
+    first, second = sums_us[half] / half, (sums_us[done] - sums_us[half]) / (done - half)
+    return max(0.0, (second - first) / first) if first else 0.0

@@ -1,0 +1,80 @@
+"""The sections that a report may have, as lines for people: a name and a text each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from blis_tui.metrics.control_plane import DisaggregationReport, GatewayReport
+    from blis_tui.metrics.goodput import SloReport
+    from blis_tui.metrics.report import Report
+
+
+def section_lines(report: Report) -> dict[str, str]:
+    """What to call each line, and what it says; nothing where nothing applies."""
+    lines: dict[str, str] = {}
+    for name, pool in (report.pools or {}).items():
+        prefilled = f"{pool.prefilled:,} prefilled, " if pool.prefilled else ""
+        served = f"{pool.routed:,} routed, {prefilled}{pool.completed:,} completed"
+        blocks = f"{pool.kv.peak_used:,} of {pool.kv.blocks:,} blocks at peak"
+        made_of = f"{pool.instances:,} of {pool.model} on {pool.hardware}"
+        lines[f"pool {name}"] = f"{made_of}, busy {_percent(pool.busy_share)}, {served}, {blocks}"
+    for model in report.models or ():
+        lines[f"model {model.model}"] = f"{model.completed:,} completed, {model.output_tokens:,} output tokens"
+    if report.slo is not None:
+        lines |= _slo(report.slo)
+    if report.fairness is not None and report.fairness.tenants > 1:
+        lines["fairness"] = f"{report.fairness.jain_index:.3f} (Jain), {report.fairness.tenants:,} tenants"
+    turned_away = [f"{count:,} by {cause}" for cause, count in (report.rejections or {}).items() if count]
+    if turned_away:
+        lines["rejected"] = ", ".join(turned_away)
+    if report.deferrals is not None:
+        lines["deferred"] = f"{report.deferrals.deferred:,}, {report.deferrals.waiting:,} of them still waiting"
+    if report.gateway is not None:
+        lines["gateway"] = _gateway(report.gateway)
+    if report.disaggregation is not None:
+        lines["split"] = _disaggregation(report.disaggregation)
+    if report.anomalies is not None:
+        found = report.anomalies
+        lines["anomalies"] = (
+            f"{found.priority_inversions:,} priority inversions, {found.head_of_line_blocking:,} blocked queues"
+        )
+    if report.saturation is not None:
+        found_label = report.saturation
+        lines["saturation"] = f"{found_label.label} ({found_label.detector}, score {found_label.score:.3f})"
+    if report.fitness is not None:
+        lines["fitness"] = f"{report.fitness.score:,.6f}"
+    return lines
+
+
+def _slo(slo: SloReport) -> dict[str, str]:
+    lines = {"goodput": f"{_share(slo.good, slo.injected)}, {slo.goodput_rps:,.2f} requests/s"}
+    if len(slo.classes) > 1:
+        for name, one in slo.classes.items():
+            lines[f"  {name}"] = f"{_share(one.good, one.injected)}, {one.goodput_rps:,.2f} requests/s"
+    return lines
+
+
+def _share(good: int, injected: int) -> str:
+    share = f" ({_percent(good / injected)})" if injected else ""
+    return f"{good:,} of {injected:,} keep to their targets{share}"
+
+
+def _gateway(gateway: GatewayReport) -> str:
+    wait = gateway.wait_ms
+    waits = "" if wait.p50 is None or wait.p99 is None else f", wait p50 {wait.p50:,.2f} ms, p99 {wait.p99:,.2f} ms"
+    depth = f"depth {gateway.peak_depth:,} at peak, {gateway.depth:,} at the end"
+    return f"{gateway.held:,} of {gateway.offered:,} held{waits}, {depth}"
+
+
+def _disaggregation(split: DisaggregationReport) -> str:
+    took = split.transfer_ms
+    times = "" if took.p50 is None or took.p99 is None else f" (p50 {took.p50:,.2f} ms, p99 {took.p99:,.2f} ms)"
+    return (
+        f"{split.split:,} requests, {split.transfers:,} transfers{times} of {split.transferred_bytes / 1e9:,.3f} GB,"
+        f" {split.peak_concurrent_transfers:,} at once, {split.dropped_at_decode:,} dropped at decode"
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

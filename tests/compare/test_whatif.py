@@ -1,0 +1,173 @@
+"""One routing decision changed: only that one, and what is said about it is what two runs say."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+import pytest
+
+import blis_tui
+from blis_tui.engine.records import Routed
+from tests.metrics.clusters import DOCUMENTS, experiment, outcome
+
+if TYPE_CHECKING:
+    from blis_tui.compare.whatif import WhatIf
+    from blis_tui.engine.records import Record
+    from blis_tui.metrics.request_log import RequestRow
+
+ASKED = (
+    ("split", "request_20", 0),
+    ("split", "request_20", 2),
+    ("gateway", "request_8", 1),
+    ("budgets", "request_31", 1),
+)
+
+
+@cache
+def asked(name: str, request: str, route_to: int) -> WhatIf:
+    return blis_tui.whatif(experiment(name), request, route_to)
+
+
+@cache
+def forced(name: str, request: str, route_to: int) -> tuple[tuple[RequestRow, ...], tuple[Record, ...]]:
+    """The rows and records of the run with the other decision."""
+    simulation = blis_tui.Simulation(experiment(name), check="all", routes={request: route_to})
+    records: list[Record] = []
+    simulation.subscribe("all", records.append)
+    simulation.run()
+    return tuple(simulation.report().rows), tuple(records)
+
+
+def differing(name: str, request: str) -> int:
+    """An instance that the request was not on."""
+    row = next(row for row in outcome(name)[0].rows if row.request_id == request)
+    return 1 - (row.instance or 0)
+
+
+@pytest.mark.parametrize(("name", "request_id", "route_to"), ASKED)
+def test_only_that_decision_is_forced(name: str, request_id: str, route_to: int) -> None:
+    """The same records up to that decision; there the other instance; from there on no reason is `forced`."""
+    before, after = outcome(name)[1], forced(name, request_id, route_to)[1]
+    shared = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False))))
+    found = asked(name, request_id, route_to)
+    if found.chosen == route_to:
+        assert before == after
+        assert found.divergence is None
+        return
+    old, new = before[shared], after[shared]
+    assert isinstance(old, Routed)
+    assert isinstance(new, Routed)
+    assert (old.request_id, old.instance) == (request_id, found.chosen)
+    assert (new.request_id, new.instance) == (request_id, route_to)
+    assert new.reason == f"forced; the policy chose instance {old.instance}: {old.reason}"
+    reasons = [one.reason for one in after if isinstance(one, Routed)]
+    assert [reason.startswith("forced") for reason in reasons].count(True) == 1
+    assert found.divergence is not None
+    assert found.divergence.event == old.event
+
+
+@pytest.mark.parametrize(("name", "request_id", "route_to"), ASKED)
+def test_what_is_said_is_the_difference_of_two_tables(name: str, request_id: str, route_to: int) -> None:
+    found, rows = asked(name, request_id, route_to), forced(name, request_id, route_to)[0]
+    pairs = {one.request_id: (one, two) for one, two in zip(outcome(name)[0].rows, rows, strict=True)}
+    assert (found.request.before, found.request.after) == pairs.pop(request_id)
+    others = found.others
+    assert others.total == len(pairs)
+    assert others.changed == sum(one != two for one, two in pairs.values())
+    both = {who: (one.e2e_us, two.e2e_us) for who, (one, two) in pairs.items()}
+    changes = {who: two - one for who, (one, two) in both.items() if one is not None and two is not None and one != two}
+    assert others.e2e.total_us == sum(changes.values())
+    assert (others.e2e.longer, others.e2e.shorter) == (
+        sum(change > 0 for change in changes.values()),
+        sum(change < 0 for change in changes.values()),
+    )
+    for listed, sign in ((others.worst, 1), (others.best, -1)):
+        expected = sorted((sign * change for change in changes.values() if sign * change > 0), reverse=True)[:5]
+        assert [sign * (one.e2e_change_us or 0) for one in listed] == expected
+    if changes:
+        assert others.e2e.change_ms.max == max(changes.values()) / 1000
+        assert others.e2e.change_ms.min == min(changes.values()) / 1000
+
+
+def test_somebody_is_changed_by_it() -> None:
+    assert sum(asked(*one).others.changed for one in ASKED) > 0
+
+
+def test_a_split_request_is_routed_twice_and_the_first_decision_that_can_is_changed() -> None:
+    row = next(row for row in outcome("split")[0].rows if row.prefill_instance is not None and row.instance is not None)
+    assert row.prefill_instance is not None
+    assert row.instance is not None
+    prefill = blis_tui.whatif(experiment("split"), row.request_id, 1 - row.prefill_instance)
+    assert (prefill.chosen, prefill.request.after.prefill_instance) == (row.prefill_instance, 1 - row.prefill_instance)
+    decode = blis_tui.whatif(experiment("split"), row.request_id, 5 - row.instance)
+    assert (decode.chosen, decode.request.after.instance) == (row.instance, 5 - row.instance)
+    assert decode.request.after.prefill_instance == row.prefill_instance
+
+
+def test_the_instance_that_was_chosen_anyway_changes_nothing() -> None:
+    row = outcome("gateway")[0].rows[8]
+    assert row.instance is not None
+    found = blis_tui.whatif(experiment("gateway"), row.request_id, row.instance)
+    assert (found.divergence, found.others.changed, found.request.e2e_change_us) == (None, 0, 0)
+    assert found.request.before == found.request.after
+
+
+def test_it_survives_checkpoints_and_shows_in_digests() -> None:
+    other = differing("gateway", "request_8")
+    simulation = blis_tui.Simulation(experiment("gateway"), routes={"request_8": other})
+    plain = blis_tui.Simulation(experiment("gateway"))
+    assert simulation.digest() != plain.digest()
+    simulation.run(max_events=3)
+    checkpoint, mark = simulation.checkpoint(), simulation.mark()
+    again = blis_tui.Simulation(experiment("gateway"), routes={"request_8": other})
+    again.restore(checkpoint)
+    again.run()
+    twin = simulation.twin(mark)
+    twin.run()
+    expected = forced("gateway", "request_8", other)[0]
+    assert tuple(again.report().rows) == tuple(twin.report().rows) == expected
+    assert again.routes_left == ()
+    with pytest.raises(blis_tui.InputError, match="not a checkpoint of this experiment"):
+        plain.restore(checkpoint)
+
+
+WRONG: dict[str, tuple[str, str, int, dict[str, object]]] = {
+    "unknown": ("split", "nobody", 1, {}),
+    "no-such-instance": ("split", "request_20", 4, {}),
+    "negative": ("split", "request_20", -1, {}),
+    "single": ("split", "request_20", 1, {"cluster": {"instances": 1}}),
+    "rejected": ("split", "request_20", 1, {"policy.admission": "reject-all"}),
+    "cut": ("early", "request_110", 1, {"horizon_us": 2_950_000, "cluster.routing_latency_us": 5_000_000}),
+    "no-candidate": ("split", "request_20", 0, {"cluster.disaggregation.decider": "never"}),
+}
+TEXTS = {
+    "unknown": "there is no request `nobody`\n"
+    "  = help: names are those of `run --requests`; there are 150, from request_0 to request_149",
+    "no-such-instance": "there is no instance 4\n  = help: the cluster has 4 instances: 0 to 3",
+    "negative": "there is no instance -1\n  = help: the cluster has 4 instances: 0 to 3",
+    "single": "there is no instance 1\n  = help: the cluster has 1 instance: 0",
+    "rejected": "request_20 is never routed: it was rejected\n  = help: only a request that is routed can go elsewhere",
+    "cut": "request_110 is never routed: the run ended before that\n"
+    "  = help: only a request that is routed can go elsewhere",
+    "no-candidate": "instance 0 is no candidate for request_20\n"
+    "  = help: the router chose 2; who else may be is up to cluster.pools and cluster.disaggregation",
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_cannot_be_is_one_clear_error(case: str) -> None:
+    name, request_id, route_to, changed = WRONG[case]
+    document = dict(DOCUMENTS[name])
+    if "cluster" in changed:
+        document["cluster"] = changed["cluster"]
+        changed = {}
+    with pytest.raises(blis_tui.RouteError) as error:
+        blis_tui.whatif(blis_tui.load(document, set=changed), request_id, route_to)
+    assert str(error.value) == TEXTS[case]
+
+
+def test_an_experiment_is_loaded_first() -> None:
+    with pytest.raises(TypeError, match=r"load one with blis_tui.load\(\)"):
+        blis_tui.whatif("quickstart", "request_1", 0)  # type: ignore[arg-type]

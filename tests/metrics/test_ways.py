@@ -1,0 +1,72 @@
+"""The columns of the request table about gateway and transfers, against the records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import blis_tui
+from blis_tui.cluster.records import Dispatched, TransferFinished, TransferStarted
+from blis_tui.metrics.request_log import PLAIN_COLUMNS, RequestRow
+from blis_tui.records.tables import requests_csv
+from tests.metrics.clusters import DOCUMENTS, experiment, outcome
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WAYS = RequestRow._fields[len(PLAIN_COLUMNS) :]
+
+
+@pytest.mark.parametrize("name", ["gateway", "split", "early", "tight"])
+def test_the_columns_say_what_the_records_say(name: str) -> None:
+    report, records = outcome(name)
+    found: dict[str, dict[str, int]] = {row.request_id: {} for row in report.rows}
+    for one in records:
+        if isinstance(one, Dispatched):
+            found[one.request_id]["gateway_us"] = one.waited_us
+        elif isinstance(one, TransferStarted):
+            found[one.request_id] |= {"prefill_instance": one.instance, "transfer_start_us": one.time_us}
+        elif isinstance(one, TransferFinished):
+            found[one.request_id]["transfer_us"] = one.duration_us
+    assert any(found.values())
+    for row in report.rows:
+        # The prefill instance is known before the transfer starts.
+        skipped = WAYS[:1] if row.transfer_start_us is None else ()
+        said = {name: getattr(row, name) for name in WAYS if name not in skipped}
+        assert said == {name: found[row.request_id].get(name) for name in said}, row.request_id
+
+
+def test_a_table_has_them_where_they_can_say_something() -> None:
+    header = next(iter(requests_csv(outcome("split")[0].rows, outcome("split")[0].rows.columns)))
+    assert header == ",".join((*PLAIN_COLUMNS, *WAYS)) + "\n"
+    assert outcome("budgets")[0].rows.columns == PLAIN_COLUMNS
+    assert (PLAIN_COLUMNS[-1], WAYS) == (
+        "deadline_us",
+        ("prefill_instance", "transfer_start_us", "transfer_us", "gateway_us"),
+    )
+
+
+def test_a_table_with_them_can_be_replayed(tmp_path: Path) -> None:
+    rows = outcome("early")[0].rows
+    path = tmp_path / "requests.csv"
+    path.write_text("".join(requests_csv(rows, rows.columns)), encoding="utf-8", newline="")
+    again = blis_tui.load({**DOCUMENTS["early"], "workload": {"trace": {"file": str(path)}}})
+    assert list(blis_tui.run(again).rows) == list(rows)
+
+
+def test_they_come_back_from_checkpoints_and_marks() -> None:
+    made = experiment("early")
+    straight, other = blis_tui.Simulation(made), blis_tui.Simulation(made)
+    straight.run(max_events=400)
+    mark, checkpoint = straight.mark(), straight.checkpoint()
+    halfway = list(straight.report().rows)
+    straight.run()
+    end = list(straight.report().rows)
+    assert any(row.transfer_us for row in halfway)
+    straight.return_to(mark)
+    other.restore(checkpoint)
+    for simulation in (straight, other, straight.twin(mark)):
+        assert list(simulation.report().rows) == halfway
+        simulation.run()
+        assert list(simulation.report().rows) == end
