@@ -73,9 +73,10 @@ class GatewayQueue:
         """Take in a newcomer: returns its place, None if it is turned away, and whoever had to go for it."""
         settings = self._settings
         band = self._band(priority)
+        if settings.bands and 0 < settings.per_band_capacity <= len(band):
+            return None, None  # whoever is in it is as urgent
         victim = None
-        full = 0 < settings.max_depth <= self._count
-        if full or (settings.bands and 0 < settings.per_band_capacity <= len(band)):
+        if 0 < settings.max_depth <= self._count:
             victim = self._victim(priority)
             if victim is None:
                 return None, None
