@@ -130,6 +130,11 @@ def test_tenants_take_turns() -> None:
     assert out(filled(settings(fairness="round-robin"), asked)) == [2, 0, 4, 3, 1]
 
 
+@pytest.mark.parametrize("fairness", ["round-robin", "weighted"])
+def test_requests_without_a_tenant_are_a_tenant_of_their_own(fairness: str) -> None:
+    assert out(filled(settings(fairness=fairness), [("standard", "a"), ("standard", "")])) == [1, 0]
+
+
 def test_weights_are_turns_of_tokens() -> None:
     queue = GatewayQueue(settings(fairness="weighted", weights={"a": 2.0}))
     for number in range(9):
