@@ -231,15 +231,17 @@ class Instance:
             return
         self._wait(request, now)
 
-    def reserve(self, request: Request) -> bool:
-        """Take the KV blocks for a prompt that was computed elsewhere; False = there are not enough."""
+    def reserve(self, request: Request) -> str:
+        """Take the KV blocks for a prompt that was computed elsewhere; returns why that is impossible, if it is."""
         pool = self.pool
+        if reason := self.batch.unservable(request):
+            return reason
         if pool.missing(request, request.input_tokens) > pool.free:
-            return False
+            return f"its KV blocks do not fit: {pool.free} are free"
         pool.extend(request, request.input_tokens)
         request.computed_tokens = request.input_tokens
         self.batch.reserved[request.index] = request
-        return True
+        return ""
 
     def adopt(self, request: Request, now: int) -> None:
         """Take a request whose KV blocks have arrived into the waiting queue: what is left of it is decoding."""
@@ -252,12 +254,11 @@ class Instance:
         request.joined_us = min(request.first_token_us, now)
         self._wait(request, now)
 
-    def turn_down(self, request: Request, now: int) -> None:
-        """There are not enough blocks for a prompt that was computed elsewhere."""
+    def turn_down(self, request: Request, reason: str, now: int) -> None:
+        """The answer to a prompt that was computed elsewhere cannot be generated here."""
         request.state = RequestState.DROPPED_UNSERVABLE
         observers = self._observers
         if Dropped in observers.kinds:
-            reason = f"its KV blocks do not fit: {self.pool.free} are free"
             observers.emit(Dropped(observers.event, now, request.request_id, self.index, reason))
         self._depart(request)
         self._ledger.close(request, client_ttft_us(request, self._latency))
@@ -476,6 +477,8 @@ class Instance:
             itl_us[gap] = itl_us.get(gap, 0) + 1
         else:
             request.first_token_us = end
+            if request.handover is not None:
+                request.handover.first_token_overhead_us = self._latency.output_token_overhead_us
         if wanted:
             request.generated_tokens += 1
         request.joined_us = end

@@ -221,7 +221,10 @@ class RequestLog:
         page = self._book.page()
         live = bytearray()
         for request in cluster.in_transit():
-            live += page.pack(request, -1, -1, 0)
+            # Between two instances it has its first token already.
+            started = request.first_token_us >= 0
+            ttft = client_ttft_us(request, cluster.instances[request.instance].latency) if started else -1
+            live += page.pack(request, ttft, -1, request.generated_tokens)
         for instance in cluster.instances:
             cohort = instance.batch.cohort
             for request in (*instance.waiting.ordered(), *instance.batch.running.values()):
