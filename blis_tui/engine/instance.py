@@ -239,6 +239,7 @@ class Instance:
         if pool.missing(request, request.input_tokens) > pool.free:
             return f"its KV blocks do not fit: {pool.free} are free"
         pool.extend(request, request.input_tokens)
+        pool.computed(-1, -1)  # elsewhere, and not in a step
         request.computed_tokens = request.input_tokens
         self.batch.reserved[request.index] = request
         return ""
@@ -397,8 +398,6 @@ class Instance:
         if not batch.running and not batch.waiting.items:
             return NO_STEP
         # Schedule.
-        if self.pool.unseen:
-            self.pool.unseen.clear()
         plan = self.rule.plan(batch)
         tallies = self.tallies
         for request in plan.admitted:
@@ -420,7 +419,9 @@ class Instance:
         # Execute.
         duration = self._latency.step_time_us(load)
         load.chunks = _NO_PLAN.chunks
-        end = self.pool.unseen_until = now + duration
+        end = now + duration
+        if self.pool.unseen or self.pool.fresh:
+            self.pool.computed(now, end)
         # Complete.
         cohort = batch.cohort
         finishing = (cohort.advance(now, duration, tallies.itl_us) if decodes else None) or []
