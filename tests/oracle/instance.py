@@ -1,23 +1,18 @@
-"""The simulator written down a second time, as plainly as its rules can be said.
+"""One instance, as plainly as its rules can be said: its queue, its batch, its KV blocks.
 
 The engine advances whole batches in constant time; this file does the opposite on purpose: real token lists, real
-block objects, every request and every token one by one, searches instead of indexes. It shares the description of
-requests, the formats of results and the step-time models with the engine, and nothing that decides anything. Slow
-is fine here; clever is not.
+block objects, every request and every token one by one, searches instead of indexes.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
-from blis_tui.engine.latency.model import Chunk, StepLoad, create_latency
-from blis_tui.engine.records import ChunkDone, StepFinished
+from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.request import Request, RequestState
-from blis_tui.spec.model import SLO_CLASSES
 from tests.builders import number_of
 
 if TYPE_CHECKING:
@@ -25,21 +20,10 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.request import Segments
-    from blis_tui.spec.model import Experiment
+    from blis_tui.spec.model import Policy
+    from blis_tui.spec.model import Pool as PoolSpec
 
 Token = tuple[str, int]
-
-# What can happen, as (rank, order inside the rank): cluster events come before those of instances.
-ARRIVAL, ADMISSION, ROUTING = 0, 1, 2
-QUEUED, STEP, LEFT, TIMEOUT = 1, 2, 4, 5
-
-
-class OracleStalledError(Exception):
-    """A step found waiting requests and could do nothing at all."""
-
-
-class OracleHangError(Exception):
-    """More steps than any sensible schedule of this workload needs."""
 
 
 @dataclass(eq=False)
@@ -49,6 +33,8 @@ class Block:
     references: int = 0
     content: tuple[Token, ...] | None = None
     filled: int = 0
+    computed_us: int = -1
+    """When the step ended that computed the content; others see it after that."""
 
 
 class Pool:
@@ -86,6 +72,7 @@ class Pool:
     def take(self) -> Block:
         block = self.free.pop(0)
         block.content = None
+        block.computed_us = -1
         block.references = 1
         self.misses += 1
         return block
@@ -94,6 +81,11 @@ class Pool:
         self._fills += 1
         block.filled = self._fills
         block.content = tuple(content)
+
+    def visible(self, content: Sequence[Token], now: int) -> bool:
+        """Whether others see at ``now`` that some block holds this: steps that compute it must be over."""
+        whole = tuple(content)
+        return self.caching and any(block.content == whole and block.computed_us < now for block in self.blocks)
 
     def release(self, table: list[Block]) -> None:
         for block in reversed(table):
@@ -143,6 +135,7 @@ class Job:
         self.first_token_us = -1
         self.last_token_us = -1
         self.completed_us = -1
+        self.gateway_us = -1
         self.priority = 0
         self.cached_tokens = 0
         self.found_now = 0
@@ -154,20 +147,39 @@ class Job:
         self.generated = 0
         self.prefilling = True
         self.table: list[Block] = []
+        self.counted: list[int] = []
+        """The instances on which it is in flight."""
+        self.first_latency: StepTimeModel | None = None
+        """Of the instance that its first token comes from."""
+        self.split = False
+        self.parted = False
+        """Whether its prompt has been computed for another instance."""
+        self.reserved = False
+        """Whether it waits with the KV blocks of its prompt."""
+        self.prefill_instance = -1
+        self.decode_instance = -1
+        self.transfer_start_us = -1
 
     @property
     def name(self) -> str:
         return self.request.request_id
 
-    def books(self, latency: StepTimeModel) -> Books:
-        """Where the request stands now."""
-        ttft = e2e = -1
-        per_token = latency.output_token_overhead_us
-        if self.first_token_us >= 0:
-            ttft = self.first_token_us - self.request.arrival_us + per_token
-        if self.completed_us >= 0:
-            e2e = self.completed_us - self.request.arrival_us + max(self.generated, 1) * per_token
-            e2e += latency.post_decode_overhead_us if self.generated else 0
+    def ttft_us(self) -> int:
+        """What its client measures: -1 before the first token."""
+        if self.first_latency is None or self.first_token_us < 0:
+            return -1
+        return self.first_token_us - self.request.arrival_us + self.first_latency.output_token_overhead_us
+
+    def e2e_us(self, latency: StepTimeModel) -> int:
+        """Likewise before the last one; a split request pays the overhead for its decode steps alone."""
+        if self.completed_us < 0:
+            return -1
+        tokens = max(self.generated - (1 if self.split else 0), 1)
+        post = latency.post_decode_overhead_us if self.generated else 0
+        return self.completed_us - self.request.arrival_us + tokens * latency.output_token_overhead_us + post
+
+    def books(self, latency: StepTimeModel | None) -> Books:
+        """Where the request stands now, on an instance with this step-time model."""
         return Books(
             number=self.request.index,
             arrival_us=self.request.arrival_us,
@@ -175,8 +187,8 @@ class Job:
             scheduled_us=self.scheduled_us,
             first_token_us=self.first_token_us,
             completed_us=self.completed_us,
-            ttft_us=ttft,
-            e2e_us=e2e,
+            ttft_us=self.ttft_us(),
+            e2e_us=-1 if latency is None else self.e2e_us(latency),
             input_tokens=self.request.input_tokens,
             output_tokens=self.generated,
             cached_tokens=self.cached_tokens,
@@ -187,6 +199,15 @@ class Job:
         )
 
 
+class Preemption(NamedTuple):
+    """Who lost how much for whom."""
+
+    victim: Job
+    beneficiary: Job
+    tokens: int
+    blocks: int
+
+
 @dataclass
 class Plan:
     """What one step does."""
@@ -195,25 +216,26 @@ class Plan:
     tokens: dict[Job, int] = field(default_factory=dict)
     filled: dict[Job, list[Block]] = field(default_factory=dict)
     admitted: list[Job] = field(default_factory=list)
-    preempted: list[Job] = field(default_factory=list)
+    preempted: list[Preemption] = field(default_factory=list)
 
 
 class Instance:
     """One engine: a waiting queue, a running list, a pool."""
 
-    def __init__(self, number: int, experiment: Experiment, latency: StepTimeModel) -> None:
+    def __init__(self, number: int, spec: PoolSpec, policy: Policy, latency: StepTimeModel) -> None:
         self.number = number
-        self.engine = experiment.pools[0].engine
-        self.policy = experiment.policy
-        self.rule = experiment.policy.batching.kind
+        self.engine = spec.engine
+        self.policy = policy
+        self.rule = policy.batching.kind
         self.latency = latency
         self.pool = Pool(
-            experiment.pools[0].engine.kv_blocks,
-            experiment.pools[0].engine.block_size_tokens,
-            caching=experiment.pools[0].engine.enable_prefix_caching,
+            self.engine.kv_blocks, self.engine.block_size_tokens, caching=self.engine.enable_prefix_caching
         )
         self.waiting: list[Job] = []
         self.running: list[Job] = []
+        self.leaving: list[tuple[Job, int]] = []
+        """Who is through with a step that is not over, and how many blocks that freed."""
+        self.routed = 0
         self.step_pending = False
         self.steps = 0
         self.busy_us = 0
@@ -229,18 +251,43 @@ class Instance:
 
     # The waiting queue.
 
-    def is_unservable(self, job: Job) -> bool:
+    def unservable(self, job: Job) -> str:
+        """Why it can never be served here; of a split request only the prompt is computed here."""
         request, longest = job.request, self.engine.max_model_len
         if longest is not None and request.input_tokens >= longest:
-            return True
+            return f"prompt of {request.input_tokens} tokens, max_model_len is {longest}"
         declared = request.max_output_tokens
         if declared == 0:
             declared = request.output_tokens if longest is None else longest - request.input_tokens
         if longest is not None and request.input_tokens + declared > longest:
-            return True
+            return f"prompt of {request.input_tokens} + {declared} output tokens, max_model_len is {longest}"
         job.wanted = min(declared, request.output_tokens)
-        context = request.input_tokens + max(job.wanted, 1) - 1
-        return self.pool.blocks_for(context) > len(self.pool.blocks)
+        context = request.input_tokens + (0 if job.split and not job.parted else max(job.wanted, 1) - 1)
+        blocks = self.pool.blocks_for(context)
+        if blocks > len(self.pool.blocks):
+            return f"{context} tokens need {blocks} KV blocks, there are {len(self.pool.blocks)}"
+        return ""
+
+    def reserve(self, job: Job) -> str:
+        """Take new blocks for a whole prompt that was computed elsewhere; why that is impossible, if it is."""
+        size, tokens = self.pool.size, job.request.input_tokens
+        if reason := self.unservable(job):
+            return reason
+        if self.pool.blocks_for(tokens) > len(self.pool.free):
+            return f"its KV blocks do not fit: {len(self.pool.free)} are free"
+        job.table = [self.pool.take() for _ in range(self.pool.blocks_for(tokens))]
+        for number in range(tokens // size):
+            self.pool.fill(job.table[number], job.tokens[: (number + 1) * size])
+        job.reserved = True
+        return ""
+
+    def adopt(self, job: Job, now: int) -> None:
+        """The KV blocks of a prompt have arrived: what is left is decoding, at least one step of it."""
+        job.computed = job.target = job.request.input_tokens
+        job.prefilling = False
+        if job.generated >= job.wanted:
+            job.generated -= 1
+        job.last_token_us = min(job.first_token_us, now)
 
     def enqueue(self, job: Job, *, at_front: bool = False) -> None:
         job.state = RequestState.WAITING
@@ -283,16 +330,16 @@ class Instance:
             victim = self.running[-1]
             if self.policy.preemption_victim == "priority":
                 victim = max(reversed(self.running), key=lambda other: (other.priority, other.request.arrival_us))
-            self._preempt(plan, victim)
+            self._preempt(plan, victim, job)
             if victim is job:
                 return False
         return True
 
-    def _preempt(self, plan: Plan, job: Job) -> None:
+    def _preempt(self, plan: Plan, job: Job, beneficiary: Job) -> None:
         plan.budget += plan.tokens.pop(job, 0)
         for block in plan.filled.pop(job, []):
             block.content = None  # it would have been computed in this step
-        plan.preempted.append(job)
+        plan.preempted.append(Preemption(job, beneficiary, job.computed, len(job.table)))
         self.preemptions += 1
         self.pool.release(job.table)
         self.running.remove(job)
@@ -307,6 +354,14 @@ class Instance:
     def _admit(self, plan: Plan, job: Job, now: int) -> bool:
         """Move the head of the queue into the batch, if it fits."""
         pool = self.pool
+        if job.reserved:
+            if pool.blocks_for(job.computed + 1) - len(job.table) > len(pool.free):
+                return False
+            job.reserved = False
+            job.found_now = job.computed
+            self._join(plan, job, now)
+            self._grant(plan, job, 1)
+            return True
         if self.rule == "blis":
             found = pool.cached(job.tokens, job.target // pool.size)
         else:
@@ -326,20 +381,23 @@ class Instance:
             fits = pool.blocks_for(whole) - len(found) <= len(pool.free) - idle - reserve
         if not fits:
             return False
-        self.waiting.remove(job)
-        self.running.append(job)
         for block in found:
             pool.pin(block)
         job.table = found
         job.computed = job.found_now = start
         if job.preemptions == 0:
             job.cached_tokens = start
+        self._join(plan, job, now)
+        self._grant(plan, job, tokens)
+        return True
+
+    def _join(self, plan: Plan, job: Job, now: int) -> None:
+        self.waiting.remove(job)
+        self.running.append(job)
         job.state = RequestState.RUNNING
         if job.scheduled_us < 0:
             job.scheduled_us = now
         plan.admitted.append(job)
-        self._grant(plan, job, tokens)
-        return True
 
     def _grant(self, plan: Plan, job: Job, tokens: int) -> None:
         """Give ``job`` its tokens of this step, and the blocks they need."""
@@ -370,235 +428,64 @@ class Instance:
         return StepLoad(chunks, len(decodes), sum(job.computed for job in decodes))
 
     def advance(self, plan: Plan, end: int) -> tuple[list[Job], list[Job]]:
-        """Compute the planned tokens; who got a first token, and who is done."""
+        """Compute the planned tokens; who got a first token, and who is done (here, if split)."""
         first: list[Job] = []
+        for blocks in plan.filled.values():
+            for block in blocks:
+                block.computed_us = end
         for job in self.running:
             if job not in plan.tokens:
                 continue
             job.computed += plan.tokens[job]
             if job.prefilling and job.computed < job.target:
                 continue
-            job.prefilling = False
-            if self._emit(job, end):
+            from_prefill, job.prefilling = job.prefilling, False
+            if self._emit(job, end, from_prefill):
                 first.append(job)
         done = [job for job in self.running if not job.prefilling and self._is_done(job)]
         for job in done:
-            job.completed_us = end
-            job.state = RequestState.COMPLETED
-            full = self.pool.blocks_for(job.computed + 1) > len(job.table)
-            if self.rule == "blis" and job.generated > 0 and full and self.pool.free:
-                job.table.append(self.pool.take())  # the last token's place
-            self.pool.release(job.table)
+            free = len(self.pool.free)
+            if job.split and not job.parted:
+                self._part(job)
+            else:
+                self._complete(job, end)
             self.running.remove(job)
+            self.leaving.append((job, len(self.pool.free) - free))
         return first, done
 
-    def _emit(self, job: Job, end: int) -> bool:
+    def _complete(self, job: Job, end: int) -> None:
+        job.completed_us = end
+        job.state = RequestState.COMPLETED
+        job.capped = job.wanted < job.request.output_tokens
+        full = self.pool.blocks_for(job.computed + 1) > len(job.table)
+        if self.rule == "blis" and job.generated > 0 and full and self.pool.free:
+            job.table.append(self.pool.take())  # the last token's place
+        self.pool.release(job.table)
+
+    def _part(self, job: Job) -> None:
+        job.parted = True
+        job.state = RequestState.CREATED
+        shared = len(segment_tokens(job.request.segments)) // self.pool.size
+        for block in job.table[shared:]:
+            block.content = None  # nobody will ask for it here
+        self.pool.release(job.table)
+
+    def _emit(self, job: Job, end: int, from_prefill: bool) -> bool:
         """A token leaves at ``end``; is it the (new) first one?"""
+        first = from_prefill and job.generated == 0
         if job.wanted > 0:
             job.generated += 1
-        if job.generated > 1:
+        if not first:
             self.itl_us[end - job.last_token_us] += 1
         job.last_token_us = end
-        if job.generated > 1 or (self.rule == "vllm-v1" and job.first_token_us >= 0):
-            return False
-        job.first_token_us = end
-        return True
+        if first:
+            job.first_token_us = end
+            job.first_latency = self.latency
+        return first
 
     def _is_done(self, job: Job) -> bool:
-        done = job.generated >= job.wanted
-        job.capped = done and job.wanted < job.request.output_tokens
-        return done
+        return job.generated >= job.wanted or (job.split and not job.parted)
 
 
 def _seniority(job: Job) -> tuple[int, str, int]:
     return (job.request.arrival_us, job.request.request_id, job.request.index)
-
-
-class Bucket:
-    """Token-bucket admission, starting full."""
-
-    def __init__(self, capacity: float, refill_per_s: float) -> None:
-        self.capacity = capacity
-        self.refill_per_s = refill_per_s
-        self.level = capacity
-        self.filled_us = 0
-
-    def admits(self, cost: int, now: int) -> bool:
-        self.level = min(self.capacity, self.level + (now - self.filled_us) * self.refill_per_s / 1e6)
-        self.filled_us = now
-        if cost > self.level:
-            return False
-        self.level -= cost
-        return True
-
-
-class Oracle:
-    """A cluster that runs to its end at once.
-
-    ``now`` is the time of the last event that meant anything; ``steps`` are the records of all steps, in order.
-    """
-
-    def __init__(self, experiment: Experiment, requests: Sequence[Request], max_steps: int) -> None:
-        self.experiment = experiment
-        self.latency = create_latency(experiment.plugins, experiment.pools[0])
-        self.instances = [Instance(number, experiment, self.latency) for number in range(experiment.pools[0].instances)]
-        self.jobs = [Job(request) for request in requests]
-        self.arrived: list[Job] = []
-        self.steps: list[StepFinished] = []
-        self.now = 0
-        self.events = 0
-        self._max_steps = max_steps
-        self._routed = 0
-        self._scheduled = 0
-        self._pending: list[tuple[tuple[int, int, int, int, int], Job | Instance]] = []
-        plug = experiment.policy.admission
-        self._bucket: Bucket | None = None
-        if plug.kind == "token-bucket":
-            self._bucket = Bucket(number_of(plug, "capacity_tokens"), number_of(plug, "refill_tokens_per_s"))
-        for job in self.jobs:
-            self._plan_cluster(job.request.arrival_us, ARRIVAL, job)
-
-    def books(self) -> list[Books]:
-        return [job.books(self.latency) for job in sorted(self.arrived, key=lambda job: job.request.index)]
-
-    def run(self) -> None:
-        horizon = self.experiment.horizon_us
-        while self._pending:
-            (time, is_instance, _, kind, _), subject = heappop(self._pending)
-            if horizon is not None and time > horizon:
-                return
-            if self._is_stale(is_instance, kind, subject):
-                continue
-            self.now = time
-            self.events += 1
-            if isinstance(subject, Instance):
-                self._step(subject, time)
-            elif is_instance:
-                {QUEUED: self._queued, LEFT: self._has_left, TIMEOUT: self._timed_out}[kind](subject, time)
-            else:
-                {ARRIVAL: self._arrival, ADMISSION: self._admission, ROUTING: self._routing}[kind](subject, time)
-
-    @staticmethod
-    def _is_stale(is_instance: int, kind: int, subject: Job | Instance) -> bool:
-        """Does the event come too late to mean anything? Such events do not even move the clock."""
-        if isinstance(subject, Instance):
-            if subject.running or subject.waiting:
-                return False
-            subject.step_pending = False
-            return True
-        ended = subject.state not in (RequestState.CREATED, RequestState.WAITING, RequestState.RUNNING)
-        return bool(is_instance) and kind == TIMEOUT and ended
-
-    def _plan_cluster(self, time: int, kind: int, job: Job) -> None:
-        self._scheduled += 1
-        heappush(self._pending, ((time, 0, kind, kind, self._scheduled), job))
-
-    def _plan_instance(self, time: int, kind: int, instance: int, subject: Job | Instance) -> None:
-        self._scheduled += 1
-        heappush(self._pending, ((time, 1, instance, kind, self._scheduled), subject))
-
-    # The way in.
-
-    def _arrival(self, job: Job, now: int) -> None:
-        self.arrived.append(job)
-        self._plan_cluster(now + self.experiment.cluster.admission_latency_us, ADMISSION, job)
-
-    def _admission(self, job: Job, now: int) -> None:
-        kind = self.experiment.policy.admission.kind
-        full = self._bucket is not None and not self._bucket.admits(job.request.input_tokens, now)
-        if kind == "reject-all" or full:
-            job.state = RequestState.REJECTED
-            return
-        self._plan_cluster(now + self.experiment.cluster.routing_latency_us, ROUTING, job)
-
-    def _routing(self, job: Job, now: int) -> None:
-        job.instance = self._routed % len(self.instances)
-        self._routed += 1
-        arrives = now + self.latency.queueing_time_us(job.request)
-        self._plan_instance(arrives, QUEUED, job.instance, job)
-
-    def _queued(self, job: Job, now: int) -> None:
-        request, instance = job.request, self.instances[job.instance]
-        job.queued_us = now
-        job.priority = {
-            "constant": 0,
-            "slo-based": request.arrival_us,
-            "inverted-slo": -request.arrival_us,
-            "slo-class": SLO_CLASSES.index(request.slo_class),
-        }[self.experiment.policy.priority.kind]
-        if instance.is_unservable(job):
-            job.state = RequestState.DROPPED_UNSERVABLE
-        elif 0 < request.deadline_us <= now:
-            job.state = RequestState.TIMED_OUT
-        else:
-            instance.enqueue(job)
-            if request.deadline_us:
-                self._plan_instance(request.deadline_us, TIMEOUT, instance.number, job)
-            self._want_step(instance, now)
-
-    # The way out.
-
-    @staticmethod
-    def _has_left(job: Job, now: int) -> None:
-        """The books were closed when its last step was processed; this only moves the clock."""
-        assert job.completed_us == now
-
-    def _timed_out(self, job: Job, now: int) -> None:
-        assert job.request.deadline_us == now
-        instance = self.instances[job.instance]
-        job.state = RequestState.TIMED_OUT
-        (instance.waiting if job in instance.waiting else instance.running).remove(job)
-        instance.pool.release(job.table)
-
-    # In between.
-
-    def _want_step(self, instance: Instance, time: int) -> None:
-        if not instance.step_pending:
-            instance.step_pending = True
-            self._plan_instance(time, STEP, instance.number, instance)
-
-    def _step(self, instance: Instance, now: int) -> None:
-        instance.step_pending = False
-        plan = instance.schedule(now)
-        if not plan.tokens and not plan.preempted:
-            raise OracleStalledError
-        load = instance.load(plan)
-        stalled = [job for job in instance.running if not job.prefilling and job not in plan.tokens]
-        chunks = [ChunkDone(chunk.request.request_id, chunk.computed, chunk.new) for chunk in load.chunks]
-        duration = self.latency.step_time_us(load)
-        end = now + duration
-        first, done = instance.advance(plan, end)
-        for job in done:
-            self._plan_instance(end, LEFT, instance.number, job)
-        instance.busy_us += duration
-        instance.steps += 1
-        if sum(each.steps for each in self.instances) > self._max_steps:
-            raise OracleHangError
-        goes_on = bool(instance.running or instance.waiting)
-        if goes_on:
-            self._want_step(instance, end)
-        self.steps.append(
-            StepFinished(
-                event=self.events,
-                time_us=now,
-                instance=instance.number,
-                step=instance.steps,
-                admitted=_names(plan.admitted),
-                preempted=_names(plan.preempted),
-                chunks=tuple(chunks),
-                decode_requests=load.decode_requests,
-                decode_context_tokens=load.decode_context_tokens,
-                stalled=_names(stalled),
-                duration_us=duration,
-                first_tokens=_names(first),
-                completed=_names(done),
-                waiting=len(instance.waiting),
-                running=len(instance.running),
-                kv_used_blocks=len(instance.pool.blocks) - len(instance.pool.free),
-                next_step_us=end if goes_on else -1,
-            )
-        )
-
-
-def _names(jobs: Sequence[Job]) -> tuple[str, ...]:
-    return tuple(job.name for job in jobs)

@@ -1,0 +1,569 @@
+"""The simulator written down a second time, as plainly as its rules can be said.
+
+It shares the description of requests, the formats of results, the step-time models and the random streams with the
+engine, and nothing that decides anything. Slow is fine here; clever is not.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, NamedTuple
+
+from blis_tui.cluster.records import (
+    Deferred,
+    Dispatched,
+    GatewayTick,
+    Held,
+    Resumed,
+    Split,
+    TransferFinished,
+    TransferStarted,
+)
+from blis_tui.engine.latency.model import create_latency
+from blis_tui.engine.records import (
+    Admitted,
+    Arrived,
+    ChunkDone,
+    Completed,
+    Dropped,
+    FirstToken,
+    Preempted,
+    Prefilled,
+    Queued,
+    Rejected,
+    Routed,
+    Scheduled,
+    StepFinished,
+    TimedOut,
+)
+from blis_tui.engine.request import Request, RequestState
+from blis_tui.spec.model import SLO_CLASSES
+
+from .control import Admission, Board, Router, saturation
+from .gateway import GatewayQueue, Ticket
+from .instance import Books, Instance, Job
+from .transfers import Decider, Link
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.engine.records import Record
+    from blis_tui.spec.model import Experiment
+
+    from .instance import Plan
+
+# What can happen at the same microsecond, in this order; cluster events come before those of instances.
+ARRIVAL, ADMISSION, ROUTING = 0, 1, 2
+PREFILL_ROUTING, TRANSFER_START, TRANSFER_END, DECODE_ROUTING = 4, 5, 6, 7
+EXPIRY, TICK = 8, 9
+QUEUED, STEP, LEFT, TIMEOUT = 1, 2, 4, 5
+
+
+class OracleStalledError(Exception):
+    """A step found waiting requests and could do nothing at all."""
+
+
+class OracleHangError(Exception):
+    """More steps than any sensible schedule of this workload needs."""
+
+
+class Event(NamedTuple):
+    """Something that will happen; they sort as they do."""
+
+    time_us: int
+    instance: int
+    """-1 = the cluster."""
+    kind: int
+    number: int
+    job: Job | None
+    ticket: Ticket | None = None
+    parts: bool = False
+    """Of a request that leaves: whether only its prompt is computed."""
+
+
+class Oracle:
+    """A cluster that runs to its end at once.
+
+    ``now`` is the time of the last event that meant anything; ``records`` are those of all events, in order.
+    """
+
+    def __init__(self, experiment: Experiment, requests: Sequence[Request], max_steps: int) -> None:
+        self.experiment = experiment
+        self.policy = policy = experiment.policy
+        self.settings = experiment.cluster
+        self.instances: list[Instance] = []
+        roles: list[str] = []
+        for pool in experiment.pools:
+            latency = create_latency(experiment.plugins, pool)
+            for _ in range(pool.instances):
+                self.instances.append(Instance(len(self.instances), pool, policy, latency))
+                roles.append(pool.role)
+        self.jobs = [Job(request) for request in requests]
+        self.arrived: list[Job] = []
+        self.records: list[Record] = []
+        self.now = 0
+        self.events = 0
+        self._max_steps = max_steps
+        self._scheduled = 0
+        self._pending: list[Event] = []
+        self._ended_now = 0
+        self._deferred: list[Job] = []
+        self.board = Board(self.settings.signals, self.instances, self.jobs)
+        self.admission = Admission(experiment, self.board, self.jobs)
+        everybody = range(len(self.instances))
+        prefilling = [number for number in everybody if roles[number] == "prefill"] or list(everybody)
+        decoding = [number for number in everybody if roles[number] != "prefill"]
+        self.split = split = self.settings.disaggregation
+        whole = list(everybody) if split is None or split.undisaggregated == "all" else decoding
+        size, seed = experiment.pools[0].engine.block_size_tokens, experiment.seed
+        self.router = Router(policy.routing, whole, self.board, seed=seed, path="policy/routing", size=size)
+        if split is not None:
+            self.prefill_router, self.decode_router = (
+                Router(config, members, self.board, seed=seed, path=f"policy/{role}-routing", size=size)
+                for role, config, members in (
+                    ("prefill", split.prefill_routing, prefilling),
+                    ("decode", split.decode_routing, decoding),
+                )
+            )
+            self.decider = Decider(split.decider, self.board, size)
+            self.link = Link(split.transfer, size)
+        self._shared_end: tuple[int, Job] | None = None
+        self.gateway = None if policy.gateway is None else GatewayQueue(policy.gateway, policy)
+        self._tick_pending = False
+        self._seen_saturation = 0.0
+        for job in self.jobs:
+            self._plan(job.request.arrival_us, ARRIVAL, job)
+
+    @property
+    def steps(self) -> list[StepFinished]:
+        return [record for record in self.records if isinstance(record, StepFinished)]
+
+    def books(self) -> list[Books]:
+        return [
+            job.books(self.instances[job.instance].latency if job.instance >= 0 else None)
+            for job in sorted(self.arrived, key=lambda job: job.request.index)
+        ]
+
+    # Time.
+
+    def run(self) -> None:
+        horizon = self.experiment.horizon_us
+        handlers = {
+            ARRIVAL: self._arrival,
+            ADMISSION: self._admission,
+            ROUTING: self._routing,
+            PREFILL_ROUTING: self._prefill_routing,
+            TRANSFER_START: self._transfer_start,
+            TRANSFER_END: self._transfer_end,
+            DECODE_ROUTING: self._decode_routing,
+        }
+        at_instance = {QUEUED: self._queued, TIMEOUT: self._timed_out}
+        while self._pending:
+            event = heappop(self._pending)
+            now = event.time_us
+            if horizon is not None and now > horizon:
+                return
+            if self._is_stale(event):
+                continue
+            self.now = now
+            self.events += 1
+            self._ended_now = 0
+            if event.instance >= 0:
+                if event.job is None:
+                    self._step(self.instances[event.instance], now)
+                elif event.kind == LEFT:
+                    self._leave(event.job, self.instances[event.instance], now, parts=event.parts)
+                else:
+                    at_instance[event.kind](event.job, self.instances[event.instance], now)
+            elif event.kind == EXPIRY:
+                assert event.ticket is not None
+                self._expiry(event.ticket, now)
+            elif event.kind == TICK:
+                self._tick(now)
+            else:
+                assert event.job is not None
+                handlers[event.kind](event.job, now)
+            self._after(now)
+
+    def _is_stale(self, event: Event) -> bool:
+        """Does the event come too late to mean anything? Such events do not even move the clock."""
+        job = event.job
+        if event.instance >= 0:
+            if job is None:
+                instance = self.instances[event.instance]
+                if instance.running or instance.waiting:
+                    return False
+                instance.step_pending = False
+                return True
+            alive = job.state in (RequestState.WAITING, RequestState.RUNNING) and job.instance == event.instance
+            return event.kind == TIMEOUT and not alive
+        if event.kind == EXPIRY:
+            assert self.gateway is not None
+            return event.ticket not in self.gateway.tickets
+        if event.kind == TRANSFER_END and self.split is not None and self.split.transfer.contention == "fair-share":
+            return (event.time_us, job) != self._shared_end
+        return False
+
+    def _plan(
+        self,
+        time: int,
+        kind: int,
+        job: Job | None,
+        instance: int = -1,
+        *,
+        ticket: Ticket | None = None,
+        parts: bool = False,
+    ) -> None:
+        self._scheduled += 1
+        heappush(self._pending, Event(time, instance, kind, self._scheduled, job, ticket, parts))
+
+    def _after(self, now: int) -> None:
+        """What follows when requests have left instances in an event."""
+        if not self._ended_now:
+            return
+        if self.gateway is not None and self.gateway.settings.dispatch == "on-completion":
+            for _ in range(self._ended_now):
+                if not self._dispatch(now):
+                    break
+        if not any(job.counted for job in self.jobs):
+            for job in self._deferred:
+                self.records.append(Resumed(self.events, now, job.name))
+                self._plan(now + self.settings.admission_latency_us, ADMISSION, job)
+            self._deferred.clear()
+
+    # The way in.
+
+    def _arrival(self, job: Job, now: int) -> None:
+        request = job.request
+        self.arrived.append(job)
+        self._plan(now + self.settings.admission_latency_us, ADMISSION, job)
+        self.records.append(
+            Arrived(
+                self.events,
+                now,
+                job.name,
+                request.input_tokens,
+                request.max_output_tokens,
+                request.slo_class,
+                request.tenant,
+            )
+        )
+
+    def _admission(self, job: Job, now: int) -> None:
+        there = sum(len(other.counted) for other in self.jobs)
+        if self.policy.deferral == "idle-only" and job.request.slo_class in {"batch", "background"} and there:
+            self._deferred.append(job)
+            self.records.append(Deferred(self.events, now, job.name, there))
+            return
+        self.board.read(now)
+        who, reason = self.admission.refusal(job, now)
+        if reason:
+            self._reject(job, who, reason, now)
+            return
+        self.records.append(Admitted(self.events, now, job.name, self.policy.admission.kind))
+        if self.gateway is None:
+            self._on_to_router(job, now)
+        else:
+            self._hold(job, now)
+
+    def _reject(self, job: Job, who: str, reason: str, now: int) -> None:
+        job.state = RequestState.REJECTED
+        self.records.append(Rejected(self.events, now, job.name, who, reason))
+
+    # The gateway.
+
+    def _hold(self, job: Job, now: int) -> None:
+        assert self.gateway is not None
+        settings = self.gateway.settings
+        ticket, victim = self.gateway.offer(job, now)
+        if victim is not None:
+            reason = f"displaced by {job.name} after {now - victim.since_us} us in the queue"
+            self._reject(victim.job, "gateway", reason, now)
+        if ticket is None:
+            self._reject(job, "gateway", "the queue is full", now)
+            return
+        self.records.append(Held(self.events, now, job.name, ticket.priority, len(self.gateway.tickets)))
+        if settings.request_ttl_us:
+            self._plan(now + settings.request_ttl_us, EXPIRY, None, ticket=ticket)
+        self._dispatch(now)
+        self._want_tick(now)
+
+    def _dispatch(self, now: int) -> bool:
+        assert self.gateway is not None
+        if not self.gateway.tickets:
+            return False
+        self.board.read(now)
+        level = self._seen_saturation = saturation(self.gateway.settings.saturation, self.board.seen)
+        ticket = self.gateway.next(level)
+        if ticket is None:
+            return False
+        waited = ticket.job.gateway_us = now - ticket.since_us
+        left = len(self.gateway.tickets)
+        self.records.append(Dispatched(self.events, now, ticket.job.name, waited, left, int(level * 1_000_000)))
+        self._on_to_router(ticket.job, now)
+        return True
+
+    def _want_tick(self, now: int) -> None:
+        assert self.gateway is not None
+        if self.gateway.settings.dispatch == "tick" and self.gateway.tickets and not self._tick_pending:
+            self._tick_pending = True
+            self._plan(now + self.gateway.settings.tick_us, TICK, None)
+
+    def _tick(self, now: int) -> None:
+        assert self.gateway is not None
+        self._tick_pending = False
+        self._dispatch(now)
+        self._want_tick(now)
+        level = saturation(self.gateway.settings.saturation, self.board.seen)
+        self.records.append(GatewayTick(self.events, now, len(self.gateway.tickets), int(level * 1_000_000)))
+
+    def _expiry(self, ticket: Ticket, now: int) -> None:
+        assert self.gateway is not None
+        self.gateway.remove(ticket)
+        self._reject(ticket.job, "gateway", f"expired after {now - ticket.since_us} us in the queue", now)
+
+    # The router.
+
+    def _on_to_router(self, job: Job, now: int) -> None:
+        later = now + self.settings.routing_latency_us
+        if self.split is not None and self.split.order == "prefill-first" and self._decide(job, now):
+            self._plan(later, PREFILL_ROUTING, job)
+        else:
+            self._plan(later, ROUTING, job)
+
+    def _decide(self, job: Job, now: int) -> bool:
+        job.split, reason = self.decider.split(job, job.decode_instance)
+        self.records.append(Split(self.events, now, job.name, "split" if job.split else "whole", reason))
+        return job.split
+
+    def _choose(self, job: Job, router: Router, now: int) -> int:
+        number, reason = router.choose(job)
+        self.records.append(Routed(self.events, now, job.name, number, router.kind, reason))
+        return number
+
+    def _routing(self, job: Job, now: int) -> None:
+        self.board.read(now)
+        if self.split is None:
+            self._send(job, self._choose(job, self.router, now), now)
+        elif self.split.order == "prefill-first":
+            self.decider.sent(job)
+            self._send(job, self._choose(job, self.router, now), now)
+        else:
+            job.decode_instance = self._choose(job, self.decode_router, now)
+            if self._decide(job, now):
+                self._plan(now, PREFILL_ROUTING, job)
+            else:
+                self.decider.sent(job)
+                self._send(job, job.decode_instance, now)
+
+    def _prefill_routing(self, job: Job, now: int) -> None:
+        self.board.read(now)
+        self.decider.sent(job)
+        job.prefill_instance = self._choose(job, self.prefill_router, now)
+        self._send(job, job.prefill_instance, now)
+
+    def _count(self, job: Job, number: int) -> None:
+        """From now on it is in flight on that instance."""
+        job.counted.append(number)
+        job.instance = number
+        self.instances[number].routed += 1
+
+    def _end(self, job: Job, number: int) -> None:
+        """It no longer is."""
+        job.counted.remove(number)
+        self._ended_now += 1
+
+    def _send(self, job: Job, number: int, now: int) -> None:
+        self._count(job, number)
+        self._plan(now + self.instances[number].latency.queueing_time_us(job.request), QUEUED, job, number)
+
+    # From prefill to decode.
+
+    def _transfer_start(self, job: Job, now: int) -> None:
+        assert self.split is not None
+        job.transfer_start_us = now
+        if job.decode_instance >= 0 and (reason := self.instances[job.decode_instance].reserve(job)):
+            self._turn_down(job, reason, now)
+            return
+        end = self.link.start(job, now)
+        self.records.append(
+            TransferStarted(
+                self.events,
+                now,
+                job.name,
+                job.prefill_instance,
+                job.decode_instance,
+                self.link.amount(job),
+                len(self.link.ways),
+            )
+        )
+        if end is None:
+            self._plan_shared_end(now)
+        else:
+            self._plan(end, TRANSFER_END, job)
+
+    def _plan_shared_end(self, now: int) -> None:
+        self._shared_end = self.link.next_end(now)
+        if self._shared_end is not None:
+            self._plan(self._shared_end[0], TRANSFER_END, self._shared_end[1])
+
+    def _transfer_end(self, job: Job, now: int) -> None:
+        assert self.split is not None
+        self.link.end(job, now)
+        self.records.append(TransferFinished(self.events, now, job.name, now - job.transfer_start_us))
+        if job.decode_instance >= 0:
+            self._adopt(job, now)
+        else:
+            self._plan(now, DECODE_ROUTING, job)
+        if self.split.transfer.contention == "fair-share":
+            self._plan_shared_end(now)
+
+    def _decode_routing(self, job: Job, now: int) -> None:
+        self.board.read(now)
+        job.decode_instance = self._choose(job, self.decode_router, now)
+        if reason := self.instances[job.decode_instance].reserve(job):
+            self._turn_down(job, reason, now)
+        else:
+            self._adopt(job, now)
+
+    def _turn_down(self, job: Job, reason: str, now: int) -> None:
+        instance = self.instances[job.decode_instance]
+        self._count(job, instance.number)
+        self._end(job, instance.number)
+        job.state = RequestState.DROPPED_UNSERVABLE
+        self.records.append(Dropped(self.events, now, job.name, instance.number, reason))
+
+    def _adopt(self, job: Job, now: int) -> None:
+        instance = self.instances[job.decode_instance]
+        self._count(job, instance.number)
+        if 0 < job.request.deadline_us <= now:
+            self._expire(job, instance, now, was_running=False)
+        else:
+            instance.adopt(job, now)
+            self._wait(job, instance, now)
+
+    # On an instance.
+
+    def _queued(self, job: Job, instance: Instance, now: int) -> None:
+        job.queued_us = now
+        reason = instance.unservable(job)
+        if reason:
+            job.state = RequestState.DROPPED_UNSERVABLE
+            self._end(job, instance.number)
+            self.records.append(Dropped(self.events, now, job.name, instance.number, reason))
+        elif 0 < job.request.deadline_us <= now:
+            self._expire(job, instance, now, was_running=False)
+        else:
+            self._wait(job, instance, now)
+
+    def _wait(self, job: Job, instance: Instance, now: int) -> None:
+        request = job.request
+        job.priority = {
+            "constant": 0,
+            "slo-based": request.arrival_us,
+            "inverted-slo": -request.arrival_us,
+            "slo-class": SLO_CLASSES.index(request.slo_class),
+        }[self.policy.priority.kind]
+        instance.enqueue(job)
+        if request.deadline_us:
+            self._plan(request.deadline_us, TIMEOUT, job, instance.number)
+        self._want_step(instance, now)
+        position = instance.waiting.index(job)
+        self.records.append(Queued(self.events, now, job.name, instance.number, position))
+
+    def _leave(self, job: Job, instance: Instance, now: int, *, parts: bool) -> None:
+        """The step is over that was the last one for this request here."""
+        del instance.leaving[[other for other, _ in instance.leaving].index(job)]
+        if not self.board.early:
+            self._end(job, instance.number)
+        if parts:
+            self.records.append(Prefilled(self.events, now, job.name, instance.number))
+            if self.split is not None and self.split.transfer.starts == "step-end":
+                self._plan(now, TRANSFER_START, job)
+            return
+        assert job.completed_us == now
+        e2e = job.e2e_us(instance.latency)
+        self.records.append(
+            Completed(self.events, now, job.name, instance.number, job.generated, job.ttft_us(), e2e, job.capped)
+        )
+
+    def _timed_out(self, job: Job, instance: Instance, now: int) -> None:
+        was_running = job in instance.running
+        (instance.running if was_running else instance.waiting).remove(job)
+        self._expire(job, instance, now, was_running=was_running)
+
+    def _expire(self, job: Job, instance: Instance, now: int, *, was_running: bool) -> None:
+        job.state = RequestState.TIMED_OUT
+        instance.pool.release(job.table)
+        self._end(job, instance.number)
+        self.records.append(TimedOut(self.events, now, job.name, instance.number, was_running, job.generated))
+
+    def _want_step(self, instance: Instance, time: int) -> None:
+        if not instance.step_pending:
+            instance.step_pending = True
+            self._plan(time, STEP, None, instance.number)
+
+    def _step(self, instance: Instance, now: int) -> None:
+        instance.step_pending = False
+        plan = instance.schedule(now)
+        self._tell_plan(instance, plan, now)
+        if not plan.tokens and not plan.preempted:
+            raise OracleStalledError
+        load = instance.load(plan)
+        stalled = [job for job in instance.running if not job.prefilling and job not in plan.tokens]
+        chunks = [ChunkDone(chunk.request.request_id, chunk.computed, chunk.new) for chunk in load.chunks]
+        duration = instance.latency.step_time_us(load)
+        end = now + duration
+        first, done = instance.advance(plan, end)
+        for job in done:
+            parts = job.state is RequestState.CREATED
+            self._plan(end, LEFT, job, instance.number, parts=parts)
+            if self.board.early:
+                self._end(job, instance.number)
+            if parts and self.split is not None and self.split.transfer.starts == "step-start":
+                self._plan(now, TRANSFER_START, job)
+        instance.busy_us += duration
+        instance.steps += 1
+        if sum(each.steps for each in self.instances) > self._max_steps:
+            raise OracleHangError
+        goes_on = bool(instance.running or instance.waiting)
+        if goes_on:
+            self._want_step(instance, end)
+        self.records.append(
+            StepFinished(
+                event=self.events,
+                time_us=now,
+                instance=instance.number,
+                step=instance.steps,
+                admitted=_names(plan.admitted),
+                preempted=tuple(one.victim.name for one in plan.preempted),
+                chunks=tuple(chunks),
+                decode_requests=load.decode_requests,
+                decode_context_tokens=load.decode_context_tokens,
+                stalled=_names(stalled),
+                duration_us=duration,
+                first_tokens=_names(first),
+                completed=_names(done),
+                waiting=len(instance.waiting),
+                running=len(instance.running),
+                kv_used_blocks=len(instance.pool.blocks) - len(instance.pool.free),
+                next_step_us=end if goes_on else -1,
+            )
+        )
+        for job in first:
+            ttft = end - job.request.arrival_us + instance.latency.output_token_overhead_us
+            self.records.append(FirstToken(self.events, now, job.name, instance.number, end, ttft))
+
+    def _tell_plan(self, instance: Instance, plan: Plan, now: int) -> None:
+        for victim, beneficiary, tokens, blocks in plan.preempted:
+            self.records.append(
+                Preempted(self.events, now, victim.name, instance.number, beneficiary.name, tokens, blocks)
+            )
+        for job in plan.admitted:
+            new = plan.tokens[job] if job.prefilling else 0
+            waited = now - job.request.arrival_us
+            self.records.append(Scheduled(self.events, now, job.name, instance.number, job.computed, new, waited))
+
+
+def _names(jobs: Sequence[Job]) -> tuple[str, ...]:
+    return tuple(job.name for job in jobs)
