@@ -58,6 +58,10 @@ class Handover:
         self.transfer_us = -1
         self.first_token_overhead_us = 0
 
+    def state(self) -> tuple[object, ...]:
+        """All of it, as plain values (for digests)."""
+        return tuple(getattr(self, name) for name in Handover.__slots__)
+
 
 def handover_of(request: Request) -> Handover:
     """The way of a request over two instances.
