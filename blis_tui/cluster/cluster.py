@@ -5,6 +5,7 @@ from __future__ import annotations
 from heapq import heappop, heapreplace
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.cluster.accounts import Count, recount
 from blis_tui.cluster.admission_control import AdmissionControl
 from blis_tui.cluster.disaggregation import Splitter
 from blis_tui.cluster.factory import InstanceFactory
@@ -319,6 +320,11 @@ class Cluster:
     def closed(self) -> int:
         """Requests in a terminal state, rejected ones included."""
         return len(self.ledger)
+
+    def counts(self) -> list[Count]:
+        """What it keeps count of, and what counting again finds."""
+        in_flight = self._in_flight if self._watches else None
+        return recount(self.queue, self.instances, in_flight, self.admission, self.gateway)
 
     # ---- the pipeline ----
 

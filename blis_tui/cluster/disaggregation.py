@@ -120,8 +120,8 @@ class Splitter:
         handover.transfer_start_us = now
         cluster = self._cluster
         index = handover.decode_instance
-        if index >= 0 and not self._reserve(request, index):
-            self._fail(passage, now)
+        if index >= 0 and (reason := self._reserve(request, index)):
+            self._fail(passage, reason, now)
             return
         observers = cluster.observers
         if TransferStarted in observers.kinds:
@@ -185,12 +185,12 @@ class Splitter:
         index = cluster.choose(passage, self.decode, now)
         handover = handover_of(passage.request)
         handover.decode_instance = index
-        if self._reserve(passage.request, index):
-            self._deliver(passage, now)
+        if reason := self._reserve(passage.request, index):
+            self._fail(passage, reason, now)
         else:
-            self._fail(passage, now)
+            self._deliver(passage, now)
 
-    def _reserve(self, request: Request, index: int) -> bool:
+    def _reserve(self, request: Request, index: int) -> str:
         self._cluster.board.touched[index] = None
         return self._cluster.instances[index].reserve(request)
 
@@ -206,13 +206,13 @@ class Splitter:
             self._early_us.append(request.first_token_us)
         cluster.instances[handover.decode_instance].adopt(request, now)
 
-    def _fail(self, passage: Passage, now: int) -> None:
+    def _fail(self, passage: Passage, reason: str, now: int) -> None:
         request = passage.request
         self.dropped += 1
         del self.passages[request.index]
         index = handover_of(request).decode_instance
         self._cluster.commit(passage, index)
-        self._cluster.instances[index].turn_down(request, now)
+        self._cluster.instances[index].turn_down(request, reason, now)
 
     def away_us(self, now: int) -> int:
         """Time of requests between their two instances, added up until now; negative where they overlap."""

@@ -33,7 +33,9 @@ class Link:
         self.started = 0
         self.bytes = 0
         self._left: dict[int, float] = {}
-        """Under fair share: bytes still to come, the base latency counted as bytes of a lone transfer; by request."""
+        """Under fair share: bytes still to come, by request, in the order in which the transfers started."""
+        self._moves_us: dict[int, int] = {}
+        """When their base latency is over."""
         self._since_us = 0
 
     def amount(self, tokens: int, block_size_tokens: int) -> int:
@@ -51,7 +53,8 @@ class Link:
         contention = self._settings.contention
         if contention == "fair-share":
             self._advance(now)
-            self._left[request] = amount + self._settings.base_latency_us * self._bandwidth
+            self._left[request] = amount
+            self._moves_us[request] = now + self._settings.base_latency_us
             return None
         bandwidth = self._bandwidth / self.active if contention == "fixed-at-start" else self._bandwidth
         return max(1, ceil(self._settings.base_latency_us + amount / bandwidth))
@@ -61,27 +64,48 @@ class Link:
         self.active -= 1
         if self._left:
             self._advance(now)
-            del self._left[request]
+            del self._left[request], self._moves_us[request]
 
     def next_end(self, now: int) -> tuple[int, int] | None:
-        """Under fair share: who is through first if nothing changes, and when."""
-        if not self._left:
-            return None
+        """Under fair share: who is through first if nothing changes (of equals who started first), and when."""
         self._advance(now)
-        request = min(self._left, key=lambda one: (self._left[one], one))
-        rest = self._left[request] * len(self._left) / self._bandwidth
-        return request, now + max(0, ceil(rest - _ROUNDING_US))
+        left, at = dict(self._left), now
+        while left:
+            moving, until = self._moving(left, at)
+            if moving:
+                us_per_byte = len(moving) / self._bandwidth
+                rest_us = ceil(min(left[one] for one in moving) * us_per_byte - _ROUNDING_US)
+                if until is None or at + rest_us <= until:
+                    through = next(one for one in moving if left[one] * us_per_byte <= rest_us + _ROUNDING_US)
+                    earliest = self._moves_us[through] - self._settings.base_latency_us + 1
+                    return through, max(at + rest_us, earliest)
+            if until is None:
+                break  # only if nothing is left of anybody
+            at = self._send(left, moving, at, until)
+        return None
 
     def state(self) -> tuple[object, ...]:
         """What is under way, as plain values (for digests)."""
-        return (self.active, self.peak, self.started, self.bytes, self._since_us, tuple(self._left.items()))
+        left, moves = tuple(self._left.items()), tuple(self._moves_us.values())
+        return (self.active, self.peak, self.started, self.bytes, self._since_us, left, moves)
 
     def _advance(self, now: int) -> None:
-        if self._left:
-            sent = (now - self._since_us) * self._bandwidth / len(self._left)
-            for request in self._left:
-                self._left[request] = max(0.0, self._left[request] - sent)
+        at = self._since_us
+        while at < now and self._left:
+            moving, until = self._moving(self._left, at)
+            at = self._send(self._left, moving, at, now if until is None else min(until, now))
         self._since_us = now
+
+    def _moving(self, left: dict[int, float], at: int) -> tuple[list[int], int | None]:
+        """Whose base latency is over, and when that of another one will be."""
+        later = [self._moves_us[one] for one in left if self._moves_us[one] > at]
+        return [one for one in left if self._moves_us[one] <= at], min(later, default=None)
+
+    def _send(self, left: dict[int, float], moving: list[int], at: int, until: int) -> int:
+        """Equal shares for those from one time to another, while nobody joins or leaves them; returns the latter."""
+        for one in moving:
+            left[one] = max(0.0, left[one] - (until - at) * self._bandwidth / len(moving))
+        return until
 
 
 _ROUNDING_US: Final = 1e-6

@@ -275,4 +275,5 @@ def _request_state(request: Request) -> tuple[object, ...]:
         request.finish_clock,
         request.held_blocks,
         tuple(block.key for block in request.shared_blocks),
+        *(() if request.handover is None else request.handover.state()),
     )

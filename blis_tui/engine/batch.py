@@ -191,7 +191,8 @@ class Batch:
         if limit is not None and prompt + budget > limit:
             return f"prompt of {prompt} + {budget} output tokens, max_model_len is {limit}"
         # The last token generated never enters the cache; the answer of a split request is generated elsewhere.
-        answer = 1 if request.handover is not None else max(min(budget, request.output_tokens), 1)
+        elsewhere = request.handover is not None and not request.handover.prefilled
+        answer = 1 if elsewhere else max(min(budget, request.output_tokens), 1)
         whole = prompt + answer - 1
         blocks = -(-whole // self.limits.block_size_tokens)
         if blocks > self.pool.total:

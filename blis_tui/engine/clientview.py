@@ -15,10 +15,15 @@ if TYPE_CHECKING:
 
 
 def client_ttft_us(request: Request, latency: StepTimeModel) -> int:
-    """Time to first token, in microseconds; the first token must have been produced."""
-    network = request.network
-    way = 0 if network is None else network.ttft_us(request.input_tokens)
-    return request.first_token_us - request.arrival_us + latency.output_token_overhead_us + way
+    """Time to first token, in microseconds; the first token must have been produced.
+
+    ``latency`` is the model of the instance that the request is on; of one over two instances the first token came from
+    wherever its prompt was computed last.
+    """
+    way, network = request.handover, request.network
+    overhead_us = latency.output_token_overhead_us if way is None else way.first_token_overhead_us
+    wire_us = 0 if network is None else network.ttft_us(request.input_tokens)
+    return request.first_token_us - request.arrival_us + overhead_us + wire_us
 
 
 def client_e2e_us(request: Request, latency: StepTimeModel) -> int:

@@ -204,15 +204,18 @@ class Instance:
             return
         self._wait(request, now)
 
-    def reserve(self, request: Request) -> bool:
-        """Take the KV blocks for a prompt that was computed elsewhere; False = there are not enough."""
+    def reserve(self, request: Request) -> str:
+        """Take the KV blocks for a prompt that was computed elsewhere; returns why that is impossible, if it is."""
         pool = self.pool
+        if reason := self.batch.unservable(request):
+            return reason
         if pool.missing(request, request.input_tokens) > pool.free:
-            return False
+            return f"its KV blocks do not fit: {pool.free} are free"
         pool.extend(request, request.input_tokens)
+        pool.computed(-1, -1)  # elsewhere, and not in a step
         request.computed_tokens = request.input_tokens
         self.batch.reserved[request.index] = request
-        return True
+        return ""
 
     def adopt(self, request: Request, now: int) -> None:
         """Take a request whose KV blocks have arrived into the waiting queue: what is left of it is decoding."""
@@ -225,12 +228,11 @@ class Instance:
         request.joined_us = min(request.first_token_us, now)
         self._wait(request, now)
 
-    def turn_down(self, request: Request, now: int) -> None:
-        """There are not enough blocks for a prompt that was computed elsewhere."""
+    def turn_down(self, request: Request, reason: str, now: int) -> None:
+        """The answer to a prompt that was computed elsewhere cannot be generated here."""
         request.state = RequestState.DROPPED_UNSERVABLE
         observers = self._observers
         if Dropped in observers.kinds:
-            reason = f"its KV blocks do not fit: {self.pool.free} are free"
             observers.emit(Dropped(observers.event, now, request.request_id, self.index, reason))
         self.depart(request)
         self._ledger.close(request, client_ttft_us(request, self.latency))
@@ -373,8 +375,6 @@ class Instance:
         if not batch.running and not batch.waiting.items:
             return NO_STEP
         # Schedule.
-        if self.pool.unseen:
-            self.pool.unseen.clear()
         plan = self.rule.plan(batch)
         tallies = self.tallies
         for request in plan.admitted:
@@ -396,7 +396,9 @@ class Instance:
         # Execute.
         duration = self.latency.step_time_us(load)
         load.chunks = _NO_PLAN.chunks
-        end = self.pool.unseen_until = now + duration
+        end = now + duration
+        if self.pool.unseen or self.pool.fresh:
+            self.pool.computed(now, end)
         # Complete.
         cohort = batch.cohort
         finishing = (cohort.advance(now, duration, tallies.itl_us) if decodes else None) or []
@@ -453,6 +455,8 @@ class Instance:
             itl_us[gap] = itl_us.get(gap, 0) + 1
         else:
             request.first_token_us = end
+            if request.handover is not None:
+                request.handover.first_token_overhead_us = self.latency.output_token_overhead_us
         if wanted:
             request.generated_tokens += 1
         request.joined_us = end

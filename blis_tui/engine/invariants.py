@@ -45,6 +45,9 @@ class Auditable(Protocol):
     def closed(self) -> int:
         """Requests in a terminal state, rejected ones included."""
 
+    def counts(self) -> Sequence[tuple[str, int, int]]:
+        """What it keeps count of: in words, as it is kept, and as counting again finds it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
@@ -61,6 +64,9 @@ def _conservation(state: Auditable) -> str:
         live += len(instance.waiting.items) + len(instance.batch.running)
     if live + state.closed() != state.arrived:
         return f"{state.arrived} arrived, but {live} are alive and {state.closed()} have ended"
+    for what, kept, found in state.counts():
+        if kept != found:
+            return f"{what}: {kept} are counted, there are {found}"
     return ""
 
 
@@ -101,6 +107,10 @@ def _causality(state: Auditable) -> str:
     if state.ledger.contradictions:
         return state.ledger.contradictions[0]
     for instance in state.instances:
+        for request in (*instance.waiting.ordered(), *instance.batch.running.values()):
+            way = request.handover
+            if way is not None and way.prefilled and way.transfer_us < 0:
+                return f"request {request.request_id} is decoded before its KV blocks have arrived"
         for request in instance.batch.running.values():
             times = [request.arrival_us, request.queued_us, request.scheduled_us]
             if request.first_token_us >= 0:

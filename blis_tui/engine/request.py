@@ -40,9 +40,17 @@ class Handover:
         decode_instance: where its answer is generated.
         transfer_start_us: when its KV blocks start on their way.
         transfer_us: how long that takes.
+        first_token_overhead_us: what its client waits for its first token beyond the step, where that came from.
     """
 
-    __slots__ = ("decode_instance", "prefill_instance", "prefilled", "transfer_start_us", "transfer_us")
+    __slots__ = (
+        "decode_instance",
+        "first_token_overhead_us",
+        "prefill_instance",
+        "prefilled",
+        "transfer_start_us",
+        "transfer_us",
+    )
 
     def __init__(self) -> None:
         self.prefilled = False
@@ -50,6 +58,11 @@ class Handover:
         self.decode_instance = -1
         self.transfer_start_us = -1
         self.transfer_us = -1
+        self.first_token_overhead_us = 0
+
+    def state(self) -> tuple[object, ...]:
+        """All of it, as plain values (for digests)."""
+        return tuple(getattr(self, name) for name in Handover.__slots__)
 
 
 def handover_of(request: Request) -> Handover:

@@ -70,6 +70,8 @@ class Asked:
     segments: Segments = ()
     slo_class: str = "standard"
     deadline_us: int = 0
+    tenant: str = ""
+    session: str = ""
 
     def request(self, index: int) -> Request:
         made = Request(
@@ -80,7 +82,9 @@ class Asked:
             self.output_tokens,
             self.segments,
             self.slo_class,
-            deadline_us=self.deadline_us,
+            self.tenant,
+            self.deadline_us,
+            self.session,
         )
         made.max_output_tokens = self.declared_tokens
         return made
@@ -104,7 +108,11 @@ class Scenario:
     def __repr__(self) -> str:
         experiment, policy = self.experiment, self.experiment.policy
         parts = [
-            *(str(part) for part in (experiment.pools[0].engine, experiment.cluster, experiment.pools[0].latency)),
+            *(
+                f"{pool.instances} x {pool.role}: {pool.engine} {pool.latency} TP {pool.tensor_parallel}"
+                for pool in experiment.pools
+            ),
+            str(experiment.cluster),
             *(
                 f"{name}: {plug.kind} {dict(plug.settings)}"
                 for name, plug in (
@@ -112,9 +120,11 @@ class Scenario:
                     ("scheduling", policy.scheduling),
                     ("priority", policy.priority),
                     ("admission", policy.admission),
+                    ("routing", policy.routing),
                 )
             ),
             f"victim: {policy.preemption_victim}",
+            f"{policy.tenant_budgets} deferral: {policy.deferral} {policy.gateway} {policy.slo_priorities}",
             f"horizon: {experiment.horizon_us}",
             *(str(asked) for asked in self.asked),
         ]
@@ -359,6 +369,31 @@ def _experiment(
     horizon_us: int | None,
     instances: int = 1,
 ) -> Experiment:
+    return assemble(policy, cluster, (pool_of(engine, latency, instances=instances),), horizon_us=horizon_us)
+
+
+def pool_of(
+    engine: Engine,
+    latency: PluginConfig,
+    *,
+    instances: int,
+    name: str = "only",
+    role: str = "any",
+    tensor_parallel: int = 1,
+) -> Pool:
+    return Pool(
+        name=name,
+        role=role,
+        instances=instances,
+        model=_MODEL,
+        hardware=_HARDWARE,
+        tensor_parallel=tensor_parallel,
+        engine=engine,
+        latency=latency,
+    )
+
+
+def assemble(policy: Policy, cluster: Cluster, pools: tuple[Pool, ...], *, horizon_us: int | None) -> Experiment:
     return Experiment(
         name="small",
         description="",
@@ -366,17 +401,7 @@ def _experiment(
         workload=Workload(name="small"),
         policy=policy,
         cluster=cluster,
-        pools=(
-            Pool(
-                name="only",
-                instances=instances,
-                model=_MODEL,
-                hardware=_HARDWARE,
-                tensor_parallel=1,
-                engine=engine,
-                latency=latency,
-            ),
-        ),
+        pools=pools,
         horizon_us=horizon_us,
         expect=(),
         sha256="",

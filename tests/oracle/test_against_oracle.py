@@ -7,21 +7,22 @@ you like, set their number: ``BLIS_TUI_ORACLE_EXAMPLES=20000 python -m pytest te
 
 from __future__ import annotations
 
-import os
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.engine.kv.pool import PromptKeys
 from blis_tui.engine.records import Observers, StepFinished
 from blis_tui.errors import StalledError
-from blis_tui.metrics.request_log import RequestLog, Row
+from blis_tui.metrics.request_log import RequestLog
 
-from .oracle import Books, Oracle, OracleStalledError, segment_tokens
+from .instance import segment_tokens
+from .oracle import Oracle, OracleStalledError
+from .runs import Source, books, examples
 from .strategies import Scenario, scenarios, segments, uncomputed_victim
 
 if TYPE_CHECKING:
@@ -29,40 +30,12 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.instance import Instance
     from blis_tui.engine.records import Record
-    from blis_tui.engine.request import Request, Segments
+    from blis_tui.engine.request import Segments
 
-_EXPLORE: Final = int(os.environ.get("BLIS_TUI_ORACLE_EXAMPLES", "0"))
 _EVENTS_PER_REQUEST: Final = 6
 """Arrival, admission, routing, queued, left, timeout: all there is besides steps."""
 _MANY: Final = 1_000_000
 """More events than a scenario has: it runs in one go."""
-
-
-def _examples(count: int) -> settings:
-    """The same ``count`` examples every time, or the random ones somebody asked for."""
-    return settings(
-        max_examples=_EXPLORE or count,
-        derandomize=not _EXPLORE,
-        database=None,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
-    )
-
-
-class _Source:
-    """Hands the scenario's requests to a cluster."""
-
-    def __init__(self, requests: list[Request]) -> None:
-        self._requests = requests
-        self._given = 0
-
-    def next_request(self) -> Request | None:
-        if self._given == len(self._requests):
-            return None
-        self._given += 1
-        return self._requests[self._given - 1]
-
-    def state(self) -> tuple[object, ...]:
-        return (self._given,)
 
 
 def _most_steps(scenario: Scenario) -> int:
@@ -96,7 +69,7 @@ class _Run:
         observers = Observers()
         if watch:
             observers.add(StepFinished, self.records.append)
-        self.cluster = Cluster(scenario.experiment, _Source(scenario.requests()), self.log, observers)
+        self.cluster = Cluster(scenario.experiment, Source(scenario.requests()), self.log, observers)
         self.stalled = False
 
     def run(self, slice_events: int, after_slice: Callable[[Instance], None] | None = None) -> None:
@@ -125,12 +98,6 @@ def _audit(instance: Instance) -> None:
     assert all(request.held_blocks == 0 for request in instance.waiting.ordered())
 
 
-def _books(row: Row) -> Books:
-    """The ledger's row in the oracle's words."""
-    group = Row._fields.index("group")
-    return Books._make((*row[:group], *row[group + 1 :]))
-
-
 def _compare_records(oracle: Oracle, run: _Run) -> None:
     """Step by step, so that a failure shows the first step that differs."""
     for ours, theirs in zip(oracle.steps, run.records, strict=False):
@@ -140,7 +107,7 @@ def _compare_records(oracle: Oracle, run: _Run) -> None:
 
 def _compare(oracle: Oracle, run: _Run) -> None:
     cluster = run.cluster
-    assert [_books(row) for row in sorted(run.log.table(cluster).plain())] == oracle.books()
+    assert [books(row) for row in sorted(run.log.table(cluster).plain())] == oracle.books()
     for naive, instance in zip(oracle.instances, cluster.instances, strict=True):
         assert instance.tallies.itl_us == naive.itl_us
         assert (instance.tallies.steps, instance.tallies.busy_us) == (naive.steps, naive.busy_us)
@@ -184,7 +151,7 @@ def test_what_a_victim_was_about_to_compute_is_not_found() -> None:
     assert (long.preemptions, long.found_now) == (1, 4)
 
 
-@_examples(200)
+@examples(200)
 @given(st.lists(segments(), min_size=2, max_size=4), st.sampled_from((1, 2, 4)))
 def test_equal_keys_mean_equal_tokens(prompts: list[Segments], size: int) -> None:
     """The pool knows blocks by key: two keys must be equal exactly when all tokens up to the block's end are."""
@@ -198,27 +165,27 @@ def test_equal_keys_mean_equal_tokens(prompts: list[Segments], size: int) -> Non
             assert (key == other_key) == (ours[:end] == theirs[:end])
 
 
-@_examples(100)
+@examples(100)
 @given(scenarios())
 def test_the_engine_agrees_with_the_oracle(scenario: Scenario) -> None:
     _check(scenario)
 
 
 @pytest.mark.slow
-@_examples(1000)
+@examples(1000)
 @given(scenarios())
 def test_the_engine_agrees_with_the_oracle_at_length(scenario: Scenario) -> None:
     _check(scenario)
 
 
-@_examples(50)
+@examples(50)
 @given(scenarios())
 def test_the_books_are_right_after_every_event(scenario: Scenario) -> None:
     _check_every_event(scenario)
 
 
 @pytest.mark.slow
-@_examples(500)
+@examples(500)
 @given(scenarios())
 def test_the_books_are_right_after_every_event_at_length(scenario: Scenario) -> None:
     _check_every_event(scenario)

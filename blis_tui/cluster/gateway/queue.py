@@ -38,8 +38,8 @@ class Band:
 
     def __init__(self) -> None:
         self.flows: dict[str, list[Held]] = {}
-        self.served = ""
-        """The tenant whose turn was the last."""
+        self.served: str | None = None
+        """The tenant whose turn was the last; None = nobody's was."""
         self.credit: dict[str, float] = {}
         """Tokens that tenants may still send in this round."""
 
@@ -73,9 +73,10 @@ class GatewayQueue:
         """Take in a newcomer: returns its place, None if it is turned away, and whoever had to go for it."""
         settings = self._settings
         band = self._band(priority)
+        if settings.bands and 0 < settings.per_band_capacity <= len(band):
+            return None, None  # whoever is in it is as urgent
         victim = None
-        full = 0 < settings.max_depth <= self._count
-        if full or (settings.bands and 0 < settings.per_band_capacity <= len(band)):
+        if 0 < settings.max_depth <= self._count:
             victim = self._victim(priority)
             if victim is None:
                 return None, None
@@ -153,13 +154,14 @@ class GatewayQueue:
             return min(flows, key=lambda tenant: flows[tenant][0])
         tenants = sorted(flows)
         # After the tenant served last, if it still has requests here; else from the first one on, as in BLIS.
-        following = (band.served in flows and [tenant for tenant in tenants if tenant > band.served]) or tenants
+        last = band.served
+        following = [tenant for tenant in tenants if last in flows and tenant > last] or tenants
         if fairness == "round-robin":
             band.served = following[0]
             return following[0]
         # Deficit round-robin (Shreedhar and Varghese, 1995): a tenant sends as long as its credit covers the prompt.
-        if band.served in flows and band.credit.get(band.served, 0.0) >= _cost(flows[band.served][0]):
-            tenant = band.served
+        if last in flows and band.credit.get(last, 0.0) >= _cost(flows[last][0]):
+            tenant = last
         else:
             at = tenants.index(following[0])
             while True:

@@ -122,8 +122,8 @@ class BlockPool:
         misses: blocks taken from the free list, ever.
         min_free: the lowest ``free`` has been.
         epoch: changes whenever something happened that may let in a request that did not fit before.
-        unseen: keys that became findable in the latest step that computed any; None = nobody asks.
-        unseen_until: the end of that step.
+        unseen: keys that became findable in steps that may not be over -> the end of theirs; None = nobody asks.
+        fresh: those of them whose step has no end yet.
     """
 
     __slots__ = (
@@ -139,13 +139,13 @@ class BlockPool:
         "caching",
         "epoch",
         "free",
+        "fresh",
         "hits",
         "min_free",
         "misses",
         "prompts",
         "total",
         "unseen",
-        "unseen_until",
     )
 
     def __init__(self, total: int, block_size_tokens: int, prompts: PromptKeys, *, caching: bool = True) -> None:
@@ -166,8 +166,8 @@ class BlockPool:
         """By the key of the last block: what the latest to pin that prefix holds."""
         self._pinned: dict[int, Span] = {}
         """By the index of the request that holds it."""
-        self.unseen: dict[int, None] | None = None
-        self.unseen_until = -1
+        self.unseen: dict[int, int] | None = None
+        self.fresh: list[int] = []
 
     @property
     def used(self) -> int:
@@ -190,16 +190,26 @@ class BlockPool:
         """How many leading blocks of these segments others can see in the cache: what a step computes, after it."""
         keys = self.prompts.shareable(segments)
         found = _cached_head(self._index, keys, len(keys))
-        if self.unseen and now <= self.unseen_until:
+        if self.unseen:
             for i in range(found):
-                if keys[i] in self.unseen:
+                if self.unseen.get(keys[i], -1) >= now:
                     return i
         return found
 
     def visible_keys(self, now: int) -> frozenset[int]:
         """The keys of all blocks that others can see in the cache."""
-        hidden = self.unseen if self.unseen and now <= self.unseen_until else {}
-        return frozenset(key for key in self._index if key not in hidden)
+        unseen = self.unseen or {}
+        return frozenset(key for key in self._index if unseen.get(key, -1) < now)
+
+    def computed(self, now: int, end: int) -> None:
+        """What has become findable since the last call is computed at ``end``; others see it after that."""
+        unseen = self.unseen
+        if unseen is None:
+            return
+        if unseen:
+            self.unseen = unseen = {key: until for key, until in unseen.items() if until >= now}
+        unseen.update(dict.fromkeys(self.fresh, end))
+        self.fresh.clear()
 
     def idle_among(self, request: Request, blocks: int) -> int:
         """How many of the first ``blocks`` cached blocks nobody references: pinning them takes free blocks."""
@@ -396,7 +406,7 @@ class BlockPool:
             self._remaps += 1
             self._older.setdefault(block.key, []).append(older)
         elif self.unseen is not None:
-            self.unseen[block.key] = None
+            self.fresh.append(block.key)
         self._index[block.key] = block
 
     def _forget(self, block: Block) -> None:

@@ -1,0 +1,99 @@
+"""A request over two instances: its way, its times, and what becomes of those that do not fit."""
+
+from dataclasses import replace
+
+import pytest
+
+from blis_tui.cluster.records import TransferFinished, TransferStarted
+from blis_tui.engine.records import Completed, Dropped, FirstToken
+from blis_tui.metrics.request_log import RequestLog
+from blis_tui.spec.model import Disaggregation, Experiment, PluginConfig, Transfer
+from tests.builders import Outcome, experiment, request
+
+ROUND_ROBIN = PluginConfig(kind="round-robin")
+
+
+def split(
+    *, order: str = "prefill-first", starts: str = "step-end", contention: str = "none", base_latency_us: int = 20
+) -> Experiment:
+    """One instance that prefills and one that decodes; a block of KV travels for 4 us."""
+    made = experiment(blocks=10)
+    pool = made.pools[0]
+    decode_latency = PluginConfig(kind="blackbox", settings={"alpha": (0.0, 0.0, 7.0), "beta": (50.0, 0.0, 0.0)})
+    transfer = Transfer(
+        bandwidth_gb_per_s=0.001,
+        base_latency_us=base_latency_us,
+        bytes_per_token=1,
+        starts=starts,
+        contention=contention,
+    )
+    way = Disaggregation(
+        decider=PluginConfig(kind="always"),
+        order=order,
+        undisaggregated="decode-pool",
+        transfer=transfer,
+        prefill_routing=ROUND_ROBIN,
+        decode_routing=ROUND_ROBIN,
+    )
+    return replace(
+        made,
+        cluster=replace(made.cluster, disaggregation=way),
+        pools=(
+            replace(pool, name="prefill", role="prefill"),
+            replace(pool, name="decode", role="decode", latency=decode_latency),
+        ),
+    )
+
+
+@pytest.mark.parametrize("order", ["prefill-first", "decode-first"])
+def test_prefill_transfer_and_decode_follow_each_other(order: str) -> None:
+    outcome = Outcome(split(order=order), [request(0, 5, 8, 3)])
+    row = outcome.rows["0"]
+    prefilled = 5 + 108
+    arrived = prefilled + 20 + 8
+    assert (row.first_token_us, row.completed_us, row.instance) == (prefilled, arrived + 2 * 50, 1)
+    assert [one.time_us for one in outcome.records if isinstance(one, TransferStarted)] == [prefilled]
+    assert [one.duration_us for one in outcome.records if isinstance(one, TransferFinished)] == [28]
+
+
+def test_the_first_token_pays_the_overhead_of_where_it_comes_from() -> None:
+    outcome = Outcome(split(), [request(0, 0, 8, 3)])
+    row = outcome.rows["0"]
+    seen = [one.ttft_us for one in outcome.records if isinstance(one, FirstToken | Completed)]
+    assert seen == [108, 108] == [row.ttft_us] * 2
+    assert row.e2e_us == 108 + 28 + 2 * (50 + 7)
+
+
+def test_a_request_between_two_instances_has_its_first_token() -> None:
+    outcome = Outcome(replace(split(), horizon_us=110), [request(0, 0, 8, 3)])
+    row = outcome.rows["0"]
+    assert (row.state, row.output_tokens, row.ttft_us) == ("in-transit", 1, 108)
+    assert [one.ttft_us for one in RequestLog().table(outcome.cluster)] == [108]
+
+
+@pytest.mark.parametrize("order", ["prefill-first", "decode-first"])
+def test_an_answer_that_can_never_fit_its_decode_instance_is_dropped_there(order: str) -> None:
+    outcome = Outcome(split(order=order), [request(0, 0, 32, 20), request(1, 0, 8, 3)])
+    dropped = [(one.request_id, one.instance, one.reason) for one in outcome.records if isinstance(one, Dropped)]
+    assert dropped == [("0", 1, "51 tokens need 13 KV blocks, there are 10")]
+    assert outcome.rows["1"].state == "completed"
+    assert [one.pool.used for one in outcome.cluster.instances] == [0, 0]
+
+
+def test_a_prompt_that_does_not_fit_now_is_dropped_when_it_arrives() -> None:
+    requests = [request(0, 0, 30, 9), request(1, 0, 20, 9)]
+    outcome = Outcome(split(), requests)
+    assert [one.reason for one in outcome.records if isinstance(one, Dropped)] == [
+        "its KV blocks do not fit: 1 are free"
+    ]
+
+
+def test_a_deadline_that_passes_during_a_transfer_is_noticed_after_it() -> None:
+    outcome = Outcome(split(), [request(0, 0, 8, 3, deadline_us=120)])
+    assert (outcome.rows["0"].state, outcome.cluster.now) == ("timed-out", 136)
+    assert outcome.cluster.instances[1].pool.used == 0
+
+
+def test_a_transfer_may_start_with_the_step_that_completes_the_prefill() -> None:
+    outcome = Outcome(split(starts="step-start"), [request(0, 0, 8, 3)])
+    assert outcome.rows["0"].completed_us == 28 + 2 * 50

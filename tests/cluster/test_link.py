@@ -1,0 +1,85 @@
+"""How long KV blocks travel: 1 byte a microsecond, and a base latency of 10."""
+
+import pytest
+
+from blis_tui.cluster.link import Link
+from blis_tui.spec.model import Transfer
+
+
+def link(contention: str, base_latency_us: int = 10, bandwidth: float = 0.001) -> Link:
+    return Link(
+        Transfer(
+            bandwidth_gb_per_s=bandwidth,
+            base_latency_us=base_latency_us,
+            bytes_per_token=1,
+            starts="step-end",
+            contention=contention,
+        )
+    )
+
+
+def test_whole_blocks_travel() -> None:
+    assert [link("none").amount(tokens, 4) for tokens in (1, 4, 5)] == [4, 4, 8]
+
+
+def test_without_contention_each_has_all_of_it() -> None:
+    one = link("none")
+    assert [one.start(request, 30, 1, 0) for request in range(3)] == [40, 40, 40]
+
+
+def test_a_share_may_be_fixed_when_a_transfer_starts() -> None:
+    one = link("fixed-at-start")
+    assert [one.start(request, 30, 1, 0) for request in range(3)] == [40, 70, 100]
+    one.end(0, 40)
+    assert one.start(3, 30, 1, 40) == 100
+
+
+def ends(one: Link, starts: list[tuple[int, int]]) -> dict[int, int]:
+    """When transfers that start at these times with so many bytes are through."""
+    found: dict[int, int] = {}
+    waiting = dict(enumerate(starts))
+    now = 0
+    while waiting or one.active:
+        through = one.next_end(now)
+        upcoming = min((start, request) for request, (start, _) in waiting.items()) if waiting else None
+        if upcoming is not None and (through is None or upcoming[0] < through[1]):
+            now, request = upcoming
+            assert one.start(request, waiting.pop(request)[1], 1, now) is None
+        else:
+            assert through is not None
+            request, now = through
+            one.end(request, now)
+            found[request] = now
+    return found
+
+
+@pytest.mark.parametrize(
+    ("starts", "through"),
+    [
+        ([(0, 30)], [40]),
+        ([(0, 30), (0, 30)], [70, 70]),
+        ([(0, 30), (0, 10)], [50, 30]),  # 10 each by 30, then 20 more alone
+        ([(0, 30), (20, 30)], [50, 70]),  # alone until the base latency of the other is over
+        ([(0, 30), (35, 30)], [40, 75]),  # the first one is through before that
+        ([(0, 30), (20, 5), (20, 5)], [50, 45, 45]),
+    ],
+)
+def test_whose_base_latency_is_over_shares_the_bandwidth(starts: list[tuple[int, int]], through: list[int]) -> None:
+    found = ends(link("fair-share"), starts)
+    assert [found[request] for request in range(len(starts))] == through
+
+
+@pytest.mark.parametrize("contention", ["none", "fixed-at-start"])
+def test_a_transfer_takes_at_least_a_microsecond(contention: str) -> None:
+    assert link(contention, 0, 1e6).start(0, 1, 1, 5) == 1
+
+
+def test_a_shared_one_too() -> None:
+    one = link("fair-share", 0, 1e6)
+    one.start(0, 1, 1, 5)
+    assert one.next_end(5) == (0, 6)
+    assert one.state()[0] == 1
+
+
+def test_nothing_under_way_ends_never() -> None:
+    assert link("fair-share").next_end(5) is None

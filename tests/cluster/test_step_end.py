@@ -1,0 +1,21 @@
+"""What a step computes is seen after its end."""
+
+from blis_tui.cluster.cluster import Cluster
+from blis_tui.engine.records import Observers
+from blis_tui.metrics.request_log import RequestLog
+from blis_tui.spec.model import PluginConfig
+from tests.builders import ListSource, experiment, request
+
+_BUSY = {"queue_depth_threshold": 5.0, "kv_utilization_threshold": 0.8}
+
+
+def test_routers_see_what_a_step_computes_after_its_end_also_when_another_one_has_begun() -> None:
+    one = request(0, 0, 8, 1, segments=(("x", 8),))
+    made = experiment(admission=PluginConfig(kind="gaie-legacy", settings=_BUSY))
+    cluster = Cluster(made, ListSource([one, request(1, 20, 3, 1)]), RequestLog(), Observers())
+    cluster.run(100, until_us=30)
+    # The first step lasts until 108; the second request came when nobody was left in the batch.
+    pool = cluster.instances[0].pool
+    assert cluster.instances[0].tallies.steps == 2
+    assert [pool.visible_head(one.segments, now) for now in (30, 108, 109)] == [0, 0, 2]
+    assert [len(pool.visible_keys(now)) for now in (30, 108, 109)] == [0, 0, 2]

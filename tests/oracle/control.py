@@ -1,0 +1,323 @@
+"""Who decides, as plainly as the rules can be said: signals, admission, routers and scorers.
+
+Everything is looked up anew for each decision, over all instances; memories are lists of token lists.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from blis_tui.engine.streams import Stream, stream_key
+from blis_tui.spec.model import PluginConfig
+from tests.builders import number_of
+
+from .instance import segment_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.spec.model import Experiment, Policy, Signals
+
+    from .instance import Instance, Job, Token
+
+
+@dataclass
+class Seen:
+    """An instance as others see it."""
+
+    number: int
+    total: int
+    waiting: int = 0
+    running: int = 0
+    used: int = 0
+    in_flight: int = 0
+
+    @property
+    def load(self) -> int:
+        return self.waiting + self.running + self.in_flight
+
+
+class Board:
+    """What instances report, as old as it may be."""
+
+    def __init__(self, settings: Signals, instances: Sequence[Instance], jobs: Sequence[Job]) -> None:
+        self.early = settings.results == "step-start"
+        self._interval_us = settings.refresh_interval_us
+        self._delay_us = settings.cache_signal_delay_us
+        self._instances = instances
+        self._jobs = jobs
+        self._refreshed_us = self._cached_us = 0
+        self.seen = [Seen(one.number, len(one.pool.blocks)) for one in instances]
+        self._caches: list[set[tuple[Token, ...]]] = [set() for _ in instances]
+        self.now = 0
+
+    def in_flight(self, number: int) -> int:
+        return sum(job.counted.count(number) for job in self._jobs)
+
+    def read(self, now: int) -> None:
+        """Somebody is about to decide."""
+        self.now = now
+        renews = now - self._refreshed_us >= self._interval_us
+        for one, seen in zip(self._instances, self.seen, strict=True):
+            seen.in_flight = self.in_flight(one.number)
+            if not renews:
+                continue
+            leaving = [] if self.early else one.leaving
+            seen.waiting = len(one.waiting)
+            seen.running = len(one.running) + len(leaving)
+            seen.used = len(one.pool.blocks) - len(one.pool.free) + sum(blocks for _, blocks in leaving)
+        if renews:
+            self._refreshed_us = now
+        if self._delay_us and now - self._cached_us >= self._delay_us:
+            self._cached_us = now
+            self._caches = [
+                {block.content for block in one.pool.blocks if block.content and self._has(one, block.content)}
+                for one in self._instances
+            ]
+
+    def cached(self, number: int, job: Job) -> int:
+        """How many leading full blocks of the part of a prompt that others may share this instance has."""
+        one, tokens = self._instances[number], segment_tokens(job.request.segments)
+        size, found = one.pool.size, 0
+        while (found + 1) * size <= len(tokens):
+            content = tuple(tokens[: (found + 1) * size])
+            there = content in self._caches[number] if self._delay_us else self._has(one, content)
+            if not there:
+                break
+            found += 1
+        return found
+
+    def _has(self, one: Instance, content: tuple[Token, ...]) -> bool:
+        now = 1 << 100 if self.early else self.now
+        return one.pool.visible(content, now)
+
+
+# Admission.
+
+
+class Admission:
+    """The admission policy and the tenants' budgets."""
+
+    def __init__(self, experiment: Experiment, board: Board, jobs: Sequence[Job]) -> None:
+        self.policy = experiment.policy
+        self._config = experiment.policy.admission
+        self._board = board
+        self._jobs = jobs
+        self._slots = sum(pool.instances * pool.engine.max_num_seqs for pool in experiment.pools)
+        self._level = number_of(self._config, "capacity_tokens") if self._config.kind == "token-bucket" else 0.0
+        self._filled_us = 0
+
+    def refusal(self, job: Job, now: int) -> tuple[str, str]:
+        budgets = self.policy.tenant_budgets
+        if budgets is not None and budgets.checked == "before-admission" and (over := self._over_budget(job)):
+            return "tenant-budget", over
+        if reason := self._by_policy(job, now):
+            return self._config.kind, reason
+        if budgets is not None and budgets.checked == "after-admission" and (over := self._over_budget(job)):
+            return "tenant-budget", over
+        return "", ""
+
+    def _over_budget(self, job: Job) -> str:
+        budgets, tenant = self.policy.tenant_budgets, job.request.tenant
+        assert budgets is not None
+        if tenant not in budgets.fractions or urgency(self.policy, job) >= budgets.shed_below_priority:
+            return ""
+        there = sum(len(other.counted) for other in self._jobs if other.request.tenant == tenant)
+        limit = budgets.fractions[tenant] * self._slots
+        return f"{there} in flight, the budget of {tenant} is {limit:g}" if there > limit else ""
+
+    def _by_policy(self, job: Job, now: int) -> str:
+        config, kind = self._config, self._config.kind
+        if kind == "reject-all":
+            return "reject-all"
+        if kind == "token-bucket":
+            rate = number_of(config, "refill_tokens_per_s")
+            self._level = min(number_of(config, "capacity_tokens"), self._level + (now - self._filled_us) * rate / 1e6)
+            self._filled_us = now
+            if job.request.input_tokens > self._level:
+                return "insufficient tokens"
+            self._level -= job.request.input_tokens
+        if kind == "tier-shed":
+            busiest = max(seen.load for seen in self._board.seen)
+            spared = urgency(self.policy, job) >= number_of(config, "min_priority")
+            return "tier shed" if busiest > number_of(config, "overload_threshold") and not spared else ""
+        if kind == "gaie-legacy" and urgency(self.policy, job) < 0:
+            return "saturated" if saturation(config, self._board.seen) >= 1 else ""
+        return ""
+
+
+def urgency(policy: Policy, job: Job) -> int:
+    return policy.slo_priorities.get(job.request.slo_class, 3)
+
+
+def saturation(config: PluginConfig, fleet: Sequence[Seen]) -> float:
+    """How busy instances are: of ``gaie-legacy`` and ``utilization`` the mean of the worse of two ratios."""
+    if config.kind == "never":
+        return 0.0
+    if config.kind == "concurrency":
+        return sum(one.in_flight for one in fleet) / (len(fleet) * number_of(config, "max_concurrency"))
+    queue, kv = number_of(config, "queue_depth_threshold"), number_of(config, "kv_utilization_threshold")
+    level = 0.0
+    for one in fleet:
+        level += max(one.waiting / queue, one.used / one.total / kv)
+    return level / len(fleet)
+
+
+# Routing.
+
+
+class Memory:
+    """The latest blocks that were sent somewhere; looking does not refresh them."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._blocks: list[tuple[Token, ...]] = []
+
+    def leading(self, job: Job, size: int) -> int:
+        found = 0
+        for content in _blocks(job, size):
+            if content not in self._blocks:
+                break
+            found += 1
+        return found
+
+    def record(self, job: Job, size: int) -> None:
+        for content in _blocks(job, size):
+            if content in self._blocks:
+                self._blocks.remove(content)
+            self._blocks.append(content)
+            if len(self._blocks) > self._capacity:
+                self._blocks.pop(0)
+
+
+def _blocks(job: Job, size: int) -> list[tuple[Token, ...]]:
+    """What the full blocks of its prompt hold, each with all that is before it."""
+    return [tuple(job.tokens[: end * size]) for end in range(1, job.request.input_tokens // size + 1)]
+
+
+@dataclass
+class Scorer:
+    """One scorer, with what it remembers."""
+
+    config: PluginConfig
+    memories: dict[int, Memory] = field(default_factory=dict)
+    cold: list[int] = field(default_factory=list)
+
+
+class Router:
+    """Chooses among some instances."""
+
+    def __init__(
+        self, config: PluginConfig, members: Sequence[int], board: Board, *, seed: int, path: str, size: int
+    ) -> None:
+        self.kind = config.kind
+        self.members = members
+        self.size = size
+        self._config = config
+        self._board = board
+        self._stream = Stream(stream_key(seed, path))
+        self._turns = 0
+        self._homes: dict[str, int] = {}
+        listed = config.settings.get("scorers", ())
+        assert isinstance(listed, tuple)
+        self._scorers = [Scorer(one) for one in listed if isinstance(one, PluginConfig)]
+
+    def choose(self, job: Job) -> tuple[int, str]:
+        fleet = [self._board.seen[number] for number in self.members]
+        if self.kind == "round-robin":
+            self._turns += 1
+            return self.members[(self._turns - 1) % len(fleet)], f"turn {self._turns - 1}"
+        if self.kind == "always-busiest":
+            busiest = max(fleet, key=lambda one: one.load)
+            return busiest.number, f"load {busiest.load}"
+        if self.kind == "power-of-two":
+            return self._of_some(fleet)
+        if self.kind == "weighted":
+            return self._by_scores(job, fleet)
+        session = job.request.session_id if self.kind == "session-affinity" else ""
+        if session in self._homes:
+            return self._homes[session], f"session {session}"
+        least = min(one.load for one in fleet)
+        chosen = self._draw([one.number for one in fleet if one.load == least])
+        if session:
+            self._homes[session] = chosen
+        return chosen, f"load {least}"
+
+    def _draw(self, equals: Sequence[int]) -> int:
+        """Ties are drawn, and nothing is drawn without one."""
+        return equals[0] if len(equals) == 1 else equals[self._stream.below(len(equals))]
+
+    def _of_some(self, fleet: Sequence[Seen]) -> tuple[int, str]:
+        """The least loaded of the first few of a shuffle; of equals the first drawn."""
+        order = list(fleet)
+        count = min(int(number_of(self._config, "choices")), len(order))
+        for at in range(count):
+            other = at + self._stream.below(len(order) - at)
+            order[at], order[other] = order[other], order[at]
+        best = min(order[:count], key=lambda one: one.load)
+        return best.number, f"load {best.load} of {count} drawn"
+
+    def _by_scores(self, job: Job, fleet: Sequence[Seen]) -> tuple[int, str]:
+        weights = [number_of(one.config, "weight") for one in self._scorers]
+        sums = dict.fromkeys(self.members, 0.0)
+        for scorer, weight in zip(self._scorers, weights, strict=True):
+            for one, score in zip(fleet, self._scores(scorer, job, fleet), strict=True):
+                sums[one.number] += weight / sum(weights) * min(max(score, 0.0), 1.0)
+        best = max(sums.values())
+        chosen = self._draw([number for number, score in sums.items() if score == best])
+        hit = any(self._board.cached(one.number, job) for one in fleet)
+        for scorer in self._scorers:
+            if scorer.config.kind == "prefix-affinity":
+                capacity = int(number_of(scorer.config, "capacity_blocks"))
+                scorer.memories.setdefault(chosen, Memory(capacity)).record(job, self.size)
+            if scorer.config.kind == "no-hit-lru" and not hit:
+                scorer.cold = [number for number in scorer.cold if number != chosen] + [chosen]
+        return chosen, f"score {best:.6f}"
+
+    def _scores(self, scorer: Scorer, job: Job, fleet: Sequence[Seen]) -> list[float]:
+        """The table of scorers."""
+        kind, config = scorer.config.kind, scorer.config
+        cached = [self._board.cached(one.number, job) for one in fleet]
+        most = max(one.in_flight for one in fleet)
+        if kind == "prefix-affinity":
+            blocks = job.request.input_tokens // self.size
+            known = [scorer.memories.get(one.number, Memory(1)).leading(job, self.size) for one in fleet]
+            return [count / blocks if blocks else 0.0 for count in known]
+        if kind == "precise-prefix-cache":
+            if min(cached) == max(cached):
+                return [1.0 if max(cached) else number_of(config, "nobody_has_it")] * len(fleet)
+            return [(count - min(cached)) / (max(cached) - min(cached)) for count in cached]
+        if kind == "no-hit-lru":
+            return _cold_ranks(scorer.cold, [one.number for one in fleet], hit=any(cached))
+        if kind == "queue-depth":
+            by_load = config.settings["signal"] == "effective-load"
+            return _least_first([one.load if by_load else one.waiting for one in fleet])
+        if kind == "running-requests":
+            return _least_first([one.running for one in fleet])
+        if kind == "vllm-dp":
+            return _least_first([4 * one.waiting + one.running for one in fleet])
+        return [
+            {
+                "kv-utilization": 1 - one.used / one.total,
+                "load-balance": 1 / (1 + one.load),
+                "active-requests": (most - one.in_flight) / most if most else 1.0,
+                "load-aware": 0.5 * (1 - min(one.waiting, 128) / 128),
+            }[kind]
+            for one in fleet
+        ]
+
+
+def _least_first(values: Sequence[int]) -> list[float]:
+    low, high = min(values), max(values)
+    return [1.0 if low == high else (high - value) / (high - low) for value in values]
+
+
+def _cold_ranks(cold: Sequence[int], numbers: Sequence[int], *, hit: bool) -> list[float]:
+    """Never used ones first, then whoever got a cold prompt least recently."""
+    if hit:
+        return [0.5] * len(numbers)
+    if len(numbers) == 1:
+        return [1.0]
+    order = [number for number in numbers if number not in cold] + [number for number in cold if number in numbers]
+    return [1 - order.index(number) / (len(numbers) - 1) for number in numbers]

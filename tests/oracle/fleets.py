@@ -1,0 +1,306 @@
+"""Small clusters with everything that could go wrong in them: stale signals, queues, tenants, transfers, failures.
+
+Prompts are a few blocks, latencies a few steps: routers decide while steps run, caches fill, queues overflow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from hypothesis import strategies as st
+
+from blis_tui.spec.model import (
+    SLO_CLASSES,
+    SLO_PRIORITIES,
+    Cluster,
+    Disaggregation,
+    Engine,
+    Gateway,
+    PluginConfig,
+    Policy,
+    Pool,
+    Signals,
+    TenantBudgets,
+    Transfer,
+)
+
+from .strategies import Asked, Scenario, assemble, pool_of
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn
+
+    from blis_tui.engine.request import Segments
+
+_APRIL: Final = {"critical": 4, "standard": 3, "sheddable": 2, "batch": 1, "background": 0}
+_TENANTS: Final = ("", "red", "green", "blue")
+_PLAIN_SCORERS: Final = (
+    "no-hit-lru",
+    "kv-utilization",
+    "load-balance",
+    "active-requests",
+    "running-requests",
+    "load-aware",
+    "vllm-dp",
+)
+_WEIGHTS: Final = (1.0, 1.0, 2.0, 0.5, 3.0)
+_PREFIXES: Final[tuple[Segments, ...]] = (
+    (("x", 8),),
+    (("x", 8), ("y", 8)),
+    (("x", 16),),
+    (("y", 4), ("x", 12)),
+    (("z", 6),),
+)
+_ROLES: Final = (("prefill", "decode"), ("prefill", "decode", "any"), ("any",), ("any", "prefill"))
+ROUTERS: Final = (
+    "round-robin",
+    "least-loaded",
+    "always-busiest",
+    "weighted",
+    "weighted",
+    "weighted",
+    "power-of-two",
+    "session-affinity",
+)
+
+
+def _one_of(draw: DrawFn, *values: int) -> int:
+    return draw(st.sampled_from(values))
+
+
+def _scorers(draw: DrawFn) -> tuple[PluginConfig, ...]:
+    """One to four different ones."""
+    special: dict[str, dict[str, float | str]] = {
+        "prefix-affinity": {"capacity_blocks": _one_of(draw, 3, 8, 10_000)},
+        "precise-prefix-cache": {"nobody_has_it": draw(st.sampled_from((1.0, 0.5)))},
+        "queue-depth": {"signal": draw(st.sampled_from(("queue-depth", "effective-load")))},
+    }
+    names = draw(st.lists(st.sampled_from((*special, *special, *_PLAIN_SCORERS)), min_size=1, max_size=4, unique=True))
+    return tuple(
+        PluginConfig(kind=name, settings={"weight": draw(st.sampled_from(_WEIGHTS)), **special.get(name, {})})
+        for name in names
+    )
+
+
+def _router(draw: DrawFn) -> PluginConfig:
+    kind = draw(st.sampled_from(ROUTERS))
+    if kind == "weighted":
+        return PluginConfig(kind=kind, settings={"scorers": _scorers(draw)})
+    if kind == "power-of-two":
+        return PluginConfig(kind=kind, settings={"choices": _one_of(draw, 1, 2, 2, 3, 9)})
+    return PluginConfig(kind=kind)
+
+
+def _busy(draw: DrawFn) -> dict[str, float]:
+    return {
+        "queue_depth_threshold": draw(st.sampled_from((1.0, 2.0, 5.0))),
+        "kv_utilization_threshold": draw(st.sampled_from((0.2, 0.5, 0.8, 1.0))),
+    }
+
+
+def _admission(draw: DrawFn) -> PluginConfig:
+    kind = draw(st.sampled_from(("always-admit", "always-admit", "tier-shed", "gaie-legacy", "token-bucket")))
+    if kind == "tier-shed":
+        settings = {"overload_threshold": _one_of(draw, 0, 2, 6), "min_priority": _one_of(draw, -1, 0, 3, 4)}
+        return PluginConfig(kind=kind, settings=settings)
+    if kind == "gaie-legacy":
+        return PluginConfig(kind=kind, settings=_busy(draw))
+    if kind == "token-bucket":
+        settings = {"capacity_tokens": _one_of(draw, 20, 60, 200), "refill_tokens_per_s": _one_of(draw, 0, 100_000)}
+        return PluginConfig(kind=kind, settings=settings)
+    return PluginConfig(kind=kind)
+
+
+def _budgets(draw: DrawFn) -> TenantBudgets | None:
+    if draw(st.integers(0, 2)):
+        return None
+    return TenantBudgets(
+        fractions={tenant: draw(st.sampled_from((0.0, 0.1, 0.25, 0.5))) for tenant in _TENANTS[1:3]},
+        checked=draw(st.sampled_from(("before-admission", "after-admission"))),
+        shed_below_priority=_one_of(draw, 0, 3, 4, 5),
+    )
+
+
+def _gateway(draw: DrawFn) -> Gateway | None:
+    if draw(st.booleans()):
+        return None
+    kind = draw(st.sampled_from(("never", "utilization", "concurrency", "concurrency")))
+    settings: dict[str, float] = {}
+    if kind == "utilization":
+        settings = _busy(draw)
+    if kind == "concurrency":
+        settings = {"max_concurrency": _one_of(draw, 1, 1, 2, 4)}
+    ticks = draw(st.booleans())
+    return Gateway(
+        order=draw(st.sampled_from(("fifo", "priority", "slo-deadline"))),
+        saturation=PluginConfig(kind=kind, settings=settings),
+        dispatch="tick" if ticks else "on-completion",
+        tick_us=_one_of(draw, 1, 20, 70) if ticks else 0,
+        max_depth=_one_of(draw, 0, 0, 1, 3, 6),
+        when_full=draw(st.sampled_from(("reject", "shed-least-urgent", "shed-sheddable"))),
+        bands=draw(st.booleans()),
+        per_band_capacity=_one_of(draw, 0, 0, 1, 3),
+        fairness=draw(st.sampled_from(("global-strict", "round-robin", "weighted"))),
+        weights={"red": draw(st.sampled_from((0.01, 0.05, 1.0, 2.0)))},
+        request_ttl_us=_one_of(draw, 0, 0, 40, 300),
+        usage_limit=draw(st.sampled_from((1.0, 0.8, 0.3))),
+        slo_targets_us={"critical": 50, "batch": _one_of(draw, 20, 400)},
+    )
+
+
+def _signals(draw: DrawFn) -> Signals:
+    return Signals(
+        results=draw(st.sampled_from(("step-end", "step-end", "step-start"))),
+        refresh_interval_us=_one_of(draw, 0, 0, 1, 30, 200),
+        cache_signal_delay_us=_one_of(draw, 0, 0, 1, 50, 300),
+    )
+
+
+def _disaggregation(draw: DrawFn, main: PluginConfig) -> Disaggregation:
+    kind = draw(st.sampled_from(("always", "always", "never", "prefix-threshold", "direct-to-decode")))
+    settings = {"threshold_tokens": _one_of(draw, 0, 4, 9, 17)} if kind[0] in "pd" else {}
+    return Disaggregation(
+        decider=PluginConfig(kind=kind, settings=settings),
+        order=draw(st.sampled_from(("prefill-first", "decode-first"))),
+        undisaggregated=draw(st.sampled_from(("decode-pool", "all"))),
+        transfer=Transfer(
+            bandwidth_gb_per_s=draw(st.sampled_from((0.001, 0.002, 0.008, 1.0))),
+            base_latency_us=_one_of(draw, 0, 0, 3, 25),
+            bytes_per_token=_one_of(draw, 1, 2, 5),
+            starts=draw(st.sampled_from(("step-end", "step-end", "step-start"))),
+            contention=draw(st.sampled_from(("none", "fixed-at-start", "fair-share", "fair-share"))),
+        ),
+        prefill_routing=draw(st.one_of(st.just(main), st.builds(lambda: _router(draw)))),
+        decode_routing=draw(st.one_of(st.just(main), st.builds(lambda: _router(draw)))),
+    )
+
+
+def _engine(draw: DrawFn) -> Engine:
+    return Engine(
+        max_num_seqs=_one_of(draw, 1, 2, 4, 8),
+        max_num_batched_tokens=_one_of(draw, 6, 16, 64, 2048),
+        long_prefill_token_threshold=_one_of(draw, 0, 0, 0, 5),
+        max_model_len=draw(st.sampled_from((None, None, None, 40))),
+        block_size_tokens=_one_of(draw, 1, 2, 4, 4),
+        kv_blocks=_one_of(draw, 10, 20, 40, 200),
+        enable_prefix_caching=draw(st.sampled_from((True, True, True, False))),
+    )
+
+
+def _latency(draw: DrawFn) -> PluginConfig:
+    if not draw(st.integers(0, 7)):
+        return PluginConfig(kind="roofline", settings={"alpha": (2.0, 0.0, 3.0)})
+    alpha = (float(_one_of(draw, 0, 0, 9)), draw(st.sampled_from((0.0, 0.5))), float(_one_of(draw, 0, 4)))
+    beta = (float(_one_of(draw, 5, 20, 40)), float(_one_of(draw, 0, 1, 2)), float(_one_of(draw, 0, 1, 3)))
+    return PluginConfig(kind="blackbox", settings={"alpha": alpha, "beta": beta})
+
+
+def _pools(draw: DrawFn, *, split: bool) -> tuple[Pool, ...]:
+    """Pools of one block size; what else they are like may differ."""
+    engine, latency = _engine(draw), _latency(draw)
+    few = st.integers(1, 3)
+    if not split:
+        pools = [pool_of(engine, latency, instances=draw(st.integers(1, 4)))]
+        if draw(st.booleans()):
+            pools.append(pool_of(engine, latency, instances=draw(few), name="other", tensor_parallel=2))
+    else:
+        roles = draw(
+            st.sampled_from((("prefill", "decode"), ("prefill", "decode", "any"), ("any",), ("any", "prefill")))
+        )
+        pools = [
+            pool_of(engine, latency, instances=draw(few), name=role, role=role, tensor_parallel=_one_of(draw, 1, 1, 2))
+            for role in roles
+        ]
+    if draw(st.integers(0, 3)):
+        return tuple(pools)
+    return tuple(
+        replace(
+            pool,
+            latency=_latency(draw),
+            engine=replace(engine, max_num_seqs=_one_of(draw, 1, 3, 6), kv_blocks=_one_of(draw, 12, 30, 200)),
+        )
+        for pool in pools
+    )
+
+
+def _asked(draw: DrawFn, blocks: int, size: int) -> tuple[Asked, ...]:
+    """5 to 40 requests."""
+    most = min(_one_of(draw, 8, 20, 36), blocks * size)
+    gap = _one_of(draw, 0, 3, 12, 40)
+    mortal = _one_of(draw, 0, 0, 0, 1, 3)
+    count = draw(st.sampled_from((5, 8, 12, 12, 20, 20, 40)))
+    # One list a column: a draw costs more than what is done with it.
+    gaps = draw(st.lists(st.integers(0, 2 * gap), min_size=count, max_size=count))
+    inputs = draw(st.lists(st.integers(1, most), min_size=count, max_size=count))
+    outputs = draw(st.lists(st.sampled_from((0, 1, 1, 2, 3, 5, 9, 16)), min_size=count, max_size=count))
+    heads = draw(st.lists(st.integers(-3, len(_PREFIXES) - 1), min_size=count, max_size=count))
+    classes = draw(st.lists(st.sampled_from(SLO_CLASSES), min_size=count, max_size=count))
+    others = draw(st.lists(st.integers(0, 4 * 3 * 6 - 1), min_size=count, max_size=count))
+    asked: list[Asked] = []
+    now = 0
+    for index in range(count):
+        now += gaps[index]
+        other, tenant = divmod(others[index], len(_TENANTS))
+        hurry, session = divmod(other, 3)
+        prefix = _PREFIXES[heads[index]] if heads[index] >= 0 else ()
+        prompt = inputs[index] + sum(length for _, length in prefix)
+        asked.append(
+            Asked(
+                name=f"{'ab'[index % 2]}{index}",
+                arrival_us=now,
+                input_tokens=prompt,
+                output_tokens=outputs[index],
+                declared_tokens=outputs[index],
+                segments=prefix,
+                slo_class=classes[index],
+                deadline_us=now + 20 + 60 * hurry if hurry < mortal else 0,
+                tenant=_TENANTS[tenant],
+                session="" if session == 2 else f"s{session}",
+            )
+        )
+    return tuple(asked)
+
+
+@st.composite
+def fleets(draw: DrawFn) -> Scenario:
+    """Any small cluster."""
+    split = draw(st.booleans())
+    pools = _pools(draw, split=split)
+    routing = _router(draw)
+    policy = Policy(
+        name="drawn",
+        admission=_admission(draw),
+        routing=routing,
+        scheduling=PluginConfig(kind=draw(st.sampled_from(("fcfs", "fcfs", "priority-fcfs", "sjf")))),
+        priority=PluginConfig(kind=draw(st.sampled_from(("constant", "slo-class")))),
+        batching=_batching(draw),
+        preemption_victim=draw(st.sampled_from(("tail", "tail", "priority"))),
+        preemption_restore="recompute",
+        slo_priorities=draw(st.sampled_from((SLO_PRIORITIES, _APRIL, {"standard": 1, "batch": 5}))),
+        tenant_budgets=_budgets(draw),
+        deferral=draw(st.sampled_from(("none", "none", "none", "idle-only"))),
+        gateway=_gateway(draw),
+    )
+    cluster = Cluster(
+        admission_latency_us=_one_of(draw, 0, 0, 3),
+        routing_latency_us=_one_of(draw, 0, 0, 5),
+        signals=_signals(draw),
+        disaggregation=_disaggregation(draw, routing) if split else None,
+    )
+    engine = pools[0].engine
+    return Scenario(
+        assemble(policy, cluster, pools, horizon_us=draw(st.sampled_from((None, None, None, 150, 600)))),
+        _asked(draw, engine.kv_blocks, engine.block_size_tokens),
+    )
+
+
+def _batching(draw: DrawFn) -> PluginConfig:
+    if draw(st.integers(0, 2)):
+        return PluginConfig(kind="blis")
+    settings = {
+        "watermark": draw(st.sampled_from((0.0, 0.0, 0.1))),
+        "reserve_full_input": draw(st.booleans()),
+        "enable_chunked_prefill": True,
+        "max_num_partial_prefills": 1,
+    }
+    return PluginConfig(kind="vllm-v1", settings=settings)

@@ -1,0 +1,491 @@
+"""One instance, as plainly as its rules can be said: its queue, its batch, its KV blocks.
+
+The engine advances whole batches in constant time; this file does the opposite on purpose: real token lists, real
+block objects, every request and every token one by one, searches instead of indexes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from math import ceil
+from typing import TYPE_CHECKING, NamedTuple
+
+from blis_tui.engine.latency.model import Chunk, StepLoad
+from blis_tui.engine.request import Request, RequestState
+from tests.builders import number_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.engine.latency.model import StepTimeModel
+    from blis_tui.engine.request import Segments
+    from blis_tui.spec.model import Policy
+    from blis_tui.spec.model import Pool as PoolSpec
+
+Token = tuple[str, int]
+
+
+@dataclass(eq=False)
+class Block:
+    """A place for ``block_size`` tokens; ``content`` is every token from the start of the prompt to its end."""
+
+    references: int = 0
+    content: tuple[Token, ...] | None = None
+    filled: int = 0
+    computed_us: int = -1
+    """When the step ended that computed the content; others see it after that."""
+
+
+class Pool:
+    """All KV blocks of one instance; the free list is a list."""
+
+    def __init__(self, blocks: int, block_size: int, *, caching: bool) -> None:
+        self.size = block_size
+        self.caching = caching
+        self.blocks = [Block() for _ in range(blocks)]
+        self.free = list(self.blocks)
+        self.hits = 0
+        self.misses = 0
+        self._fills = 0
+
+    def blocks_for(self, tokens: int) -> int:
+        return ceil(tokens / self.size)
+
+    def cached(self, tokens: Sequence[Token], limit: int) -> list[Block]:
+        """The longest run of leading full blocks that is here, at most ``limit`` of them."""
+        found: list[Block] = []
+        while self.caching and len(found) < limit:
+            content = tuple(tokens[: (len(found) + 1) * self.size])
+            candidates = [block for block in self.blocks if block.content == content]
+            if not candidates:
+                break
+            found.append(max(candidates, key=lambda block: block.filled))
+        return found
+
+    def pin(self, block: Block) -> None:
+        if block.references == 0:
+            self.free.remove(block)
+        block.references += 1
+        self.hits += 1
+
+    def take(self) -> Block:
+        block = self.free.pop(0)
+        block.content = None
+        block.computed_us = -1
+        block.references = 1
+        self.misses += 1
+        return block
+
+    def fill(self, block: Block, content: Sequence[Token]) -> None:
+        self._fills += 1
+        block.filled = self._fills
+        block.content = tuple(content)
+
+    def visible(self, content: Sequence[Token], now: int) -> bool:
+        """Whether others see at ``now`` that some block holds this: steps that compute it must be over."""
+        whole = tuple(content)
+        return self.caching and any(block.content == whole and block.computed_us < now for block in self.blocks)
+
+    def release(self, table: list[Block]) -> None:
+        for block in reversed(table):
+            block.references -= 1
+            if block.references == 0:
+                self.free.append(block)
+        table.clear()
+
+
+def segment_tokens(segments: Segments) -> list[Token]:
+    """Equal tokens for equal segments, as far as both go."""
+    return [(f"segment {name}", position) for name, length in segments for position in range(length)]
+
+
+class Books(NamedTuple):
+    """What the ledger should say of a request (less the number of its group); -1 = never happened."""
+
+    number: int
+    arrival_us: int
+    queued_us: int
+    scheduled_us: int
+    first_token_us: int
+    completed_us: int
+    ttft_us: int
+    e2e_us: int
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    instance: int
+    preemptions: int
+    state: int
+    length_capped: int
+
+
+class Job:
+    """A request's whole story; ``tokens`` are its prompt and everything it will ever say."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.tokens = segment_tokens(request.segments)
+        own = request.input_tokens + request.output_tokens - len(self.tokens)
+        self.tokens += [(f"request {request.index}", position) for position in range(own)]
+        self.state = RequestState.CREATED
+        self.instance = -1
+        self.queued_us = -1
+        self.scheduled_us = -1
+        self.first_token_us = -1
+        self.last_token_us = -1
+        self.completed_us = -1
+        self.gateway_us = -1
+        self.priority = 0
+        self.cached_tokens = 0
+        self.found_now = 0
+        self.preemptions = 0
+        self.wanted = 0
+        self.capped = False
+        self.target = request.input_tokens
+        self.computed = 0
+        self.generated = 0
+        self.prefilling = True
+        self.table: list[Block] = []
+        self.counted: list[int] = []
+        """The instances on which it is in flight."""
+        self.first_latency: StepTimeModel | None = None
+        """Of the instance that its first token comes from."""
+        self.split = False
+        self.parted = False
+        """Whether its prompt has been computed for another instance."""
+        self.reserved = False
+        """Whether it waits with the KV blocks of its prompt."""
+        self.prefill_instance = -1
+        self.decode_instance = -1
+        self.transfer_start_us = -1
+
+    @property
+    def name(self) -> str:
+        return self.request.request_id
+
+    def ttft_us(self) -> int:
+        """What its client measures: -1 before the first token."""
+        if self.first_latency is None or self.first_token_us < 0:
+            return -1
+        return self.first_token_us - self.request.arrival_us + self.first_latency.output_token_overhead_us
+
+    def e2e_us(self, latency: StepTimeModel) -> int:
+        """Likewise before the last one; a split request pays the overhead for its decode steps alone."""
+        if self.completed_us < 0:
+            return -1
+        tokens = max(self.generated - (1 if self.split else 0), 1)
+        post = latency.post_decode_overhead_us if self.generated else 0
+        return self.completed_us - self.request.arrival_us + tokens * latency.output_token_overhead_us + post
+
+    def books(self, latency: StepTimeModel | None) -> Books:
+        """Where the request stands now, on an instance with this step-time model."""
+        return Books(
+            number=self.request.index,
+            arrival_us=self.request.arrival_us,
+            queued_us=self.queued_us,
+            scheduled_us=self.scheduled_us,
+            first_token_us=self.first_token_us,
+            completed_us=self.completed_us,
+            ttft_us=self.ttft_us(),
+            e2e_us=-1 if latency is None else self.e2e_us(latency),
+            input_tokens=self.request.input_tokens,
+            output_tokens=self.generated,
+            cached_tokens=self.cached_tokens,
+            instance=self.instance,
+            preemptions=self.preemptions,
+            state=self.state,
+            length_capped=self.capped,
+        )
+
+
+class Preemption(NamedTuple):
+    """Who lost how much for whom."""
+
+    victim: Job
+    beneficiary: Job
+    tokens: int
+    blocks: int
+
+
+@dataclass
+class Plan:
+    """What one step does."""
+
+    budget: int
+    tokens: dict[Job, int] = field(default_factory=dict)
+    filled: dict[Job, list[Block]] = field(default_factory=dict)
+    admitted: list[Job] = field(default_factory=list)
+    preempted: list[Preemption] = field(default_factory=list)
+
+
+class Instance:
+    """One engine: a waiting queue, a running list, a pool."""
+
+    def __init__(self, number: int, spec: PoolSpec, policy: Policy, latency: StepTimeModel) -> None:
+        self.number = number
+        self.engine = spec.engine
+        self.policy = policy
+        self.rule = policy.batching.kind
+        self.latency = latency
+        self.pool = Pool(
+            self.engine.kv_blocks, self.engine.block_size_tokens, caching=self.engine.enable_prefix_caching
+        )
+        self.waiting: list[Job] = []
+        self.running: list[Job] = []
+        self.leaving: list[tuple[Job, int]] = []
+        """Who is through with a step that is not over, and how many blocks that freed."""
+        self.routed = 0
+        self.step_pending = False
+        self.steps = 0
+        self.busy_us = 0
+        self.preemptions = 0
+        self.itl_us: Counter[int] = Counter()
+        self.threshold = self.engine.long_prefill_token_threshold
+        if self.rule == "vllm-v1":
+            settings = self.policy.batching
+            self.watermark_blocks = int(number_of(settings, "watermark") * self.engine.kv_blocks)
+            longest = self.engine.max_model_len
+            if number_of(settings, "max_num_partial_prefills") > 1 and self.threshold == 0 and longest:
+                self.threshold = longest * 4 // 100
+
+    # The waiting queue.
+
+    def unservable(self, job: Job) -> str:
+        """Why it can never be served here; of a split request only the prompt is computed here."""
+        request, longest = job.request, self.engine.max_model_len
+        if longest is not None and request.input_tokens >= longest:
+            return f"prompt of {request.input_tokens} tokens, max_model_len is {longest}"
+        declared = request.max_output_tokens
+        if declared == 0:
+            declared = request.output_tokens if longest is None else longest - request.input_tokens
+        if longest is not None and request.input_tokens + declared > longest:
+            return f"prompt of {request.input_tokens} + {declared} output tokens, max_model_len is {longest}"
+        job.wanted = min(declared, request.output_tokens)
+        context = request.input_tokens + (0 if job.split and not job.parted else max(job.wanted, 1) - 1)
+        blocks = self.pool.blocks_for(context)
+        if blocks > len(self.pool.blocks):
+            return f"{context} tokens need {blocks} KV blocks, there are {len(self.pool.blocks)}"
+        return ""
+
+    def reserve(self, job: Job) -> str:
+        """Take new blocks for a whole prompt that was computed elsewhere; why that is impossible, if it is."""
+        size, tokens = self.pool.size, job.request.input_tokens
+        if reason := self.unservable(job):
+            return reason
+        if self.pool.blocks_for(tokens) > len(self.pool.free):
+            return f"its KV blocks do not fit: {len(self.pool.free)} are free"
+        job.table = [self.pool.take() for _ in range(self.pool.blocks_for(tokens))]
+        for number in range(tokens // size):
+            self.pool.fill(job.table[number], job.tokens[: (number + 1) * size])
+        job.reserved = True
+        return ""
+
+    def adopt(self, job: Job, now: int) -> None:
+        """The KV blocks of a prompt have arrived: what is left is decoding, at least one step of it."""
+        job.computed = job.target = job.request.input_tokens
+        job.prefilling = False
+        if job.generated >= job.wanted:
+            job.generated -= 1
+        job.last_token_us = min(job.first_token_us, now)
+
+    def enqueue(self, job: Job, *, at_front: bool = False) -> None:
+        job.state = RequestState.WAITING
+        self.waiting.insert(0 if at_front else len(self.waiting), job)
+        kind = self.policy.scheduling.kind
+        if kind == "priority-fcfs":
+            self.waiting.sort(key=lambda job: (job.priority, *_seniority(job)))
+        elif kind == "reverse-priority":
+            self.waiting.sort(key=lambda job: (-job.priority, *_seniority(job)))
+        elif kind == "sjf":
+            self.waiting.sort(key=lambda job: (job.request.input_tokens, *_seniority(job)))
+
+    # Who gets how many tokens.
+
+    def schedule(self, now: int) -> Plan:
+        plan = Plan(budget=self.engine.max_num_batched_tokens)
+        for job in list(self.running):
+            if plan.budget <= 0:
+                break
+            if job not in self.running:
+                continue  # a victim of this very walk
+            tokens = self._limited(job.target - job.computed, plan) if job.prefilling else 1
+            if not self._make_room(plan, job, tokens):
+                break
+            self._grant(plan, job, tokens)
+        if not plan.preempted:
+            while self.waiting and len(self.running) < self.engine.max_num_seqs and plan.budget > 0:
+                if not self._admit(plan, self.waiting[0], now):
+                    break
+        return plan
+
+    def _limited(self, tokens: int, plan: Plan) -> int:
+        if self.threshold > 0:
+            tokens = min(tokens, self.threshold)
+        return min(tokens, plan.budget)
+
+    def _make_room(self, plan: Plan, job: Job, tokens: int) -> bool:
+        """Preempt until the blocks for ``tokens`` more are free; False when ``job`` itself had to go."""
+        while self.pool.blocks_for(job.computed + tokens) - len(job.table) > len(self.pool.free):
+            victim = self.running[-1]
+            if self.policy.preemption_victim == "priority":
+                victim = max(reversed(self.running), key=lambda other: (other.priority, other.request.arrival_us))
+            self._preempt(plan, victim, job)
+            if victim is job:
+                return False
+        return True
+
+    def _preempt(self, plan: Plan, job: Job, beneficiary: Job) -> None:
+        plan.budget += plan.tokens.pop(job, 0)
+        for block in plan.filled.pop(job, []):
+            block.content = None  # it would have been computed in this step
+        plan.preempted.append(Preemption(job, beneficiary, job.computed, len(job.table)))
+        self.preemptions += 1
+        self.pool.release(job.table)
+        self.running.remove(job)
+        job.preemptions += 1
+        job.computed = 0
+        job.prefilling = True
+        if self.rule == "blis":
+            job.generated = 0
+        job.target = job.request.input_tokens + job.generated
+        self.enqueue(job, at_front=True)
+
+    def _admit(self, plan: Plan, job: Job, now: int) -> bool:
+        """Move the head of the queue into the batch, if it fits."""
+        pool = self.pool
+        if job.reserved:
+            if pool.blocks_for(job.computed + 1) - len(job.table) > len(pool.free):
+                return False
+            job.reserved = False
+            job.found_now = job.computed
+            self._join(plan, job, now)
+            self._grant(plan, job, 1)
+            return True
+        if self.rule == "blis":
+            found = pool.cached(job.tokens, job.target // pool.size)
+        else:
+            found = pool.cached(job.tokens, (job.target - 1) // pool.size)
+        start = len(found) * pool.size
+        tokens = self._limited(job.target - start, plan)
+        idle = len([block for block in found if block.references == 0])
+        if self.rule == "blis":
+            fits = pool.blocks_for(start + tokens) - len(found) + idle <= len(pool.free)
+        else:
+            settings = self.policy.batching
+            wanted = job.target - start if self.threshold == 0 else min(job.target - start, self.threshold)
+            if wanted > plan.budget and not bool(settings.settings["enable_chunked_prefill"]):
+                return False
+            whole = job.target if bool(settings.settings["reserve_full_input"]) else start + tokens
+            reserve = self.watermark_blocks if self.running else 0
+            fits = pool.blocks_for(whole) - len(found) <= len(pool.free) - idle - reserve
+        if not fits:
+            return False
+        for block in found:
+            pool.pin(block)
+        job.table = found
+        job.computed = job.found_now = start
+        if job.preemptions == 0:
+            job.cached_tokens = start
+        self._join(plan, job, now)
+        self._grant(plan, job, tokens)
+        return True
+
+    def _join(self, plan: Plan, job: Job, now: int) -> None:
+        self.waiting.remove(job)
+        self.running.append(job)
+        job.state = RequestState.RUNNING
+        if job.scheduled_us < 0:
+            job.scheduled_us = now
+        plan.admitted.append(job)
+
+    def _grant(self, plan: Plan, job: Job, tokens: int) -> None:
+        """Give ``job`` its tokens of this step, and the blocks they need."""
+        plan.budget -= tokens
+        plan.tokens[job] = tokens
+        size, end = self.pool.size, job.computed + tokens
+        while len(job.table) < self.pool.blocks_for(end):
+            job.table.append(self.pool.take())
+        for number in range(job.computed // size, end // size):
+            self.pool.fill(job.table[number], job.tokens[: (number + 1) * size])
+            plan.filled.setdefault(job, []).append(job.table[number])
+
+    # What a step costs and brings.
+
+    def load(self, plan: Plan) -> StepLoad:
+        chunks = [
+            Chunk(
+                request=job.request,
+                computed=job.computed,
+                new=tokens,
+                prompt=job.target,
+                cached=job.found_now if job in plan.admitted else 0,
+            )
+            for job, tokens in plan.tokens.items()
+            if job.prefilling and tokens > 0
+        ]
+        decodes = [job for job in plan.tokens if not job.prefilling]
+        return StepLoad(chunks, len(decodes), sum(job.computed for job in decodes))
+
+    def advance(self, plan: Plan, end: int) -> tuple[list[Job], list[Job]]:
+        """Compute the planned tokens; who got a first token, and who is done (here, if split)."""
+        first: list[Job] = []
+        for blocks in plan.filled.values():
+            for block in blocks:
+                block.computed_us = end
+        for job in self.running:
+            if job not in plan.tokens:
+                continue
+            job.computed += plan.tokens[job]
+            if job.prefilling and job.computed < job.target:
+                continue
+            from_prefill, job.prefilling = job.prefilling, False
+            if self._emit(job, end, from_prefill):
+                first.append(job)
+        done = [job for job in self.running if not job.prefilling and self._is_done(job)]
+        for job in done:
+            free = len(self.pool.free)
+            if job.split and not job.parted:
+                self._part(job)
+            else:
+                self._complete(job, end)
+            self.running.remove(job)
+            self.leaving.append((job, len(self.pool.free) - free))
+        return first, done
+
+    def _complete(self, job: Job, end: int) -> None:
+        job.completed_us = end
+        job.state = RequestState.COMPLETED
+        job.capped = job.wanted < job.request.output_tokens
+        full = self.pool.blocks_for(job.computed + 1) > len(job.table)
+        if self.rule == "blis" and job.generated > 0 and full and self.pool.free:
+            job.table.append(self.pool.take())  # the last token's place
+        self.pool.release(job.table)
+
+    def _part(self, job: Job) -> None:
+        job.parted = True
+        job.state = RequestState.CREATED
+        shared = len(segment_tokens(job.request.segments)) // self.pool.size
+        for block in job.table[shared:]:
+            block.content = None  # nobody will ask for it here
+        self.pool.release(job.table)
+
+    def _emit(self, job: Job, end: int, from_prefill: bool) -> bool:
+        """A token leaves at ``end``; is it the (new) first one?"""
+        first = from_prefill and job.generated == 0
+        if job.wanted > 0:
+            job.generated += 1
+        if not first:
+            self.itl_us[end - job.last_token_us] += 1
+        job.last_token_us = end
+        if first:
+            job.first_token_us = end
+            job.first_latency = self.latency
+        return first
+
+    def _is_done(self, job: Job) -> bool:
+        return job.generated >= job.wanted or (job.split and not job.parted)
+
+
+def _seniority(job: Job) -> tuple[int, str, int]:
+    return (job.request.arrival_us, job.request.request_id, job.request.index)

@@ -1,0 +1,57 @@
+"""What both kinds of comparison need."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from hypothesis import HealthCheck, settings
+
+from blis_tui.metrics.request_log import Row
+
+from .instance import Books
+
+if TYPE_CHECKING:
+    from blis_tui.engine.request import Request
+    from blis_tui.simulation import Simulation
+
+_EXPLORE: Final = int(os.environ.get("BLIS_TUI_ORACLE_EXAMPLES", "0"))
+
+
+def examples(count: int) -> settings:
+    """The same ``count`` examples every time, or the random ones somebody asked for."""
+    return settings(
+        max_examples=_EXPLORE or count,
+        derandomize=not _EXPLORE,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+    )
+
+
+class Source:
+    """Hands the scenario's requests to a cluster."""
+
+    def __init__(self, requests: list[Request]) -> None:
+        self._requests = requests
+        self._given = 0
+
+    def next_request(self) -> Request | None:
+        if self._given == len(self._requests):
+            return None
+        self._given += 1
+        return self._requests[self._given - 1]
+
+    def state(self) -> tuple[object, ...]:
+        return (self._given,)
+
+
+def books(row: Row) -> Books:
+    """The ledger's row in the oracle's words."""
+    group = Row._fields.index("group")
+    return Books._make((*row[:group], *row[group + 1 :]))
+
+
+def books_of(simulation: Simulation) -> list[Books]:
+    """Those of all requests that have arrived, by their number."""
+    table = simulation._log.table(simulation._cluster)
+    return [books(row) for row in sorted(table.plain())]

@@ -1,0 +1,102 @@
+"""Random clusters: engine and oracle agree on every record, invariants hold, checkpoints go on alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from unittest.mock import patch
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from blis_tui.errors import StalledError
+from blis_tui.simulation import Simulation
+
+from .fleets import fleets
+from .oracle import Oracle, OracleHangError, OracleStalledError
+from .runs import Source, books_of, examples
+
+if TYPE_CHECKING:
+    from blis_tui.engine.records import Record
+
+    from .strategies import Scenario
+
+_MANY: Final = 1_000_000
+
+
+def _simulation(scenario: Scenario, *, check: str) -> Simulation:
+    with patch("blis_tui.simulation.create_source", return_value=Source(scenario.requests())):
+        return Simulation(scenario.experiment, check=check)
+
+
+def _watched(scenario: Scenario, *, check: str = "off") -> tuple[Simulation, list[Record]]:
+    simulation = _simulation(scenario, check=check)
+    records: list[Record] = []
+    simulation.subscribe("all", records.append)
+    return simulation, records
+
+
+def _by_event(records: list[Record]) -> list[Record]:
+    """In a fixed order within an event, those of a kind as they came."""
+    return sorted(records, key=lambda record: (record.event, record.kind))
+
+
+def _most_steps(scenario: Scenario) -> int:
+    return 4 * scenario.tokens
+
+
+def _check(scenario: Scenario, share: float) -> None:
+    oracle = Oracle(scenario.experiment, scenario.requests(), _most_steps(scenario))
+    end: type[Exception] | None = None
+    try:
+        oracle.run()
+    except (OracleStalledError, OracleHangError) as error:
+        end = type(error)
+        event(end.__name__)
+    simulation, records = _watched(scenario, check="all")
+    _run(simulation, oracle.events + 1, stalls=end is OracleStalledError)
+    for theirs, ours in zip(_by_event(records), _by_event(oracle.records), strict=False):
+        assert theirs == ours
+    if end is None:
+        assert len(records) == len(oracle.records)
+        assert (simulation.now_us, simulation.events) == (oracle.now, oracle.events)
+        assert simulation.done
+        assert books_of(simulation) == oracle.books()
+        for one, naive in zip(simulation._cluster.instances, oracle.instances, strict=True):
+            assert (one.routed, one.in_flight) == (naive.routed, oracle.board.in_flight(naive.number))
+            assert one.tallies.itl_us == naive.itl_us
+            assert (one.pool.hits, one.pool.misses) == (naive.pool.hits, naive.pool.misses)
+        _check_checkpoint(scenario, simulation, records, int(share * oracle.events))
+
+
+def _run(simulation: Simulation, events: int, *, stalls: bool) -> None:
+    try:
+        simulation.run(max_events=events)
+    except StalledError:
+        assert stalls
+
+
+def _check_checkpoint(scenario: Scenario, whole: Simulation, records: list[Record], at: int) -> None:
+    """Another simulation goes on where one was saved."""
+    saved = _simulation(scenario, check="off")
+    saved.run(max_events=at)
+    checkpoint = saved.checkpoint()
+    fresh, rest = _watched(scenario)
+    fresh.restore(checkpoint)
+    assert fresh.digest() == saved.digest()
+    fresh.run()
+    assert rest == [record for record in records if record.event > at]
+    assert fresh.digest() == whole.digest()
+
+
+@examples(150)
+@given(fleets(), st.floats(0, 1))
+def test_clusters_agree_with_the_oracle(scenario: Scenario, share: float) -> None:
+    _check(scenario, share)
+
+
+@pytest.mark.slow
+@examples(850)
+@given(fleets(), st.floats(0, 1))
+def test_many_clusters_agree_with_the_oracle(scenario: Scenario, share: float) -> None:
+    _check(scenario, share)

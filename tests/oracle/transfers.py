@@ -1,0 +1,114 @@
+"""Prefill here, decode there, as plainly as the rules can be said: who is split, and how long KV blocks travel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import TYPE_CHECKING
+
+from tests.builders import number_of
+
+from .control import Memory
+
+if TYPE_CHECKING:
+    from blis_tui.spec.model import PluginConfig, Transfer
+
+    from .control import Board
+    from .instance import Job
+
+_MEMORY_BLOCKS = 10_000
+
+
+class Decider:
+    """Which requests are split."""
+
+    def __init__(self, config: PluginConfig, board: Board, size: int) -> None:
+        self._config = config
+        self._board = board
+        self._size = size
+        self._memory = Memory(_MEMORY_BLOCKS)
+
+    def split(self, job: Job, decode_instance: int) -> tuple[bool, str]:
+        request = job.request
+        if min(request.output_tokens, request.max_output_tokens or request.output_tokens) == 0:
+            return False, "no answer to decode"
+        kind = self._config.kind
+        if kind in {"always", "never"}:
+            return kind == "always", kind
+        threshold = number_of(self._config, "threshold_tokens")
+        if kind == "direct-to-decode":
+            return request.input_tokens >= threshold, f"{request.input_tokens} prompt tokens"
+        if decode_instance < 0:
+            cached = self._memory.leading(job, self._size)
+        else:
+            cached = self._board.cached(decode_instance, job)
+        new = request.input_tokens - cached * self._size
+        return new > threshold, f"{new} uncached prompt tokens"
+
+    def sent(self, job: Job) -> None:
+        """It was routed to where its prompt is computed."""
+        self._memory.record(job, self._size)
+
+
+@dataclass
+class Way:
+    """A transfer; under fair share ``left`` are its bytes to come, and it moves from ``moves_us`` on."""
+
+    job: Job
+    start_us: int
+    moves_us: int
+    left: Fraction
+
+
+class Link:
+    """Transfers under way."""
+
+    def __init__(self, settings: Transfer, size: int) -> None:
+        self._settings = settings
+        self._size = size
+        self._bytes_per_us = Fraction(settings.bandwidth_gb_per_s) * 1000
+        self._advanced_us = 0
+        self.ways: list[Way] = []
+
+    def amount(self, job: Job) -> int:
+        """Whole blocks, cached ones included."""
+        return ceil(job.request.input_tokens / self._size) * self._size * self._settings.bytes_per_token
+
+    def start(self, job: Job, now: int) -> int | None:
+        """When it ends; None where that depends on the others."""
+        settings = self._settings
+        self._advance(now)
+        self.ways.append(Way(job, now, now + settings.base_latency_us, Fraction(self.amount(job))))
+        if settings.contention == "fair-share":
+            return None
+        share = len(self.ways) if settings.contention == "fixed-at-start" else 1
+        duration = settings.base_latency_us + Fraction(self.amount(job)) * share / self._bytes_per_us
+        return now + max(1, ceil(duration))
+
+    def end(self, job: Job, now: int) -> None:
+        self._advance(now)
+        self.ways = [way for way in self.ways if way.job is not job]
+
+    def next_end(self, now: int) -> tuple[int, Job] | None:
+        """Under fair share: who is through first if nothing changes, and when; of equals who started first."""
+        self._advance(now)
+        ahead = [Way(way.job, way.start_us, way.moves_us, way.left) for way in self.ways]
+        while ahead:
+            for way in ahead:
+                if way.left <= 0 and now > way.start_us:
+                    return now, way.job
+            self._microsecond(ahead, now)
+            now += 1
+        return None
+
+    def _advance(self, now: int) -> None:
+        while self._advanced_us < now:
+            self._microsecond(self.ways, self._advanced_us)
+            self._advanced_us += 1
+
+    def _microsecond(self, ways: list[Way], at: int) -> None:
+        """Whoever moves has an equal share of the bandwidth."""
+        moving = [way for way in ways if way.moves_us <= at]
+        for way in moving:
+            way.left -= self._bytes_per_us / len(moving)
