@@ -130,6 +130,10 @@ class Batch:
         self.cohort.join(request, request.joined_us)
         plan.admitted.append(request)
 
+    def first_with_blocks(self) -> Request | None:
+        """The first in the queue whose prompt was computed elsewhere and holds its KV blocks here."""
+        return next((one for one in self.waiting.ordered() if one.index in self.reserved), None)
+
     def grant(self, plan: Plan, request: Request, new_tokens: int, cached_tokens: int = 0) -> None:
         """Let a running request compute ``new_tokens`` more tokens of its prefill in this step."""
         computed = request.computed_tokens

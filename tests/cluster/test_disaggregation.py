@@ -88,6 +88,14 @@ def test_a_prompt_that_does_not_fit_now_is_dropped_when_it_arrives() -> None:
     ]
 
 
+def test_a_victim_does_not_keep_those_waiting_whose_blocks_it_lacks() -> None:
+    made = split()
+    prefill, decode = made.pools
+    made = replace(made, pools=(prefill, replace(decode, engine=replace(decode.engine, max_num_seqs=1))))
+    outcome = Outcome(made, [request(0, 0, 16, 20), request(1, 0, 16, 20)])
+    assert [(row.state, row.preemptions) for row in outcome.rows.values()] == [("completed", 1), ("completed", 0)]
+
+
 def test_a_deadline_that_passes_during_a_transfer_is_noticed_after_it() -> None:
     outcome = Outcome(split(), [request(0, 0, 8, 3, deadline_us=120)])
     assert (outcome.rows["0"].state, outcome.cluster.now) == ("timed-out", 136)

@@ -315,7 +315,11 @@ class Instance:
             self._grant(plan, job, tokens)
         if not plan.preempted:
             while self.waiting and len(self.running) < self.engine.max_num_seqs and plan.budget > 0:
-                if not self._admit(plan, self.waiting[0], now):
+                head = self.waiting[0]
+                holders = [] if self.running else [job for job in self.waiting if job.reserved]
+                if holders and head.preemptions:
+                    head = holders[0]
+                if not self._admit(plan, head, now) and not (holders and self._admit(plan, holders[0], now)):
                     break
         return plan
 

@@ -72,18 +72,28 @@ class RunningFirst:
         return plan
 
     def admit_waiting(self, batch: Batch, plan: Plan, budget: int) -> None:
-        """Admit from the head of the queue for as long as everything fits: nobody overtakes."""
+        """Admit from the head of the queue for as long as everything fits: nobody overtakes.
+
+        But where nobody runs, and the head is a victim or does not fit, whoever holds KV blocks already goes first: the
+        head could have them only then.
+        """
         traits = self.traits
         waiting, running, pool = batch.waiting, batch.running, batch.pool
         size = pool.block_size_tokens
         threshold = batch.limits.long_prefill_token_threshold
         max_num_seqs = batch.limits.max_num_seqs
         watermark = traits.spare_blocks(pool.total) if traits.watermark else 0
+        stuck = -1
         computed_anyway = 0 if traits.caches_whole_prompts else 1
         while budget > 0 and waiting.items and len(running) < max_num_seqs:
             request = waiting.head()
+            if not running and batch.reserved and (request.preemptions or request.index == stuck):
+                request = batch.first_with_blocks() or request
             attempt = (request.index, pool.epoch, budget)
             if attempt == batch.refused:
+                if not running and batch.reserved and stuck < 0:
+                    stuck = request.index
+                    continue
                 break  # nothing has changed since it did not fit
             if request.handover is not None and request.index in batch.reserved:
                 if pool.missing(request, request.computed_tokens + 1) > pool.free:
@@ -107,6 +117,9 @@ class RunningFirst:
                 need += watermark
             if need + pool.idle_among(request, cached) > pool.free:
                 batch.refused = attempt
+                if not running and batch.reserved and stuck < 0:
+                    stuck = request.index
+                    continue
                 break
             batch.admit(plan, request, cached, tokens)
             budget -= tokens
