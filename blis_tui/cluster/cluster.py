@@ -6,11 +6,12 @@ from heapq import heappop, heapreplace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.cluster.admission_control import AdmissionControl
+from blis_tui.cluster.decisions import Weighed
 from blis_tui.cluster.disaggregation import Splitter
 from blis_tui.cluster.factory import InstanceFactory
 from blis_tui.cluster.gateway.gateway import GatewayControl
 from blis_tui.cluster.passage import ADMISSION, ARRIVAL, ROUTING, Passage
-from blis_tui.cluster.records import Deferred, Resumed
+from blis_tui.cluster.records import Deferred, Resumed, RoutingDecision
 from blis_tui.cluster.router import Router
 from blis_tui.cluster.signals import Fleet, SignalBoard
 from blis_tui.engine.events import EventQueue, instance_order
@@ -333,11 +334,15 @@ class Cluster:
 
     def choose(self, passage: Passage, router: Router, now: int) -> int:
         """Let a router choose an instance for a request; returns its index."""
-        index, reason = router.choose(passage.incoming, now)
         observers = self.observers
+        weighs = RoutingDecision in observers.kinds
+        weighed = Weighed(router, passage.incoming, self.instances, now) if weighs else None
+        index, reason = router.choose(passage.incoming, now)
         if Routed in observers.kinds:
             request_id = passage.request.request_id
             observers.emit(Routed(observers.event, now, request_id, index, router.name, reason))
+        if weighed is not None:
+            observers.emit(weighed.decided(observers.event, now, index))
         return index
 
     def commit(self, passage: Passage, index: int) -> None:

@@ -213,6 +213,10 @@ class Fleet(Sequence[InstanceSignals]):
             return [self.board.of(index, self.board.now_us) for index in self.members[place]]
         return self.board.of(self.members[place], self.board.now_us)
 
+    def on(self, board: SignalBoard) -> Fleet:
+        """The same instances, as another board shows them."""
+        return Fleet(board, self.members, self._prompts)
+
     def loads(self) -> list[int]:
         """The effective load at all places: queue + batch + in flight."""
         board = self.board

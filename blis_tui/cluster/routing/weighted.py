@@ -23,7 +23,11 @@ class Settings:
 
 @ROUTING.plugin("weighted", "The instance with the highest weighted sum of scores.", Settings)
 class Weighted:
-    """The highest sum of weight / all weights x score, added up in the order of the scorers; ties are drawn."""
+    """The highest sum of weight / all weights x score, added up in the order of the scorers; ties are drawn.
+
+    Attributes:
+        shares: weight / all weights, of each scorer.
+    """
 
     rule = "Weighted routing takes the instance with the highest weighted sum of scores."
 
@@ -35,12 +39,12 @@ class Weighted:
         total = 0.0
         for scorer in self._scorers:
             total += scorer.weight
-        self._shares = [scorer.weight / total for scorer in self._scorers]
+        self.shares = [scorer.weight / total for scorer in self._scorers]
 
     def choose(self, request: IncomingRequest, fleet: Fleet, context: Context) -> tuple[int, str]:
         """The best place, and its score."""
         sums = [0.0] * len(fleet)
-        for share, scorer in zip(self._shares, self._scorers, strict=True):
+        for share, scorer in zip(self.shares, self._scorers, strict=True):
             scores = scorer.scores(request, fleet)
             sums = [
                 total + share * (0.0 if score < 0.0 else min(score, 1.0))
