@@ -48,6 +48,7 @@ class Cluster:
         offered_output_tokens: answers that all requests that have arrived ask for, generated or not.
         queue: pending events.
         instances: the instances, by index; they may become more during a run.
+        pool_names: of which pool each of them is.
         board: what instances report, as the control plane sees it.
         admission: who may enter.
         router: chooses instances for requests that are not split.
@@ -85,6 +86,7 @@ class Cluster:
         self.board = SignalBoard(settings.signals)
         self._factory = InstanceFactory(experiment, self.queue, ledger, observers)
         self.instances: list[Instance] = []
+        self.pool_names: list[str] = []
         self._everybody: list[int] = []
         self._prefilling: list[int] = []
         self._decoding: list[int] = []
@@ -125,6 +127,7 @@ class Cluster:
         """One more instance of a pool, empty; requests are routed to it from now on."""
         instance = self._factory.create(len(self.instances), pool)
         self.instances.append(instance)
+        self.pool_names.append(pool.name)
         self.board.add(instance)
         self._everybody.append(instance.index)
         if pool.role in {"any", "decode"}:
@@ -134,6 +137,11 @@ class Cluster:
         if self._watches:
             instance.watch(self._watch)
         return instance
+
+    @property
+    def deferred(self) -> int:
+        """Requests put off until the cluster is idle."""
+        return len(self._deferred)
 
     @property
     def input_tokens(self) -> int:
