@@ -3,6 +3,7 @@
     python benchmarks/bench.py                              a saturated instance: 10,000 requests, 5 M tokens
     python benchmarks/bench.py --spec my.blis.yaml          any experiment
     python benchmarks/bench.py --scale 10000 100000 1000000 how time and memory grow with the number of requests
+    python benchmarks/bench.py --clusters 32 512            how the time of a request depends on the number of instances
     python benchmarks/bench.py --versus 'other command'     in turn with another program, ratio pair by pair
 
 Figures depend on the machine and on what else it does: quote medians, and rather ratios than seconds.
@@ -52,6 +53,33 @@ workload: chatbot
 policy: default
 cluster: {instances: 2}
 """
+
+CLUSTER = """
+apiVersion: blis/v1
+kind: Experiment
+metadata: {name: cluster}
+model: qwen3-14b
+hardware: h100
+latency: {kind: blackbox, alpha: [1000, 0.5, 200], beta: [7000, 17, 70]}
+engine: {kv_blocks: 15909}
+policy:
+  routing:
+    kind: weighted
+    scorers:
+      - {kind: prefix-affinity, weight: 3}
+      - {kind: queue-depth, weight: 2, signal: effective-load}
+      - {kind: kv-utilization, weight: 2}
+workload:
+  rate_per_s: 1
+  clients:
+    - id: only
+      input_tokens: {kind: gaussian, mean: 512, std_dev: 256, min: 2, max: 7000}
+      output_tokens: {kind: gaussian, mean: 256, std_dev: 128, min: 2, max: 7000}
+"""
+_RATE_PER_INSTANCE = 12.5
+_REQUESTS = 20_000
+_REQUESTS_PER_INSTANCE = 156
+"""At least: 12.5 seconds of arrivals, several times what it takes to fill the batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +160,29 @@ def scale(counts: list[int], folder: Path) -> None:
         )
 
 
+def clusters(sizes: list[int], runs: int, folder: Path) -> None:
+    """Clusters of different sizes at the same load per instance, beside one saturated instance."""
+    saturated, spec = folder / "saturated.blis.yaml", folder / "cluster.blis.yaml"
+    saturated.write_text(SATURATED, encoding="utf-8")
+    spec.write_text(CLUSTER, encoding="utf-8")
+    alone = min(measure(blis(saturated)).seconds for _ in range(runs))
+    print(f"one saturated instance, 10,000 requests: {alone:.2f} s")
+    first = 0.0
+    for size in sizes:
+        options = {"cluster.instances": size, "workload.rate_per_s": _RATE_PER_INSTANCE * size}
+        requests = max(_REQUESTS, _REQUESTS_PER_INSTANCE * size)
+        options["workload.requests"] = requests
+        command = blis(spec, *(f"--set={key}={value}" for key, value in options.items()))
+        samples = [measure(command) for _ in range(runs)]
+        seconds = min(sample.seconds for sample in samples)
+        each = 1e6 * seconds / requests
+        first = first or each
+        print(
+            f"{size:>5} instances {seconds:7.2f} s  {each:6.1f} us a request  "
+            f"{each / first:5.2f} x the first  {seconds / alone:5.2f} x one instance  {samples[0].peak_mib:5.0f} MiB"
+        )
+
+
 def main() -> None:
     """Parse the command line and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -139,12 +190,16 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--versus", metavar="COMMAND", help="another command to run in turn")
     parser.add_argument("--scale", type=int, nargs="+", metavar="REQUESTS")
+    parser.add_argument("--clusters", type=int, nargs="+", metavar="INSTANCES")
     arguments = parser.parse_args()
     print(json.dumps({"python": sys.version.split()[0], "blis_tui": blis_tui.__version__, "cpus": os.cpu_count()}))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if arguments.scale:
             scale(arguments.scale, folder)
+            return
+        if arguments.clusters:
+            clusters(arguments.clusters, arguments.runs, folder)
             return
         spec = arguments.spec
         if spec is None:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Concatenate, Final, Generic, ParamSpec, Protoc
 from blis_tui.errors import BlisError, PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from types import ModuleType
 
 P = ParamSpec("P")
@@ -71,15 +71,19 @@ def setting(doc: str, *, default: F | None = cast("None", MISSING), **limits: ob
     return field(default=cast("F", default), metadata={"doc": doc, "limits": limits})
 
 
-def nested(doc: str, point: PlugPoint[[], T], reference: str) -> tuple[tuple[str, T], ...]:
-    """A field of a settings class that is a list of plug-ins of another plug point; the class gets their names, and them made.
+def nested(
+    doc: str, point: PlugPoint[[], T], reference: str, default: Sequence[Mapping[str, object]]
+) -> tuple[tuple[str, T], ...]:
+    """A field of a settings class that lists plug-ins of another plug point; the class gets each with its name.
 
     Args:
         doc: as for :func:`setting`.
         point: whose plug-ins.
         reference: the schema of the list, such as ``#/$defs/scorers``.
+        default: what a spec that says nothing means, as it would say it.
     """
-    return field(default=(), metadata={"doc": doc, "limits": {"$ref": reference}, "point": point})
+    limits = {"$ref": reference, "default": list(default)}
+    return field(default=(), metadata={"doc": doc, "limits": limits, "point": point})
 
 
 def json_type(annotation: object) -> str:

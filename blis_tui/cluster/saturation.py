@@ -16,10 +16,8 @@ def utilization(fleet: Fleet, queue_depth: float, kv_utilization: float) -> floa
     if not len(fleet):
         return 1.0
     total = 0.0
-    for waiting, used, blocks in zip(
-        fleet.column("waiting"), fleet.column("kv_used"), fleet.column("kv_total"), strict=True
-    ):
-        total += max(waiting / queue_depth, used / blocks / kv_utilization)
+    for waiting, share in zip(fleet.column("waiting"), fleet.column("kv_utilization"), strict=True):
+        total += max(waiting / queue_depth, share / kv_utilization)
     return total / len(fleet)
 
 
@@ -27,7 +25,7 @@ def concurrency(fleet: Fleet, per_instance: int) -> float:
     """Requests in flight of all that the instances should have at most; 1 for a fleet without instances."""
     if not len(fleet):
         return 1.0
-    in_flight = 0
+    in_flight = 0.0
     for count in fleet.column("in_flight"):
         in_flight += count
     return in_flight / (len(fleet) * per_instance)

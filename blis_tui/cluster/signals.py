@@ -9,19 +9,26 @@ decision may choose from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, overload
+
+from blis_tui.engine.latency.model import Chunk, StepLoad
+from blis_tui.engine.request import Request
 
 if TYPE_CHECKING:
     from blis_tui.engine.instance import Instance
     from blis_tui.engine.kv.pool import BlockPool, PromptKeys
-    from blis_tui.engine.request import Request, Segments
+    from blis_tui.engine.request import Segments
     from blis_tui.engine.streams import Stream
     from blis_tui.spec.model import Signals
 
 
 UNKNOWN_CLASS_PRIORITY: Final = 3
 """As `standard`."""
+
+
+_SOMEBODY: Final = Request(-1, "", 0, 1, 0)
+"""Whose prefill it is does not matter to step-time models."""
 
 
 class IncomingRequest(NamedTuple):
@@ -96,6 +103,21 @@ class InstanceSignals(NamedTuple):
         return self.kv_used_blocks / self.kv_total_blocks
 
 
+def _load(board: SignalBoard, index: int) -> int:
+    return board.waiting[index] + board.running[index] + board.in_flight[index]
+
+
+FIGURES: Final[Mapping[str, Callable[[SignalBoard, int], float]]] = {
+    "waiting": lambda board, index: board.waiting[index],
+    "running": lambda board, index: board.running[index],
+    "in_flight": lambda board, index: board.in_flight[index],
+    "load": _load,
+    "vllm_dp": lambda board, index: 4 * board.waiting[index] + board.running[index],
+    "kv_utilization": lambda board, index: board.kv_used[index] / board.kv_total[index],
+}
+"""What may be compared of instances, by name."""
+
+
 class SignalBoard:
     """The figures of all instances by index, as the control plane sees them.
 
@@ -125,6 +147,16 @@ class SignalBoard:
         self._cache_delay_us = settings.cache_signal_delay_us
         self._caches_us = 0
         self._views: list[CacheView] = []
+        self._listeners: list[dict[int, None]] = []
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_listeners": []}  # indexes over the figures are made anew
+
+    def listen(self) -> dict[int, None]:
+        """A dictionary that gets the instances whose figures may have changed since it was last cleared."""
+        changed: dict[int, None] = {}
+        self._listeners.append(changed)
+        return changed
 
     def add(self, instance: Instance) -> None:
         """One more instance: it is empty."""
@@ -142,6 +174,8 @@ class SignalBoard:
             for index in self.touched:
                 in_flight[index] = self._instances[index].in_flight
             self._stale.update(self.touched)
+            for listener in self._listeners:
+                listener.update(self.touched)
             self.touched.clear()
         if self._stale and now - self.refreshed_us >= self._interval_us:
             for index in self._stale:
@@ -149,6 +183,8 @@ class SignalBoard:
                 self.waiting[index] = len(instance.waiting.items)
                 self.running[index] = instance.seen_running
                 self.kv_used[index] = instance.seen_kv_used
+            for listener in self._listeners:
+                listener.update(self._stale)
             self._stale.clear()
         if now - self.refreshed_us >= self._interval_us:
             self.refreshed_us = now
@@ -169,6 +205,20 @@ class SignalBoard:
             self._views[index],
             now - self.refreshed_us,
         )
+
+    def prefill_us(self, index: int, tokens: int, block_size_tokens: int) -> int:
+        """See ``Fleet.prefill_us``."""
+        instance = self._instances[index]
+        decodes = self.running[index]
+        context = self.kv_used[index] * block_size_tokens if decodes else 0
+        room = max(1, instance.batch.limits.max_num_batched_tokens - decodes)
+        full, rest = divmod(tokens, room)
+        total = 0
+        for chunk, times in ((room, full), (rest, 1 if rest else 0)):
+            if times:
+                load = StepLoad([Chunk(_SOMEBODY, 0, chunk, chunk)], decodes, context)
+                total += times * instance.latency.step_time_us(load)
+        return total
 
     def cache(self, index: int) -> CacheView:
         """The prefix cache of one instance."""
@@ -231,10 +281,18 @@ class Fleet(Sequence[InstanceSignals]):
         """How many leading blocks of a prompt are in the prefix cache at each place."""
         return [self.board.cache(index).cached_blocks(segments) for index in self.members]
 
-    def column(self, name: str) -> list[int]:
-        """One figure of all places, such as ``waiting``: a fast way to look at many instances."""
-        values: list[int] = getattr(self.board, name)
-        return [values[index] for index in self.members]
+    def prefill_us(self, place: int, tokens: int) -> int:
+        """How long the step-time model of an instance takes for so many prompt tokens beside the batch it has.
+
+        They fill steps of ``max_num_batched_tokens`` less one token per decode; the contexts of the decodes
+        are what the KV cache holds.
+        """
+        return self.board.prefill_us(self.members[place], tokens, self.block_size_tokens)
+
+    def column(self, name: str) -> list[float]:
+        """One of the ``FIGURES`` of all places, such as ``waiting``: a fast way to look at many instances."""
+        figure, board = FIGURES[name], self.board
+        return [figure(board, index) for index in self.members]
 
 
 class Context:

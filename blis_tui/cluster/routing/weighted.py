@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from blis_tui.cluster.policy import ROUTING, pick
+from blis_tui.cluster.routing.ranking import Ranking, can_rank
 from blis_tui.cluster.scoring.scorer import SCORING, Scorer
 from blis_tui.errors import PolicyError
 from blis_tui.registry import nested
@@ -18,7 +19,16 @@ if TYPE_CHECKING:
 class Settings:
     """Of weighted routing."""
 
-    scorers: tuple[tuple[str, Scorer], ...] = nested("The scorers and their weights.", SCORING, "#/$defs/scorers")
+    scorers: tuple[tuple[str, Scorer], ...] = nested(
+        "The scorers and their weights; without it, those of llm-d.",
+        SCORING,
+        "#/$defs/scorers",
+        default=(
+            {"kind": "precise-prefix-cache", "weight": 2.0},
+            {"kind": "queue-depth", "weight": 1.0},
+            {"kind": "kv-utilization", "weight": 1.0},
+        ),
+    )
 
 
 @ROUTING.plugin("weighted", "The instance with the highest weighted sum of scores.", Settings)
@@ -40,9 +50,30 @@ class Weighted:
         for scorer in self._scorers:
             total += scorer.weight
         self.shares = [scorer.weight / total for scorer in self._scorers]
+        self._ranking: Ranking | None = None
+        self._can_rank = can_rank(self._scorers)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_ranking": None}  # it is an index, made anew when it is needed
 
     def choose(self, request: IncomingRequest, fleet: Fleet, context: Context) -> tuple[int, str]:
         """The best place, and its score."""
+        if self._can_rank:
+            ranking = self._ranking
+            if ranking is None or not ranking.fits(fleet):
+                ranking = self._ranking = Ranking(self._scorers, self.shares, fleet)
+            best, places = ranking.best(request, fleet)
+        else:
+            sums = self.sums(request, fleet)
+            best = max(sums)
+            places = [at for at, total in enumerate(sums) if total == best]
+        place = pick(places, context)
+        for scorer in self._scorers:
+            scorer.routed(request, fleet, place)
+        return place, f"score {best:.6f}"
+
+    def sums(self, request: IncomingRequest, fleet: Fleet) -> list[float]:
+        """The weighted sum of each place; scores are cut to 0 to 1."""
         sums = [0.0] * len(fleet)
         for share, scorer in zip(self.shares, self._scorers, strict=True):
             scores = scorer.scores(request, fleet)
@@ -50,11 +81,7 @@ class Weighted:
                 total + share * (0.0 if score < 0.0 else min(score, 1.0))
                 for total, score in zip(sums, scores, strict=True)
             ]
-        best = max(sums)
-        place = pick([at for at, total in enumerate(sums) if total == best], context)
-        for scorer in self._scorers:
-            scorer.routed(request, fleet, place)
-        return place, f"score {best:.6f}"
+        return sums
 
     def explain(self, request: IncomingRequest, fleet: Fleet) -> tuple[tuple[str, list[float]], ...]:
         """Every scorer's name and its scores by place, before weights; it changes nothing."""

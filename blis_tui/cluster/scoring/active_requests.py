@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.cluster.scoring.scorer import SCORING, Forgetful, Weight
+from blis_tui.cluster.scoring.scorer import SCORING, FigureScorer, Weight
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.cluster.signals import Fleet, IncomingRequest
-
 
 @SCORING.plugin("active-requests", "In flight, relative to the instance that has most.", Weight)
-class ActiveRequests(Forgetful):
+class ActiveRequests(FigureScorer):
     """In flight, relative to the instance that has most."""
 
-    def scores(self, request: IncomingRequest, fleet: Fleet) -> Sequence[float]:  # noqa: ARG002
+    figure = "in_flight"
+
+    def grades(self, values: Sequence[float]) -> list[float]:
         """0 for whoever has most in flight, 1 for whoever has none."""
-        counts = fleet.column("in_flight")
-        most = max(counts)
-        return [(most - count) / most for count in counts] if most else [1.0] * len(counts)
+        most = max(values)
+        return [(most - value) / most for value in values] if most else [1.0] * len(values)

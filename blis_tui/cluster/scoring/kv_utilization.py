@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.cluster.scoring.scorer import SCORING, Forgetful, Weight
+from blis_tui.cluster.scoring.scorer import SCORING, FigureScorer, Weight
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.cluster.signals import Fleet, IncomingRequest
-
 
 @SCORING.plugin("kv-utilization", "The share of KV blocks that is free.", Weight)
-class KvUtilization(Forgetful):
+class KvUtilization(FigureScorer):
     """The share of KV blocks that is free."""
 
-    def scores(self, request: IncomingRequest, fleet: Fleet) -> Sequence[float]:  # noqa: ARG002
+    figure = "kv_utilization"
+
+    def grades(self, values: Sequence[float]) -> list[float]:
         """1 - the share in use."""
-        return [
-            1.0 - used / total for used, total in zip(fleet.column("kv_used"), fleet.column("kv_total"), strict=True)
-        ]
+        return [1.0 - value for value in values]

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.cluster.scoring.scorer import SCORING, Forgetful, Weight
+from blis_tui.cluster.scoring.scorer import SCORING, FigureScorer, Weight
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from blis_tui.cluster.signals import Fleet, IncomingRequest
 
 
 _FULL: Final = 128
 
 
 @SCORING.plugin("load-aware", "Half of what is left of a queue of 128.", Weight)
-class LoadAware(Forgetful):
+class LoadAware(FigureScorer):
     """Half of what is left of a queue of 128."""
 
-    def scores(self, request: IncomingRequest, fleet: Fleet) -> Sequence[float]:  # noqa: ARG002
+    figure = "waiting"
+
+    def grades(self, values: Sequence[float]) -> list[float]:
         """0.5 for an empty queue, 0 for one of 128 requests or more."""
-        return [0.5 * (1.0 - min(waiting, _FULL) / _FULL) for waiting in fleet.column("waiting")]
+        return [0.5 * (1.0 - min(value, _FULL) / _FULL) for value in values]

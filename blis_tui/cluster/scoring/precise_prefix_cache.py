@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from blis_tui.cluster.scoring.scorer import SCORING, Forgetful, Weight
+from blis_tui.cluster.scoring.scorer import SCORING, SparseScorer, Weight
 from blis_tui.registry import setting
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
     from blis_tui.cluster.signals import Fleet, IncomingRequest
 
@@ -24,20 +24,20 @@ class Settings(Weight):
 
 
 @SCORING.plugin("precise-prefix-cache", "Cached blocks of the prompt, between the fewest and the most.", Settings)
-class PrecisePrefixCache(Forgetful):
+class PrecisePrefixCache(SparseScorer):
     """Cached blocks of the prompt, between the fewest and the most, as the instances report them."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self._nobody = settings.nobody_has_it
 
-    def scores(self, request: IncomingRequest, fleet: Fleet) -> Sequence[float]:
+    def sparse(self, request: IncomingRequest, fleet: Fleet) -> tuple[float, Mapping[int, float]]:
         """1 for the most cached blocks, 0 for the fewest; 1 for all where they have equally many."""
         if not request.segments:
-            return [self._nobody] * len(fleet)
+            return self._nobody, {}
         blocks = fleet.cached_blocks(request.segments)
         low, high = min(blocks), max(blocks)
         if low == high:
-            return [1.0 if high else self._nobody] * len(blocks)
+            return (1.0 if high else self._nobody), {}
         span = high - low
-        return [(count - low) / span for count in blocks]
+        return 0.0, {place: (count - low) / span for place, count in enumerate(blocks) if count > low}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from blis_tui.cluster.scoring.scorer import SCORING, Weight
+from blis_tui.cluster.scoring.scorer import SCORING, SparseScorer, Weight
 from blis_tui.registry import setting
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from blis_tui.cluster.signals import Fleet, IncomingRequest
 
@@ -24,28 +24,28 @@ class Settings(Weight):
 
 
 @SCORING.plugin("prefix-affinity", "The share of the prompt that the router has sent to the instance before.", Settings)
-class PrefixAffinity:
+class PrefixAffinity(SparseScorer):
     """Leading blocks of the prompt that were sent to the instance, of all its full blocks.
 
     What an instance has cached is not asked: the router remembers the latest blocks that it sent there.
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.weight = settings.weight
+        super().__init__(settings)
         self._capacity = settings.capacity_blocks
         self._memories: dict[int, BlockLru] = {}
 
-    def scores(self, request: IncomingRequest, fleet: Fleet) -> Sequence[float]:
+    def sparse(self, request: IncomingRequest, fleet: Fleet) -> tuple[float, Mapping[int, float]]:
         """Matched leading blocks / full blocks; 0 where a prompt has no full block."""
-        scores = [0.0] * len(fleet)
+        found: dict[int, float] = {}
         keys = fleet.prompt_keys(request)
         if keys:
             blocks = request.input_tokens // fleet.block_size_tokens
-            memories = self._memories
             for place, instance in enumerate(fleet.members):
-                if instance in memories and (found := memories[instance].leading(keys)):
-                    scores[place] = found / blocks
-        return scores
+                memory = self._memories.get(instance)
+                if memory is not None and (there := memory.leading(keys)):
+                    found[place] = there / blocks
+        return 0.0, found
 
     def routed(self, request: IncomingRequest, fleet: Fleet, place: int) -> None:
         """Remember its blocks, the first one first."""

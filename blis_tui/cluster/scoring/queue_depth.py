@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from blis_tui.cluster.scoring.scorer import SCORING, Forgetful, Weight, least_first
+from blis_tui.cluster.scoring.scorer import SCORING, FigureScorer, Weight, least_first
 from blis_tui.registry import setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from blis_tui.cluster.signals import Fleet, IncomingRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +24,13 @@ class Settings(Weight):
 
 
 @SCORING.plugin("queue-depth", "The length of the queue, between the shortest and the longest.", Settings)
-class QueueDepth(Forgetful):
+class QueueDepth(FigureScorer):
     """The length of the queue, between the shortest and the longest."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self._signal = settings.signal
+        self.figure = "load" if settings.signal == "effective-load" else "waiting"
 
-    def scores(self, request: IncomingRequest, fleet: Fleet) -> Sequence[float]:  # noqa: ARG002
+    def grades(self, values: Sequence[float]) -> list[float]:
         """1 for the shortest, 0 for the longest."""
-        return least_first(fleet.loads() if self._signal == "effective-load" else fleet.column("waiting"))
+        return least_first(values)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from blis_tui.registry import PlugPoint, setting
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from blis_tui.cluster.signals import Fleet, IncomingRequest
 
@@ -39,11 +39,27 @@ class Scorer(Protocol):
 SCORING: Final = PlugPoint[[], Scorer]("policy.routing.scorers", "scorer", Scorer)
 
 
-class Forgetful:
-    """A scorer that remembers nothing."""
+class FigureScorer:
+    """A scorer that looks at one figure of each instance and remembers nothing: the smaller the better.
+
+    ``weighted`` need not ask it about every instance: of equal figures one is enough.
+
+    Attributes:
+        figure: which one, of ``signals.FIGURES``.
+    """
+
+    figure: str
 
     def __init__(self, settings: Weight) -> None:
         self.weight = settings.weight
+
+    def grades(self, values: Sequence[float]) -> list[float]:
+        """The scores for these values, which are all that there are; the larger a value, the lower its score."""
+        raise NotImplementedError
+
+    def scores(self, request: IncomingRequest, fleet: Fleet) -> Sequence[float]:  # noqa: ARG002
+        """The grade of each instance's figure."""
+        return self.grades(fleet.column(self.figure))
 
     def routed(self, request: IncomingRequest, fleet: Fleet, place: int) -> None:
         """Nothing to remember."""
@@ -53,7 +69,33 @@ class Forgetful:
         return ()
 
 
-def least_first(values: Sequence[int]) -> list[float]:
+class SparseScorer:
+    """A scorer that says the same about most instances.
+
+    ``weighted`` looks at the others one by one.
+    """
+
+    def __init__(self, settings: Weight) -> None:
+        self.weight = settings.weight
+
+    def sparse(self, request: IncomingRequest, fleet: Fleet) -> tuple[float, Mapping[int, float]]:
+        """The usual score, and the places that have another one."""
+        raise NotImplementedError
+
+    def scores(self, request: IncomingRequest, fleet: Fleet) -> Sequence[float]:
+        """The usual score, or a place's own."""
+        usual, others = self.sparse(request, fleet)
+        return [others.get(place, usual) for place in range(len(fleet))]
+
+    def routed(self, request: IncomingRequest, fleet: Fleet, place: int) -> None:
+        """Nothing to remember."""
+
+    def state(self) -> tuple[object, ...]:
+        """Nothing."""
+        return ()
+
+
+def least_first(values: Sequence[float]) -> list[float]:
     """1 for the smallest value, 0 for the largest, in proportion between; 1 for all where they are equal."""
     low, high = min(values), max(values)
     if low == high:

@@ -1,0 +1,151 @@
+"""Finds the instance with the highest weighted score without looking at all of them.
+
+Instances with equal figures have equal scores. So they stand in groups of equal figures, kept up to date as figures
+change, and a decision looks at one of each group; within a group they are sorted by the one figure that is nearly
+always different (KV utilization), of which the smallest is the best. Scores that single instances have for themselves
+(of prefixes) are added for these alone.
+
+The sums are those of the plain way, bit by bit, because the same numbers are added in the same order.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.cluster.scoring.scorer import FigureScorer, SparseScorer
+from blis_tui.cluster.signals import FIGURES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.cluster.scoring.scorer import Scorer
+    from blis_tui.cluster.signals import Fleet, IncomingRequest, SignalBoard
+
+_FINE: Final = "kv_utilization"
+"""The figure that sorts a group."""
+
+Group = tuple[float, ...]
+"""The figures that its instances have in common."""
+
+
+class Ranking:
+    """The instances of a fleet in groups of equal figures.
+
+    Args:
+        scorers: only of kinds that can be ranked (see ``can_rank``).
+        shares: their parts of all weights.
+        fleet: which instances.
+    """
+
+    def __init__(self, scorers: Sequence[Scorer], shares: Sequence[float], fleet: Fleet) -> None:
+        self._parts = tuple(zip(scorers, shares, strict=True))
+        self._coarse = [one for one in scorers if isinstance(one, FigureScorer) and one.figure != _FINE]
+        self._figures = [FIGURES[one.figure] for one in self._coarse]
+        self._has_fine = any(isinstance(one, FigureScorer) and one.figure == _FINE for one in scorers)
+        self._members = list(fleet.members)
+        self._places = {index: place for place, index in enumerate(self._members)}
+        self._changed = fleet.board.listen()
+        self._groups: dict[Group, list[tuple[float, int]]] = {}
+        """Sorted: fine figure and place."""
+        self._where: dict[int, tuple[Group, tuple[float, int]]] = {}
+        """Of each place its group and its entry there."""
+        for index in self._members:
+            self._insert(index, fleet.board)
+
+    def fits(self, fleet: Fleet) -> bool:
+        """Whether the fleet still has the same instances."""
+        return self._members == fleet.members
+
+    def best(self, request: IncomingRequest, fleet: Fleet) -> tuple[float, list[int]]:
+        """The highest sum, and all places that have it."""
+        self._update(fleet.board)
+        groups = list(self._groups)
+        columns: list[Sequence[float] | None] = []
+        usual: list[float] = []
+        special: list[Mapping[int, float]] = []
+        odd: dict[int, None] = {}
+        at = 0
+        for scorer, _ in self._parts:
+            column: Sequence[float] | None = None
+            constant, others = 0.0, _NOBODY
+            if isinstance(scorer, FigureScorer):
+                if scorer.figure != _FINE:
+                    column = scorer.grades([group[at] for group in groups])
+                    at += 1
+            elif isinstance(scorer, SparseScorer):
+                constant, others = scorer.sparse(request, fleet)
+                odd.update(dict.fromkeys(others))
+            columns.append(column)
+            usual.append(constant)
+            special.append(others)
+        highest = -1.0
+        ties: list[int] = []
+        for number, group in enumerate(groups):
+            entries = self._groups[group]
+            plain = entries if not odd else [entry for entry in entries if entry[1] not in odd]
+            if not plain:
+                continue
+            total = self._sum(number, plain[0][0], columns, usual)
+            if total < highest:
+                continue
+            if total > highest:
+                highest, ties = total, []
+            for fine, place in plain:
+                if fine != plain[0][0] and self._sum(number, fine, columns, usual) != total:
+                    break
+                ties.append(place)
+        if odd:
+            numbers = {group: number for number, group in enumerate(groups)}
+            for place in odd:
+                group, (fine, _) = self._where[place]
+                own = [others.get(place, one) for one, others in zip(usual, special, strict=True)]
+                total = self._sum(numbers[group], fine, columns, own)
+                if total > highest:
+                    highest, ties = total, []
+                if total == highest:
+                    ties.append(place)
+        ties.sort()
+        return highest, ties
+
+    def _sum(
+        self, number: int, fine: float, columns: Sequence[Sequence[float] | None], constants: Sequence[float]
+    ) -> float:
+        total = 0.0
+        for (scorer, share), column, constant in zip(self._parts, columns, constants, strict=True):
+            if column is not None:
+                score = column[number]
+            elif isinstance(scorer, FigureScorer):
+                score = scorer.grades((fine,))[0]
+            else:
+                score = constant
+            total += share * score
+        return total
+
+    def _update(self, board: SignalBoard) -> None:
+        for index in self._changed:
+            place = self._places.get(index)
+            if place is None:
+                continue
+            group, entry = self._where[place]
+            entries = self._groups[group]
+            del entries[bisect_left(entries, entry)]
+            if not entries:
+                del self._groups[group]
+            self._insert(index, board)
+        self._changed.clear()
+
+    def _insert(self, index: int, board: SignalBoard) -> None:
+        place = self._places[index]
+        group = tuple([figure(board, index) for figure in self._figures])
+        entry = (FIGURES[_FINE](board, index) if self._has_fine else 0.0, place)
+        insort(self._groups.setdefault(group, []), entry)
+        self._where[place] = (group, entry)
+
+
+_NOBODY: Final[Mapping[int, float]] = {}
+
+
+def can_rank(scorers: Sequence[Scorer]) -> bool:
+    """Whether all scorers look at one figure each, or say the same about most instances."""
+    return all(isinstance(one, FigureScorer | SparseScorer) for one in scorers)
