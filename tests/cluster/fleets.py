@@ -59,6 +59,13 @@ SPLIT: Mapping[str, object] = {
 }
 """Prefill on two instances, decode on three, over a slow link."""
 
+IDLE: Mapping[str, object] = {
+    "workload": "unfair-tenants",
+    "cluster.instances": 2,
+    "policy.deferral": {"kind": "idle-only"},
+}
+"""Batch requests wait until the cluster is idle."""
+
 
 @cache
 def fleet(name: str, requests: int = 200) -> Experiment:
