@@ -59,6 +59,19 @@ SPLIT: Mapping[str, object] = {
 }
 """Prefill on two instances, decode on three, over a slow link."""
 
+EARLY: Mapping[str, object] = {
+    **SPLIT,
+    "engine.kv_blocks": 220,
+    "cluster.signals": {"results": "step-start"},
+    "cluster.disaggregation": {
+        "prefill_instances": 2,
+        "decode_instances": 3,
+        "decider": {"kind": "always"},
+        "order": "decode-first",
+        "transfer": {"bandwidth_gb_per_s": 20, "base_latency_us": 50, "starts": "step-start"},
+    },
+}
+"""The decode instance is chosen first, transfers overlap with the prefill, and KV blocks run out."""
 IDLE: Mapping[str, object] = {
     "workload": "unfair-tenants",
     "cluster.instances": 2,
