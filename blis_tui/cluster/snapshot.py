@@ -167,6 +167,7 @@ class Snapshot:
     gateway: GatewaySnapshot | None
     """None = there is none."""
     transfers: tuple[TransferSnapshot, ...]
+    """Under way, the oldest first."""
 
 
 def peek(cluster: Cluster) -> PendingEvent | None:
@@ -247,17 +248,16 @@ def _gateway(gateway: GatewayControl) -> GatewaySnapshot:
 
 
 def _transfers(splitter: Splitter) -> Iterator[TransferSnapshot]:
-    for passage in splitter.passages.values():
-        if passage.kind == "transfer-end":
-            request = passage.request
-            handover = handover_of(request)
-            yield TransferSnapshot(
-                request_id=request.request_id,
-                instance=handover.prefill_instance,
-                decode_instance=_happened(handover.decode_instance),
-                bytes=splitter.bytes_of(request),
-                since_us=handover.transfer_start_us,
-            )
+    moving = [one.request for one in splitter.passages.values() if one.kind == "transfer-end"]
+    for request in sorted(moving, key=lambda one: (handover_of(one).transfer_start_us, one.index)):
+        handover = handover_of(request)
+        yield TransferSnapshot(
+            request_id=request.request_id,
+            instance=handover.prefill_instance,
+            decode_instance=_happened(handover.decode_instance),
+            bytes=splitter.bytes_of(request),
+            since_us=handover.transfer_start_us,
+        )
 
 
 def _instance(instance: Instance, pool_name: str, window: int | None) -> InstanceSnapshot:

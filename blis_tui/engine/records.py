@@ -170,14 +170,14 @@ class Admitted(Record):
 
 @dataclass(frozen=True, slots=True)
 class Rejected(Record):
-    """Admission control turned a request away."""
+    """Admission control or the gateway turned a request away; ``policy`` says who."""
 
     shown = Description(
         "rejected",
         sign="✗",
         colour="error",
-        meaning="admission control rejected a request",
-        explanation="Admission control rejected the request: its client gets no answer.",
+        meaning="admission control or the gateway rejected a request",
+        explanation="The request was rejected: its client gets no answer.",
         sentence="{request_id} was rejected: {reason}",
         line="rejected: {reason}",
         short="rejected",

@@ -72,6 +72,12 @@ EARLY: Mapping[str, object] = {
     },
 }
 """The decode instance is chosen first, transfers overlap with the prefill, and KV blocks run out."""
+LARGE: Mapping[str, object] = {
+    "workload.rate_per_s": 3000,
+    "cluster.instances": 512,
+    "policy.routing": {"kind": "power-of-two"},
+}
+"""Many instances, some of which get more than others."""
 IDLE: Mapping[str, object] = {
     "workload": "unfair-tenants",
     "cluster.instances": 2,
@@ -79,8 +85,11 @@ IDLE: Mapping[str, object] = {
 }
 """Batch requests wait until the cluster is idle."""
 
+_TIMES = {"LARGE": 10}
+"""How many more requests one needs than the others."""
+
 
 @cache
 def fleet(name: str, requests: int = 200) -> Experiment:
     """One of the above, by its name."""
-    return blis_tui.load("quickstart", set={**globals()[name], "workload.requests": requests})
+    return blis_tui.load("quickstart", set={**globals()[name], "workload.requests": requests * _TIMES.get(name, 1)})

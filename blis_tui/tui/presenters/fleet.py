@@ -155,9 +155,9 @@ def fleet_text(view: View, width: int, height: int) -> FleetText:
     margin = len(str(len(instances))) + 1
     columns = max((width - margin + 1) // (_TEN + 1), 1) * _TEN
     wide_columns = max(width // _WIDE, 1)
-    rows = height - len(head) - len(tail) - len(pools) - 1
+    rows = height - len(head) - len(tail) - len(pools) - len(_legend(measure, top, width))
     wide = _rows(pools, wide_columns) <= rows
-    lines: list[Line] = [*head, _legend(measure, top)]
+    lines: list[Line] = [*head, *_legend(measure, top, width)]
     grids: list[Grid] = []
     for name, members in pools.items():
         lines.append(_pool_line(view, name, members, measure, width, alone=len(pools) == 1))
@@ -217,16 +217,14 @@ def value_text(one: InstanceSnapshot, measure: Measure) -> str:
     return count_text(value) if measure.whole is None else percent_text(value, measure.whole(one))
 
 
-def _legend(measure: Measure, top: int) -> Line:
+def _legend(measure: Measure, top: int, width: int) -> list[Line]:
     upper = count_text(top) if measure.whole is None else "100 %"
-    return line(
-        (measure.name, "bold"),
-        (f": {measure.about}  ", "$text-muted"),
-        (_NONE, "$text-muted"),
-        " 0  ",
-        (LEVELS, "$primary"),
-        f" up to {upper}",
-    )
+    items = [
+        Content.assemble((f"{measure.name}:", "bold"), (f" {measure.about}", "$text-muted")),
+        Content.assemble((_NONE, "$text-muted"), " 0"),
+        Content.assemble((LEVELS, "$primary"), f" up to {upper}"),
+    ]
+    return [line(row) for row in flow(items, width)]
 
 
 def _pool_line(
@@ -293,8 +291,8 @@ def _transfers(view: View, width: int) -> list[Line]:
 
 def _transfer_columns(view: View) -> Iterator[Column[TransferSnapshot]]:
     now = view.moment.time_us
-    yield Column("request", 16, lambda one, room: shorten(one.request_id, room))
+    yield Column("request", 12, lambda one, room: shorten(one.request_id, room))
     yield Column("from", 5, lambda one, _: str(one.instance), right=True)
-    yield Column("to", 9, lambda one, _: "not yet" if one.decode_instance is None else str(one.decode_instance))
-    yield Column("size", 9, lambda one, _: bytes_text(one.bytes), right=True)
-    yield Column("for", 9, lambda one, _: span_text(now - one.since_us), right=True)
+    yield Column("to", 7, lambda one, _: "not yet" if one.decode_instance is None else str(one.decode_instance))
+    yield Column("size", 7, lambda one, _: bytes_text(one.bytes), right=True, rank=2)
+    yield Column("for", 7, lambda one, _: span_text(now - one.since_us), right=True, rank=1)

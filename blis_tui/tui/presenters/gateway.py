@@ -94,7 +94,7 @@ def _columns(view: View, gateway: GatewaySnapshot) -> Iterator[Column[FlowSnapsh
     def head(one: FlowSnapshot, room: int) -> str:
         return f"{'▶' if one.head == gateway.upcoming else ' '} {shorten(one.head, room - 2)}"
 
-    yield Column("tenant", 12, lambda one, room: shorten(one.tenant_id or NO_TENANT, room), grows=True, most=20)
-    yield Column("waiting", 7, lambda one, _: count_text(one.waiting), right=True)
-    yield Column("head of its queue", 22, head)
-    yield Column("waits for", 9, lambda one, _: span_text(now - one.since_us), right=True)
+    yield Column("tenant", 9, lambda one, room: shorten(one.tenant_id or NO_TENANT, room), grows=True, most=20)
+    yield Column("waiting", 7, lambda one, _: count_text(one.waiting), right=True, rank=2)
+    yield Column("queue head", 14, head)
+    yield Column("waits for", 9, lambda one, _: span_text(now - one.since_us), right=True, rank=1)

@@ -65,7 +65,7 @@ def router_lines(view: View, width: int) -> list[Line]:
     lines += [titles(columns), *table_rows(columns, one.top, lambda each: f"{INSTANCE_KEY}{each.instance}")]
     hidden = one.candidates - len(one.top)
     if hidden:
-        lines.append(line((f"… and {plural(hidden, 'candidate')} with lower scores", "$text-muted")))
+        lines += map(line, words(f"… and {plural(hidden, 'candidate')} with lower scores", width, "$text-muted"))
     if view.moment.state.routing_rule:
         lines += [BLANK, *(line(row) for row in words(view.moment.state.routing_rule, width, "$text-muted"))]
     return lines
