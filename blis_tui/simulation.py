@@ -18,7 +18,7 @@ from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.figures import FIGURES
 from blis_tui.cluster.snapshot import digest, find_request, peek, take_snapshot
 from blis_tui.engine.invariants import INVARIANTS
-from blis_tui.engine.records import RECORD_KINDS, Observers, Record
+from blis_tui.engine.records import RECORD_KINDS, Observers, Record, streamed_kinds
 from blis_tui.errors import BlisError, InputError, InvariantError, SimulationError
 from blis_tui.metrics.report import build_report, check_up
 from blis_tui.metrics.request_log import RequestLog
@@ -334,6 +334,8 @@ class Simulation:
     def subscribe(self, kind: type[_R] | str, callback: Callable[[_R], None]) -> Callable[[], None]:
         """Call ``callback`` with each record of ``kind`` (a record class, its name, or ``all``) from now on.
 
+        ``all`` is the record stream; kinds that are told on demand, such as ``routing-decision``, have to be named.
+
         Returns a function that ends the subscription. A simulation's results do not depend on who listens.
 
         Raises:
@@ -451,7 +453,7 @@ def _failed(error: Exception, used: Sequence[Plugin], event: int) -> SimulationE
 
 def _record_classes(kind: type[Record] | str) -> tuple[type[Record], ...]:
     if kind in ("all", Record):
-        return tuple(RECORD_KINDS.values())
+        return tuple(streamed_kinds().values())
     name = kind if isinstance(kind, str) else kind.kind
     if name not in RECORD_KINDS:
         raise ValueError(f"there is no record kind {name!r}; known are {', '.join(RECORD_KINDS)}")

@@ -45,6 +45,17 @@ def count_text(n: int) -> str:
     return f"{n:,}"
 
 
+def bytes_text(n: int) -> str:
+    """An amount of memory in decimal units: ``850 B``, ``41.9 MB``, ``1.62 GB``."""
+    size, units = float(n), ["TB", "GB", "MB", "kB"]
+    if n < 1000:
+        return f"{n} B"
+    while size >= 999.5 and units:
+        size /= 1000
+        unit = units.pop()
+    return f"{_three_digits(size)} {unit}"
+
+
 def plural(n: int, noun: str) -> str:
     """A count with its noun: ``1 block``, ``12,345 blocks``."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

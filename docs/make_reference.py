@@ -14,7 +14,8 @@ from textwrap import dedent
 from typing import TYPE_CHECKING, Final
 
 import blis_tui
-import blis_tui.cluster.records  # its kinds are known once it is imported
+import blis_tui.cluster.lifecycle_records
+import blis_tui.cluster.records  # their kinds are known once they are imported
 from blis_tui.authoring.codes import explain
 from blis_tui.authoring.project import write_tree
 from blis_tui.authoring.tree import Key, root
@@ -196,6 +197,8 @@ def _records_page() -> str:
         [found] = ast.parse(dedent(getsource(record))).body
         if isinstance(found, ast.ClassDef):
             lines += _class_section(found, kind)
+            if record.shown.on_demand:
+                lines += ["On demand: only subscribing to it by name brings it; it is in no file.", ""]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

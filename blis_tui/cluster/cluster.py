@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.cluster.accounts import Count, recount
 from blis_tui.cluster.admission_control import AdmissionControl
+from blis_tui.cluster.decisions import Weighed
 from blis_tui.cluster.disaggregation import Splitter
 from blis_tui.cluster.factory import InstanceFactory
 from blis_tui.cluster.gateway.gateway import GatewayControl
 from blis_tui.cluster.lifecycle import Lifecycle
 from blis_tui.cluster.passage import ADMISSION, ARRIVAL, ROUTING, Passage
-from blis_tui.cluster.records import Deferred, Resumed
+from blis_tui.cluster.records import Deferred, Resumed, RoutingDecision
 from blis_tui.cluster.router import NAME as ROUTER
 from blis_tui.cluster.router import Router
 from blis_tui.cluster.signals import Fleet, SignalBoard
@@ -26,7 +27,6 @@ from blis_tui.engine.watch import Watch
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from blis_tui.engine.events import Entry
     from blis_tui.engine.instance import Instance
     from blis_tui.engine.kv.pool import PromptKeys
     from blis_tui.engine.ledger import Ledger
@@ -196,6 +196,11 @@ class Cluster:
         return self._exhausted and self.arrived == len(self.ledger)
 
     @property
+    def deferred(self) -> int:
+        """Requests put off until the cluster is idle."""
+        return len(self._deferred)
+
+    @property
     def input_tokens(self) -> int:
         """Prompt tokens of all requests that entered a waiting queue."""
         total = 0
@@ -290,7 +295,7 @@ class Cluster:
         Those that wait for others come last: deferred ones, those in the gateway's queue, those being transferred.
         """
         pending = [entry for entry in self.queue.heap if entry[3].kind in _ON_THE_WAY]
-        pending.sort(key=_entry_key)
+        pending.sort(key=lambda entry: entry[:3])
         found = [event.request for *_, event in pending if event.request is not None]
         found += [one.request for one in self._deferred]
         if self.gateway is not None:
@@ -300,11 +305,6 @@ class Cluster:
         if self.lifecycle is not None:
             found += [passage.request for passage in self.lifecycle.parked.values()]
         return found
-
-    @property
-    def deferred(self) -> int:
-        """Requests that wait until the cluster is idle."""
-        return len(self._deferred)
 
     def present_us(self) -> int:
         """Requests in queues, batches and transfers, counted as they come and go, added up over time until now.
@@ -418,7 +418,7 @@ class Cluster:
             self.reject(request, ROUTER, f"no instance serves {request.model}", now)
             return
         splitter = self.splitter
-        if self.lifecycle is not None and not self.router.candidates(passage.incoming).members:
+        if self.lifecycle is not None and not self.router.of(passage.incoming).fleet.members:
             self.lifecycle.park(passage, now)
         elif splitter is None:
             self.send(passage, self.router, now)
@@ -433,13 +433,17 @@ class Cluster:
 
     def choose(self, passage: Passage, router: Router, now: int) -> int:
         """Let a router choose an instance for a request; returns its index."""
+        observers = self.observers
+        weighs = RoutingDecision in observers.kinds
+        weighed = Weighed(router.of(passage.incoming), passage.incoming, self.instances, now) if weighs else None
         index, reason = router.choose(passage.incoming, now)
         if self.overruled:
             index, reason = self._overrule(passage.request, router, index, reason)
-        observers = self.observers
         if Routed in observers.kinds:
             request_id = passage.request.request_id
             observers.emit(Routed(observers.event, now, request_id, index, router.name, reason))
+        if weighed is not None:
+            observers.emit(weighed.decided(observers.event, now, index))
         return index
 
     def _overrule(self, request: Request, router: Router, index: int, reason: str) -> tuple[int, str]:
@@ -511,7 +515,3 @@ class Cluster:
                 observers.emit(Resumed(observers.event, now, passage.request.request_id))
             self.queue.push(now + self._admission_latency_us, ADMISSION, passage)
         self._deferred.clear()
-
-
-def _entry_key(entry: Entry) -> tuple[int, int, int]:
-    return entry[:3]

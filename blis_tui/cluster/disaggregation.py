@@ -132,7 +132,7 @@ class Splitter:
                     request.request_id,
                     handover.prefill_instance,
                     index,
-                    self.link.amount(request.input_tokens, self.prefill.fleet.block_size_tokens),
+                    self.bytes_of(request),
                     self.link.active + 1,
                 )
             )
@@ -143,6 +143,10 @@ class Splitter:
             self._plan_end(now)
         else:
             cluster.queue.push(now + duration, TRANSFER_END, passage)
+
+    def bytes_of(self, request: Request) -> int:
+        """What the KV blocks of its prompt amount to."""
+        return self.link.amount(request.input_tokens, self.prefill.fleet.block_size_tokens)
 
     def _plan_end(self, now: int) -> None:
         """Under fair share: whoever is through first if nothing changes."""

@@ -51,6 +51,22 @@ def _in_transit(cluster: Cluster) -> int:
     return cluster.arrived - cluster.closed() - live
 
 
+def _load(instance: Instance) -> int:
+    return len(instance.waiting.items) + len(instance.batch.running) + instance.in_flight
+
+
+def _gateway_waiting(cluster: Cluster) -> int:
+    return 0 if cluster.gateway is None else len(cluster.gateway.queue)
+
+
+def _gateway_saturation(cluster: Cluster) -> float:
+    return 0.0 if cluster.gateway is None else cluster.gateway.saturation()
+
+
+def _transfers(cluster: Cluster) -> int:
+    return 0 if cluster.splitter is None else cluster.splitter.link.active
+
+
 def _kv_utilization(cluster: Cluster) -> float:
     total = free = 0
     for instance in cluster.instances:
@@ -67,9 +83,18 @@ _TABLE: Final = (
     Figure("arrived", "requests", "requests that have arrived", lambda cluster: cluster.arrived),
     Figure("in_transit", "requests", "requests on their way to a queue", _in_transit),
     Figure("rejected", "requests", "requests rejected by admission control", lambda cluster: cluster.rejected),
+    Figure("deferred", "requests", "requests put off until the cluster is idle", lambda cluster: cluster.deferred),
+    Figure("gateway.waiting", "requests", "requests in the gateway's queue", _gateway_waiting),
+    Figure("gateway.saturation", "share", "how busy the gateway takes the instances to be", _gateway_saturation),
+    Figure("transfers", "transfers", "KV transfers under way", _transfers),
     Figure("ended", "requests", "requests that have completed, or ended otherwise", lambda cluster: cluster.closed()),
     _sum("routed", "requests", "requests sent to an instance", lambda instance: instance.routed),
     _sum("waiting", "requests", "requests in waiting queues", lambda instance: len(instance.waiting.items)),
+    _sum("queue", "requests", "the same", lambda instance: len(instance.waiting.items)),
+    _sum(
+        "in_flight", "requests", "requests sent to instances that have not ended", lambda instance: instance.in_flight
+    ),
+    _sum("load", "requests", "queue + batch + in flight: what waits or runs counts twice", _load),
     _sum("running", "requests", "requests in running batches", lambda instance: len(instance.batch.running)),
     _sum("prefilling", "requests", "running requests in prefill", lambda instance: len(instance.batch.prefills)),
     _sum(

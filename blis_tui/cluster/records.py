@@ -166,3 +166,58 @@ class TransferFinished(Record):
 
     request_id: str
     duration_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An instance that a request could have been sent to: what the router saw of it, and its scores."""
+
+    instance: int
+    waiting: int
+    running: int
+    in_flight: int
+    kv_used_blocks: int
+    kv_total_blocks: int
+    age_us: int
+    """How old these figures were, but for the requests in flight."""
+    score_ppm: int
+    """The weighted sum, in parts per million."""
+    true_score_ppm: int
+    """What it would have been had the router seen the instance as it was."""
+    scores_ppm: tuple[int, ...]
+    """Before weights, in the order of ``RoutingDecision.scorers``."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingDecision(Record):
+    """What the router weighed when it chose an instance."""
+
+    shown = Description(
+        "routing-decision",
+        sign="⚖",
+        meaning="the router weighed its candidates",
+        sentence=(
+            "{policy} chose instance {instance} of {candidates:candidate} for {request_id}, regret"
+            " {regret_ppm:,} ppm, {true_regret_ppm:,} ppm against the true state"
+        ),
+        line="chose instance {instance}",
+        own_event=False,
+        on_demand=True,
+    )
+
+    request_id: str
+    instance: int
+    """The chosen one."""
+    policy: str
+    candidates: int
+    """How many there were."""
+    regret_ppm: int
+    """The best score less that of the chosen one, as the router saw the instances."""
+    true_regret_ppm: int
+    """The same, had it seen them as they were."""
+    scorers: tuple[str, ...]
+    """The names of the scores."""
+    shares_ppm: tuple[int, ...]
+    """What each counts, of all together."""
+    top: tuple[Candidate, ...]
+    """The candidates with the highest scores, best first, and the chosen one."""

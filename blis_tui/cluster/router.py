@@ -43,9 +43,9 @@ class Router:
             for model, part in parts.items():
                 self.by_model[model] = Router(experiment, config, part, streams, f"{path}/{model}")
 
-    def candidates(self, request: IncomingRequest) -> Fleet:
-        """The instances that a request may go to."""
-        return self.by_model[request.model].fleet if self.by_model and request.model else self.fleet
+    def of(self, request: IncomingRequest) -> Router:
+        """The one that chooses for a request: of its model's instances, if they differ."""
+        return self.by_model[request.model] if self.by_model and request.model else self
 
     def choose(self, request: IncomingRequest, now: int) -> tuple[int, str]:
         """The index of an instance that serves its model, and why.
@@ -54,7 +54,7 @@ class Router:
             SimulationError: the policy's answer is none.
         """
         if self.by_model and request.model:
-            return self.by_model[request.model].choose(request, now)
+            return self.of(request).choose(request, now)
         context = self._context
         context.now_us = now
         answer = self.policy.choose(request, self.fleet, context)

@@ -285,6 +285,10 @@ class Fleet(Sequence[InstanceSignals]):
         self._parts = list(parts.items())
         return parts
 
+    def on(self, board: SignalBoard) -> Fleet:
+        """The same instances, as another board shows them."""
+        return Fleet(board, self.members, self._prompts)
+
     def loads(self) -> list[int]:
         """The effective load at all places: queue + batch + in flight."""
         board = self.board

@@ -7,10 +7,14 @@ from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from blis_tui.engine.request import RequestState
+from blis_tui.engine.request import RequestState, handover_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from blis_tui.cluster.cluster import Cluster
+    from blis_tui.cluster.disaggregation import Splitter
+    from blis_tui.cluster.gateway.gateway import GatewayControl
     from blis_tui.engine.events import Event
     from blis_tui.engine.instance import Instance
     from blis_tui.engine.profile import Profile
@@ -85,6 +89,62 @@ class InstanceSnapshot:
     routed: int
     profile: Profile
     """Its limits and rules."""
+    pool: str
+    """The name of its pool."""
+    in_flight: int
+    """Requests sent there that have not ended, those on the way to its queue included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowSnapshot:
+    """What the gateway holds of one tenant in one band."""
+
+    tenant_id: str
+    waiting: int
+    head: str
+    """The request that goes first."""
+    since_us: int
+    """Since when that one has been there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BandSnapshot:
+    """What the gateway holds of one priority."""
+
+    priority: int
+    waiting: int
+    ceiling: float
+    """Saturation below which it is served."""
+    flows: tuple[FlowSnapshot, ...]
+    """By tenant, in alphabetical order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySnapshot:
+    """The queue in front of the router."""
+
+    waiting: int
+    bands: tuple[BandSnapshot, ...]
+    """The most urgent first; a single one where it has no bands. Empty ones are left out."""
+    upcoming: str
+    """Who is dispatched next; empty = nobody waits."""
+    saturation: float
+    """By the signals read last: from 1 on nobody is dispatched."""
+    rule: str
+    """What counts as saturated, in a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferSnapshot:
+    """KV blocks of a prompt on their way to the instance that decodes."""
+
+    request_id: str
+    instance: int
+    """Where its prompt was computed."""
+    decode_instance: int | None
+    """None = it is chosen when they have arrived."""
+    bytes: int
+    since_us: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +162,12 @@ class Snapshot:
     admission_rule: str
     """How admission control decides, in a sentence; empty where its name says it."""
     routing_rule: str
+    deferred: int
+    """How many of those in transit were put off until the cluster is idle."""
+    gateway: GatewaySnapshot | None
+    """None = there is none."""
+    transfers: tuple[TransferSnapshot, ...]
+    """Under way, the oldest first."""
 
 
 def peek(cluster: Cluster) -> PendingEvent | None:
@@ -128,10 +194,15 @@ def take_snapshot(cluster: Cluster, window: int | None = None) -> Snapshot:
         rejected=cluster.rejected,
         ended=cluster.closed(),
         in_transit=tuple(_request(request, None, "in-transit") for request in cluster.in_transit()[:window]),
-        instances=tuple(_instance(instance, window) for instance in cluster.instances),
+        instances=tuple(
+            _instance(instance, cluster.pools[instance.index].name, window) for instance in cluster.instances
+        ),
         next_event=peek(cluster),
         admission_rule=admission_rule,
         routing_rule=routing_rule,
+        deferred=cluster.deferred,
+        gateway=None if cluster.gateway is None else _gateway(cluster.gateway),
+        transfers=() if cluster.splitter is None else tuple(_transfers(cluster.splitter)),
     )
 
 
@@ -148,7 +219,48 @@ def find_request(cluster: Cluster, name: str) -> RequestSnapshot | None:
     return None if moving is None else _request(moving, None, "in-transit")
 
 
-def _instance(instance: Instance, window: int | None) -> InstanceSnapshot:
+def _gateway(gateway: GatewayControl) -> GatewaySnapshot:
+    upcoming = gateway.queue.upcoming()
+    return GatewaySnapshot(
+        waiting=len(gateway.queue),
+        bands=tuple(
+            BandSnapshot(
+                priority=priority,
+                waiting=len(band),
+                ceiling=ceiling,
+                flows=tuple(
+                    FlowSnapshot(
+                        tenant_id=tenant,
+                        waiting=len(flow),
+                        head=flow[0].passage.request.request_id,
+                        since_us=flow[0].since_us,
+                    )
+                    for tenant, flow in sorted(band.flows.items())
+                ),
+            )
+            for priority, ceiling, band in gateway.queue.bands()
+            if band.flows
+        ),
+        upcoming="" if upcoming is None else upcoming.passage.request.request_id,
+        saturation=gateway.saturation(),
+        rule=gateway.rule,
+    )
+
+
+def _transfers(splitter: Splitter) -> Iterator[TransferSnapshot]:
+    moving = [one.request for one in splitter.passages.values() if one.kind == "transfer-end"]
+    for request in sorted(moving, key=lambda one: (handover_of(one).transfer_start_us, one.index)):
+        handover = handover_of(request)
+        yield TransferSnapshot(
+            request_id=request.request_id,
+            instance=handover.prefill_instance,
+            decode_instance=_happened(handover.decode_instance),
+            bytes=splitter.bytes_of(request),
+            since_us=handover.transfer_start_us,
+        )
+
+
+def _instance(instance: Instance, pool_name: str, window: int | None) -> InstanceSnapshot:
     pool = instance.pool
     waiting = instance.waiting.first(window)
     running = islice(instance.batch.running.values(), window)
@@ -172,6 +284,8 @@ def _instance(instance: Instance, window: int | None) -> InstanceSnapshot:
         busy_us=instance.tallies.busy_us,
         routed=instance.routed,
         profile=instance.profile,
+        pool=pool_name,
+        in_flight=instance.in_flight,
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.debugger.moment import WINDOW
 from blis_tui.debugger.moves import SLICE, Progress
+from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.errors import DivergenceError
 
 if TYPE_CHECKING:
@@ -164,7 +165,8 @@ def observed(simulation: Simulation, before: Snapshot, do: Callable[[], object])
         if not middles:
             middles.append(simulation.snapshot(WINDOW))
 
-    stops = [simulation.subscribe("all", records.append), simulation.pause_in_steps(look)]
+    stops = [simulation.subscribe(kind, records.append) for kind in RECORD_KINDS]  # those on demand, too
+    stops.append(simulation.pause_in_steps(look))
     do()
     for stop in stops:
         stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.debugger.tape import CHUNK, LAST_TOKEN, RESUMED, STALLED, text_fields
-from blis_tui.engine.records import RECORD_KINDS, Arrived, Completed, FirstToken, Preempted, StepFinished
+from blis_tui.engine.records import Arrived, Completed, FirstToken, Preempted, StepFinished, streamed_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,7 @@ class Recorder:
     def listen(self, simulation: Simulation) -> Callable[[], None]:
         """Record what a simulation does from now on; it must stand at the tape's end. Returns what stops it."""
         self._tape.overview.heard_of(len(simulation.snapshot(0).instances) - 1)
-        stops = [simulation.subscribe(kind, self._reader(kind)) for kind in RECORD_KINDS.values()]
+        stops = [simulation.subscribe(kind, self._reader(kind)) for kind in streamed_kinds().values()]
 
         def stop() -> None:
             for one in stops:

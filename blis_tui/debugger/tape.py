@@ -208,6 +208,10 @@ class Tape:
         """Whether an event is a step."""
         return self._kinds[event - 1] == STEP
 
+    def latest_of(self, kind: str, until: int) -> int:
+        """The latest event up to one that is called so; 0 when there is none."""
+        return self._kinds[:until].tobytes().rfind(self.code(kind)) + 1
+
     def next_step(self, event: int, *, back: bool = False) -> int:
         """The nearest step after (or before) an event; 0 when the tape has none."""
         move = -1 if back else 1

@@ -61,6 +61,9 @@ class Description:
     """Where its request stands from then on; empty = where it stood."""
     change: str = ""
     """What it means for its request, where that is more than the request's fields show."""
+    on_demand: bool = False
+    """It says more about another record of its event, at a cost: only who names the kind hears of it, not who asks for
+    all, so it is in no record file or golden."""
 
     def __post_init__(self) -> None:
         """Say with the kind's name what is left out."""
@@ -79,6 +82,11 @@ class Description:
     def label(self) -> str:
         """The kind in words."""
         return self.kind.replace("-", " ")
+
+
+def streamed_kinds() -> dict[str, type[Record]]:
+    """The kinds that make up the record stream: all but those that have to be asked for by name."""
+    return {name: kind for name, kind in RECORD_KINDS.items() if not kind.shown.on_demand}
 
 
 def described(kind: str) -> Description:
@@ -162,14 +170,14 @@ class Admitted(Record):
 
 @dataclass(frozen=True, slots=True)
 class Rejected(Record):
-    """Admission control turned a request away."""
+    """Admission control or the gateway turned a request away; ``policy`` says who."""
 
     shown = Description(
         "rejected",
         sign="✗",
         colour="error",
-        meaning="admission control rejected a request",
-        explanation="Admission control rejected the request: its client gets no answer.",
+        meaning="admission control or the gateway rejected a request",
+        explanation="The request was rejected: its client gets no answer.",
         sentence="{request_id} was rejected: {reason}",
         line="rejected: {reason}",
         short="rejected",

@@ -109,6 +109,7 @@ _TABLE: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
         ("break.list", "ctrl+b", "all breakpoints", "List, switch and delete breakpoints.", _BREAK),
         ("ask.why", "?", "why", "Explain what this request or event did, and why.", _LOOK, "why"),
         ("look.rank", "l", "rank requests", "Rank the requests; again: by the next metric.", _LOOK),
+        ("look.measure", "u", "measure of the fleet", "Show the fleet; again: by the next measure.", _LOOK),
         ("look.diff", "d", "what changed", "Show what the last step changed.", _LOOK, "changes"),
         ("look.filter", "/", "filter", "Show only the events that match.", _LOOK, "filter"),
         ("look.next_hit", ".", "next match", "Go to the next event that matches.", _LOOK),

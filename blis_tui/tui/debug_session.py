@@ -15,6 +15,7 @@ from blis_tui.debugger.why.ranking import ORDERS
 from blis_tui.errors import BlisError
 from blis_tui.spec.library import data_root
 from blis_tui.tui.driver import Driver
+from blis_tui.tui.presenters.fleet import MEASURES
 from blis_tui.tui.view import Selection, View
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class DebugSession:
             playing=self.driver.busy,
             checkpoints=debugger.history.events,
             breakpoints=self.breakpoints,
+            records_of=debugger.records_of,
             checkup=debugger.checkup,
         )
 
@@ -94,6 +96,12 @@ class DebugSession:
             orders = tuple(ORDERS)
             selection = replace(selection, order=orders[(orders.index(selection.order) + 1) % len(orders)])
         self.selection = replace(selection, request=None, ranking=True)
+
+    def measure(self) -> None:
+        """Show the next figure on the map of the fleet."""
+        measures = tuple(MEASURES)
+        at = (measures.index(self.selection.measure) + 1) % len(measures)
+        self.selection = replace(self.selection, measure=measures[at])
 
     def clear_request(self) -> None:
         """Point at no request any more."""

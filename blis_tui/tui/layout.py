@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from blis_tui.spec.model import Experiment
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,8 @@ class PaneInfo:
     about: str
     """What it shows, as a sentence for the help."""
     upper: bool = False
+    needs: str = ""
+    """What an experiment must have for it: ``fleet`` (several instances) or ``gateway``; empty = nothing."""
 
 
 PANES: Final = (
@@ -31,7 +36,18 @@ PANES: Final = (
     PaneInfo("warnings", "7", "w", "Warnings", "Warn", "What looks wrong with this run"),
     PaneInfo("breakpoints", "8", "b", "Breakpoints", "Breaks", "Where runs stop, and figures to watch"),
     PaneInfo("spec", "9", "p", "Spec", "Spec", "The experiment, with where each value comes from"),
+    PaneInfo("fleet", "0", "f", "Fleet", "Fleet", "A map of all instances by load, queue or KV cache", needs="fleet"),
+    PaneInfo("router", "R", "o", "Router", "Rout", "What the router weighed, and what it chose", needs="fleet"),
+    PaneInfo("gateway", "W", "g", "Gateway", "Gate", "Who waits in the gateway's queue", needs="gateway"),
 )
+
+
+def panes_of(experiment: Experiment) -> tuple[PaneInfo, ...]:
+    """The panes that have something to show of an experiment."""
+    has = {"": True, "fleet": experiment.instances > 1, "gateway": experiment.policy.gateway is not None}
+    return tuple(pane for pane in PANES if has[pane.needs])
+
+
 BY_ID: Final = {pane.id: pane for pane in PANES}
 
 NARROW: Final = "narrow"

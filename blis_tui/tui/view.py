@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.conditions.breakpoints import Breakpoint
     from blis_tui.debugger.moment import Moment
     from blis_tui.debugger.tape import Tape
+    from blis_tui.engine.records import Record
     from blis_tui.metrics.lints.lints import Checkup
     from blis_tui.spec.model import Experiment
 
@@ -31,6 +32,8 @@ class Selection:
     """The reader asked for the requests in order, whatever the present event is about."""
     order: str = "e2e"
     """What requests are ranked by, a key of ``ranking.ORDERS``."""
+    measure: str = "load"
+    """What the map of the fleet shows, a key of ``fleet.MEASURES``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,8 @@ class View:
     checkpoints: Sequence[int]
     """Events with a checkpoint."""
     breakpoints: tuple[Breakpoint, ...]
+    records_of: Callable[[int], tuple[Record, ...]]
+    """What a known event did, as far as the experiment tells on demand; it may be simulated again for that."""
     checkup: Callable[[], Checkup]
     """Makes the checks behind the warnings, as of the present position; it may take a while in a long run."""
 

@@ -8,6 +8,7 @@ import blis_tui
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.why.explanation import Explanation, Ref
+from tests.cluster.fleets import EARLY, GATEWAY, IDLE, SPLIT
 
 IMPATIENT = [
     {
@@ -66,6 +67,10 @@ RUNS: dict[str, tuple[str, dict[str, object]]] = {
     "shortest first": ("sjf", {"workload.requests": 150}),
     "classes": ("service-classes", {"workload.requests": 150}),
     "trace": ("trace-replay", {}),
+    "gateway": ("quickstart", {**GATEWAY, "workload.requests": 120}),
+    "split": ("quickstart", {**SPLIT, "workload.requests": 80}),
+    "split early": ("quickstart", {**EARLY, "workload.requests": 80}),
+    "put off": ("quickstart", {**IDLE, "workload.requests": 60}),
 }
 """Name -> shipped experiment and what is changed in it."""
 

@@ -111,8 +111,8 @@ class Oracle:
         self.board = Board(self.settings.signals, self.instances, self.jobs)
         self.admission = Admission(experiment, self.board, self.jobs)
         everybody = range(len(self.instances))
-        prefilling = [number for number in everybody if roles[number] == "prefill"] or list(everybody)
-        decoding = [number for number in everybody if roles[number] != "prefill"]
+        prefilling = [number for number in everybody if roles[number] in {"any", "prefill"}]
+        decoding = [number for number in everybody if roles[number] in {"any", "decode"}]
         self.split = split = self.settings.disaggregation
         whole = list(everybody) if split is None or split.undisaggregated == "all" else decoding
         size, seed = experiment.pools[0].engine.block_size_tokens, experiment.seed

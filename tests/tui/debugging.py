@@ -11,6 +11,7 @@ import blis_tui
 from blis_tui.tui.app import BlisApp, Start
 from blis_tui.tui.screens.debugger import DebuggerScreen
 from blis_tui.tui.widgets.event_list import EventList
+from tests.cluster.fleets import fleet
 from tests.tui.screens import finish, settle
 
 if TYPE_CHECKING:
@@ -24,7 +25,9 @@ NARROW = (80, 24)
 
 @cache
 def experiment(name: str, requests: int | None = None) -> blis_tui.Experiment:
-    """A shipped experiment, perhaps with fewer requests."""
+    """A shipped experiment, perhaps with fewer requests; or one of the clusters in ``tests.cluster.fleets``."""
+    if name.isupper():
+        return fleet(name, requests or 200)
     return blis_tui.load(name, set={} if requests is None else {"workload.requests": requests})
 
 

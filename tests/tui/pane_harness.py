@@ -48,6 +48,7 @@ def view_at(
         playing=playing,
         checkpoints=(),
         breakpoints=(),
+        records_of=made.records_of,
         checkup=made.checkup,
     )
 

@@ -43,6 +43,12 @@ class Band:
         self.credit: dict[str, float] = {}
         """Tokens that tenants may still send in this round."""
 
+    def twin(self) -> Band:
+        """A band with the same requests, whose turns are its own."""
+        twin = Band()
+        twin.flows, twin.served, twin.credit = self.flows, self.served, dict(self.credit)
+        return twin
+
     def __len__(self) -> int:
         count = 0
         for flow in self.flows.values():
@@ -100,6 +106,20 @@ class GatewayQueue:
             self.remove(held)
             return held
         return None
+
+    def upcoming(self) -> Held | None:
+        """Who is next if nobody comes and the instances are not too busy; nothing changes."""
+        for priority in sorted(self._bands, reverse=True):
+            band = self._bands[priority]
+            if band.flows:
+                return band.flows[self._turn(band.twin())][0]
+        return None
+
+    def bands(self) -> Iterator[tuple[int, float, Band]]:
+        """The bands, the most urgent one first: priority, saturation up to which it is served, requests."""
+        priorities = sorted(self._bands, reverse=True)
+        for at, priority in enumerate(priorities):
+            yield priority, self._ceiling(at, len(priorities)), self._bands[priority]
 
     def remove(self, held: Held) -> None:
         """Take out this one."""

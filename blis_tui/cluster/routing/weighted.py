@@ -33,7 +33,11 @@ class Settings:
 
 @ROUTING.plugin("weighted", "The instance with the highest weighted sum of scores.", Settings)
 class Weighted:
-    """The highest sum of weight / all weights x score, added up in the order of the scorers; ties are drawn."""
+    """The highest sum of weight / all weights x score, added up in the order of the scorers; ties are drawn.
+
+    Attributes:
+        shares: weight / all weights, of each scorer.
+    """
 
     rule = "Weighted routing takes the instance with the highest weighted sum of scores."
 
@@ -45,7 +49,7 @@ class Weighted:
         total = 0.0
         for scorer in self._scorers:
             total += scorer.weight
-        self._shares = [scorer.weight / total for scorer in self._scorers]
+        self.shares = [scorer.weight / total for scorer in self._scorers]
         self._ranking: Ranking | None = None
         self._can_rank = can_rank(self._scorers)
 
@@ -57,7 +61,7 @@ class Weighted:
         if self._can_rank:
             ranking = self._ranking
             if ranking is None or not ranking.fits(fleet):
-                ranking = self._ranking = Ranking(self._scorers, self._shares, fleet)
+                ranking = self._ranking = Ranking(self._scorers, self.shares, fleet)
             best, places = ranking.best(request, fleet)
         else:
             sums = self.sums(request, fleet)
@@ -71,7 +75,7 @@ class Weighted:
     def sums(self, request: IncomingRequest, fleet: Fleet) -> list[float]:
         """The weighted sum of each place; scores are cut to 0 to 1."""
         sums = [0.0] * len(fleet)
-        for share, scorer in zip(self._shares, self._scorers, strict=True):
+        for share, scorer in zip(self.shares, self._scorers, strict=True):
             scores = scorer.scores(request, fleet)
             sums = [
                 total + share * (0.0 if score < 0.0 else min(score, 1.0))

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from blis_tui.debugger.conditions.vocabulary import TIME_UNITS, State, instance_of, names_request, takes_part
-from blis_tui.engine.records import RECORD_KINDS, Completed, FirstToken, StepFinished
+from blis_tui.engine.records import RECORD_KINDS, Completed, FirstToken, StepFinished, streamed_kinds
 from blis_tui.errors import InvariantError
 from blis_tui.records.tables import record_dict
 from blis_tui.units import count_text, filled, milliseconds, time_text
@@ -99,8 +99,8 @@ class Happens:
 
     @property
     def needs(self) -> frozenset[str]:
-        """Its kind, or all."""
-        return frozenset({self.kind} if self.kind else RECORD_KINDS)
+        """Its kind, or all of the record stream."""
+        return frozenset({self.kind} if self.kind else streamed_kinds())
 
     def probe(self) -> Probe:
         """Stops at each event that has such a record."""

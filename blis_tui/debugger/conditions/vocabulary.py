@@ -7,8 +7,10 @@ from math import nan
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
-import blis_tui.cluster.records  # noqa: F401  (its kinds are asked about, too)
-from blis_tui.engine.records import RECORD_KINDS, Completed, FirstToken, Preempted, StepFinished
+import blis_tui.cluster.lifecycle_records  # noqa: F401  (its kinds are asked about, too)
+from blis_tui.cluster.decisions import PPM
+from blis_tui.cluster.records import RoutingDecision
+from blis_tui.engine.records import Completed, FirstToken, Preempted, StepFinished, streamed_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -197,8 +199,26 @@ def _e2e_ms(records: Sequence[Record]) -> float:
     return nan
 
 
+def _decided(name: str, meaning: str, ppm: Callable[[RoutingDecision], int]) -> EventNumber:
+    """A share that a routing decision tells."""
+
+    def of_event(records: Sequence[Record]) -> float:
+        for record in records:
+            if isinstance(record, RoutingDecision):
+                return ppm(record) / PPM
+        return nan
+
+    return EventNumber(name, "share", meaning, frozenset({RoutingDecision.kind}), of_event)
+
+
 _NUMBERS: Final = (
-    EventNumber("instance", "", "number of the event's instance, from 0", frozenset(RECORD_KINDS), _instance),
+    EventNumber("instance", "", "number of the event's instance, from 0", frozenset(streamed_kinds()), _instance),
+    _decided(
+        "regret",
+        "best score less that of the chosen instance, had the router seen the instances as they were",
+        lambda decision: decision.true_regret_ppm,
+    ),
+    _decided("regret.seen", "the same by what the router saw", lambda decision: decision.regret_ppm),
     _step("step.duration_ms", "ms", "duration of the step", lambda step: step.duration_us / 1e3),
     _step("step.prefill_tokens", "tokens", "prompt tokens the step computed", _prefill_tokens),
     _step(

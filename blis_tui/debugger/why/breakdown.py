@@ -12,18 +12,22 @@ from blis_tui.units import count_text, plural, span_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from blis_tui.debugger.rows import StepRow
     from blis_tui.debugger.tape import Tape
     from blis_tui.debugger.why.lifespans import Life, Span
     from blis_tui.debugger.why.waits import WaitCauses
 
 KINDS: Final = {
     "admission": "admission control",
+    "deferral": "put off until the cluster was idle",
+    "gateway": "waiting in the gateway",
     "routing": "routing",
     "intake": "tokenization and enqueue",
     "wait": "waiting in the queue",
     "lost": "lost work",
     "again": "waiting again",
     "prefill": "prefill",
+    "transfer": "KV transfer",
     "recompute": "prefill again",
     "decode": "decode",
     "client": "client side",
@@ -143,8 +147,10 @@ def _share(kind: str, spans: list[Span], life: Life, tape: Tape) -> Share:
 
 
 def _waiting(kind: str, us: int, spans: list[Span], life: Life, tape: Tape) -> Share:
-    limits = tape.profiles[life.instance]
-    found: list[WaitCauses] = [wait_causes(tape, limits, span, life.instance, life.until) for span in spans]
+    limits = tape.profiles[spans[0].instance]
+    found: list[WaitCauses] = [
+        wait_causes(tape, tape.profiles[span.instance], span, span.instance, life.until) for span in spans
+    ]
     inner = []
     for cause in CAUSES:
         part = sum(causes.us.get(cause, 0) for causes in found)
@@ -163,7 +169,7 @@ def _prefill(kind: str, us: int, spans: list[Span], life: Life, tape: Tape) -> S
     mine = {one.event: 0 for one in life.entries if one.what == "scheduled" and not one.second}
     mine |= {chunk.event: chunk.tokens for chunk in life.chunks}
     for span in spans:
-        for event, start_us, row in steps_within(tape, life.instance, span.start_us, span.end_us, life.settled):
+        for event, start_us, row in steps_within(tape, span.instance, span.start_us, span.end_us, life.settled):
             if event in mine:
                 steps += 1
                 own_us += min(start_us + row.duration_us, span.end_us) - start_us
@@ -228,7 +234,7 @@ def prefill_of_others(life: Life, tape: Tape) -> list[tuple[str, int]]:
         event
         for span in life.spans
         if span.what == "decode"
-        for event, _, row in steps_within(tape, life.instance, span.start_us, span.end_us, life.settled)
+        for event, _, row in _decode_steps(life, tape, span)
         if row.prefill_tokens
     ]
     if not events:
@@ -242,16 +248,24 @@ def prefill_of_others(life: Life, tape: Tape) -> list[tuple[str, int]]:
     return [(tape.name(number), tokens[number]) for number in ranked]
 
 
+def _decode_steps(life: Life, tape: Tape, span: Span) -> Iterator[tuple[int, int, StepRow]]:
+    """The steps of a decode; where it overlaps with the prefill elsewhere, also the one under way when that ends."""
+    since_us = min(tape.time_us(span.first), span.start_us) if span.handed else span.start_us
+    for event, start_us, row in steps_within(tape, span.instance, since_us, span.end_us, life.settled):
+        if start_us + row.duration_us > span.start_us:
+            yield event, start_us, row
+
+
 def _told_apart(spans: list[Span], life: Life, tape: Tape) -> tuple[_Steps, _Steps, _Steps]:
     """The steps of some decodes by kind, in the order of ``DECODES``."""
     found = {kind: _Steps() for kind in DECODES}
     for span in spans:
-        for _, start_us, row in steps_within(tape, life.instance, span.start_us, span.end_us, life.settled):
+        for _, start_us, row in _decode_steps(life, tape, span):
             stalled = any(since <= start_us < until for since, until in life.stalls)
             kind = "stalled" if stalled else "beside-prefill" if row.prefill_tokens else "decode-only"
             steps = found[kind]
             steps.count += 1
-            steps.us += min(start_us + row.duration_us, span.end_us) - start_us
+            steps.us += min(start_us + row.duration_us, span.end_us) - max(start_us, span.start_us)
             steps.tokens += row.prefill_tokens
     plain, mixed, stalled_steps = (found[kind] for kind in DECODES)
     return plain, mixed, stalled_steps

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.cluster.decisions import TOP
 from blis_tui.debugger.conditions.probes import sentence
 from blis_tui.debugger.moment import LAST_PHASE, PHASES
+from blis_tui.debugger.why.control import (
+    decision_parts,
+    deferred_event,
+    gateway_parts,
+    record_of,
+    rejected_event,
+    rejection_parts,
+    split_parts,
+    transfer_finished_event,
+    transfer_started_event,
+)
 from blis_tui.debugger.why.explanation import (
     Explanation,
     Part,
@@ -20,7 +32,7 @@ from blis_tui.debugger.why.explanation import (
 )
 from blis_tui.debugger.why.lifespans import last_step
 from blis_tui.debugger.why.waits import cause_sentence, step_cause
-from blis_tui.engine.records import Preempted, StepFinished, described
+from blis_tui.engine.records import Preempted, Routed, StepFinished, described
 from blis_tui.units import count_text, percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
@@ -45,7 +57,13 @@ def event_explanation(debugger: Debugger, event: int) -> Explanation:
     headline, parts = _EXPLAINERS.get(row.kind, _other)(debugger, row)
     shown = described(row.kind)
     meaning = say(shown.explanation or f"An event in which {shown.meaning}.")
-    return Explanation(about, title, headline, (Part("What it is", (meaning,)), *parts))
+    beside = [
+        *(rejection_parts(debugger, event) if row.kind != "rejected" else ()),
+        *gateway_parts(debugger, event),
+        *split_parts(debugger, event),
+        *decision_parts(debugger, event),
+    ]
+    return Explanation(about, title, headline, (Part("What it is", (meaning,)), *parts, *beside))
 
 
 def _other(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
@@ -81,35 +99,17 @@ def _admitted(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     return f"Admission control ({plug.kind}) admitted it.", [Part("The decision", tuple(facts))]
 
 
-def _rejected(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
-    plug = debugger.experiment.policy.admission
-    return (
-        f"Admission control ({plug.kind}) rejected it: {debugger.tape.reason(row.event)}.",
-        [Part("The decision", tuple(rejection_sentences(debugger, row)))],
-    )
-
-
-def rejection_sentences(debugger: Debugger, row: EventRow) -> list[Sentence]:
-    """Why a request was rejected, with the numbers."""
-    tape, policy = debugger.tape, debugger.experiment.policy.admission.kind
-    prompt = tape.life(tape.name(row.request), row.event)[0].first
-    return [
-        say(f"The policy {policy} rejected ", _subject(tape, row), f": {tape.reason(row.event)}."),
-        say(f"Its prompt has {plural(prompt, 'token')}."),
-        *_rule(debugger.moment().state.admission_rule),
-    ]
-
-
 def _rule(sentence: str) -> list[Sentence]:
     return [say(sentence)] if sentence else []
 
 
 def _routed(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     tape = debugger.tape
-    kind = debugger.experiment.policy.routing.kind
+    record = record_of(debugger, row.event, Routed)
+    kind = debugger.experiment.policy.routing.kind if record is None else record.policy
     reason = tape.reason(row.event)
     rows = []
-    for index in range(tape.instances):
+    for index in range(tape.instances if tape.instances <= TOP else 0):
         waiting, running, kv = load_before(tape, index, row.event)
         chosen = "chosen" if index == row.instance else ""
         note = f"{running:,} running, {plural(kv, 'KV block')} in use after its latest step"
@@ -117,7 +117,8 @@ def _routed(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     facts = say(f"The policy {kind} sent ", _subject(tape, row), " to ", instance_ref(row.instance), f" ({reason}).")
     head = f"The router ({kind}) chose instance {row.instance}: {reason}."
     sentences = [facts, *_rule(debugger.moment().state.routing_rule)]
-    return head, [Part("The choice", tuple(sentences)), Part("The instances just before", (), tuple(rows))]
+    parts = [Part("The choice", tuple(sentences)), Part("The instances just before", (), tuple(rows))]
+    return head, parts if rows else parts[:1]
 
 
 def load_before(tape: Tape, instance: int, event: int) -> tuple[int, int, int]:
@@ -310,7 +311,10 @@ def _admissions(debugger: Debugger, row: EventRow, record: StepFinished, figures
 _EXPLAINERS: Final[dict[str, Callable[[Debugger, EventRow], tuple[str, list[Part]]]]] = {
     "arrived": _arrived,
     "admitted": _admitted,
-    "rejected": _rejected,
+    "rejected": rejected_event,
+    "deferred": deferred_event,
+    "transfer-started": transfer_started_event,
+    "transfer-finished": transfer_finished_event,
     "routed": _routed,
     "queued": _queued,
     "dropped": _dropped,

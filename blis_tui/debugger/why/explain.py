@@ -16,12 +16,13 @@ from blis_tui.debugger.why.breakdown import (
     so_far_breakdown,
     ttft_breakdown,
 )
-from blis_tui.debugger.why.events import event_explanation, rejection_sentences
+from blis_tui.debugger.why.control import record_of, rejection
+from blis_tui.debugger.why.events import event_explanation
 from blis_tui.debugger.why.explanation import Explanation, Part, Ref, Sentence, event_ref, request_ref, say
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.live import live_part
 from blis_tui.debugger.why.past import breakdown_part, compare, comparison_part, preemption_parts
-from blis_tui.engine.records import described
+from blis_tui.engine.records import Rejected, described
 from blis_tui.units import percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
@@ -111,8 +112,9 @@ def _end_part(debugger: Debugger, life: Life) -> Part:
         raise ValueError("the request has not ended")
     tape = debugger.tape
     facts: list[Sentence]
-    if end.what == "rejected":
-        facts = rejection_sentences(debugger, tape.row(end.event))
+    record = record_of(debugger, end.event, Rejected, life.name)
+    if record is not None:
+        facts = rejection(debugger, record)
     elif end.what == "dropped":
         facts = [say(f"No instance can ever serve it: {tape.reason(end.event)}.")]
     elif end.what == "timed-out":
@@ -177,6 +179,13 @@ _PHASES = {
     "decode": "It is decoding",
     "stalled": "It is decoding, but got no token in the latest step",
 }
+_HELD_UP = {
+    "deferred": "It was put off until the cluster is idle",
+    "held": "It waits in the gateway's queue",
+    "prefilled": "Its prompt is computed, and its KV blocks go to another instance",
+    "transfer-started": "Its KV blocks are on their way to another instance",
+}
+"""The same, of those on their way that something holds up, by what happened to them last."""
 _WAITS = ("wait", "again")
 _ENDINGS = {"rejected": "It was rejected", "dropped": "It was dropped", "timed-out": "It timed out"}
 """How some ends are said in a sentence; others by their names."""
@@ -204,7 +213,8 @@ def _headline(
     if not phase:
         return f"It has its last token and is about to leave, {since} after it arrived{past}."
     weight = mainly(so_far_breakdown(life, tape)) if phase == "waiting" else ""
-    return f"{_PHASES[phase]}, {since} after it arrived{past}{weight}."
+    stands = _HELD_UP.get(life.entries[-1].what, _PHASES[phase]) if phase == "in-transit" else _PHASES[phase]
+    return f"{stands}, {since} after it arrived{past}{weight}."
 
 
 def mainly(so_far: Breakdown) -> str:

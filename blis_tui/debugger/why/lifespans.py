@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 class Span:
     """A stretch of a request's life.
 
-    ``what`` is one of ``admission`` (until admission control decided), ``routing`` (until an instance was chosen),
-    ``intake`` (tokenization and hand-over, until it stood in the queue), ``wait``, ``prefill`` and ``decode``.
+    ``what`` is one of ``admission`` (until admission control decided), ``deferral`` (until the cluster was idle),
+    ``gateway`` (in its queue), ``routing`` (until an instance was chosen), ``intake`` (tokenization and hand-over,
+    until it stood in the queue), ``wait``, ``prefill``, ``transfer`` (of its KV blocks to the instance that decodes)
+    and ``decode``.
     """
 
     what: str
@@ -33,6 +35,10 @@ class Span:
     """The event at which it began."""
     attempt: int
     """How often it had been preempted before."""
+    instance: int
+    """Where it was; -1 = on none yet."""
+    handed: bool = False
+    """Its prompt was computed on another instance."""
     lost: bool = False
     """What it computed was lost in a preemption later."""
     open: bool = False
@@ -85,9 +91,8 @@ class Life:
 
     @property
     def instance(self) -> int:
-        """Where it was routed to; -1 = nowhere yet."""
-        routed = self.last("routed")
-        return -1 if routed is None else routed.first
+        """Where it was sent last; -1 = nowhere yet."""
+        return next((one.first for one in reversed(self.entries) if one.what in ("routed", "queued")), -1)
 
     @property
     def end(self) -> RequestEvent | None:
@@ -163,8 +168,20 @@ def _end_of_latest_step(tape: Tape, instance: int, settled: int) -> int:
     return tape.time_us(event) + tape.step(tape.row(event).step).duration_us if event else 0
 
 
-_NEXT: Final = {"arrived": "admission", "admitted": "routing", "routed": "intake", "queued": "wait"}
+_NEXT: Final = {
+    "arrived": "admission",
+    "deferred": "deferral",
+    "resumed": "admission",
+    "admitted": "routing",
+    "held": "gateway",
+    "dispatched": "routing",
+    "routed": "intake",
+    "queued": "wait",
+    "transfer-finished": "routing",
+}
 """What begins when something has happened."""
+_HANDOVER: Final = ("prefilled", "transfer-started")
+"""What begins the transfer to the instance that decodes; it may start with the step that computes the prompt."""
 _WORK: Final = ("prefill", "decode")
 
 
@@ -190,6 +207,8 @@ class _Reader:
     prefilled_us: list[int] = field(default_factory=list)
     stalls: list[tuple[int, int]] = field(default_factory=list)
     stalled_us: int = -1
+    handed: bool = False
+    """Its prompt was computed elsewhere: it goes on with decoding."""
 
     def read(self, entry: RequestEvent) -> None:
         what = entry.what
@@ -206,10 +225,14 @@ class _Reader:
         if what in _NEXT:
             self._turn(_NEXT[what], entry.time_us, entry.event)
             self.target = self.input_tokens
-            if what == "routed":
+            if what in ("routed", "queued"):
                 self.instance = entry.first
+        elif what in _HANDOVER:
+            if not self.what:  # else it is under way already
+                self.handed = True
+                self._turn("transfer", entry.time_us, entry.event)
         elif what == "scheduled":
-            self._turn("prefill", entry.time_us, entry.event)
+            self._turn("decode" if self.handed else "prefill", entry.time_us, entry.event)
         elif what == "chunk":
             self.chunks.append(Chunks(event=entry.event, start_us=entry.time_us, tokens=entry.second))
             if entry.first + entry.second == self.target:
@@ -223,15 +246,18 @@ class _Reader:
                 self.target = entry.first + 1
             self._turn("wait", entry.time_us, entry.event)
             self.attempt += 1
+            self.handed = False
         elif what == "last-token":
             self._turn("", entry.first, entry.event)
         elif described(what).ends:
             self._turn("", entry.time_us, entry.event)
 
     def _turn(self, what: str, time_us: int, event: int) -> None:
+        if self.handed:  # what overlaps with the step before counts as that step's
+            time_us = max(time_us, self.start_us)
         if self.what and time_us > self.start_us:
             self.spans.append(self._span(time_us))
-        if what == "decode":
+        if what == "decode" and not self.handed:
             self.prefilled_us.append(time_us)
         self.what = what
         self.start_us = time_us
@@ -239,7 +265,13 @@ class _Reader:
 
     def _span(self, end_us: int) -> Span:
         return Span(
-            what=self.what, start_us=self.start_us, end_us=end_us, first=self.first, attempt=self.attempt, open=False
+            what=self.what,
+            start_us=self.start_us,
+            end_us=end_us,
+            first=self.first,
+            attempt=self.attempt,
+            instance=self.instance,
+            handed=self.handed,
         )
 
     def finish(self, now_us: int) -> list[Span]:

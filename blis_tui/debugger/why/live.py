@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from blis_tui.debugger.why.explanation import Part, Ref, Sentence, event_ref, instance_ref, listing, request_ref, say
 from blis_tui.debugger.why.lifespans import last_step
 from blis_tui.debugger.why.waits import step_cause
-from blis_tui.engine.records import Preempted, StepFinished
-from blis_tui.units import count_text, percent_text, plural, span_text, time_text
+from blis_tui.engine.records import Preempted, StepFinished, described
+from blis_tui.units import bytes_text, count_text, percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
-    from blis_tui.cluster.snapshot import InstanceSnapshot, RequestSnapshot
+    from blis_tui.cluster.snapshot import GatewaySnapshot, InstanceSnapshot, RequestSnapshot
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.rows import StepRow
     from blis_tui.engine.profile import Profile
@@ -64,6 +64,9 @@ def live_part(debugger: Debugger, live: RequestSnapshot) -> Part:
 
 
 def _in_transit(debugger: Debugger, live: RequestSnapshot) -> Part:
+    stage = _stage(debugger, live)
+    if stage is not None:
+        return Part("Now", stage)
     sentences = [say("It has arrived but is not in a queue yet.")]
     if live.instance is None:
         cluster = debugger.experiment.cluster
@@ -82,6 +85,55 @@ def _in_transit(debugger: Debugger, live: RequestSnapshot) -> Part:
             )
         )
     return Part("Now", tuple(sentences))
+
+
+def _stage(debugger: Debugger, live: RequestSnapshot) -> tuple[Sentence, ...] | None:
+    """Where it is held up on its way; None where nothing holds it up."""
+    state = debugger.moment().state
+    life = debugger.tape.life(live.request_id, debugger.event, debugger.settled)
+    last = next((one for one in reversed(life) if described(one.what).state), None)
+    if last is None:
+        return None
+    since = f"since {time_text(last.time_us)} (", event_ref(last.event), ")"
+    if last.what == "deferred":
+        return (
+            say("It was put off until the cluster is idle, ", *since, "."),
+            say(f"{plural(state.deferred, 'request')} {'waits' if state.deferred == 1 else 'wait'} for that."),
+        )
+    if last.what == "held" and state.gateway is not None:
+        return _in_gateway(state.gateway, live, since)
+    if last.what in ("prefilled", "transfer-started"):
+        way = next((one for one in state.transfers if one.request_id == live.request_id), None)
+        if way is None:
+            return (say("Its prompt is computed; its KV blocks are about to leave ", *since, "."),)
+        goal = (
+            say("to ", instance_ref(way.decode_instance), ".")
+            if way.decode_instance is not None
+            else say("the instance that decodes is chosen when they arrive.")
+        )
+        size = bytes_text(way.bytes)
+        return (
+            say(f"{size} of KV blocks are on their way from ", instance_ref(way.instance), ", ", *since, "; ") + goal,
+            say(f"{plural(len(state.transfers), 'transfer')} under way."),
+        )
+    return None
+
+
+def _in_gateway(gateway: GatewaySnapshot, live: RequestSnapshot, since: Sentence) -> tuple[Sentence, ...]:
+    facts = [say(f"It is in the gateway's queue, one of {gateway.waiting:,}, ", *since, ".")]
+    if gateway.upcoming == live.request_id:
+        facts.append(say("It is next."))
+    elif gateway.upcoming:
+        facts.append(say("Next is ", request_ref(gateway.upcoming), "."))
+    if gateway.bands:
+        ceiling = gateway.bands[0].ceiling
+        held = "nobody is dispatched until it falls below the limit"
+        then = "the next dispatch takes one" if gateway.saturation < ceiling else held
+        facts.append(
+            say(f"By the latest signals saturation is {gateway.saturation:.2f}, the limit is {ceiling:.2f}: {then}.")
+        )
+    facts.append(say(gateway.rule))
+    return tuple(facts)
 
 
 # ---- waiting ----

@@ -25,6 +25,8 @@ _TOLD: Final = 3
 """Preemptions that are explained one by one."""
 GROUPS: Final = {
     "reaching the queue": ("admission", "routing", "intake"),
+    "waiting in the gateway": ("deferral", "gateway"),
+    "KV transfer": ("transfer",),
     "waiting in the queue": ("wait",),
     "preemption": PREEMPTION,
     "prefill": ("prefill",),

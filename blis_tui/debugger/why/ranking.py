@@ -119,18 +119,19 @@ def _longest_gap(life: Life, steps: _Steps) -> int | None:
     """The longest time between two tokens at the engine, of those it has."""
     longest = -1
     token_us: int | None = None
-    starts, durations = steps.of(life.instance) if life.prefilled_us else _NO_STEPS
     decodes = {span.start_us: span for span in life.spans if span.what == "decode"}
+    handed = next((span for span in decodes.values() if span.handed), None)
     # Where a preemption takes the output, only the last attempt's tokens are left.
     kept = life.prefilled_us if life.keeps_output else life.prefilled_us[-1:] if life.first_token else ()
     for start_us in kept:
         if token_us is not None:
             longest = max(longest, start_us - token_us)
         token_us = start_us
-        span = decodes.get(start_us)
+        span = decodes.get(start_us) or handed
         if span is None:
             continue
-        for place in range(bisect_left(starts, start_us), bisect_left(starts, span.end_us)):
+        starts, durations = steps.of(span.instance)
+        for place in range(bisect_left(starts, span.start_us), bisect_left(starts, span.end_us)):
             if not any(since <= starts[place] < until for since, until in life.stalls):
                 end_us = starts[place] + durations[place]
                 longest = max(longest, end_us - token_us)

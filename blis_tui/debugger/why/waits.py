@@ -96,8 +96,8 @@ def wait_lines(tape: Tape, life: Life) -> Mapping[int, str]:
     lines: dict[int, str] = {}
     for span in life.spans:
         if span.what == "wait":
-            profile = tape.profiles[life.instance]
-            causes = wait_causes(tape, profile, span, life.instance, life.until)
+            profile = tape.profiles[span.instance]
+            causes = wait_causes(tape, profile, span, span.instance, life.until)
             longest = sorted(causes.us, key=lambda cause: -causes.us[cause])
             pieces = [f"{cause_text(cause, profile)} {span_text(causes.us[cause])}" for cause in longest[:2]]
             verb = "waits" if span.open else "waited"

@@ -269,10 +269,8 @@ def imbalance(seen: Seen) -> Finding | str:
     """One instance is busy more than twice as long as the mean of its pool."""
     if seen.experiment.cluster.varies:
         return "instances may come and go"
-    pools = seen.by_pool()
-    if all(len(pool.instances) < 3 for pool in pools):
-        return "it needs at least three instances" + (" in a pool" if len(pools) > 1 else "")
-    return _worst(_imbalance(pool) for pool in pools if len(pool.instances) >= 3)
+    pools = [pool for pool in seen.by_pool() if len(pool.instances) >= 3]
+    return _worst(map(_imbalance, pools)) if pools else "it needs at least three instances of a kind"
 
 
 def _imbalance(pool: Group) -> Finding | str:

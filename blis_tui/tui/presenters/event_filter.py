@@ -6,7 +6,7 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.records import RECORD_KINDS
+from blis_tui.engine.records import streamed_kinds
 from blis_tui.errors import BlisError
 from blis_tui.spec.diagnostics import printable, suggestion
 
@@ -82,7 +82,7 @@ def _test(word: str, tape: Tape) -> Matches:
 
 def _words() -> tuple[str, ...]:
     """Every word about kinds."""
-    return tuple(dict.fromkeys((*RECORD_KINDS, *CHANGES)))
+    return tuple(dict.fromkeys((*streamed_kinds(), *CHANGES)))
 
 
 def of_kind(kind: str, tape: Tape) -> Matches:

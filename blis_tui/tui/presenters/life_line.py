@@ -19,6 +19,18 @@ if TYPE_CHECKING:
     from blis_tui.debugger.tape import Tape
     from blis_tui.debugger.why.lifespans import Life, Span
 
+_ENDERS: Final = (
+    "scheduled",
+    "transfer-finished",
+    "routed",
+    "queued",
+    "held",
+    "admitted",
+    "deferred",
+    "resumed",
+    "dispatched",
+)
+"""What ends a stretch that is no work; of several in one event the first of these tells most."""
 LOST: Final = "lost"
 AGAIN: Final = "again"
 """What a wait after a preemption is called; the other stretches are called what ``Span.what`` says."""
@@ -26,10 +38,13 @@ AGAIN: Final = "again"
 STRETCHES: Final[Mapping[str, Look]] = MappingProxyType(
     {
         "admission": Look("·", "admission", "$text-muted"),
+        "deferral": Look("∙", "put off", "$warning"),
+        "gateway": Look("┆", "gateway", "$warning"),
         "routing": Look("·", "routing", "$text-muted"),
         "intake": Look("·", "enqueue", "$text-muted"),
         "wait": Look("░", "queue", PHASE_LOOKS["waiting"].style),
         "prefill": Look("▒", "prefill", PHASE_LOOKS["prefill"].style),
+        "transfer": Look("→", "KV transfer", "$accent"),
         "decode": Look("█", "decode", PHASE_LOOKS["decode"].style),
         AGAIN: Look("╳", "preempted", "$error"),  # noqa: RUF001  (a full-height cross in a bar)
     }
@@ -104,7 +119,7 @@ def _ender(life: Life, span: Span, following: Span | None) -> RequestEvent | Non
         "prefill": ("first-token", "chunk", "preempted", *ends),
         "decode": ("preempted", *ends, "last-token"),
     }
-    kinds = wanted.get(span.what, ("scheduled", "routed", "queued", "admitted", *ends))
+    kinds = wanted.get(span.what, (*_ENDERS, *ends))
     return next((one for kind in kinds for one in here if one.what == kind), None)
 
 

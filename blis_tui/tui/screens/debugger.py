@@ -15,7 +15,7 @@ from blis_tui.debugger.sessions import save as save_session
 from blis_tui.debugger.why.explanation import event_ref, request_ref
 from blis_tui.errors import BlisError
 from blis_tui.tui.commands import PaletteEntry
-from blis_tui.tui.layout import PANES, SIZES, Arrangement
+from blis_tui.tui.layout import BY_ID, SIZES, Arrangement
 from blis_tui.tui.presenters.event_filter import parse_filter
 from blis_tui.tui.screens.export import ExportScreen
 from blis_tui.tui.screens.jump import JumpScreen
@@ -84,7 +84,7 @@ class DebuggerScreen(Moves):
         layout = session.layout
         self.session.driver.speed.restore(str(layout.get("speed", "")))
         self.session.watches = tuple(text for text in str(layout.get("watches", "")).split("\n") if text)
-        known = {pane.id for pane in PANES}
+        known = {pane.id for pane in self.panes}
         arrangement = Arrangement()
         for name in ("lower", "right", "active"):
             pane = str(layout.get(name, ""))
@@ -266,6 +266,13 @@ class DebuggerScreen(Moves):
         self.activate("request")
         self.show_view()
 
+    def action_look_measure(self) -> None:
+        """Show the map of the fleet; once it is shown, by the next measure."""
+        if self.arrangement.active == "fleet":
+            self.session.measure()
+        self.activate("fleet")
+        self.show_view()
+
     def action_look_filter(self) -> None:
         """Narrow the event list."""
         events = self.query_one(EventList)
@@ -307,13 +314,22 @@ class DebuggerScreen(Moves):
     action_pane_warnings = partialmethod(Moves.activate, "warnings")
     action_pane_breakpoints = partialmethod(Moves.activate, "breakpoints")
     action_pane_spec = partialmethod(Moves.activate, "spec")
+    action_pane_fleet = partialmethod(Moves.activate, "fleet")
+    action_pane_router = partialmethod(Moves.activate, "router")
+    action_pane_gateway = partialmethod(Moves.activate, "gateway")
     action_break_list = action_pane_breakpoints
     action_look_diff = action_pane_changes
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  (Textual's)
+        """Whether the experiment has what an action is about."""
+        there = {pane.id for pane in self.panes}
+        needed = {"look_measure": "fleet"}.get(action, action.removeprefix("pane_"))
+        return needed in there or needed not in BY_ID
 
     def action_pane_next(self) -> None:
         """The next pane on the screen; where only one fits, the next one."""
         shown = self.arrangement.shown(self.size.width)
-        order = shown if len(shown) > 1 else tuple(pane.id for pane in PANES)
+        order = shown if len(shown) > 1 else tuple(pane.id for pane in self.panes)
         place = order.index(self.arrangement.active) if self.arrangement.active in order else -1
         self.activate(order[(place + 1) % len(order)])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from time import perf_counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on
@@ -14,11 +15,12 @@ from blis_tui.errors import BlisError, DivergenceError
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.debug_session import DebugSession
 from blis_tui.tui.driver import AT_ONCE_S, SLICE_S, TICK_S
-from blis_tui.tui.layout import HUGE, PANES, WIDE, Arrangement, width_class
+from blis_tui.tui.layout import HUGE, WIDE, Arrangement, panes_of, width_class
 from blis_tui.tui.presenters.status import activity, place_text, run_name
 from blis_tui.tui.view import Picked
 from blis_tui.tui.widgets.bars import KeyBar, Tab, TabBar, TitleBar
 from blis_tui.tui.widgets.breakpoints import BreakpointsPane, WatchedFigure
+from blis_tui.tui.widgets.cluster import FleetPane, GatewayPane, RouterPane
 from blis_tui.tui.widgets.diff import DiffPane
 from blis_tui.tui.widgets.event_list import EventList
 from blis_tui.tui.widgets.inspector import Inspector
@@ -46,6 +48,8 @@ _PROGRESS_S: Final = 0.2
 """On the way to somewhere, time between two paints, in seconds."""
 _COURTESY_S: Final = 0.05
 """How long a run waits after the user did something, so that the effect is painted first."""
+_OF_CLUSTERS: Final = MappingProxyType({"fleet": FleetPane, "router": RouterPane, "gateway": GatewayPane})
+"""Panes that only some experiments have."""
 GOING: Final = "going there"
 """Label of a move to a place that somebody named."""
 _LONG_S: Final = 8.0
@@ -63,6 +67,7 @@ class Stage(Screen[None]):
         super().__init__()
         self.session = DebugSession(experiment)
         self.source = source
+        self.panes = panes_of(experiment)
         self.arrangement = Arrangement()
         self._painted_s = 0.0
         self._quiet_until_s = 0.0
@@ -86,6 +91,9 @@ class Stage(Screen[None]):
                 yield WarningsPane(id="warnings")
                 yield BreakpointsPane(id="breakpoints")
                 yield SpecPane(id="spec")
+                for pane in self.panes:
+                    if pane.id in _OF_CLUSTERS:
+                        yield _OF_CLUSTERS[pane.id](id=pane.id)
         yield KeyBar()
 
     def on_mount(self) -> None:
@@ -256,7 +264,7 @@ class Stage(Screen[None]):
         }
         self.query_one("#tabs", TabBar).tabs = tuple(
             Tab(pane, badges.get(pane.id, ""), shown=pane.id in shown, active=pane.id == self.arrangement.active)
-            for pane in PANES
+            for pane in self.panes
         )
 
     # ---- arranging ----
@@ -264,10 +272,10 @@ class Stage(Screen[None]):
     def place_panes(self) -> None:
         """Show the panes there is room for, and put the focus on the one in use."""
         shown = self.arrangement.shown(self.size.width)
-        for pane in PANES:
+        for pane in self.panes:
             self.query_one(f"#{pane.id}").display = pane.id in shown
-        uppers = [pane for pane in PANES if pane.upper and pane.id in shown]
-        lowers = [pane for pane in PANES if not pane.upper and pane.id in shown]
+        uppers = [pane for pane in self.panes if pane.upper and pane.id in shown]
+        lowers = [pane for pane in self.panes if not pane.upper and pane.id in shown]
         self.query_one("#upper").display = bool(uppers)
         self.query_one("#lower").display = bool(lowers)
         fits = width_class(self.size.width)
@@ -325,6 +333,8 @@ class Stage(Screen[None]):
         else:
             if message.go and message.request is not None:
                 self.activate("request")
+            elif message.go and message.instance is not None:
+                self.activate("instances")
             self.show_view()
 
     def show_spec(self, lines: Sequence[str]) -> None:

@@ -10,6 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import blis_tui
+from blis_tui.cluster.records import (
+    Deferred,
+    Dispatched,
+    GatewayTick,
+    Held,
+    Resumed,
+    RoutingDecision,
+    Split,
+    TransferFinished,
+    TransferStarted,
+)
 from blis_tui.debugger.conditions.breakpoints import Breakpoint, Hit, Watch, about_request, parse_breakpoint
 from blis_tui.debugger.conditions.lexer import ConditionError
 from blis_tui.debugger.conditions.probes import Breaks, Happens, Misses, Reaches, sentence
@@ -22,6 +33,7 @@ from blis_tui.engine.records import (
     Dropped,
     FirstToken,
     Preempted,
+    Prefilled,
     Queued,
     Record,
     Rejected,
@@ -54,6 +66,16 @@ ALL: dict[str, Record] = {
         FirstToken(5, 900, "r", 1, 913_400, 1_250_500),
         Completed(6, 0, "r", 1, 20, 1_250_500, 3_000_000, length_capped=False),
         TimedOut(7, 0, "r", 1, was_running=True, output_tokens=3),
+        Prefilled(6, 0, "r", 1),
+        Deferred(2, 0, "r", 3),
+        Resumed(2, 0, "r"),
+        Held(2, 0, "r", 3, 12),
+        Dispatched(3, 0, "r", 1_500, 11, 900_000),
+        GatewayTick(3, 0, 11, 1_000_000),
+        Split(3, 0, "r", "split", "300 prompt tokens"),
+        TransferStarted(6, 0, "r", 1, 0, 4_096, 2),
+        TransferFinished(7, 0, "r", 1_500),
+        RoutingDecision(3, 0, "r", 1, "weighted", 4, 0, 250_000, ("load-balance",), (1_000_000,), ()),
     )
 }
 
@@ -104,6 +126,18 @@ def test_every_kind_of_record_has_its_sentence() -> None:
         "first-token": "r got its first token after 1,250.5 ms",
         "completed": "r completed after 3,000 ms",
         "timed-out": "r timed out on instance 1",
+        "prefilled": "the prompt of r is computed",
+        "deferred": "r was put off: 3 requests in flight",
+        "resumed": "r comes back: the cluster is idle",
+        "held": "r waits in the gateway's queue, 12 requests in it",
+        "dispatched": "r was dispatched after 1.5 ms",
+        "gateway-tick": "the gateway looked at its queue, 11 requests left in it",
+        "split": "r: split, 300 prompt tokens",
+        "transfer-started": "the KV blocks of r leave instance 1, 2 transfers under way",
+        "transfer-finished": "the KV blocks of r have arrived after 1.5 ms",
+        "routing-decision": (
+            "weighted chose instance 1 of 4 candidates for r, regret 0 ppm, 250,000 ppm against the true state"
+        ),
     }
 
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 import blis_tui
 from blis_tui.cluster.figures import FIGURES
+from blis_tui.cluster.records import RoutingDecision
 from blis_tui.debugger.conditions.expression import Expression, parse_condition, parse_expression
 from blis_tui.debugger.conditions.lexer import ConditionError
 from blis_tui.debugger.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
 from blis_tui.engine.records import (
-    RECORD_KINDS,
     ChunkDone,
     Completed,
     FirstToken,
@@ -24,10 +24,14 @@ from blis_tui.engine.records import (
     Record,
     Rejected,
     StepFinished,
+    streamed_kinds,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+
+DECISION = RoutingDecision(12, 1_500_000, "a", 1, "weighted", 4, 0, 250_000, ("load-balance",), (1_000_000,), ())
 
 
 class Fixed:
@@ -185,10 +189,16 @@ def test_a_quoted_name_may_hold_anything() -> None:
     assert str(parse_condition(text, instances=1)) == text
 
 
+def test_regret_is_that_against_the_true_state() -> None:
+    assert holds("regret == 0.25 and regret.seen == 0", (DECISION,))
+    assert not holds("regret >= 0", STEP_EVENT)
+    assert parse_condition("regret > 20%", instances=1).needs == {"routing-decision"}
+
+
 def test_every_name_can_be_asked_for() -> None:
     state = Fixed(**{name.replace(".", "__"): 1.0 for name in FIGURES})
     for name in (*FIGURES, *EVENT_NUMBERS):
-        assert holds(f"{name} > -5", STEP_EVENT + LAST_TOKEN, state), name
+        assert holds(f"{name} > -5", (*STEP_EVENT, *LAST_TOKEN, DECISION), state), name
     for name, figure in FIGURES.items():
         if figure.of_instance is not None:
             assert holds(f"instance[1].{name} == 2001", (), state), name
@@ -211,7 +221,7 @@ def test_what_a_condition_needs_is_known(text: str, about_event: bool, needs: se
 
 @pytest.mark.parametrize("text", ['kind == "step"', 'request != "a"', "instance > 0"])
 def test_questions_about_any_record_need_all_kinds(text: str) -> None:
-    assert parse_condition(text, instances=1).needs == set(RECORD_KINDS)
+    assert parse_condition(text, instances=1).needs >= streamed_kinds().keys()
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,9 @@ def test_shares_add_up_to_what_the_client_measures(name: str) -> None:
     assert seen > 10
 
 
-@pytest.mark.parametrize("name", ["kv-pressure", "time-outs in vllm", "three instances"])
+@pytest.mark.parametrize(
+    "name", ["kv-pressure", "time-outs in vllm", "three instances", "gateway", "split", "split early", "put off"]
+)
 def test_spans_lie_end_to_end_wherever_one_looks(name: str) -> None:
     debugger = finished(name)
     for until in range(1, debugger.frontier, 499):

@@ -1,0 +1,131 @@
+"""What a router weighed: a record of one choice with its candidates, for whoever asks for it.
+
+A decision is told beside ``routed``, and only where somebody listens to its kind: nothing here draws from a random
+stream, reads signals anew, or changes what a policy remembers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import nsmallest
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+
+from blis_tui.cluster.records import Candidate, RoutingDecision
+from blis_tui.cluster.signals import SignalBoard
+from blis_tui.spec.model import Signals
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.cluster.router import Router
+    from blis_tui.cluster.signals import Fleet, IncomingRequest, InstanceSignals
+    from blis_tui.engine.instance import Instance
+
+TOP: Final = 8
+"""Candidates a decision tells of, the best first; the chosen one always."""
+PPM: Final = 1_000_000
+LOAD: Final = "load"
+"""What policies without scores are measured by: 1 / (1 + queue + batch + in flight), as ``load-balance`` does."""
+
+
+@runtime_checkable
+class Scoring(Protocol):
+    """A routing policy that adds up scores."""
+
+    shares: Sequence[float]
+    """What each of its scores counts, of all together 1."""
+
+    def explain(self, request: IncomingRequest, fleet: Fleet) -> tuple[tuple[str, list[float]], ...]:
+        """Every score's name, and its value at each place before it is weighed; it changes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    """The scores of a fleet, by place."""
+
+    names: tuple[str, ...]
+    shares: Sequence[float]
+    each: tuple[Sequence[float], ...]
+    total: Sequence[float]
+
+
+class Weighed:
+    """The candidates of a decision, as they are before it is made: the choice changes what policies remember."""
+
+    def __init__(self, router: Router, request: IncomingRequest, instances: Sequence[Instance], now: int) -> None:
+        members = router.fleet.members
+        true = router.fleet.on(_true_state(instances, now))
+        # A policy that reads no signals may have a board that nobody keeps.
+        seen = router.fleet if router.reads_signals else true
+        self._router = router
+        self._request = request
+        self._members = members
+        self._seen = seen
+        self._scores = _scores(router.policy, request, seen)
+        self._true = self._scores.total if seen is true else _scores(router.policy, request, true).total
+
+    def decided(self, event: int, now: int, instance: int) -> RoutingDecision:
+        """The record of the decision for an instance."""
+        scores, true = self._scores, self._true
+        chosen = self._members.index(instance)
+        places = nsmallest(TOP, range(len(self._members)), key=lambda at: (-scores.total[at], at != chosen, at))
+        if chosen not in places:
+            places.append(chosen)
+        return RoutingDecision(
+            event,
+            now,
+            self._request.request_id,
+            instance,
+            self._router.name,
+            len(self._members),
+            _ppm(max(scores.total) - scores.total[chosen]),
+            _ppm(max(true) - true[chosen]),
+            scores.names,
+            tuple(map(_ppm, scores.shares)),
+            tuple(self._candidate(place, self._seen[place]) for place in places),
+        )
+
+    def _candidate(self, place: int, signals: InstanceSignals) -> Candidate:
+        return Candidate(
+            signals.instance,
+            signals.waiting,
+            signals.running,
+            signals.in_flight,
+            signals.kv_used_blocks,
+            signals.kv_total_blocks,
+            signals.age_us,
+            _ppm(self._scores.total[place]),
+            _ppm(self._true[place]),
+            tuple(_ppm(values[place]) for values in self._scores.each),
+        )
+
+
+def _true_state(instances: Sequence[Instance], now: int) -> SignalBoard:
+    """What signals without any delay would say."""
+    board = SignalBoard(Signals())
+    for instance in instances:
+        board.add(instance)
+        board.touched[instance.index] = None
+    board.read(now)
+    return board
+
+
+def _scores(policy: object, request: IncomingRequest, fleet: Fleet) -> _Scores:
+    if isinstance(policy, Scoring):
+        named = policy.explain(request, fleet)
+        names, each = tuple(name for name, _ in named), tuple(map(_clamped, (values for _, values in named)))
+        shares = policy.shares
+    else:
+        names, each, shares = (LOAD,), ([1.0 / (1.0 + load) for load in fleet.loads()],), (1.0,)
+    total = [0.0] * len(fleet)
+    for share, values in zip(shares, each, strict=True):
+        total = [one + share * value for one, value in zip(total, values, strict=True)]
+    return _Scores(names, shares, each, total)
+
+
+def _clamped(scores: Sequence[float]) -> list[float]:
+    return [0.0 if score < 0.0 else min(score, 1.0) for score in scores]
+
+
+def _ppm(share: float) -> int:
+    return round(share * PPM)

@@ -1,0 +1,250 @@
+"""Why the control plane did what it did: rejections, holds, deferrals, choices, splits and transfers.
+
+Each sentence is made of records: those of the event itself, and of the decision that was weighed again for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from blis_tui.cluster.admission_control import BUDGET
+from blis_tui.cluster.decisions import LOAD, PPM
+from blis_tui.cluster.records import (
+    Deferred,
+    Dispatched,
+    Held,
+    Resumed,
+    RoutingDecision,
+    Split,
+    TransferFinished,
+    TransferStarted,
+)
+from blis_tui.debugger.why.explanation import Part, Row, Sentence, event_ref, instance_ref, request_ref, say
+from blis_tui.engine.records import Record, Rejected
+from blis_tui.units import bytes_text, count_text, ordinal, percent_text, plural, span_text
+
+if TYPE_CHECKING:
+    from blis_tui.debugger.debugger import Debugger
+    from blis_tui.debugger.rows import EventRow
+
+GATEWAY: Final = "gateway"
+_R = TypeVar("_R", bound=Record)
+
+
+def record_of(debugger: Debugger, event: int, kind: type[_R], request: str = "") -> _R | None:
+    """The record of a kind in an event, about a request if one is named."""
+    for one in debugger.records_of(event):
+        if isinstance(one, kind) and request in ("", getattr(one, "request_id", "")):
+            return one
+    return None
+
+
+# ---- rejections ----
+
+
+def rejected_by(record: Rejected) -> str:
+    """Who turned a request away, as it stands at the beginning of a sentence."""
+    if record.policy == GATEWAY:
+        return "The gateway"
+    if record.policy == BUDGET:
+        return "The budget of its tenant"
+    return f"Admission control ({record.policy})"
+
+
+def rejection(debugger: Debugger, record: Rejected) -> list[Sentence]:
+    """Who rejected a request, by which rule, and with what figures."""
+    tape, experiment = debugger.tape, debugger.experiment
+    life = tape.life(record.request_id, record.event)
+    name = request_ref(record.request_id)
+    facts: list[Sentence] = [say(f"{rejected_by(record)} rejected ", name, f": {record.reason}.")]
+    if record.policy == GATEWAY:
+        held = next((one for one in reversed(life) if one.what == "held"), None)
+        settings = experiment.policy.gateway
+        if held is not None:
+            waited = span_text(record.time_us - held.time_us)
+            facts.append(say(f"It had waited there for {waited}, since ", event_ref(held.event), "."))
+        if settings is not None:
+            most = plural(settings.max_depth, "request") if settings.max_depth else "any number of requests"
+            facts.append(say(f"The gateway holds {most}; when it is full: {settings.when_full}."))
+            if settings.request_ttl_us:
+                facts.append(say(f"A request may wait for {span_text(settings.request_ttl_us)}."))
+    elif record.policy == BUDGET:
+        facts += _budget(debugger, record)
+    else:
+        facts += [say(f"Its prompt has {plural(life[0].first, 'token')}.")]
+        rule = debugger.moment().state.admission_rule
+        facts += [say(rule)] if rule else []
+    return facts
+
+
+def _budget(debugger: Debugger, record: Rejected) -> list[Sentence]:
+    """What the tenant may have in flight: a share of the places in all batches."""
+    experiment = debugger.experiment
+    budgets = experiment.policy.tenant_budgets
+    arrival = debugger.records_of(debugger.tape.first_event_of(record.request_id))
+    tenant = next((str(getattr(one, "tenant_id", "")) for one in arrival if hasattr(one, "tenant_id")), "")
+    if budgets is None or tenant not in budgets.fractions:
+        return []
+    places = 0
+    for pool in experiment.pools:
+        places += pool.instances * pool.engine.max_num_seqs
+    share = percent_text(round(budgets.fractions[tenant] * PPM), PPM)
+    return [
+        say(f"{tenant} may have {share} of the {count_text(places)} places in the batches of all instances."),
+        say(f"Over its budget, requests of classes below priority {budgets.shed_below_priority} are turned away."),
+    ]
+
+
+def rejected_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
+    """The explanation of a rejection."""
+    record = record_of(debugger, row.event, Rejected, debugger.tape.name(row.request))
+    if record is None:
+        return "It was rejected.", []
+    head = f"{rejected_by(record)} rejected it: {record.reason}."
+    return head, [Part("The decision", tuple(rejection(debugger, record)))]
+
+
+def rejection_parts(debugger: Debugger, event: int) -> list[Part]:
+    """Whom an event that is called otherwise rejected: who came to a full gateway, or had to make room there."""
+    rejected = (one for one in debugger.records_of(event) if isinstance(one, Rejected))
+    return [Part("The rejection", tuple(rejection(debugger, one))) for one in rejected]
+
+
+# ---- waiting before the router ----
+
+
+def deferred_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
+    """The explanation of a deferral."""
+    record = record_of(debugger, row.event, Deferred)
+    if record is None:
+        return "It was put off.", []
+    facts = say(
+        request_ref(record.request_id),
+        f" is of a class that may only use an idle cluster, and {plural(record.in_flight, 'request')}"
+        f" {'was' if record.in_flight == 1 else 'were'} in flight.",
+    )
+    more = say("It comes back to admission control when the last of them has left its instance.")
+    return "It was put off until the cluster is idle.", [Part("The decision", (facts, more))]
+
+
+def gateway_parts(debugger: Debugger, event: int) -> list[Part]:
+    """What the gateway did in an event."""
+    facts: list[Sentence] = []
+    for one in debugger.records_of(event):
+        if isinstance(one, Held):
+            place = "it is the only one" if one.waiting == 1 else f"{count_text(one.waiting)} wait there now"
+            name = request_ref(one.request_id)
+            facts.append(say("The gateway put ", name, f" into its queue (priority {one.priority}): {place}."))
+        elif isinstance(one, Dispatched):
+            level = f"{one.saturation_ppm / PPM:.2f}"
+            name = request_ref(one.request_id)
+            waited = f"after {span_text(one.waited_us)}" if one.waited_us else "at once"
+            facts.append(say("It dispatched ", name, f" {waited}: saturation was {level}."))
+        elif isinstance(one, Resumed):
+            facts.append(say(request_ref(one.request_id), " came back: the cluster was idle."))
+    gateway = debugger.moment().state.gateway
+    if facts and gateway is not None:
+        facts.append(say(gateway.rule))
+    return [Part("The gateway", tuple(facts))] if facts else []
+
+
+# ---- routing ----
+
+
+def decision_parts(debugger: Debugger, event: int) -> list[Part]:
+    """What the router weighed in an event; nothing where it had no choice."""
+    one = record_of(debugger, event, RoutingDecision)
+    if one is None or one.candidates < 2:
+        return []
+    rows = []
+    for each in one.top:
+        scores = ", ".join(
+            f"{name} {value / PPM:.3f}" for name, value in zip(one.scorers, each.scores_ppm, strict=True)
+        )
+        load = f"{each.waiting:,} waiting, {each.running:,} running, {each.in_flight:,} in flight"
+        kv = f"KV {percent_text(each.kv_used_blocks, each.kv_total_blocks)}"
+        chosen = "chosen" if each.instance == one.instance else ""
+        detail = f"{load}, {kv}" if one.scorers == (LOAD,) else f"{scores}; {load}, {kv}"
+        rows.append(Row(f"instance {each.instance}", f"{each.score_ppm / PPM:.3f}", chosen, say(detail)))
+    return [Part("The choice, by score", tuple(_choice(one)), tuple(rows))]
+
+
+def _choice(one: RoutingDecision) -> list[Sentence]:
+    facts: list[Sentence] = []
+    if one.scorers == (LOAD,):
+        facts.append(say(f"{one.policy} has no scores; its candidates are compared by load: 1 / (1 + load)."))
+    else:
+        shares = (f"{percent_text(ppm, PPM)} {name}" for name, ppm in zip(one.scorers, one.shares_ppm, strict=True))
+        facts.append(say(f"The score is {' + '.join(shares)}."))
+    age = one.top[0].age_us
+    if age or one.scorers != (LOAD,):
+        facts.append(_age(age))
+    best = one.top[0]
+    if one.regret_ppm:
+        gap = f"{one.regret_ppm / PPM:.3f} more than the chosen one"
+        facts.append(say("By that, ", instance_ref(best.instance), f" had the best score, {gap}."))
+    if one.true_regret_ppm:
+        gap = f"{one.true_regret_ppm / PPM:.3f}"
+        facts.append(say(f"By the true state at that moment, the best score was {gap} above that of the chosen one."))
+    elif age:
+        facts.append(say("The true state at that moment would have led to an equally good choice."))
+    return facts
+
+
+def _age(age_us: int) -> Sentence:
+    old = f"{span_text(age_us)} old" if age_us else "up to date"
+    return say(f"What the router knew of queues, batches and KV caches was {old}.")
+
+
+# ---- disaggregation ----
+
+
+def split_parts(debugger: Debugger, event: int) -> list[Part]:
+    """Why a request was split, or not."""
+    one = record_of(debugger, event, Split)
+    if one is None:
+        return []
+    where = "on different instances" if one.verdict == "split" else "on one instance"
+    facts = say("Prefill and decode of ", request_ref(one.request_id), f" run {where}: {one.reason}.")
+    return [Part("Disaggregation", (facts,))]
+
+
+def transfer_started_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
+    """The explanation of the start of a transfer."""
+    one = record_of(debugger, row.event, TransferStarted)
+    split = debugger.experiment.cluster.disaggregation
+    if one is None or split is None:
+        return "KV blocks are on their way.", []
+    link = split.transfer
+    size = bytes_text(one.bytes)
+    facts: list[Sentence] = [
+        say(f"{size} leave ", instance_ref(one.instance), ", where the prompt of ", request_ref(one.request_id))
+        + say(" was computed."),
+        say("They go to ", instance_ref(one.decode_instance), ".")
+        if one.decode_instance >= 0
+        else say("The instance that decodes is chosen when they have arrived."),
+        say(f"The link takes {span_text(link.base_latency_us)} and then {link.bandwidth_gb_per_s:g} GB/s."),
+    ]
+    if one.transfers > 1:
+        number = f"It is the {ordinal(one.transfers)} under way"
+        shared = {
+            "none": "each has the whole bandwidth",
+            "fair-share": "they share the bandwidth equally at any time",
+            "fixed-at-start": "it keeps the share that it starts with",
+        }
+        facts.append(say(f"{number}: {shared[link.contention]} (contention: {link.contention})."))
+    return f"The transfer of {size} of KV blocks began.", [Part("The transfer", tuple(facts))]
+
+
+def transfer_finished_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
+    """The explanation of the end of a transfer."""
+    one = record_of(debugger, row.event, TransferFinished)
+    if one is None:
+        return "KV blocks have arrived.", []
+    start = debugger.tape.latest(row.request, "transfer-started", row.event)
+    took = span_text(one.duration_us)
+    facts: list[Sentence] = [say("The KV blocks of ", request_ref(one.request_id), f" have arrived after {took}.")]
+    if start is not None:
+        others = f", when {plural(start.first - 1, 'other transfer')} was under way" if start.first > 1 else ""
+        facts.append(say("They left at ", event_ref(start.event), f"{others.replace('s was', 's were')}."))
+    return f"The KV blocks arrived after {took}.", [Part("The transfer", tuple(facts))]

@@ -1,0 +1,298 @@
+"""The fleet: one cell for each instance, by pool, as high as its load, queue or KV cache; and transfers under way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+
+from blis_tui.tui.presenters.instances import kv_bar
+from blis_tui.tui.presenters.lines import (
+    BLANK,
+    Column,
+    Line,
+    fact,
+    fit,
+    flow,
+    heading,
+    line,
+    shorten,
+    table_rows,
+    titles,
+)
+from blis_tui.tui.presenters.series import LEVELS, NEARLY_FULL
+from blis_tui.units import bytes_text, count_text, percent_text, plural, span_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from blis_tui.cluster.snapshot import InstanceSnapshot, TransferSnapshot
+    from blis_tui.tui.presenters.lines import Part
+    from blis_tui.tui.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What the cells show."""
+
+    name: str
+    about: str
+    read: Callable[[InstanceSnapshot], int]
+    whole: Callable[[InstanceSnapshot], int] | None = None
+    """What is all of it; None = it is compared with the most of any instance."""
+    warns: Callable[[InstanceSnapshot], bool] = lambda _: False
+    """Whether a cell is to be noticed."""
+
+
+def load_of(one: InstanceSnapshot) -> int:
+    """The effective load: what waits or runs counts twice, as in BLIS."""
+    return one.waiting_count + one.running_count + one.in_flight
+
+
+def kv_nearly_full(one: InstanceSnapshot) -> bool:
+    """Whether hardly any KV block is left."""
+    return one.kv.used_blocks * 100 >= one.kv.total_blocks * NEARLY_FULL
+
+
+MEASURES: Final[Mapping[str, Measure]] = MappingProxyType(
+    {
+        "load": Measure("load", "queue + batch + in flight", load_of),
+        "queue": Measure(
+            "queue", "requests that wait", lambda one: one.waiting_count, warns=lambda one: one.waiting_count > 0
+        ),
+        "kv": Measure(
+            "KV cache",
+            "KV blocks in use",
+            lambda one: one.kv.used_blocks,
+            lambda one: one.kv.total_blocks,
+            kv_nearly_full,
+        ),
+    }
+)
+_LEAST_TOP: Final = len(LEVELS)
+"""Few requests look few, also where they are the most of all."""
+_NONE: Final = "·"
+_TEN: Final = 10
+_WIDE: Final = 12
+"""Columns of a cell with numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The cells of a pool.
+
+    Attributes:
+        first: number of its first line.
+        members: the instances.
+        columns: how many stand in a row.
+        wide: they stand there with their numbers.
+        margin: columns before the cells, for the number of the first instance of the row.
+    """
+
+    first: int
+    members: tuple[InstanceSnapshot, ...]
+    columns: int
+    wide: bool
+    margin: int
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return -(-len(self.members) // self.columns)
+
+    def at(self, row: int, column: int) -> int | None:
+        """The instance at a place of the pane."""
+        row, column = row - self.first, column - self.margin
+        place = column // _WIDE if self.wide else column - column // (_TEN + 1)
+        between = not self.wide and column % (_TEN + 1) == _TEN
+        if between or not (0 <= row < self.rows and 0 <= place < self.columns):
+            return None
+        place += row * self.columns
+        return self.members[place].index if place < len(self.members) else None
+
+
+@dataclass(frozen=True, slots=True)
+class FleetText:
+    """The lines of the pane, and which of them are cells."""
+
+    lines: tuple[Line, ...]
+    grids: tuple[Grid, ...]
+
+    def at(self, row: int, column: int) -> int | None:
+        """The instance at a place."""
+        found = (grid.at(row, column) for grid in self.grids)
+        return next((index for index in found if index is not None), None)
+
+    def line_of(self, instance: int) -> int | None:
+        """The line in which an instance's cell is."""
+        for grid in self.grids:
+            for place, one in enumerate(grid.members):
+                if one.index == instance:
+                    return grid.first + place // grid.columns
+        return None
+
+    def members(self) -> tuple[int, ...]:
+        """All instances in the order of their cells."""
+        return tuple(one.index for grid in self.grids for one in grid.members)
+
+    def columns(self, instance: int) -> int:
+        """How many cells stand in the rows of its pool."""
+        return next((g.columns for g in self.grids if any(one.index == instance for one in g.members)), 1)
+
+
+def fleet_text(view: View, width: int, height: int) -> FleetText:
+    """The map of all instances, in cells with numbers where they have room."""
+    instances, measure = view.moment.state.instances, MEASURES[view.selection.measure]
+    top = max(_LEAST_TOP, *map(measure.read, instances))
+    pools: dict[str, list[InstanceSnapshot]] = {}
+    for one in instances:
+        pools.setdefault(one.pool, []).append(one)
+    head = _selected(view, width)
+    tail = _transfers(view, width)
+    margin = len(str(len(instances))) + 1
+    columns = max((width - margin + 1) // (_TEN + 1), 1) * _TEN
+    wide_columns = max(width // _WIDE, 1)
+    rows = height - len(head) - len(tail) - len(pools) - len(_legend(measure, top, width))
+    wide = _rows(pools, wide_columns) <= rows
+    lines: list[Line] = [*head, *_legend(measure, top, width)]
+    grids: list[Grid] = []
+    for name, members in pools.items():
+        lines.append(_pool_line(view, name, members, measure, width, alone=len(pools) == 1))
+        grid = Grid(len(lines), tuple(members), wide_columns if wide else columns, wide, 0 if wide else margin)
+        grids.append(grid)
+        chosen = view.selection.instance
+        lines += [Line(partial(_row, grid, row, measure, top, chosen)) for row in range(grid.rows)]
+    return FleetText((*lines, *tail), tuple(grids))
+
+
+def _rows(pools: Mapping[str, Sequence[InstanceSnapshot]], columns: int) -> int:
+    rows = 0
+    for members in pools.values():
+        rows += -(-len(members) // columns)
+    return rows
+
+
+# ---- cells ----
+
+
+def level(one: InstanceSnapshot, measure: Measure, top: int) -> int:
+    """How high a cell is: 0 = nothing at all, else from 1 up to the number of ``LEVELS``."""
+    value, whole = measure.read(one), top if measure.whole is None else measure.whole(one)
+    return 0 if value <= 0 else max(min(-(-value * len(LEVELS) // whole), len(LEVELS)), 1)
+
+
+def _glyph(one: InstanceSnapshot, measure: Measure, top: int) -> tuple[str, str]:
+    high = level(one, measure, top)
+    if not high:
+        return _NONE, "$text-muted"
+    return LEVELS[high - 1], "$warning" if measure.warns(one) else "$primary"
+
+
+def _row(grid: Grid, row: int, measure: Measure, top: int, chosen: int | None) -> Content:
+    members = grid.members[row * grid.columns : (row + 1) * grid.columns]
+    parts: list[Part] = []
+    if not grid.wide:
+        parts.append((f"{members[0].index:>{grid.margin - 1}} ", "$text-muted"))
+    for place, one in enumerate(members):
+        glyph, style = _glyph(one, measure, top)
+        here = one.index == chosen
+        if grid.wide:
+            mark = ("▸", "$accent bold") if here else (" ", "")
+            value = value_text(one, measure)
+            parts += [mark, (f"{one.index:>3} ", "bold reverse" if here else "$text-muted"), (glyph, style)]
+            parts.append(f" {value:<{_WIDE - 8}} ")
+        else:
+            if place and not place % _TEN:
+                parts.append(" ")
+            parts.append((glyph, f"{style} bold reverse" if here else style))
+    return Content.assemble(*parts)
+
+
+def value_text(one: InstanceSnapshot, measure: Measure) -> str:
+    """What a measure is at an instance."""
+    value = measure.read(one)
+    return count_text(value) if measure.whole is None else percent_text(value, measure.whole(one))
+
+
+def _legend(measure: Measure, top: int, width: int) -> list[Line]:
+    upper = count_text(top) if measure.whole is None else "100 %"
+    items = [
+        Content.assemble((f"{measure.name}:", "bold"), (f" {measure.about}", "$text-muted")),
+        Content.assemble((_NONE, "$text-muted"), " 0"),
+        Content.assemble((LEVELS, "$primary"), f" up to {upper}"),
+    ]
+    return [line(row) for row in flow(items, width)]
+
+
+def _pool_line(
+    view: View, name: str, members: Sequence[InstanceSnapshot], measure: Measure, width: int, *, alone: bool
+) -> Line:
+    role = next((pool.role for pool in view.experiment.pools if pool.name == name), "any")
+    most = max(members, key=measure.read)
+    total = 0
+    for one in members:
+        total += measure.read(one)
+    if measure.whole is None:
+        mean = f"{total / len(members):.1f}"
+    else:
+        mean = percent_text(total, sum(map(measure.whole, members)))
+    facts = [
+        Content.styled(plural(len(members), "instance"), "bold" if alone else ""),
+        fact("mean", mean),
+        fact("most", f"{value_text(most, measure)} at instance {most.index}"),
+    ]
+    if not alone or role != "any":
+        facts.insert(
+            0, Content.assemble((name, "bold"), (f" {role}" if role not in ("any", name) else "", "$text-muted"))
+        )
+    return line(flow(facts, width)[0])
+
+
+# ---- the selected one ----
+
+
+def _selected(view: View, width: int) -> list[Line]:
+    chosen = view.selection.instance
+    one = next((each for each in view.moment.state.instances if each.index == chosen), None)
+    if one is None:
+        hint = "Arrows or a click select an instance; enter shows its queue and batch."
+        return [line(row) for row in flow([Content.styled(word, "$text-muted") for word in hint.split()], width, " ")]
+    facts = [
+        Content.styled(f"instance {one.index}", "bold"),
+        fact("load", count_text(load_of(one))),
+        fact("waiting", count_text(one.waiting_count), "$warning" if one.waiting_count else ""),
+        fact("running", f"{count_text(one.running_count)} of {count_text(one.profile.limits.max_num_seqs)}"),
+        fact("in flight", count_text(one.in_flight)),
+        kv_bar(one),
+        fact("preemptions", count_text(one.preemptions), "$error" if one.preemptions else ""),
+    ]
+    return [line(row) for row in flow(facts, width)]
+
+
+# ---- transfers ----
+
+
+def _transfers(view: View, width: int) -> list[Line]:
+    """KV blocks on their way, the oldest first."""
+    moving = view.moment.state.transfers
+    if not moving:
+        return []
+    columns: Sequence[Column[TransferSnapshot]] = fit(list(_transfer_columns(view)), width)
+    return [
+        BLANK,
+        heading(f"→ {plural(len(moving), 'KV transfer')} under way"),
+        titles(columns),
+        *table_rows(columns, moving, lambda one: one.request_id),
+    ]
+
+
+def _transfer_columns(view: View) -> Iterator[Column[TransferSnapshot]]:
+    now = view.moment.time_us
+    yield Column("request", 12, lambda one, room: shorten(one.request_id, room))
+    yield Column("from", 5, lambda one, _: str(one.instance), right=True)
+    yield Column("to", 7, lambda one, _: "not yet" if one.decode_instance is None else str(one.decode_instance))
+    yield Column("size", 7, lambda one, _: bytes_text(one.bytes), right=True, rank=2)
+    yield Column("for", 7, lambda one, _: span_text(now - one.since_us), right=True, rank=1)

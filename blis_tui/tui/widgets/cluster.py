@@ -1,0 +1,132 @@
+"""The panes of clusters: the map of the fleet, the router's decision, the gateway's queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding
+
+from blis_tui.tui.presenters.fleet import FleetText, fleet_text
+from blis_tui.tui.presenters.gateway import gateway_lines
+from blis_tui.tui.presenters.instances import INSTANCE_KEY
+from blis_tui.tui.presenters.router import router_lines
+from blis_tui.tui.view import Picked
+from blis_tui.tui.widgets.lines import Lines, LinesPane
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.tui.presenters.lines import Line
+    from blis_tui.tui.view import View
+
+
+class FleetPane(LinesPane):
+    """A cell for each instance; selecting one shows it in the other panes."""
+
+    TITLE = "Fleet"
+    BINDINGS: ClassVar = [
+        Binding("left", "turn(-1)", "previous instance", show=False),
+        Binding("right", "turn(1)", "next instance", show=False),
+    ]
+
+    _text: FleetText | None = None
+
+    def lines(self, view: View, width: int) -> Sequence[Line]:
+        """Present the view."""
+        self._text = fleet_text(view, width, max(self.content_size.height, 1))
+        return self._text.lines
+
+    def key_of(self, view: View) -> str:
+        """No line is marked but that of a transfer: the selected instance is marked on the map."""
+        return view.selection.request or ""
+
+    def pick(self, key: str, *, go: bool) -> None:
+        """Select a request whose blocks are on their way."""
+        self.post_message(Picked(request=key, go=go))
+
+    @property
+    def _instance(self) -> int | None:
+        return None if self.view is None else self.view.selection.instance
+
+    def action_turn(self, by: int) -> None:
+        """Select the instance so many cells further."""
+        members = () if self._text is None else self._text.members()
+        if not members or self._text is None:
+            return
+        here = members.index(self._instance) if self._instance in members else None
+        place = 0 if here is None else min(max(here + by, 0), len(members) - 1)
+        at = self._text.line_of(members[place])
+        if at is not None:
+            self.query_one(Lines).reveal(at)
+        self.post_message(Picked(instance=members[place]))
+
+    def action_move(self, by: int) -> None:
+        """Select the instance so many rows below."""
+        if self._text is not None:
+            self.action_turn(by * self._text.columns(-1 if self._instance is None else self._instance))
+
+    def action_move_page(self, by: int) -> None:
+        """Scroll by a screenful."""
+        area = self.query_one(Lines)
+        area.scroll_relative(y=by * max(area.size.height - 1, 1), animate=False)
+
+    def action_choose(self) -> None:
+        """Show the instance's queue and batch."""
+        if self._instance is not None:
+            self.post_message(Picked(instance=self._instance, go=True))
+
+    def on_lines_pointed(self, event: Lines.Pointed) -> None:
+        """A click on a cell selects its instance."""
+        found = None if self._text is None else self._text.at(event.at, event.column)
+        if found is not None:
+            event.stop()
+            event.prevent_default()
+            self.post_message(Picked(instance=found, go=event.chain > 1))
+
+    def selected_path(self) -> str:
+        """Where a debugger's condition finds the instance."""
+        return "" if self._instance is None else f"instances[{self._instance}]"
+
+    def selected_value(self) -> str:
+        """The instance's number."""
+        return "" if self._instance is None else str(self._instance)
+
+
+class RouterPane(LinesPane):
+    """What the router weighed; the candidates can be selected."""
+
+    TITLE = "Router"
+
+    def lines(self, view: View, width: int) -> Sequence[Line]:
+        """Present the view."""
+        return router_lines(view, width)
+
+    def pick(self, key: str, *, go: bool) -> None:
+        """Select an instance."""
+        self.post_message(Picked(instance=int(key.removeprefix(INSTANCE_KEY)), go=go))
+
+    def selected_path(self) -> str:
+        """Where a debugger's condition finds the instance."""
+        return f"instances[{self.selected_value()}]" if self._key else ""
+
+    def selected_value(self) -> str:
+        """The instance's number."""
+        return self._key.removeprefix(INSTANCE_KEY)
+
+
+class GatewayPane(LinesPane):
+    """Who waits in front of the router."""
+
+    TITLE = "Gateway"
+
+    def lines(self, view: View, width: int) -> Sequence[Line]:
+        """Present the view."""
+        return gateway_lines(view, width)
+
+    def key_of(self, view: View) -> str:
+        """The selected request, where it is first in its queue."""
+        return view.selection.request or ""
+
+    def pick(self, key: str, *, go: bool) -> None:
+        """Select a request."""
+        self.post_message(Picked(request=key, go=go))

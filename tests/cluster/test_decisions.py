@@ -1,0 +1,160 @@
+"""What a router weighed: its record against what the other records say, and that telling it changes nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+
+import blis_tui
+from blis_tui.cluster.decisions import LOAD, PPM, TOP
+from blis_tui.cluster.records import RoutingDecision
+from blis_tui.engine.records import Queued, Record, Routed, StepFinished
+from blis_tui.simulation import Simulation
+from tests.cluster.fleets import WEIGHTED, fleet
+
+if TYPE_CHECKING:
+    from blis_tui.spec.model import Experiment
+
+
+def listened(made: Experiment) -> tuple[Simulation, list[Record]]:
+    """A run with all its records, decisions included."""
+    simulation = Simulation(made)
+    records: list[Record] = []
+    simulation.subscribe("all", records.append)
+    simulation.subscribe(RoutingDecision, records.append)
+    simulation.run()
+    return simulation, records
+
+
+@cache
+def stale_loads() -> tuple[Record, ...]:
+    """Six instances under load, routed by figures that are up to 300 ms old."""
+    changes = {
+        **WEIGHTED,
+        "workload.requests": 200,
+        "engine.max_num_seqs": 6,
+        "cluster.instances": 6,
+        "policy.routing": {"kind": "least-loaded"},
+        "cluster.signals": {"refresh_interval_us": 300_000},
+    }
+    return tuple(listened(blis_tui.load("quickstart", set=changes))[1])
+
+
+def decisions(records: tuple[Record, ...] | list[Record]) -> list[RoutingDecision]:
+    return [one for one in records if isinstance(one, RoutingDecision)]
+
+
+@pytest.mark.parametrize("name", ["WEIGHTED", "GATEWAY", "SPLIT"])
+def test_telling_decisions_changes_nothing(name: str) -> None:
+    alone = Simulation(fleet(name))
+    plain: list[Record] = []
+    alone.subscribe("all", plain.append)
+    alone.run()
+    heard, records = listened(fleet(name))
+    assert heard.digest() == alone.digest()
+    assert [one for one in records if not isinstance(one, RoutingDecision)] == plain
+    routed = [(one.event, one.request_id, one.instance, one.policy) for one in plain if isinstance(one, Routed)]
+    assert [(one.event, one.request_id, one.instance, one.policy) for one in decisions(records)] == routed
+
+
+def test_in_the_middle_of_a_run_the_digest_does_not_tell_who_listens() -> None:
+    alone, heard = Simulation(fleet("WEIGHTED")), Simulation(fleet("WEIGHTED"))
+    heard.subscribe(RoutingDecision, lambda _: None)
+    for until in range(500, 5000, 500):
+        alone.run(max_events=until)
+        heard.run(max_events=until)
+        assert heard.digest() == alone.digest()
+
+
+def test_weighted_routing_takes_the_best_and_shows_the_best_few() -> None:
+    found = decisions(listened(fleet("WEIGHTED"))[1])
+    for one in found:
+        chosen = next(each for each in one.top if each.instance == one.instance)
+        assert (one.candidates, len(one.top), one.regret_ppm) == (12, TOP, 0)
+        assert chosen.score_ppm == max(each.score_ppm for each in one.top)
+        assert [each.score_ppm for each in one.top] == sorted((each.score_ppm for each in one.top), reverse=True)
+        assert one.scorers == ("prefix-affinity", "queue-depth", "kv-utilization")
+        assert one.shares_ppm == (PPM // 2, PPM // 4, PPM // 4)
+        for each in one.top:
+            weighed = sum(share * score for share, score in zip(one.shares_ppm, each.scores_ppm, strict=True)) / PPM
+            assert abs(weighed - each.score_ppm) <= 2
+            assert abs(each.scores_ppm[2] - PPM * (1 - each.kv_used_blocks / each.kv_total_blocks)) <= 1
+    assert any(one.true_regret_ppm for one in found)
+    assert {each.age_us for one in found for each in one.top} > {0}
+
+
+def test_with_fresh_signals_nothing_is_to_be_regretted() -> None:
+    changes = {**WEIGHTED, "workload.requests": 100, "cluster.signals": {}}
+    for one in decisions(listened(blis_tui.load("quickstart", set=changes))[1]):
+        assert (one.regret_ppm, one.true_regret_ppm) == (0, 0)
+        assert all(each.score_ppm == each.true_score_ppm and not each.age_us for each in one.top)
+
+
+def test_the_chosen_one_is_told_even_if_it_is_the_worst() -> None:
+    changes = {**WEIGHTED, "workload.requests": 100, "policy.routing": {"kind": "always-busiest"}}
+    last = decisions(listened(blis_tui.load("quickstart", set=changes))[1])[-1]
+    assert (len(last.top), last.top[-1].instance) == (TOP + 1, last.instance)
+    assert last.regret_ppm == last.top[0].score_ppm - last.top[-1].score_ppm > 0
+
+
+@dataclass
+class Truth:
+    """What the records say of the instances at a decision: those of steps are known when the step is over."""
+
+    waiting: Counter[int]
+    running: Counter[int]
+    in_flight: Counter[int]
+
+    def score(self, instance: int) -> int:
+        load = self.waiting[instance] + self.running[instance] + self.in_flight[instance]
+        return round(PPM / (1 + load))
+
+
+def truth(records: tuple[Record, ...], decision: RoutingDecision) -> Truth:
+    waiting, running, in_flight = Counter[int](), Counter[int](), Counter[int]()
+    for one in records:
+        if one.event >= decision.event:
+            break
+        if isinstance(one, Routed):
+            in_flight[one.instance] += 1
+        elif isinstance(one, Queued):
+            waiting[one.instance] += 1
+        elif isinstance(one, StepFinished):
+            waiting[one.instance] -= len(one.admitted)
+            running[one.instance] += len(one.admitted)
+            if one.time_us + one.duration_us <= decision.time_us:
+                running[one.instance] -= len(one.completed)
+                in_flight[one.instance] -= len(one.completed)
+    return Truth(waiting, running, in_flight)
+
+
+def test_regret_against_the_true_state_follows_from_the_other_records() -> None:
+    records = stale_loads()
+    for one in decisions(records):
+        now = truth(records, one)
+        assert one.scorers == (LOAD,)
+        best = max(now.score(index) for index in range(6))
+        assert {each.instance: each.true_score_ppm for each in one.top} == {i: now.score(i) for i in range(6)}
+        assert abs(one.true_regret_ppm - (best - now.score(one.instance))) <= 1
+        assert {each.instance: each.in_flight for each in one.top} == {i: now.in_flight[i] for i in range(6)}
+    assert max(one.true_regret_ppm for one in decisions(records)) > PPM // 50
+
+
+def test_what_the_router_saw_is_as_old_as_the_record_says() -> None:
+    records = stale_loads()
+    seen, since = Truth(Counter(), Counter(), Counter()), 0
+    ages = set()
+    for one in decisions(records):
+        age = one.top[0].age_us
+        ages.add(age)
+        if not age:
+            seen, since = truth(records, one), one.time_us
+        assert one.time_us - age == since
+        for each in one.top:
+            assert (each.waiting, each.running) == (seen.waiting[each.instance], seen.running[each.instance])
+            assert each.score_ppm == round(PPM / (1 + each.waiting + each.running + each.in_flight))
+    assert 0 < max(ages) < 300_000

@@ -1,0 +1,164 @@
+"""Why the control plane did what it did: every figure of a sentence is one of the records."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+
+import pytest
+
+from blis_tui.cluster.records import Held, RoutingDecision, TransferStarted
+from blis_tui.debugger.debugger import Debugger
+from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.why.control import record_of
+from blis_tui.debugger.why.explain import explain_event, explain_request
+from blis_tui.debugger.why.lifespans import read_life
+from blis_tui.engine.records import Rejected, Routed
+from blis_tui.units import bytes_text, span_text
+from tests.debugger.pressed_runs import finished, refs
+
+
+@cache
+def run(name: str) -> Debugger:
+    return finished(name)
+
+
+def events_of(debugger: Debugger, kind: str) -> list[int]:
+    """The events that a request's lives name with a kind of record."""
+    found = {one.event: None for name in debugger.tape.names() for one in debugger.tape.life(name) if one.what == kind}
+    return sorted(found)
+
+
+def told(debugger: Debugger, event: int) -> str:
+    return explain_event(debugger, event).to_text()
+
+
+def test_who_expired_in_the_gateway_is_told_so_and_how_long_it_waited() -> None:
+    debugger = run("gateway")
+    seen = 0
+    for event in events_of(debugger, "rejected"):
+        record = record_of(debugger, event, Rejected)
+        assert record is not None
+        text = told(debugger, event)
+        assert f"The gateway rejected {record.request_id}: {record.reason}." in text
+        life = debugger.tape.life(record.request_id)
+        held = [one for one in life if one.what == "held"]
+        if held:
+            seen += 1
+            waited = span_text(life[-1].time_us - held[0].time_us)
+            assert f"It had waited there for {waited}, since event {held[0].event:,}." in text
+            assert "The gateway holds 40 requests; when it is full: shed-least-urgent." in text
+            assert record.request_id in {one.value for one in refs(explain_event(debugger, event))}
+            assert f"The gateway rejected {record.request_id}" in explain_request(debugger, record.request_id).to_text()
+    assert seen
+
+
+def test_a_budget_is_told_in_places() -> None:
+    import blis_tui  # noqa: PLC0415
+
+    made = blis_tui.load("tenant-budgets", set={"policy.tenant_budgets": {"fractions": {"bulk": 0.5}}})
+    debugger = Debugger(made)
+    run_to_stop(debugger.run())
+    event = next(one for one in events_of(debugger, "rejected") if "budget" in debugger.tape.reason(one))
+    text = told(debugger, event)
+    assert "The budget of its tenant rejected it: " in text
+    assert "places in the batches of all instances." in text
+
+
+def test_a_choice_has_the_scores_of_its_record() -> None:
+    debugger = run("split")
+    for event in events_of(debugger, "routed")[:40]:
+        record, routed = record_of(debugger, event, RoutingDecision), record_of(debugger, event, Routed)
+        assert record is not None
+        assert routed is not None
+        explanation = explain_event(debugger, event)
+        assert (
+            explanation.headline == f"The router ({routed.policy}) chose instance {routed.instance}: {routed.reason}."
+        )
+        part = next(one for one in explanation.parts if one.heading == "The choice, by score")
+        assert [(row.label, row.figure) for row in part.rows] == [
+            (f"instance {each.instance}", f"{each.score_ppm / 1e6:.3f}") for each in record.top
+        ]
+        assert [row.label for row in part.rows if row.share] == [f"instance {record.instance}"]
+
+
+def test_a_hold_says_who_waits() -> None:
+    debugger = run("gateway")
+    event = next(one for one in events_of(debugger, "held"))
+    held = record_of(debugger, event, Held)
+    assert held is not None
+    assert f"into its queue (priority {held.priority})" in told(debugger, event)
+
+
+def test_a_transfer_has_its_bytes_and_its_end_its_start() -> None:
+    debugger = run("split")
+    for start, end in zip(
+        events_of(debugger, "transfer-started")[:20], events_of(debugger, "transfer-finished")[:20], strict=True
+    ):
+        record = record_of(debugger, start, TransferStarted)
+        assert record is not None
+        assert f"{bytes_text(record.bytes)} leave instance {record.instance}" in told(debugger, start)
+        assert "They left at event " in told(debugger, end)
+    event = events_of(debugger, "split")[0]
+    assert "Disaggregation" in told(debugger, event)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "words"),
+    [
+        ("gateway", "held", "It waits in the gateway's queue"),
+        ("put off", "deferred", "It was put off until the cluster is idle"),
+        ("split", "transfer-started", "Its KV blocks are on their way to another instance"),
+    ],
+)
+def test_who_is_held_up_is_told_where(name: str, kind: str, words: str) -> None:
+    debugger = run(name)
+    tape = debugger.tape
+    lives = ((one, tape.life(one)) for one in tape.names())
+    # Held for longer than the event in which it came.
+    request, at = next(
+        (one, entry.event)
+        for one, life in lives
+        for entry, after in pairwise(life)
+        if entry.what == kind and after.event > entry.event
+    )
+    run_to_stop(debugger.seek(at))
+    explanation = explain_request(debugger, request)
+    run_to_stop(debugger.seek(debugger.frontier))
+    assert explanation.headline.startswith(words)
+    assert f"event {at:,}" in explanation.to_text()
+
+
+@pytest.mark.parametrize("name", ["split", "split early"])
+def test_a_split_life_has_a_transfer_and_two_instances(name: str) -> None:
+    debugger = run(name)
+    tape = debugger.tape
+    handed = 0
+    for request in tape.names():
+        life = read_life(tape, request, debugger.frontier)
+        assert life is not None
+        started, arrived = life.last("transfer-started"), life.last("transfer-finished")
+        if started is None or arrived is None or life.preemptions:
+            continue
+        handed += 1
+        spans = {span.what: span for span in life.spans}
+        assert spans["prefill"].instance != spans["decode"].instance
+        assert spans["decode"].handed
+        prefilled = max(spans["prefill"].end_us, started.time_us)
+        if arrived.time_us > prefilled:
+            assert (spans["transfer"].start_us, spans["transfer"].end_us) == (prefilled, arrived.time_us)
+    assert handed > 20
+
+
+def test_time_in_the_gateway_is_that_of_its_records() -> None:
+    debugger = run("gateway")
+    dispatched = 0
+    for request in debugger.tape.names():
+        life = read_life(debugger.tape, request, debugger.frontier)
+        assert life is not None
+        sent = life.last("dispatched")
+        if sent is not None:
+            dispatched += 1
+            waited = sum(span.duration_us for span in life.spans if span.what == "gateway")
+            assert waited == sent.first
+    assert dispatched > 20

@@ -1,0 +1,293 @@
+"""The panes of clusters: each figure against what the records say, and what the keys do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+import blis_tui
+from blis_tui.cluster.records import Dispatched, Held, RoutingDecision, TransferFinished, TransferStarted
+from blis_tui.debugger.debugger import Debugger
+from blis_tui.debugger.moves import run_to_stop
+from blis_tui.engine.records import Completed, Prefilled, Queued, Rejected, Routed, Scheduled
+from blis_tui.simulation import Simulation
+from blis_tui.tui.layout import panes_of
+from blis_tui.tui.presenters.fleet import MEASURES, fleet_text, level, value_text
+from blis_tui.tui.presenters.gateway import gateway_lines
+from blis_tui.tui.presenters.instances import INSTANCE_KEY
+from blis_tui.tui.presenters.router import decision_of, router_lines
+from blis_tui.tui.widgets.cluster import FleetPane, GatewayPane, RouterPane
+from blis_tui.units import bytes_text, span_text
+from tests.cluster.fleets import GATEWAY, fleet
+from tests.tui.debugging import NARROW, debugging, experiment
+from tests.tui.pane_harness import OnePane, text_of, view_at
+
+if TYPE_CHECKING:
+    from blis_tui.engine.records import Record
+
+
+def made(name: str, event: int) -> Debugger:
+    debugger = Debugger(fleet(name))
+    run_to_stop(debugger.seek(event))
+    return debugger
+
+
+def records_until(debugger: Debugger, event: int) -> list[Record]:
+    return [record for one in range(1, event + 1) for record in debugger.records_of(one)]
+
+
+@pytest.fixture(scope="module")
+def split() -> Debugger:
+    return made("SPLIT", 700)
+
+
+@pytest.fixture(scope="module")
+def weighted() -> Debugger:
+    return made("WEIGHTED", 1781)
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Debugger:
+    return made("GATEWAY", 700)
+
+
+# ---- which there are ----
+
+
+def test_panes_appear_where_there_is_something_to_show() -> None:
+    names = ("kv-pressure", "quickstart", "GATEWAY")
+    more = {name: [one.id for one in panes_of(experiment(name))][9:] for name in names}
+    assert more == {
+        "kv-pressure": [],
+        "quickstart": ["fleet", "router"],
+        "GATEWAY": ["fleet", "router", "gateway"],
+    }
+
+
+async def test_the_keys_of_panes_that_are_not_there_do_nothing() -> None:
+    async with debugging(at="100", size=NARROW) as here:
+        await here.press("0", "R", "W", "u")
+        assert here.screen.arrangement.active == "events"
+
+
+async def test_the_selected_instance_is_that_of_the_other_panes() -> None:
+    async with debugging("SPLIT", at="700", requests=None, at_once=True) as here:
+        await here.press("0", "right", "right", "right")
+        assert here.session.selection.instance == 2
+        await here.press("enter")
+        assert here.screen.arrangement.active == "instances"
+        assert "instance 2 (3 of 5)" in str(here.screen.query_one("#instances").border_subtitle)
+        await here.press("0", "u", "u")
+        assert here.session.selection.measure == "kv"
+
+
+# ---- the fleet ----
+
+
+def test_the_map_shows_what_the_records_say(split: Debugger) -> None:
+    view = view_at(split, 700)
+    queued, in_flight = Counter[int](), Counter[int]()
+    for one in records_until(split, 700):
+        if isinstance(one, Routed):
+            in_flight[one.instance] += 1
+        elif isinstance(one, Queued):
+            queued[one.instance] += 1
+        elif isinstance(one, Scheduled):
+            queued[one.instance] -= 1
+        elif isinstance(one, Completed | Prefilled):
+            in_flight[one.instance] -= 1
+    for instance in view.moment.state.instances:
+        assert MEASURES["queue"].read(instance) == queued[instance.index]
+        assert instance.in_flight == in_flight[instance.index]
+        running = instance.running_count
+        assert MEASURES["load"].read(instance) == queued[instance.index] + running + in_flight[instance.index]
+    text = text_of(fleet_text(view, 78, 20).lines)
+    for instance in view.moment.state.instances:
+        assert f"{instance.index:>3} " in text
+        assert value_text(instance, MEASURES["load"]) in text
+    assert "prefill  2 instances" in text
+    assert "decode  3 instances" in text
+
+
+def test_transfers_under_way_are_those_that_started_and_have_not_ended(split: Debugger) -> None:
+    seen = 0
+    under_way: dict[str, TransferStarted] = {}
+    for event in range(1, 260):
+        for one in split.records_of(event):
+            if isinstance(one, TransferStarted):
+                under_way[one.request_id] = one
+            elif isinstance(one, TransferFinished):
+                del under_way[one.request_id]
+        view = view_at(split, event)
+        moving = view.moment.state.transfers
+        assert [one.request_id for one in moving] == list(under_way)
+        text = text_of(fleet_text(view, 78, 30).lines)
+        for one in under_way.values():
+            seen += 1
+            assert one.request_id in text
+            assert bytes_text(one.bytes) in text
+            assert span_text(view.moment.time_us - one.time_us) in text
+        assert ("under way" in text) == bool(under_way)
+    assert seen
+
+
+@pytest.mark.parametrize("height", [8, 60])
+def test_every_instance_has_a_cell_and_every_cell_its_instance(weighted: Debugger, height: int) -> None:
+    text = fleet_text(view_at(weighted), 40, height)
+    found = []
+    for row, one in enumerate(text.lines):
+        for column in range(one.draw().cell_length):
+            index = text.at(row, column)
+            if index is not None and index not in found:
+                found.append(index)
+                assert text.line_of(index) == row
+    assert tuple(found) == text.members() == tuple(range(12))
+
+
+def test_cells_are_as_high_as_the_figure(weighted: Debugger) -> None:
+    instances = view_at(weighted).moment.state.instances
+    for measure in MEASURES.values():
+        top = max(8, *map(measure.read, instances))
+        for one in instances:
+            value, whole = measure.read(one), top if measure.whole is None else measure.whole(one)
+            high = level(one, measure, top)
+            assert (high == 0) == (value == 0)
+            assert value == 0 or (high - 1) * whole < value * 8 <= high * whole
+
+
+async def test_arrows_and_clicks_select_instances(weighted: Debugger) -> None:
+    app = OnePane(FleetPane(), view_at(weighted))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("right", "right", "down", "left")
+        await pilot.pause()
+        assert [message.instance for message in app.picked] == [0, 1, 7, 6]
+        text = app.query_one(FleetPane)._text
+        assert text is not None
+        line = text.line_of(7)
+        assert line is not None
+        column = next(at for at in range(70) if text.at(line, at) == 7)
+        await pilot.click(offset=(column + 2, line + 1))
+        await pilot.pause()
+        assert app.picked[-1].instance == 7
+
+
+# ---- the router ----
+
+
+def test_the_decision_is_that_of_the_record(weighted: Debugger) -> None:
+    view = view_at(weighted, 1781)
+    record = next(one for one in view.moment.records if isinstance(one, RoutingDecision))
+    assert decision_of(view) == record
+    text = text_of(router_lines(view, 130))
+    rows = [line.split() for line in text.splitlines() if line[:1] in "✓ " and line[2:3].isdigit()]
+    for row, each in zip(rows, record.top, strict=True):
+        figures = [word for word in row if "█" not in word and "░" not in word]
+        chosen, *rest = figures if each.instance == record.instance else ["", *figures]
+        assert bool(chosen) == (each.instance == record.instance)
+        index, score, *parts = rest[:5]
+        assert (int(index), float(score)) == (each.instance, round(each.score_ppm / 1e6, 3))
+        assert [float(part) for part in parts] == [round(value / 1e6, 2) for value in each.scores_ppm]
+        assert [int(word) for word in rest[5:8]] == [each.waiting, each.running, each.in_flight]
+        assert float(rest[-1]) == round(each.true_score_ppm / 1e6, 3)
+    assert "regret 0.000 by what it saw" in text
+    assert f"{record.true_regret_ppm / 1e6:.3f} by the true state" in text
+
+
+def test_other_decisions_are_found_by_request_and_by_event(weighted: Debugger) -> None:
+    lives = {name: weighted.tape.life(name, 1781) for name in weighted.tape.names()}
+    routed = {entry.event: name for name, life in lives.items() for entry in life if entry.what == "routed"}
+    events = sorted(routed)
+    latest = decision_of(view_at(weighted, 1790))
+    assert latest is not None
+    assert latest.event == max(one for one in events if one <= 1790)
+    chosen = decision_of(view_at(weighted, 1790, request=routed[events[3]]))
+    assert chosen is not None
+    assert (chosen.event, chosen.request_id) == (events[3], routed[events[3]])
+    assert "pause to see" in text_of(router_lines(view_at(weighted, 1790, playing=True), 78))
+    assert "No request has been routed yet." in text_of(router_lines(view_at(weighted, 0), 78))
+
+
+async def test_candidates_can_be_selected(weighted: Debugger) -> None:
+    view = view_at(weighted, 1781)
+    record = decision_of(view)
+    assert record is not None
+    pane = RouterPane()
+    app = OnePane(pane, view)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("down", "down")
+        await pilot.pause()
+        assert [message.instance for message in app.picked] == [each.instance for each in record.top[:2]]
+        assert pane.selected_value() == str(record.top[1].instance)
+    keys = [one.key for one in router_lines(view, 78) if one.key]
+    assert keys == [f"{INSTANCE_KEY}{each.instance}" for each in record.top]
+
+
+# ---- the gateway ----
+
+
+def test_the_queue_is_what_the_records_leave_in_it(gateway: Debugger) -> None:
+    held: dict[str, Held] = {}
+    for one in records_until(gateway, 700):
+        if isinstance(one, Held):
+            held[one.request_id] = one
+        elif isinstance(one, Dispatched | Rejected):
+            held.pop(one.request_id, None)
+    view = view_at(gateway, 700)
+    state = view.moment.state.gateway
+    assert state is not None
+    assert state.waiting == len(held) > 0
+    counted = Counter(one.priority for one in held.values())
+    assert {band.priority: band.waiting for band in state.bands} == counted
+    for band in state.bands:
+        assert sum(flow.waiting for flow in band.flows) == band.waiting
+        for flow in band.flows:
+            assert held[flow.head].time_us == flow.since_us
+    text = text_of(gateway_lines(view, 100))
+    assert f"waiting {len(held)} of 40" in text
+    assert f"▶ {state.upcoming}" in text
+    for band in state.bands:
+        assert f"priority {band.priority}: {band.waiting} waiting" in text
+        assert f"dispatched below saturation {band.ceiling:.2f}" in text
+
+
+@pytest.mark.parametrize("fairness", ["global-strict", "round-robin", "weighted"])
+@pytest.mark.parametrize("bands", [True, False])
+def test_who_is_said_to_be_next_is_dispatched_next(fairness: str, *, bands: bool) -> None:
+    """Unless a more urgent one comes first."""
+    changes = {"policy.gateway.fairness": fairness, "policy.gateway.bands": bands, "workload.requests": 120}
+    simulation = Simulation(blis_tui.load("quickstart", set={**GATEWAY, **changes}))
+    records: list[Record] = []
+    simulation.subscribe("all", records.append)
+    upcoming, seen = "", 0
+    while not simulation.done:
+        records.clear()
+        simulation.step()
+        sent = [one.request_id for one in records if isinstance(one, Dispatched)]
+        if sent and not any(isinstance(one, Held) for one in records):
+            assert sent[0] == upcoming
+            seen += 1
+        state = simulation.snapshot(0).gateway
+        assert state is not None
+        upcoming = state.upcoming
+    assert seen > 5
+
+
+async def test_heads_of_queues_can_be_selected(gateway: Debugger) -> None:
+    app = OnePane(GatewayPane(), view_at(gateway, 700))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("down")
+        await pilot.pause()
+        state = app.shown.moment.state.gateway
+        assert state is not None
+        assert app.picked[-1].request == state.bands[0].flows[0].head
+
+
+@pytest.mark.parametrize("width", [34, 50, 78, 130])
+def test_no_line_is_wider_than_the_pane(split: Debugger, weighted: Debugger, gateway: Debugger, width: int) -> None:
+    for debugger, event in ((split, 700), (weighted, 1781), (gateway, 700)):
+        view = view_at(debugger, event, instance=2)
+        lines = [*fleet_text(view, width, 12).lines, *router_lines(view, width), *gateway_lines(view, width)]
+        for one in lines:
+            assert one.draw().cell_length <= width, one.draw().plain
