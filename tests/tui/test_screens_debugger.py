@@ -68,11 +68,11 @@ SCENES: Final = (
     Scene(name="spec", at=PREEMPTS, keys=("9", "down", "down", "down")),
     Scene(name="several-instances", spec="quickstart", at="1500", keys=("2",)),
     # Clusters.
-    Scene(name="fleet", spec="SPLIT", at="2271", keys=("0", "right", "right", "right")),
+    Scene(name="fleet", spec="SPLIT", at="1656", keys=("0", "right", "right", "right")),
     Scene(name="fleet-512", spec="LARGE", at="20000", keys=("0", "right", "down", "down")),
-    Scene(name="router", spec="WEIGHTED", at="2200", keys=("R", "down", "down")),
+    Scene(name="router", spec="WEIGHTED", at="3519", keys=("R", "down", "down")),
     Scene(name="gateway", spec="GATEWAY", at="1500", keys=("W",)),
-    Scene(name="life-split", spec="SPLIT", keys=("end", "g", ":request_67", "end", "3")),
+    Scene(name="life-split", spec="SPLIT", keys=("g", ":request_67", "g", ":3500", "3")),
     # What lies above the debugger.
     Scene(name="export", at=PREEMPTS, keys=("x",)),
     Scene(name="go-to-wrong", at=PREEMPTS, keys=("g", *"9999999999999s")),

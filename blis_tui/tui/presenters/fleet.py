@@ -75,6 +75,8 @@ MEASURES: Final[Mapping[str, Measure]] = MappingProxyType(
 _LEAST_TOP: Final = len(LEVELS)
 """Few requests look few, also where they are the most of all."""
 _NONE: Final = "·"
+_HERE: Final = "◆"
+"""The selected instance, where there is no room for its number; the first line has its figures."""
 _TEN: Final = 10
 _WIDE: Final = 12
 """Columns of a cell with numbers."""
@@ -207,7 +209,7 @@ def _row(grid: Grid, row: int, measure: Measure, top: int, chosen: int | None) -
         else:
             if place and not place % _TEN:
                 parts.append(" ")
-            parts.append((glyph, f"{style} bold reverse" if here else style))
+            parts.append((_HERE, "$accent bold") if here else (glyph, style))
     return Content.assemble(*parts)
 
 

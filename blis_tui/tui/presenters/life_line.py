@@ -44,7 +44,7 @@ STRETCHES: Final[Mapping[str, Look]] = MappingProxyType(
         "intake": Look("·", "enqueue", "$text-muted"),
         "wait": Look("░", "queue", PHASE_LOOKS["waiting"].style),
         "prefill": Look("▒", "prefill", PHASE_LOOKS["prefill"].style),
-        "transfer": Look("→", "KV transfer", "$accent"),
+        "transfer": Look("→", "transfer", "$accent"),
         "decode": Look("█", "decode", PHASE_LOOKS["decode"].style),
         AGAIN: Look("╳", "preempted", "$error"),  # noqa: RUF001  (a full-height cross in a bar)
     }
@@ -140,6 +140,8 @@ def _note(life: Life, span: Span) -> str:
     if not mine:
         return ""
     tokens = plural(sum(chunk.tokens for chunk in mine), "token")
+    if any(one.handed for one in life.spans):  # what follows happens elsewhere
+        tokens += f" on instance {span.instance}"
     return tokens if len(mine) == 1 else f"{len(mine)} chunks, {tokens}"
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _BAR: Final = 6
 _SMALL_BAR: Final = 4
+_ROUNDING: Final = 2
+"""Parts per million by which two rounded figures may differ."""
 _ROOMY: Final = 100
 """Columns from which on the bars of the scorers have their figures beside them."""
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
@@ -87,14 +89,16 @@ def _head(one: RoutingDecision) -> list[Content]:
 
 
 def _regret(one: RoutingDecision) -> list[Content]:
+    chosen = next(each for each in one.top if each.instance == one.instance)
     best = max(one.top, key=lambda each: each.true_score_ppm)
+    told = abs(best.true_score_ppm - chosen.true_score_ppm - one.true_regret_ppm) <= _ROUNDING
     facts = [
         fact("regret", f"{share_text(one.regret_ppm)} by what it saw", "$warning" if one.regret_ppm else ""),
         Content.styled(
             f"{share_text(one.true_regret_ppm)} by the true state", "$warning" if one.true_regret_ppm else ""
         ),
     ]
-    if one.true_regret_ppm and best.instance != one.instance:
+    if one.true_regret_ppm and told:  # else the best one is not among those told of
         facts.append(Content.styled(f"instance {best.instance} had {share_text(best.true_score_ppm)}", "$text-muted"))
     return facts
 
