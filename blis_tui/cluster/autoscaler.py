@@ -1,6 +1,6 @@
 """The autoscaler: compares what the instances hold and what waits with what they can hold, as BLIS' analyzer does.
 
-    supply   = sum over instances of KV capacity x kv_cache_threshold
+    supply   = sum over instances of KV capacity x kv_utilization_threshold
     demand   = sum over instances of KV tokens in use + waiting requests x avg_input_tokens
     required = demand / scale_up_threshold - (supply + that of instances on their way)
     spare    = supply - demand / scale_down_boundary
@@ -127,7 +127,7 @@ class AutoscalerControl:
 
     def _capacity(self, pool: int) -> float:
         engine = self._pools[pool].engine
-        return engine.kv_blocks * engine.block_size_tokens * self._settings.kv_cache_threshold
+        return engine.kv_blocks * engine.block_size_tokens * self._settings.kv_utilization_threshold
 
     # ---- deciding ----
 

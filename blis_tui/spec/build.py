@@ -273,7 +273,7 @@ def _autoscaler(cluster: _Part, pools: tuple[spec.Pool, ...]) -> spec.Autoscaler
     return spec.Autoscaler(
         interval_us=part.integer("interval_us"),
         bounds={name: (least, most) for name, (least, most) in bounds.items()},
-        kv_cache_threshold=part.number("kv_cache_threshold"),
+        kv_utilization_threshold=part.number("kv_utilization_threshold"),
         scale_up_threshold=part.number("scale_up_threshold"),
         scale_down_boundary=part.number("scale_down_boundary"),
         avg_input_tokens=part.integer("avg_input_tokens"),

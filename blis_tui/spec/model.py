@@ -322,7 +322,7 @@ class Autoscaler:
     interval_us: int
     bounds: Mapping[str, tuple[int, int]]
     """Pool -> the least and the most instances it may have."""
-    kv_cache_threshold: float
+    kv_utilization_threshold: float
     """Share of an instance's KV cache that counts as supply."""
     scale_up_threshold: float
     """More is needed when demand is above this share of the supply."""

@@ -59,7 +59,7 @@ def autoscaler(
     return Autoscaler(
         interval_us=interval_us,
         bounds={"only": (least, most)},
-        kv_cache_threshold=0.8,
+        kv_utilization_threshold=0.8,
         scale_up_threshold=0.8,
         scale_down_boundary=0.4,
         avg_input_tokens=16,

@@ -270,7 +270,7 @@ def imbalance(seen: Seen) -> Finding | str:
     if seen.experiment.cluster.varies:
         return "instances may come and go"
     pools = [pool for pool in seen.by_pool() if len(pool.instances) >= 3]
-    return _worst(map(_imbalance, pools)) if pools else "it needs at least three instances of a kind"
+    return _worst(map(_imbalance, pools)) if pools else "it needs at least three instances"
 
 
 def _imbalance(pool: Group) -> Finding | str:
