@@ -78,10 +78,10 @@ class Cluster:
         observers: Observers,
         routes: Mapping[str, int] | None = None,
     ) -> None:
-        self.now = 0
-        self.events = 0
-        self.arrived = 0
-        self.rejected = 0
+        self.now: int = 0
+        self.events: int = 0
+        self.arrived: int = 0
+        self.rejected: int = 0
         self.rejections: dict[str, int] = {}
         self.deferrals = 0
         self.offered_output_tokens = 0
@@ -497,11 +497,10 @@ class Cluster:
                 self.admission.in_flight[request.tenant] -= 1
         if self.lifecycle is not None:
             self.lifecycle.departed(tuple(watch.departed), now)
-        watch.departed.clear()
         if self.splitter is not None:
-            for request in watch.prefilled:
-                self.splitter.prefilled(request, now)
-            watch.prefilled.clear()
+            self.splitter.hear(watch.departed, watch.prefilled, now)
+        watch.departed.clear()
+        watch.prefilled.clear()
         if left and self.gateway is not None:
             self.gateway.completed(left, now)
         if self._deferred and not self._in_flight:

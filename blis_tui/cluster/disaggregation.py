@@ -8,9 +8,11 @@ from blis_tui.cluster.deciders.decider import DECIDER
 from blis_tui.cluster.link import Link
 from blis_tui.cluster.passage import DECODE_ROUTING, PREFILL_ROUTING, TRANSFER_END, TRANSFER_START, Signal
 from blis_tui.cluster.records import Split, TransferFinished, TransferStarted
-from blis_tui.engine.request import Handover, handover_of
+from blis_tui.engine.request import Handover, RequestState, handover_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blis_tui.cluster.passage import Passage
     from blis_tui.cluster.pipeline import Pipeline
     from blis_tui.cluster.router import Router
@@ -106,7 +108,15 @@ class Splitter:
 
     # ---- the transfer ----
 
-    def prefilled(self, request: Request, now: int) -> None:
+    def hear(self, departed: Sequence[Request], prefilled: Sequence[Request], now: int) -> None:
+        """Requests have left their instances; the prompts of some are computed."""
+        for request in departed:
+            if request.state > RequestState.RUNNING:  # dropped or timed out before its transfer
+                self.passages.pop(request.index, None)
+        for request in prefilled:
+            self._prefilled(request, now)
+
+    def _prefilled(self, request: Request, now: int) -> None:
         """A prompt is computed: its KV blocks go to the decode instance."""
         passage = self.passages[request.index]
         passage.kind = "transfer-start"
