@@ -81,7 +81,7 @@ class Lost(Record):
 
     shown = Description(
         "lost",
-        sign="!",
+        sign="¬",
         colour="error",
         meaning="a request was lost with its instance",
         sentence="{request_id} was lost with instance {instance}: {reason}",
@@ -102,7 +102,7 @@ class Stranded(Record):
 
     shown = Description(
         "stranded",
-        sign="‖",
+        sign="¦",
         colour="warning",
         meaning="a request found no instance that it could be sent to",
         explanation="It is routed when an instance has come up.",
@@ -153,7 +153,7 @@ class Scaled(Record):
 
     shown = Description(
         "scaled",
-        sign="⇕",
+        sign="↕",
         meaning="a decision of the autoscaler took effect",
         sentence="pool {pool}: {change:+d} instances",
         line="{change} instances",

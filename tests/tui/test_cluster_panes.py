@@ -257,6 +257,7 @@ def test_the_queue_is_what_the_records_leave_in_it(gateway: Debugger) -> None:
 def test_who_is_said_to_be_next_is_dispatched_next(fairness: str, *, bands: bool) -> None:
     """Unless a more urgent one comes first."""
     changes = {"policy.gateway.fairness": fairness, "policy.gateway.bands": bands, "workload.requests": 120}
+    changes |= {} if bands else {"policy.gateway.usage_limit": 1.0}
     simulation = Simulation(blis_tui.load("quickstart", set={**GATEWAY, **changes}))
     records: list[Record] = []
     simulation.subscribe("all", records.append)
