@@ -212,7 +212,7 @@ class RequestLog:
         self._ways: bytearray | None = bytearray() if detours else None
         self._book = _Book()
         self.contradictions: list[str] = []
-        self._hasher = sha256()
+        self._hasher, self._way_hasher = sha256(), sha256()
         self._hashed = 0
 
     def __getstate__(self) -> tuple[bytearray, bytearray | None, _Book, list[str]]:
@@ -220,7 +220,7 @@ class RequestLog:
 
     def __setstate__(self, state: tuple[bytearray, bytearray | None, _Book, list[str]]) -> None:
         self._packed, self._ways, self._book, self.contradictions = state
-        self._hasher = sha256()
+        self._hasher, self._way_hasher = sha256(), sha256()
         self._hashed = 0
 
     def __len__(self) -> int:
@@ -295,13 +295,15 @@ class RequestLog:
 
     def fingerprint(self) -> str:
         """A digest of all closed rows, in order of their ends."""
-        # Rows never change, so each is hashed once.
+        # Rows never change, so each is hashed once; ways apart, or the digest would depend on who asked when.
         done, self._hashed = self._hashed, len(self)
-        for packed, size in ((self._packed, _ROW.size), (self._ways, _WAY.size)):
-            if packed is not None:
-                with memoryview(packed) as rows:
-                    self._hasher.update(rows[done * size :])
-        return self._hasher.hexdigest()
+        with memoryview(self._packed) as rows:
+            self._hasher.update(rows[done * _ROW.size :])
+        if self._ways is None:
+            return self._hasher.hexdigest()
+        with memoryview(self._ways) as ways:
+            self._way_hasher.update(ways[done * _WAY.size :])
+        return self._hasher.hexdigest() + self._way_hasher.hexdigest()
 
 
 class RequestTable(Sequence["RequestRow"]):
