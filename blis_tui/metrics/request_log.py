@@ -264,12 +264,10 @@ class RequestLog:
         page = self._book.page()
         live, ways = bytearray(), None if self._ways is None else bytearray()
         for request in cluster.in_transit():
-            ttft, tokens = -1, 0
-            if request.handover is not None and 0 <= request.first_token_us <= cluster.now:
-                # Its KV blocks are on their way, its first token is out.
-                ttft = client_ttft_us(request, cluster.instances[request.instance].latency)
-                tokens = request.generated_tokens
-            live += page.pack(request, ttft, -1, tokens)
+            # Between two instances it has its first token already.
+            started = request.first_token_us >= 0
+            ttft = client_ttft_us(request, cluster.instances[request.instance].latency) if started else -1
+            live += page.pack(request, ttft, -1, request.generated_tokens)
             if ways is not None:
                 ways += _pack_way(request)
         for instance in cluster.instances:
