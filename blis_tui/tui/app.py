@@ -17,6 +17,7 @@ from textual import work
 from textual._context import active_message_pump
 from textual.app import App
 from textual.binding import Binding
+from textual.command import CommandPalette
 
 from blis_tui.errors import BlisError
 from blis_tui.tui.actions import APP, bindings, shown_key
@@ -256,7 +257,9 @@ class BlisApp(App[None], inherit_bindings=False):
 
     async def action_app_back(self) -> None:
         """Leave this screen; the first one leaves the program."""
-        if self.screen is self.first_screen:
+        if isinstance(self.screen, CommandPalette):  # it was chosen there, and the palette is about to close
+            self.set_timer(0.05, self.action_app_back)
+        elif self.screen is self.first_screen:
             self.exit()
         else:
             await self.pop_screen()
