@@ -210,8 +210,8 @@ class Cluster:
 
     def policies(self) -> tuple[object, ...]:
         """The control plane's policies."""
-        split = () if self.splitter is None else (self.splitter.prefill.policy, self.splitter.decode.policy)
-        return (self.admission.policy, self.router.policy, *split)
+        split = () if self.splitter is None else (self.splitter.prefill, self.splitter.decode)
+        return (self.admission.policy, *(policy for router in (self.router, *split) for policy in router.policies()))
 
     def rules(self) -> tuple[str, str]:
         """How admission and routing decide, a sentence each; empty where the policy's name says it."""
@@ -438,7 +438,7 @@ class Cluster:
         weighed = Weighed(router.of(passage.incoming), passage.incoming, self.instances, now) if weighs else None
         index, reason = router.choose(passage.incoming, now)
         if self.overruled:
-            index, reason = self._overrule(passage.request, router, index, reason)
+            index, reason = self._overrule(passage, router, index, reason)
         if Routed in observers.kinds:
             request_id = passage.request.request_id
             observers.emit(Routed(observers.event, now, request_id, index, router.name, reason))
@@ -446,12 +446,13 @@ class Cluster:
             observers.emit(weighed.decided(observers.event, now, index))
         return index
 
-    def _overrule(self, request: Request, router: Router, index: int, reason: str) -> tuple[int, str]:
+    def _overrule(self, passage: Passage, router: Router, index: int, reason: str) -> tuple[int, str]:
         """The instance that a request has to go to, if it is a candidate; the policy's own choice is left aside."""
-        forced = self.overruled.get(request.request_id)
-        if forced is None or forced not in router.fleet.members:
+        name = passage.request.request_id
+        forced = self.overruled.get(name)
+        if forced is None or forced not in router.of(passage.incoming).fleet.members:
             return index, reason
-        del self.overruled[request.request_id]
+        del self.overruled[name]
         return forced, reason if forced == index else f"forced; the policy chose instance {index}: {reason}"
 
     def commit(self, passage: Passage, index: int) -> None:

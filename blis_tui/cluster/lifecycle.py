@@ -8,7 +8,7 @@ A step is never torn apart: an instance that dies within one counts as failed at
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from blis_tui.cluster.autoscaler import AutoscalerControl
 from blis_tui.cluster.failures import Failures
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from blis_tui.engine.instance import Instance
     from blis_tui.engine.request import Request
     from blis_tui.engine.streams import Streams
+
+
+NAME: Final = "lifecycle"
+"""What rejects requests for which no instance came up, where a policy's name would stand."""
 
 
 class Lifecycle:
@@ -231,8 +235,9 @@ class Lifecycle:
             if life.served >= self._settings.warm_up_requests:
                 self._slow_down(index, 1.0)
                 self._change(index, ACTIVE, now, f"active, warm after {life.served} requests")
-        for index in range(len(self.lives)):
-            self._end_if_empty(index, now)
+        for request in requests:
+            if request.instance >= 0:
+                self._end_if_empty(request.instance, now)
 
     def _end_if_empty(self, index: int, now: int) -> None:
         if self.lives[index].state == DRAINING and not self._cluster.instances[index].in_flight:
@@ -311,7 +316,7 @@ class Lifecycle:
     def expire(self, request: Request, now: int) -> None:
         """The deadline of a request has come that waits for an instance."""
         del self.parked[request.index]
-        self._cluster.reject(request, "lifecycle", "no instance came up before its deadline", now)
+        self._cluster.reject(request, NAME, "no instance came up before its deadline", now)
 
     def lets_in(self, request: Request, now: int) -> bool:
         """Whether a request that has come to its instance gets into the queue; if not, this looks after it."""

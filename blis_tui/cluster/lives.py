@@ -48,4 +48,4 @@ class Life:
 
     def values(self) -> tuple[object, ...]:
         """All of it, as plain values (for digests)."""
-        return (self.pool, self.state, self.served, self.held_us, self.held_since_us, self.returns)
+        return (self.pool, self.state, self.served, self.held_us, self.held_since_us, self.returns, self.failure)

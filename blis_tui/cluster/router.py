@@ -9,6 +9,7 @@ from blis_tui.cluster.signals import Context
 from blis_tui.errors import SimulationError
 
 if TYPE_CHECKING:
+    from blis_tui.cluster.policy import RoutingPolicy
     from blis_tui.cluster.signals import Fleet, IncomingRequest
     from blis_tui.engine.streams import Streams
     from blis_tui.spec.model import Experiment, PluginConfig
@@ -42,6 +43,10 @@ class Router:
         if len(parts := fleet.by_model()) > 1:
             for model, part in parts.items():
                 self.by_model[model] = Router(experiment, config, part, streams, f"{path}/{model}")
+
+    def policies(self) -> tuple[RoutingPolicy, ...]:
+        """Its own, and those for single models."""
+        return (self.policy, *(router.policy for router in self.by_model.values()))
 
     def of(self, request: IncomingRequest) -> Router:
         """The one that chooses for a request: of its model's instances, if they differ."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Request
     from blis_tui.spec.model import Experiment, Gateway
 
-_NAME: Final = "gateway"
+NAME: Final = "gateway"
 FULL: Final = "gateway-full"
 DISPLACED: Final = "gateway-displaced"
 EXPIRED: Final = "gateway-expired"
@@ -93,9 +93,9 @@ class GatewayControl:
         held, victim = self.queue.offer(passage, priority, now)
         if victim is not None:
             reason = f"displaced by {passage.request.request_id} after {now - victim.since_us} us in the queue"
-            cluster.reject(victim.passage.request, _NAME, reason, now, DISPLACED)
+            cluster.reject(victim.passage.request, NAME, reason, now, DISPLACED)
         if held is None:
-            cluster.reject(passage.request, _NAME, "the queue is full", now, FULL)
+            cluster.reject(passage.request, NAME, "the queue is full", now, FULL)
             return
         self.peak_depth = max(self.peak_depth, len(self.queue))
         passage.kind = "held"
@@ -123,7 +123,7 @@ class GatewayControl:
         """A request has been in the queue for too long."""
         self.queue.remove(held)
         waited = now - held.since_us
-        self._cluster.reject(held.passage.request, _NAME, f"expired after {waited} us in the queue", now, EXPIRED)
+        self._cluster.reject(held.passage.request, NAME, f"expired after {waited} us in the queue", now, EXPIRED)
 
     def _dispatch(self, now: int) -> bool:
         """Send on whoever is next, if the instances are not too busy for it."""

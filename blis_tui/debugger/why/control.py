@@ -5,10 +5,12 @@ Each sentence is made of records: those of the event itself, and of the decision
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from blis_tui.cluster.admission_control import BUDGET
 from blis_tui.cluster.decisions import LOAD, PPM
+from blis_tui.cluster.gateway.gateway import NAME as GATEWAY
+from blis_tui.cluster.lifecycle import NAME as LIFECYCLE
 from blis_tui.cluster.records import (
     Deferred,
     Dispatched,
@@ -19,6 +21,7 @@ from blis_tui.cluster.records import (
     TransferFinished,
     TransferStarted,
 )
+from blis_tui.cluster.router import NAME as ROUTER
 from blis_tui.debugger.why.explanation import Part, Row, Sentence, event_ref, instance_ref, request_ref, say
 from blis_tui.engine.records import Record, Rejected
 from blis_tui.units import bytes_text, count_text, ordinal, percent_text, plural, span_text
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.rows import EventRow
 
-GATEWAY: Final = "gateway"
 _R = TypeVar("_R", bound=Record)
 
 
@@ -48,6 +50,10 @@ def rejected_by(record: Rejected) -> str:
         return "The gateway"
     if record.policy == BUDGET:
         return "The budget of its tenant"
+    if record.policy == ROUTER:
+        return "The router"
+    if record.policy == LIFECYCLE:
+        return "The cluster"
     return f"Admission control ({record.policy})"
 
 
