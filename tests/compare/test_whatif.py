@@ -13,6 +13,8 @@ from blis_tui.engine.records import Routed
 from tests.metrics.clusters import DOCUMENTS, experiment, outcome
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from blis_tui.compare.whatif import WhatIf
     from blis_tui.engine.records import Record
     from blis_tui.metrics.request_log import RequestRow
@@ -171,3 +173,33 @@ def test_what_cannot_be_is_one_clear_error(case: str) -> None:
 def test_an_experiment_is_loaded_first() -> None:
     with pytest.raises(TypeError, match=r"load one with blis_tui.load\(\)"):
         blis_tui.whatif("quickstart", "request_1", 0)  # type: ignore[arg-type]
+
+
+def test_an_instance_of_another_model_is_no_candidate(tmp_path: Path) -> None:
+    spec = tmp_path / "two-models.blis.yaml"
+    spec.write_text(TWO_MODELS, encoding="utf-8")
+    made = blis_tui.load(spec)
+    assert blis_tui.whatif(made, "request_3", 1).chosen in {0, 1}
+    with pytest.raises(blis_tui.BlisError, match="instance 2 is no candidate for request_3"):
+        blis_tui.whatif(made, "request_3", 2)
+
+
+TWO_MODELS = """
+apiVersion: blis/v1
+kind: Experiment
+metadata: {name: two-models}
+model: qwen3-14b
+hardware: h100
+workload:
+  requests: 10
+  rate_per_s: 20
+  clients:
+    - id: all
+      model: qwen3-14b
+      input_tokens: 50
+      output_tokens: 5
+cluster:
+  pools:
+    - {name: a, instances: 2}
+    - {name: b, instances: 1, model: llama-3.1-8b-instruct}
+"""
