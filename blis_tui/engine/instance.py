@@ -171,11 +171,11 @@ class Instance:
 
     @property
     def seen_kv_used(self) -> int:
-        """Blocks in use as others see it."""
+        """Blocks in use as others see it: never more than there are, though left ones may be in use again."""
         used = self.pool.used
         for blocks in self._leaving:
             used += blocks
-        return used
+        return min(used, self.pool.total)
 
     def policy_state(self) -> tuple[object, ...]:
         """What its rules remember, as plain values (for digests)."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from pathlib import Path
 
-TIMEOUT_S = 30
+TIMEOUT_S = 90
 
 
 class Editor:
@@ -24,7 +24,21 @@ class Editor:
         self._messages: queue.Queue[dict[str, Any]] = queue.Queue()
         self._number = 0
         self._diagnostics: dict[str, list[dict[str, Any]]] = {}
+        self._root = root
         threading.Thread(target=self._read, daemon=True).start()
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def _start(self) -> None:
         capabilities = {
             "textDocument": {
                 "hover": {"contentFormat": ["markdown"]},
@@ -32,15 +46,12 @@ class Editor:
             },
             "workspace": {"configuration": False},
         }
-        self._request("initialize", {"processId": None, "rootUri": root.as_uri(), "capabilities": capabilities})
+        self._request("initialize", {"processId": None, "rootUri": self._root.as_uri(), "capabilities": capabilities})
         self._notify("initialized", {})
         settings = {"yaml": {"validate": True, "hover": True, "completion": True, "schemaStore": {"enable": False}}}
         self._notify("workspace/didChangeConfiguration", {"settings": settings})
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def _stop(self) -> None:
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):

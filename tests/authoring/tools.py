@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 TIMEOUT_S = 120
@@ -17,21 +19,25 @@ LANGUAGE_SERVER = "1.25.0"
 CHECK_JSONSCHEMA = "0.39.0"
 
 
-def cache_folder(config: pytest.Config, factory: pytest.TempPathFactory, name: str) -> Path:
-    """A folder that outlives the run, where pytest has a cache."""
-    if config.pluginmanager.has_plugin("cacheprovider"):
-        return config.cache.mkdir(name)
-    return factory.mktemp(name)
+def fetched(
+    config: pytest.Config, factory: pytest.TempPathFactory, name: str, command: Callable[[Path], list[str]]
+) -> Path:
+    """The folder that an installer filled: whole or not at all, kept where pytest has a cache.
 
-
-def fetch(command: list[str], what: str) -> None:
-    """Run an installer, or skip the test with the reason why it cannot."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        pytest.skip(f"cannot fetch {what}: {error}")
-    if done.returncode:
-        pytest.skip(f"cannot fetch {what}: {done.stderr.strip()[-300:]}")
+    ``command`` gives the installer's command line for a folder. The test is skipped, with the reason, where it fails.
+    """
+    root = config.cache.mkdir("tools") if config.pluginmanager.has_plugin("cacheprovider") else factory.mktemp("tools")
+    folder = root / name
+    if not folder.is_dir():
+        unfinished = root / f"{name}.{os.getpid()}"
+        try:
+            done = subprocess.run(command(unfinished), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            pytest.skip(f"cannot fetch {name}: {error}")
+        if done.returncode:
+            pytest.skip(f"cannot fetch {name}: {done.stderr.strip()[-300:]}")
+        unfinished.rename(folder)
+    return folder
 
 
 def language_server(config: pytest.Config, factory: pytest.TempPathFactory) -> list[str]:
@@ -39,19 +45,23 @@ def language_server(config: pytest.Config, factory: pytest.TempPathFactory) -> l
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         pytest.skip("no Node.js with npm")
-    folder = cache_folder(config, factory, f"yaml-language-server-{LANGUAGE_SERVER}")
-    program = folder / "node_modules" / "yaml-language-server" / "bin" / "yaml-language-server"
-    if not program.is_file():
-        options = ["--prefix", str(folder), "--no-save", "--ignore-scripts", "--no-audit", "--no-fund"]
-        fetch([npm, "install", *options, f"yaml-language-server@{LANGUAGE_SERVER}"], "yaml-language-server")
-    return [node, str(program)]
+    options = ["--no-save", "--ignore-scripts", "--no-audit", "--no-fund"]
+    package = f"yaml-language-server@{LANGUAGE_SERVER}"
+    folder = fetched(
+        config,
+        factory,
+        f"yaml-language-server-{LANGUAGE_SERVER}",
+        lambda at: [npm, "install", "--prefix", str(at), *options, package],
+    )
+    return [node, str(folder / "node_modules" / "yaml-language-server" / "bin" / "yaml-language-server")]
 
 
 def check_jsonschema(config: pytest.Config, factory: pytest.TempPathFactory) -> Path:
     """The folder with check-jsonschema and what it needs."""
-    folder = cache_folder(config, factory, f"check-jsonschema-{CHECK_JSONSCHEMA}")
-    if not (folder / "check_jsonschema").is_dir():
-        package = f"check-jsonschema=={CHECK_JSONSCHEMA}"
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder), package]
-        fetch(command, "check-jsonschema")
-    return folder
+    package = f"check-jsonschema=={CHECK_JSONSCHEMA}"
+    return fetched(
+        config,
+        factory,
+        f"check-jsonschema-{CHECK_JSONSCHEMA}",
+        lambda at: [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(at), package],
+    )

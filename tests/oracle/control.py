@@ -66,7 +66,8 @@ class Board:
             leaving = [] if self.early else one.leaving
             seen.waiting = len(one.waiting)
             seen.running = len(one.running) + len(leaving)
-            seen.used = len(one.pool.blocks) - len(one.pool.free) + sum(blocks for _, blocks in leaving)
+            used = len(one.pool.blocks) - len(one.pool.free) + sum(blocks for _, blocks in leaving)
+            seen.used = min(used, len(one.pool.blocks))
         if renews:
             self._refreshed_us = now
         if self._delay_us and now - self._cached_us >= self._delay_us:
