@@ -9,7 +9,8 @@ from blis_tui.cluster.policy import ADMISSION, ROUTING, AdmissionPolicy, Routing
 from blis_tui.cluster.scoring.scorer import SCORING, FigureScorer, Scorer, SparseScorer, Weight
 from blis_tui.cluster.signals import CacheView, Context, Fleet, IncomingRequest, InstanceSignals
 from blis_tui.engine.batch import Batch, Limits
-from blis_tui.engine.batching.rule import BATCHING, BatchRule, RunningFirst, Traits
+from blis_tui.engine.batching.rule import BATCHING, BatchRule, RunningFirst
+from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.latency.model import LATENCY, Chunk, Overheads, StepLoad, StepTimeModel, coefficients
 from blis_tui.engine.plan import Plan, Preemption
 from blis_tui.engine.request import Request

@@ -54,7 +54,7 @@ VLLM: dict[str, Setting] = {
     "watermark": 0.0,
     "reserve_full_input": True,
     "enable_chunked_prefill": True,
-    "max_num_partial_prefills": 1,
+    "async_scheduling": False,
 }
 
 

@@ -18,9 +18,10 @@ from blis_tui.cluster.router import NAME as ROUTER
 from blis_tui.cluster.router import Router
 from blis_tui.cluster.signals import Fleet, SignalBoard
 from blis_tui.engine.events import EventQueue, instance_order
-from blis_tui.engine.instance import NO_STEP, QUEUED, Step
+from blis_tui.engine.instance import QUEUED
 from blis_tui.engine.records import Admitted, Arrived, Rejected, Routed
 from blis_tui.engine.request import RequestState
+from blis_tui.engine.step import NO_STEP, Step
 from blis_tui.engine.streams import Streams
 from blis_tui.engine.watch import Watch
 

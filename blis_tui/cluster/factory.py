@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blis_tui.engine.async_instance import AsyncInstance
 from blis_tui.engine.batch import Batch, Limits
 from blis_tui.engine.batching.rule import BATCHING
 from blis_tui.engine.instance import Instance
 from blis_tui.engine.kv.pool import BlockPool, PromptKeys
 from blis_tui.engine.latency.model import create_latency
 from blis_tui.engine.scheduling.priority import PRIORITY
-from blis_tui.engine.scheduling.queue import SCHEDULING
+from blis_tui.engine.scheduling.queue import SCHEDULING, SortedQueue
 
 if TYPE_CHECKING:
     from blis_tui.engine.events import EventQueue
@@ -47,7 +48,7 @@ class InstanceFactory:
         rule = plugins.create(BATCHING, policy.batching.kind, policy.batching.settings)
         limits = Limits(
             model=pool.model.name,
-            max_num_seqs=engine.max_num_seqs,
+            max_num_seqs=rule.max_running(engine),
             max_num_batched_tokens=engine.max_num_batched_tokens,
             long_prefill_token_threshold=rule.prefill_threshold(engine),
             max_model_len=engine.max_model_len,
@@ -55,9 +56,18 @@ class InstanceFactory:
             kv_blocks=engine.kv_blocks,
         )
         prompts = self.prompts_of(pool)
-        blocks = BlockPool(engine.kv_blocks, engine.block_size_tokens, prompts, caching=engine.enable_prefix_caching)
+        blocks = BlockPool(
+            engine.kv_blocks,
+            engine.block_size_tokens,
+            prompts,
+            caching=engine.enable_prefix_caching,
+            as_vllm=rule.traits.orders_blocks_as_vllm,
+        )
         waiting = plugins.create(SCHEDULING, policy.scheduling.kind, policy.scheduling.settings)
-        return Instance(
+        if isinstance(waiting, SortedQueue):
+            waiting.by_name = rule.traits.ties_by_name
+        make = AsyncInstance if rule.traits.plans_ahead else Instance
+        return make(
             index,
             Batch(
                 limits,
@@ -65,7 +75,7 @@ class InstanceFactory:
                 blocks,
                 victim=policy.preemption_victim,
                 restore=policy.preemption_restore,
-                keeps_output=rule.traits.keeps_output,
+                traits=rule.traits,
             ),
             latency=self._latency(pool),
             rule=rule,

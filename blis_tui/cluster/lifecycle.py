@@ -274,8 +274,7 @@ class Lifecycle:
         for request in requests:
             self._give_up(instance, request, now)
             self._decide(request, index, now)
-        instance.batch.refused = None
-        instance.pool.wipe()
+        instance.abandon()
         self._slow_down(index, 1.0)
         if life.failure is not None and life.returns:
             self.later(now + (life.failure.repair_us or 0), "instance-repaired", index, self._repaired)

@@ -358,6 +358,7 @@ def _state(cluster: Cluster) -> list[object]:
             [_request_state(request) for request in batch.running.values()],
             (sorted(batch.prefills), sorted(batch.stalled)),
             instance.pool.state(),
+            instance.plans(),
         ]
     state.append(cluster.ledger.fingerprint())
     return state

@@ -12,8 +12,9 @@ from blis_tui.engine.request import RequestState
 from blis_tui.errors import PolicyError, StalledError
 
 if TYPE_CHECKING:
+    from blis_tui.engine.batching.traits import Traits
     from blis_tui.engine.kv.pool import BlockPool
-    from blis_tui.engine.plan import Plan
+    from blis_tui.engine.plan import Plan, Planned
     from blis_tui.engine.request import Request
     from blis_tui.engine.scheduling.queue import WaitingQueue
 
@@ -51,18 +52,25 @@ class Batch:
         prefills: those of ``running`` whose prefill is not finished.
         stalled: those of ``running`` that decode, but got no token in the latest step.
         cohort: all others of ``running``: they decode in lock-step.
+        ending: requests that have left ``running`` and hold their slot and their blocks until the step that computes
+            their last token is over.
         load: the work of a step, as far as the cohort determines it.
         victim: whom it preempts, by its name in ``VICTIMS``.
         reserved: requests that hold the KV blocks of their prompt and do not run yet, by their index.
+        planned: the step that starts when the present one ends, where steps are planned ahead.
+        now: when the latest step was planned.
         refused: the latest attempt to admit that failed: request, pool epoch, token budget.
     """
 
     __slots__ = (
-        "_keeps_output",
         "_next_slot",
+        "_traits",
         "cohort",
+        "ending",
         "limits",
         "load",
+        "now",
+        "planned",
         "pool",
         "prefills",
         "refused",
@@ -74,7 +82,7 @@ class Batch:
     )
 
     def __init__(
-        self, limits: Limits, waiting: WaitingQueue, pool: BlockPool, *, victim: str, restore: str, keeps_output: bool
+        self, limits: Limits, waiting: WaitingQueue, pool: BlockPool, *, victim: str, restore: str, traits: Traits
     ) -> None:
         for what, name, known in (("victim", victim, VICTIMS), ("restore", restore, RESTORES)):
             if name not in known:
@@ -87,11 +95,14 @@ class Batch:
         self.running: dict[int, Request] = {}
         self.prefills: dict[int, Request] = {}
         self.stalled: dict[int, Request] = {}
+        self.ending: dict[int, Request] = {}
         self.reserved: dict[int, Request] = {}
         self.refused: tuple[int, int, int] | None = None
+        self.planned: Planned | None = None
+        self.now = 0
         self._next_slot = 0
         self.victim = victim
-        self._keeps_output = keeps_output
+        self._traits = traits
 
     # ---- what batch-formation rules do with it ----
 
@@ -141,15 +152,29 @@ class Batch:
         plan.chunks.append(Chunk(request, computed, new_tokens, request.target_tokens, cached_tokens))
 
     def choose_victim(self) -> Request:
-        """Whom to preempt next, by the policy's rule: the youngest running request, or the least urgent one."""
-        if self.victim == "tail":
-            return next(reversed(self.running.values()))
-        # Of equals the youngest: if the older went, they could take each other's blocks for ever.
-        return max(reversed(self.running.values()), key=_urgency)
+        """Whom to preempt next, by the policy's rule: the youngest running request, or the least urgent one.
 
-    def preempt(self, plan: Plan, victim: Request, beneficiary: Request) -> None:
-        """Take all blocks from a running request outside the cohort and put it back to the head of the queue."""
+        It may be one whose last token is being computed: it still holds its blocks.
+        """
+        if self.victim == "tail":
+            youngest = next(reversed(self.running.values()))
+            return max((youngest, *self.ending.values()), key=slot_of) if self.ending else youngest
+        # Of equals the latest to come: if another went, they could take each other's blocks for ever.
+        return max((*self.running.values(), *self.ending.values()), key=_urgency)
+
+    def preempt(self, plan: Plan, victim: Request, beneficiary: Request, granted: int = 0) -> None:
+        """Take all blocks from a running request outside the cohort and put it back to the head of the queue.
+
+        What it decodes in a step that is still under way it keeps. ``granted`` are tokens of this plan, which it loses.
+        """
         slot = victim.batch_slot
+        content = self._content_tokens(victim, granted)
+        if slot in self.ending:
+            del self.ending[slot]
+            plan.preempted.append(Preemption(victim, beneficiary, victim.computed_tokens, victim.held_blocks))
+            self.pool.release(victim, content)
+            victim.batch_slot = -1
+            return
         del self.running[slot]
         self.prefills.pop(slot, None)
         self.stalled.pop(slot, None)
@@ -160,14 +185,24 @@ class Batch:
         plan.preempted.append(Preemption(victim, beneficiary, victim.computed_tokens, victim.held_blocks))
         # Its content can only be found again under keys that exist for preempted requests.
         victim.preemptions += 1
-        self.pool.release(victim, findable=True)
+        self.pool.release(victim, content, findable=True)
         victim.computed_tokens = 0
         victim.batch_slot = -1
         victim.state = RequestState.WAITING
-        if not self._keeps_output:
+        if not self._traits.keeps_output:
             victim.generated_tokens = 0
         victim.target_tokens = victim.input_tokens + victim.generated_tokens
         self.waiting.push_front(victim)
+
+    def _content_tokens(self, request: Request, granted: int) -> int:
+        """How many of its tokens have content in the cache; vLLM notes it when it grants a token that it knows."""
+        computed = request.computed_tokens
+        if not self._traits.orders_blocks_as_vllm:
+            return computed
+        expected = int(request.joined_us > self.now)
+        if granted:
+            return min(computed + granted, request.input_tokens + request.generated_tokens - expected)
+        return computed - (expected if computed > request.target_tokens else 0)
 
     def dissolve_cohort(self) -> None:
         """Take every decoding request out of the cohort, to be served one by one."""
@@ -193,7 +228,9 @@ class Batch:
             request.max_output_tokens = request.output_tokens if limit is None else limit - prompt
         budget = request.max_output_tokens
         if limit is not None and prompt + budget > limit:
-            return f"prompt of {prompt} + {budget} output tokens, max_model_len is {limit}"
+            if not self._traits.cuts_output:
+                return f"prompt of {prompt} + {budget} output tokens, max_model_len is {limit}"
+            budget = request.max_output_tokens = limit - prompt
         # The last token generated never enters the cache; the answer of a split request is generated elsewhere.
         elsewhere = request.handover is not None and not request.handover.prefilled
         answer = 1 if elsewhere else max(min(budget, request.output_tokens), 1)
@@ -202,6 +239,12 @@ class Batch:
         if blocks > self.pool.total:
             return f"{whole} tokens need {blocks} KV blocks, there are {self.pool.total}"
         return ""
+
+    def release_ending(self, request: Request) -> None:
+        """The last token of a request is there: its slot and blocks are free."""
+        del self.ending[request.batch_slot]
+        request.batch_slot = -1
+        self.pool.release(request, request.computed_tokens)
 
     def abort(self, request: Request) -> None:
         """A running request leaves with nothing."""
@@ -212,7 +255,7 @@ class Batch:
         self.prefills.pop(slot, None)
         self.stalled.pop(slot, None)
         request.batch_slot = -1
-        self.pool.release(request, findable=False)
+        self.pool.release(request, request.computed_tokens)
 
     def deadlock(self, index: int, now: int) -> StalledError:
         """There is work, and nothing of it can be scheduled."""
@@ -224,5 +267,10 @@ class Batch:
         )
 
 
-def _urgency(request: Request) -> tuple[int, int]:
-    return (request.priority, request.arrival_us)
+def slot_of(request: Request) -> int:
+    """Its place in the order of admission."""
+    return request.batch_slot
+
+
+def _urgency(request: Request) -> tuple[int, int, int]:
+    return (request.priority, request.arrival_us, request.index)

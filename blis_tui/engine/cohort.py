@@ -25,9 +25,11 @@ class DecodeCohort:
         classes: ``classes[clock % block_size]`` are the members that need a block for the next advance.
         last_advance_us: when the latest advance ended.
         uneven: some member's last token is not the latest advance's (it stalled, or joined from elsewhere).
+        ahead: 1 while the next advance is planned (members hold the blocks for it), else 0.
     """
 
     __slots__ = (
+        "ahead",
         "block_size_tokens",
         "calendar",
         "classes",
@@ -45,6 +47,7 @@ class DecodeCohort:
         self.classes: list[dict[int, Request]] = [{} for _ in range(block_size_tokens)]
         self.last_advance_us = -1
         self.uneven = False
+        self.ahead = 0
 
     def join(self, request: Request, last_token_us: int) -> None:
         """Take in a request whose ``computed_tokens`` and ``generated_tokens`` are exact and that is not finished."""
@@ -85,7 +88,7 @@ class DecodeCohort:
             request.computed_tokens += clock - joined
             request.generated_tokens += clock - joined
         request.joined_clock = -1
-        request.held_blocks = -(-request.computed_tokens // size)
+        request.held_blocks = -(-(request.computed_tokens + self.ahead) // size)
         load = self.load
         load.decode_requests -= 1
         load.decode_context_tokens -= request.computed_tokens
@@ -112,6 +115,7 @@ class DecodeCohort:
             self.uneven = False
         load.decode_context_tokens += count
         self.last_advance_us = end
+        self.ahead = 0
         self.clock = clock = self.clock + 1
         return self.calendar.pop(clock, None)
 
@@ -133,7 +137,7 @@ class DecodeCohort:
         """KV blocks of a request, member or not."""
         if request.joined_clock < 0:
             return request.held_blocks
-        return -(-self.context_tokens(request) // self.block_size_tokens)
+        return -(-(self.context_tokens(request) + self.ahead) // self.block_size_tokens)
 
     def members(self) -> list[Request]:
         """All members, in the order of their block classes (not of admission)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.batch import VICTIMS
+from blis_tui.engine.batch import VICTIMS, slot_of
 from blis_tui.engine.clientview import client_e2e_us, client_ttft_us
 from blis_tui.engine.events import RequestCallback, Timeout, instance_order
 from blis_tui.engine.latency.model import StepLoad
@@ -14,6 +14,7 @@ from blis_tui.engine.plan import Plan
 from blis_tui.engine.profile import Profile
 from blis_tui.engine.records import Completed, Dropped, Prefilled, Queued, TimedOut
 from blis_tui.engine.request import RequestState, handover_of
+from blis_tui.engine.step import IDLE, NO_STEP, Step
 from blis_tui.engine.step_records import Done, emit_first_tokens, emit_plan, emit_step
 from blis_tui.engine.tallies import Presence, Tallies
 
@@ -30,11 +31,6 @@ if TYPE_CHECKING:
     from blis_tui.engine.scheduling.priority import PriorityRule
     from blis_tui.engine.watch import Watch
 
-IDLE: Final = -1
-"""A step's answer: nothing is left to do."""
-NO_STEP: Final = -2
-"""A step's answer: all its requests timed out meanwhile, so there was nothing to do; it did not happen."""
-
 # Priorities of instance events at a tie. A completion beats the timeout of the same microsecond.
 QUEUED: Final = 1
 _STEP: Final = 2
@@ -42,32 +38,6 @@ _LEFT: Final = 4
 _TIMEOUT: Final = 5
 
 _NO_PLAN: Final = Plan()
-
-
-class Step:
-    """The next step of an instance; the event loop runs it itself (``happen`` is for nobody in a hurry)."""
-
-    __slots__ = ("instance", "instance_index")
-
-    kind = "step"
-    request = None
-
-    def __init__(self, instance: Instance) -> None:
-        self.instance = instance
-        self.instance_index = instance.index
-
-    @property
-    def stale(self) -> bool:
-        """Whether the instance has nothing to do."""
-        return not self.instance.has_work
-
-    def happen(self, now: int) -> bool:
-        """Run the step."""
-        return self.instance.step(now) != NO_STEP
-
-    def drop(self) -> None:
-        """No step is pending any more."""
-        self.instance.step_pending = False
 
 
 class Instance:
@@ -89,6 +59,7 @@ class Instance:
 
     __slots__ = (
         "_events",
+        "_free_us",
         "_leaving",
         "_ledger",
         "_observers",
@@ -144,6 +115,7 @@ class Instance:
         self._observers = observers
         self._watch: Watch | None = None
         self._leaving: deque[int] = deque()
+        self._free_us = 0
 
     def watch(self, watch: Watch) -> None:
         """Tell the control plane from now on what happens to requests here."""
@@ -172,10 +144,7 @@ class Instance:
     @property
     def seen_kv_used(self) -> int:
         """Blocks in use as others see it: never more than there are, though left ones may be in use again."""
-        used = self.pool.used
-        for blocks in self._leaving:
-            used += blocks
-        return min(used, self.pool.total)
+        return min(self.pool.used + sum(self._leaving), self.pool.total)
 
     def policy_state(self) -> tuple[object, ...]:
         """What its rules remember, as plain values (for digests)."""
@@ -240,7 +209,7 @@ class Instance:
     def _give_back(self, request: Request) -> None:
         """Free the blocks of somebody who waits."""
         if self.batch.reserved.pop(request.index, None) is not None:
-            self.pool.release(request, findable=False)
+            self.pool.release(request, request.computed_tokens)
 
     def _wait(self, request: Request, now: int) -> None:
         observers = self._observers
@@ -249,13 +218,13 @@ class Instance:
         request.priority = self._priority.priority(request)
         self.waiting.push(request)
         if request.deadline_us > 0:
-            self._events.push(
-                request.deadline_us, self._order_timeout, Timeout("timeout", request, self.timeout, self.index)
-            )
+            timeout = Timeout("timeout", request, self.timeout, self.index)
+            self._events.push(request.deadline_us, self._order_timeout, timeout)
             self._events.sweep()
         if not self.step_pending:
             self.step_pending = True
-            self._events.push(now, self.order_step, Step(self))
+            start = max(now, self._free_us) if self.rule.traits.busy_until_the_end else now
+            self._events.push(start, self.order_step, Step(self))
         if Queued in observers.kinds:
             position = self.waiting.position(request)
             observers.emit(Queued(observers.event, now, request.request_id, self.index, position))
@@ -278,11 +247,9 @@ class Instance:
     def _expire(self, request: Request, now: int, *, was_running: bool) -> None:
         request.state = RequestState.TIMED_OUT
         self.depart(request)
-        observers = self._observers
+        observers, generated = self._observers, request.generated_tokens
         if TimedOut in observers.kinds:
-            observers.emit(
-                TimedOut(observers.event, now, request.request_id, self.index, was_running, request.generated_tokens)
-            )
+            observers.emit(TimedOut(observers.event, now, request.request_id, self.index, was_running, generated))
         started = request.first_token_us >= 0
         self._ledger.close(request, client_ttft_us(request, self.latency) if started else -1)
 
@@ -300,6 +267,15 @@ class Instance:
             watch.prefilled.append(request)
         if Prefilled in observers.kinds:
             observers.emit(Prefilled(observers.event, now, request.request_id, self.index))
+
+    def abandon(self) -> None:
+        """Stop in the middle of everything: its requests have been taken out."""
+        self.batch.refused = None
+        self.pool.wipe()
+
+    def plans(self) -> tuple[object, ...]:
+        """What is planned and not carried out, as plain values (for digests)."""
+        return ()
 
     def _leave(self, request: Request, now: int) -> None:
         self.present.change(-1, now)
@@ -333,48 +309,67 @@ class Instance:
 
     def step(self, now: int) -> int:
         """Run one step from ``now``; returns when the next one starts, IDLE or NO_STEP."""
+        due = self._plain_decode()
+        if due < 0:
+            return self._planned_step(now)
+        if due:
+            self.pool.take(due)
+        return self._decode_only(now)
+
+    def _plain_decode(self) -> int:
+        """The KV blocks due where there is nothing to decide and every running request gets its token; else -1."""
         batch = self.batch
-        load = batch.load
-        decodes = load.decode_requests
-        waiting = self.waiting.items
+        decodes = batch.load.decode_requests
         if (
             not decodes
             or batch.prefills
             or batch.stalled
             or decodes > batch.limits.max_num_batched_tokens
-            or (waiting and len(batch.running) < batch.limits.max_num_seqs)
+            or (self.waiting.items and len(batch.running) + len(batch.ending) < batch.limits.max_num_seqs)
         ):
-            return self._planned_step(now)
-        # A plain decode: nothing to decide, every running request gets its token.
+            return -1
         cohort = batch.cohort
         due = len(cohort.classes[cohort.clock % cohort.block_size_tokens])
-        if due:
-            pool = self.pool
-            if due > pool.free:
-                return self._planned_step(now)
-            pool.take(due)
+        return due if due <= self.pool.free else -1
+
+    def _decode_only(self, now: int) -> int:
+        """Run a step in which every running request gets its token and nothing else happens."""
+        batch = self.batch
+        load = batch.load
+        decodes = load.decode_requests
         context = load.decode_context_tokens
         duration = self.latency.step_time_us(load)
+        end = now + duration
         tallies = self.tallies
+        cohort = batch.cohort
         finishing = cohort.advance(now, duration, tallies.itl_us)
         if finishing is not None:
             for request in finishing:
                 cohort.retire(request)
-            self._complete(finishing, now + duration)
+            self._complete(finishing, end)
         tallies.steps += 1
         tallies.busy_us += duration
-        if waiting:  # the batch is full, or this were no plain decode
+        waiting = self.waiting.items
+        if waiting and len(batch.running) + len(finishing or ()) >= batch.limits.max_num_seqs:
             tallies.seqs_wait_us += duration
-        upcoming = now + duration if waiting or batch.running else IDLE
+        self._free_us = end
+        upcoming = end if waiting or batch.running else IDLE
         if self._observers.kinds:
             self._emit_step(_NO_PLAN, Done(now, duration, decodes, context, [], finishing or [], upcoming))
         return upcoming
 
     def _planned_step(self, now: int) -> int:
-        batch = self.batch
-        if not batch.running and not batch.waiting.items:
+        if not self.has_work:
             return NO_STEP
-        # Schedule.
+        plan = self._plan(now)
+        if not self.batch.load.decode_requests and plan.computes_nothing:
+            raise self.batch.deadlock(self.index, now)
+        return self._run(plan, self.pool.epoch, now)
+
+    def _plan(self, now: int) -> Plan:
+        """Schedule the next step."""
+        batch = self.batch
+        batch.now = now
         plan = self.rule.plan(batch)
         tallies = self.tallies
         for request in plan.admitted:
@@ -386,15 +381,19 @@ class Instance:
         tallies.peak_running = max(tallies.peak_running, len(batch.running))
         if self._observers.kinds:
             emit_plan(self._observers, self.index, now, plan)
+        return plan
+
+    def _run(self, plan: Plan, epoch: int, now: int) -> int:
+        """Execute what was scheduled, and take note of what comes of it; ``epoch`` is the pool's after scheduling."""
+        batch, tallies = self.batch, self.tallies
+        # Execute.
         load = batch.load if plan.decodes else StepLoad()
         load.chunks = plan.chunks
         decodes = load.decode_requests
         context = load.decode_context_tokens
-        if not decodes and not plan.chunks and not plan.instant and not plan.preempted:
-            raise batch.deadlock(self.index, now)
-        epoch = self.pool.epoch
-        # Execute.
         duration = self.latency.step_time_us(load)
+        if self.rule.traits.skips_empty_steps and not decodes and not plan.chunks:
+            duration = 0
         load.chunks = _NO_PLAN.chunks
         end = now + duration
         if self.pool.unseen or self.pool.fresh:
@@ -413,7 +412,7 @@ class Instance:
             if request.computed_tokens == request.target_tokens:
                 prefilled.append(request)
         if len(prefilled) > 1:
-            prefilled.sort(key=_slot)
+            prefilled.sort(key=slot_of)
         observed = bool(self._observers.kinds)
         first_tokens = [request for request in prefilled if not request.generated_tokens] if observed else []
         for request in prefilled:
@@ -439,6 +438,7 @@ class Instance:
                 tallies.seqs_wait_us += duration
             elif batch.refused is not None and batch.refused[1] == epoch:
                 tallies.kv_wait_us += duration
+        self._free_us = end
         upcoming = end if waiting or batch.running else IDLE
         if observed:
             self._emit_step(plan, Done(now, duration, decodes, context, first_tokens, finishing, upcoming))
@@ -468,20 +468,19 @@ class Instance:
     def _complete(self, finishing: list[Request], end: int) -> None:
         """Requests outside the cohort have their last token."""
         if len(finishing) > 1:
-            finishing.sort(key=_slot)
+            finishing.sort(key=slot_of)
         pool, running, latency, watch = self.pool, self.batch.running, self.latency, self._watch
         stores_last_token = self.rule.traits.stores_last_token
         for request in finishing:
             del running[request.batch_slot]
-            request.batch_slot = -1
-            free = pool.free
             handover = request.handover
             if handover is not None and not handover.prefilled:
                 self._part(request, end)
                 continue
+            free = pool.free
             if stores_last_token and request.generated_tokens and pool.missing(request, request.computed_tokens + 1):
                 pool.take_spare(request)
-            pool.release(request, findable=False)
+            self._vacate(request)
             if watch is not None:
                 self._seen_leaving(request, pool.free - free)
             request.state = RequestState.COMPLETED
@@ -490,10 +489,15 @@ class Instance:
             self._ledger.close(request, client_ttft_us(request, latency), client_e2e_us(request, latency))
             self._events.push(end, self._order_left, RequestCallback("request-left", request, self.leave, self.index))
 
+    def _vacate(self, request: Request) -> None:
+        """Give up the slot and the blocks of a request that has left the batch."""
+        request.batch_slot = -1
+        self.pool.release(request, request.computed_tokens)
+
     def _part(self, request: Request, end: int) -> None:
         """A prompt is computed for another instance: what is left of the request happens there."""
         free = self.pool.free
-        self.pool.release(request, findable=False)
+        self._vacate(request)
         self._seen_leaving(request, self.pool.free - free)
         handover_of(request).prefilled = True
         request.state = RequestState.CREATED
@@ -513,7 +517,3 @@ class Instance:
     def _emit_step(self, plan: Plan, done: Done) -> None:
         emit_step(self._observers, self.index, self.tallies.steps, self.batch, plan, done)
         emit_first_tokens(self._observers, self.index, done, self.latency)
-
-
-def _slot(request: Request) -> int:
-    return request.batch_slot

@@ -96,7 +96,8 @@ def _clock(state: Auditable) -> str:
 def _kv_conservation(state: Auditable) -> str:
     for instance in state.instances:
         held_blocks = instance.batch.cohort.held_blocks
-        holders = (*instance.batch.running.values(), *instance.batch.reserved.values())
+        batch = instance.batch
+        holders = (*batch.running.values(), *batch.ending.values(), *batch.reserved.values())
         wrong = instance.pool.audit([(request, held_blocks(request)) for request in holders])
         if wrong:
             return f"instance {instance.index}: {wrong}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from blis_tui.engine.batch import Limits
-    from blis_tui.engine.batching.rule import Traits
+    from blis_tui.engine.batching.traits import Traits
 
 
 @dataclass(frozen=True, slots=True)

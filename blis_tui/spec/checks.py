@@ -6,6 +6,7 @@ import re
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.engine.batching.versions import ONLY_IN
 from blis_tui.engine.kv.capacity import kv_capacity, minimum_tensor_parallel
 from blis_tui.engine.kv.pool import MAX_SHARED_BLOCKS
 from blis_tui.errors import PolicyError
@@ -80,6 +81,7 @@ def check(document: Document) -> list[Diagnostic]:
     problems = [problem for owner in owners for problem in check_model(document, where(document, owner, "model"))]
     sound = not problems
     problems += check_workload(document)
+    problems += _check_version(document)
     problems += check_lifecycle(document)
     problems += check_cluster(document)
     problems += _check_expectations(document)
@@ -89,6 +91,16 @@ def check(document: Document) -> list[Diagnostic]:
         if not problems:
             problems += [problem for stack in used for problem in _check_capacity(stack)]
     return problems
+
+
+def _check_version(document: Document) -> Iterator[Diagnostic]:
+    """Settings that vLLM's version of the batching rule does not have."""
+    batching = as_map(document.get("policy", "batching"))
+    for name, version in ONLY_IN.items():
+        if batching.get("kind") == "vllm-v1" and batching.get(name) and batching.get("version") != version:
+            message = f"vLLM {batching.get('version')} has no `{name}`"
+            hint = f"leave it out, or set `version: '{version}'`"
+            yield about(document, ("policy", "batching", name), "BLIS2026", message, key=True, hint=hint)
 
 
 class _Stack:

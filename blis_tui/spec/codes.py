@@ -222,7 +222,7 @@ _TABLE: Final = {
     ),
     "BLIS2026": CodeInfo(
         "setting without effect",
-        "Another setting of the gateway makes this one meaningless, so results would not be what it promises.",
+        "Another setting makes this one meaningless, so results would not be what it promises.",
         "Change the other one as the message says, or remove the setting.",
     ),
     "BLIS2050": CodeInfo(

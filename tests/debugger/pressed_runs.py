@@ -35,7 +35,7 @@ RUNS: dict[str, tuple[str, dict[str, object]]] = {
             "workload.clients": IMPATIENT,
             "engine.kv_blocks": 100,
             "workload.rate_per_s": 40,
-            "policy.batching": {**VLLM, "watermark": 0.05, "max_num_partial_prefills": 2},
+            "policy.batching": {**VLLM, "watermark": 0.05, "version": "0.10", "max_num_partial_prefills": 2},
         },
     ),
     "small budget": ("kv-pressure", {"engine.max_num_batched_tokens": 24, "workload.requests": 80}),

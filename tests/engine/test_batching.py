@@ -163,7 +163,9 @@ def test_the_watermark_counts_only_while_somebody_runs() -> None:
 
 
 def test_several_partial_prefills_turn_the_threshold_on() -> None:
-    made = experiment(batching="vllm-v1", max_model_len=100, budget=64, settings={"max_num_partial_prefills": 2})
+    made = experiment(
+        batching="vllm-v1", max_model_len=100, budget=64, settings={"max_num_partial_prefills": 2, "version": "0.10"}
+    )
     outcome = Outcome(made, [request(0, 0, 10, 1)])
     assert [c.new_tokens for one in steps(outcome) for c in one.chunks] == [4, 4, 2]
 

@@ -41,7 +41,7 @@ def test_shared_blocks_outlive_their_first_holder_until_they_are_reused() -> Non
     pool = make_pool(total=4)
     first = prompt(0, 8, shared=8)
     compute(pool, first, 8)
-    pool.release(first, findable=False)
+    pool.release(first, first.computed_tokens)
     assert (pool.free, pool.cached_free()) == (4, 2)
     pool.take(2)  # the two that were never used come first
     assert pool.cached_prefix(prompt(1, 8, shared=8), 2) == 2
@@ -53,7 +53,7 @@ def test_pinning_takes_idle_blocks_out_of_the_free_order() -> None:
     pool = make_pool(total=4)
     first, second = prompt(0, 8, shared=8), prompt(1, 8, shared=8)
     compute(pool, first, 8)
-    pool.release(first, findable=False)
+    pool.release(first, first.computed_tokens)
     assert pool.idle_among(second, 2) == 2
     pool.pin(second, 2)
     assert (pool.free, pool.hits, second.held_blocks) == (2, 2, 2)
@@ -78,7 +78,7 @@ def test_requests_with_one_prefix_hold_it_as_one() -> None:
     assert pool.audit([(one, 2) for one in (first, *others)]) == ""
     for number, one in enumerate((others[1], first, others[0], others[2]), 1):
         assert pool.free == 8
-        pool.release(one, findable=False)
+        pool.release(one, one.computed_tokens)
         assert pool.audit([(one, 2) for one in (others[1], first, others[0], others[2])[number:]]) == ""
     assert (pool.free, pool.cached_free()) == (10, 2)
 
@@ -95,7 +95,7 @@ def test_what_is_held_together_is_not_given_to_the_next_when_a_newer_copy_would_
     assert third.shared_blocks == first.shared_blocks
     assert fourth.shared_blocks == second.shared_blocks
     for one in (fourth, third, second, first):
-        pool.release(one, findable=False)
+        pool.release(one, one.computed_tokens)
     assert pool.audit([]) == ""
     assert (pool.free, pool.cached_free()) == (10, 4)
 
@@ -112,10 +112,10 @@ def test_the_newest_of_equal_blocks_is_found_and_the_older_one_when_it_is_gone()
     first, second = prompt(0, 4, shared=4), prompt(1, 4, shared=4)
     compute(pool, first, 4)
     compute(pool, second, 4)  # side by side: the same content twice
-    pool.release(second, findable=False)
+    pool.release(second, second.computed_tokens)
     pool.take(3)  # forgets the second's block, the newer one
     assert pool.cached_prefix(prompt(2, 4, shared=4), 1) == 1
-    pool.release(first, findable=False)
+    pool.release(first, first.computed_tokens)
     pool.take(1)
     assert pool.cached_prefix(prompt(2, 4, shared=4), 1) == 0
 
@@ -125,7 +125,7 @@ def test_a_preempted_request_finds_its_own_blocks_again_first_ones_last_to_go() 
     one = prompt(0, 14)
     compute(pool, one, 14)
     one.preemptions = 1
-    pool.release(one, findable=True)
+    pool.release(one, one.computed_tokens, findable=True)
     one.computed_tokens = 0
     assert pool.cached_prefix(one, 3) == 3
     pool.take(1)  # the half-filled block
@@ -140,7 +140,7 @@ def test_content_that_was_granted_but_never_computed_is_not_found() -> None:
     compute(pool, one, 4)
     pool.extend(one, 8)
     one.preemptions = 1
-    pool.release(one, findable=True)
+    pool.release(one, one.computed_tokens, findable=True)
     assert pool.cached_prefix(prompt(1, 8, shared=8), 2) == 1
     assert pool.audit([]) == ""
 
@@ -172,6 +172,6 @@ def test_without_prefix_caching_nothing_is_found_again() -> None:
     compute(pool, first, 12)
     assert pool.cached_prefix(second, 3) == 0
     first.preemptions = 1
-    pool.release(first, findable=True)
+    pool.release(first, first.computed_tokens, findable=True)
     assert (pool.cached_prefix(first, 3), pool.cached_prefix(second, 3)) == (0, 0)
     assert (pool.free, pool.cached_free(), pool.audit([])) == (10, 0, "")

@@ -25,7 +25,7 @@ from blis_tui.spec.model import (
     Transfer,
 )
 
-from .strategies import Asked, Scenario, assemble, pool_of
+from .strategies import Asked, Scenario, assemble, pool_of, vllm
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
@@ -297,10 +297,4 @@ def fleets(draw: DrawFn) -> Scenario:
 def _batching(draw: DrawFn) -> PluginConfig:
     if draw(st.integers(0, 2)):
         return PluginConfig(kind="blis")
-    settings = {
-        "watermark": draw(st.sampled_from((0.0, 0.0, 0.1))),
-        "reserve_full_input": draw(st.booleans()),
-        "enable_chunked_prefill": True,
-        "max_num_partial_prefills": 1,
-    }
-    return PluginConfig(kind="vllm-v1", settings=settings)
+    return vllm(draw, watermark=draw(st.sampled_from((0.0, 0.0, 0.1))), enable_chunked_prefill=True)

@@ -40,8 +40,9 @@ class Block:
 class Pool:
     """All KV blocks of one instance; the free list is a list."""
 
-    def __init__(self, blocks: int, block_size: int, *, caching: bool) -> None:
+    def __init__(self, blocks: int, block_size: int, *, caching: bool, vllm: bool) -> None:
         self.size = block_size
+        self.vllm = vllm
         self.caching = caching
         self.blocks = [Block() for _ in range(blocks)]
         self.free = list(self.blocks)
@@ -60,7 +61,7 @@ class Pool:
             candidates = [block for block in self.blocks if block.content == content]
             if not candidates:
                 break
-            found.append(max(candidates, key=lambda block: block.filled))
+            found.append((min if self.vllm else max)(candidates, key=lambda block: block.filled))
         return found
 
     def pin(self, block: Block) -> None:
@@ -91,7 +92,7 @@ class Pool:
         for block in reversed(table):
             block.references -= 1
             if block.references == 0:
-                self.free.append(block)
+                self.free.insert(0 if self.vllm and block.content is None else len(self.free), block)
         table.clear()
 
 
@@ -146,6 +147,8 @@ class Job:
         self.computed = 0
         self.generated = 0
         self.prefilling = True
+        self.place = 0
+        """How many were admitted to its instance's batch before it."""
         self.table: list[Block] = []
         self.counted: list[int] = []
         """The instances on which it is in flight."""
@@ -215,6 +218,8 @@ class Plan:
     budget: int
     tokens: dict[Job, int] = field(default_factory=dict)
     filled: dict[Job, list[Block]] = field(default_factory=dict)
+    requests: int = 0
+    """How many there were when it was made."""
     admitted: list[Job] = field(default_factory=list)
     preempted: list[Preemption] = field(default_factory=list)
 
@@ -228,13 +233,23 @@ class Instance:
         self.policy = policy
         self.rule = policy.batching.kind
         self.latency = latency
+        self.vllm = self.rule == "vllm-v1"
         self.pool = Pool(
-            self.engine.kv_blocks, self.engine.block_size_tokens, caching=self.engine.enable_prefix_caching
+            self.engine.kv_blocks,
+            self.engine.block_size_tokens,
+            caching=self.engine.enable_prefix_caching,
+            vllm=self.vllm,
         )
         self.waiting: list[Job] = []
         self.running: list[Job] = []
         self.leaving: list[tuple[Job, int]] = []
         """Who is through with a step that is not over, and how many blocks that freed."""
+        self.ending: list[Job] = []
+        """Who is, and still holds its slot and its blocks."""
+        self.planned: Plan | None = None
+        self.places = 0
+        self.free_us = 0
+        """When the engine is through with its latest step."""
         self.routed = 0
         self.step_pending = False
         self.steps = 0
@@ -242,12 +257,18 @@ class Instance:
         self.preemptions = 0
         self.itl_us: Counter[int] = Counter()
         self.threshold = self.engine.long_prefill_token_threshold
-        if self.rule == "vllm-v1":
-            settings = self.policy.batching
-            self.watermark_blocks = int(number_of(settings, "watermark") * self.engine.kv_blocks)
+        self.max_running = self.engine.max_num_seqs
+        self.plans_ahead = self.new = self.early_transfers = False
+        if self.vllm:
+            settings = self.policy.batching.settings
+            self.plans_ahead = bool(settings["async_scheduling"])
+            self.new = settings["version"] == "0.32"
+            self.watermark_blocks = int(number_of(self.policy.batching, "watermark") * (self.engine.kv_blocks + 1))
             longest = self.engine.max_model_len
-            if number_of(settings, "max_num_partial_prefills") > 1 and self.threshold == 0 and longest:
+            if not self.new and settings["max_num_partial_prefills"] == 2 and self.threshold == 0 and longest:
                 self.threshold = longest * 4 // 100
+            if self.new and "max_num_active_seqs" in settings:
+                self.max_running = min(self.max_running, int(number_of(self.policy.batching, "max_num_active_seqs")))
 
     # The waiting queue.
 
@@ -260,7 +281,10 @@ class Instance:
         if declared == 0:
             declared = request.output_tokens if longest is None else longest - request.input_tokens
         if longest is not None and request.input_tokens + declared > longest:
-            return f"prompt of {request.input_tokens} + {declared} output tokens, max_model_len is {longest}"
+            if self.vllm:
+                declared = longest - request.input_tokens
+            else:
+                return f"prompt of {request.input_tokens} + {declared} output tokens, max_model_len is {longest}"
         job.wanted = min(declared, request.output_tokens)
         context = request.input_tokens + (0 if job.split and not job.parted else max(job.wanted, 1) - 1)
         blocks = self.pool.blocks_for(context)
@@ -294,16 +318,20 @@ class Instance:
         self.waiting.insert(0 if at_front else len(self.waiting), job)
         kind = self.policy.scheduling.kind
         if kind == "priority-fcfs":
-            self.waiting.sort(key=lambda job: (job.priority, *_seniority(job)))
+            self.waiting.sort(key=lambda job: (job.priority, *self._seniority(job)))
         elif kind == "reverse-priority":
-            self.waiting.sort(key=lambda job: (-job.priority, *_seniority(job)))
+            self.waiting.sort(key=lambda job: (-job.priority, *self._seniority(job)))
         elif kind == "sjf":
-            self.waiting.sort(key=lambda job: (job.request.input_tokens, *_seniority(job)))
+            self.waiting.sort(key=lambda job: (job.request.input_tokens, *self._seniority(job)))
+
+    def _seniority(self, job: Job) -> tuple[int, str, int]:
+        return (job.request.arrival_us, "" if self.vllm else job.request.request_id, job.request.index)
 
     # Who gets how many tokens.
 
     def schedule(self, now: int) -> Plan:
         plan = Plan(budget=self.engine.max_num_batched_tokens)
+        plan.requests = len(self.running) + len(self.ending) + len(self.waiting)
         for job in list(self.running):
             if plan.budget <= 0:
                 break
@@ -312,9 +340,9 @@ class Instance:
             tokens = self._limited(job.target - job.computed, plan) if job.prefilling else 1
             if not self._make_room(plan, job, tokens):
                 break
-            self._grant(plan, job, tokens)
+            self._grant(plan, job, tokens, now)
         if not plan.preempted:
-            while self.waiting and len(self.running) < self.engine.max_num_seqs and plan.budget > 0:
+            while self.waiting and len(self.running) + len(self.ending) < self.max_running and plan.budget > 0:
                 head = self.waiting[0]
                 holders = [] if self.running else [job for job in self.waiting if job.reserved]
                 if holders and head.preemptions:
@@ -324,16 +352,24 @@ class Instance:
         return plan
 
     def _limited(self, tokens: int, plan: Plan) -> int:
-        if self.threshold > 0:
-            tokens = min(tokens, self.threshold)
-        return min(tokens, plan.budget)
+        return min(tokens, self._threshold(plan) or tokens, plan.budget)
+
+    def _threshold(self, plan: Plan) -> int:
+        """The ``long_prefill_token_threshold`` of this step."""
+        if not self.threshold or (self.new and plan.requests == 1):
+            return 0
+        if self.new and self.policy.batching.settings.get("long_prefill_token_threshold_adaptive"):
+            return max(self.threshold, self.engine.max_num_batched_tokens // plan.requests)
+        return self.threshold
 
     def _make_room(self, plan: Plan, job: Job, tokens: int) -> bool:
         """Preempt until the blocks for ``tokens`` more are free; False when ``job`` itself had to go."""
         while self.pool.blocks_for(job.computed + tokens) - len(job.table) > len(self.pool.free):
-            victim = self.running[-1]
+            there = self.running + self.ending
             if self.policy.preemption_victim == "priority":
-                victim = max(reversed(self.running), key=lambda other: (other.priority, other.request.arrival_us))
+                victim = max(there, key=lambda other: (other.priority, other.request.arrival_us, other.request.index))
+            else:
+                victim = max(there, key=lambda other: other.place)
             self._preempt(plan, victim, job)
             if victim is job:
                 return False
@@ -342,10 +378,14 @@ class Instance:
     def _preempt(self, plan: Plan, job: Job, beneficiary: Job) -> None:
         plan.budget += plan.tokens.pop(job, 0)
         for block in plan.filled.pop(job, []):
-            block.content = None  # it would have been computed in this step
+            if not self.vllm:
+                block.content = None  # it would have been computed in this step
         plan.preempted.append(Preemption(job, beneficiary, job.computed, len(job.table)))
         self.preemptions += 1
         self.pool.release(job.table)
+        if job in self.ending:
+            self.ending.remove(job)
+            return
         self.running.remove(job)
         job.preemptions += 1
         job.computed = 0
@@ -364,7 +404,7 @@ class Instance:
             job.reserved = False
             job.found_now = job.computed
             self._join(plan, job, now)
-            self._grant(plan, job, 1)
+            self._grant(plan, job, 1, now)
             return True
         if self.rule == "blis":
             found = pool.cached(job.tokens, job.target // pool.size)
@@ -377,11 +417,11 @@ class Instance:
             fits = pool.blocks_for(start + tokens) - len(found) + idle <= len(pool.free)
         else:
             settings = self.policy.batching
-            wanted = job.target - start if self.threshold == 0 else min(job.target - start, self.threshold)
+            wanted = min(job.target - start, self._threshold(plan) or job.target)
             if wanted > plan.budget and not bool(settings.settings["enable_chunked_prefill"]):
                 return False
             whole = job.target if bool(settings.settings["reserve_full_input"]) else start + tokens
-            reserve = self.watermark_blocks if self.running else 0
+            reserve = self.watermark_blocks if self.running or self.ending else 0
             fits = pool.blocks_for(whole) - len(found) <= len(pool.free) - idle - reserve
         if not fits:
             return False
@@ -392,27 +432,53 @@ class Instance:
         if job.preemptions == 0:
             job.cached_tokens = start
         self._join(plan, job, now)
-        self._grant(plan, job, tokens)
+        self._grant(plan, job, tokens, now)
         return True
 
     def _join(self, plan: Plan, job: Job, now: int) -> None:
         self.waiting.remove(job)
         self.running.append(job)
+        self.places += 1
+        job.place = self.places
         job.state = RequestState.RUNNING
         if job.scheduled_us < 0:
             job.scheduled_us = now
         plan.admitted.append(job)
 
-    def _grant(self, plan: Plan, job: Job, tokens: int) -> None:
+    def _grant(self, plan: Plan, job: Job, tokens: int, now: int) -> None:
         """Give ``job`` its tokens of this step, and the blocks they need."""
         plan.budget -= tokens
         plan.tokens[job] = tokens
-        size, end = self.pool.size, job.computed + tokens
+        end = job.computed + tokens
         while len(job.table) < self.pool.blocks_for(end):
             job.table.append(self.pool.take())
-        for number in range(job.computed // size, end // size):
+        known = end
+        if self.plans_ahead:
+            known = min(end, job.request.input_tokens + job.generated - (job.last_token_us > now))
+        for block in self._fill(job, known):
+            plan.filled.setdefault(job, []).append(block)
+
+    def _fill(self, job: Job, tokens: int) -> list[Block]:
+        """Note the content of full blocks, as far as it is new; content is tokens, so those must be known."""
+        size = self.pool.size
+        new = [number for number in range(tokens // size) if job.table[number].content is None]
+        for number in new:
             self.pool.fill(job.table[number], job.tokens[: (number + 1) * size])
-            plan.filled.setdefault(job, []).append(job.table[number])
+        return [job.table[number] for number in new]
+
+    def take_results(self, now: int) -> None:
+        """The step that was under way is over: the tokens that it sampled are known, and who is through is gone."""
+        for job in (*self.running, *self.ending):
+            for block in self._fill(job, job.computed):
+                block.computed_us = now
+        for job in list(self.ending):
+            self.let_go(job)
+
+    def let_go(self, job: Job) -> None:
+        """Its last token is there."""
+        self._fill(job, job.computed)
+        self.ending.remove(job)
+        self.pool.release(job.table)
 
     # What a step costs and brings.
 
@@ -457,6 +523,13 @@ class Instance:
             self.leaving.append((job, len(self.pool.free) - free))
         return first, done
 
+    def _free(self, job: Job, *, at_once: bool = False) -> None:
+        """It has left the batch."""
+        if self.plans_ahead and not at_once:
+            self.ending.append(job)
+        else:
+            self.pool.release(job.table)
+
     def _complete(self, job: Job, end: int) -> None:
         job.completed_us = end
         job.state = RequestState.COMPLETED
@@ -464,15 +537,16 @@ class Instance:
         full = self.pool.blocks_for(job.computed + 1) > len(job.table)
         if self.rule == "blis" and job.generated > 0 and full and self.pool.free:
             job.table.append(self.pool.take())  # the last token's place
-        self.pool.release(job.table)
+        self._free(job)
 
     def _part(self, job: Job) -> None:
         job.parted = True
         job.state = RequestState.CREATED
         shared = len(segment_tokens(job.request.segments)) // self.pool.size
         for block in job.table[shared:]:
-            block.content = None  # nobody will ask for it here
-        self.pool.release(job.table)
+            if not self.vllm:
+                block.content = None  # nobody will ask for it here
+        self._free(job, at_once=self.early_transfers)
 
     def _emit(self, job: Job, end: int, from_prefill: bool) -> bool:
         """A token leaves at ``end``; is it the (new) first one?"""
@@ -489,7 +563,3 @@ class Instance:
 
     def _is_done(self, job: Job) -> bool:
         return job.generated >= job.wanted or (job.split and not job.parted)
-
-
-def _seniority(job: Job) -> tuple[int, str, int]:
-    return (job.request.arrival_us, job.request.request_id, job.request.index)

@@ -96,7 +96,11 @@ class Oracle:
         for pool in experiment.pools:
             latency = create_latency(experiment.plugins, pool)
             for _ in range(pool.instances):
-                self.instances.append(Instance(len(self.instances), pool, policy, latency))
+                one = Instance(len(self.instances), pool, policy, latency)
+                one.early_transfers = self.settings.disaggregation is not None and (
+                    self.settings.disaggregation.transfer.starts == "step-start"
+                )
+                self.instances.append(one)
                 roles.append(pool.role)
         self.jobs = [Job(request) for request in requests]
         self.arrived: list[Job] = []
@@ -473,6 +477,8 @@ class Oracle:
 
     def _leave(self, job: Job, instance: Instance, now: int, *, parts: bool) -> None:
         """The step is over that was the last one for this request here."""
+        if job in instance.ending:
+            instance.let_go(job)
         del instance.leaving[[other for other, _ in instance.leaving].index(job)]
         if not self.board.early:
             self._end(job, instance.number)
@@ -490,6 +496,9 @@ class Oracle:
     def _timed_out(self, job: Job, instance: Instance, now: int) -> None:
         was_running = job in instance.running
         (instance.running if was_running else instance.waiting).remove(job)
+        if instance.planned is not None:
+            instance.planned.tokens.pop(job, None)
+            instance.planned.admitted = [other for other in instance.planned.admitted if other is not job]
         self._expire(job, instance, now, was_running=was_running)
 
     def _expire(self, job: Job, instance: Instance, now: int, *, was_running: bool) -> None:
@@ -501,19 +510,24 @@ class Oracle:
     def _want_step(self, instance: Instance, time: int) -> None:
         if not instance.step_pending:
             instance.step_pending = True
-            self._plan(time, STEP, None, instance.number)
+            self._plan(max(time, instance.free_us) if instance.vllm else time, STEP, None, instance.number)
 
     def _step(self, instance: Instance, now: int) -> None:
         instance.step_pending = False
-        plan = instance.schedule(now)
-        self._tell_plan(instance, plan, now)
-        if not plan.tokens and not plan.preempted:
-            raise OracleStalledError
+        instance.take_results(now)
+        plan = instance.planned
+        if plan is None or not plan.tokens:
+            before = [] if plan is None else plan.preempted
+            plan = instance.schedule(now)
+            self._tell_plan(instance, plan, now)
+            if not plan.tokens and not plan.preempted:
+                raise OracleStalledError
+            plan.preempted[:0] = before
         load = instance.load(plan)
         stalled = [job for job in instance.running if not job.prefilling and job not in plan.tokens]
         chunks = [ChunkDone(chunk.request.request_id, chunk.computed, chunk.new) for chunk in load.chunks]
-        duration = instance.latency.step_time_us(load)
-        end = now + duration
+        duration = 0 if instance.vllm and not plan.tokens else instance.latency.step_time_us(load)
+        end = instance.free_us = now + duration
         first, done = instance.advance(plan, end)
         for job in done:
             parts = job.state is RequestState.CREATED
@@ -553,6 +567,10 @@ class Oracle:
         for job in first:
             ttft = end - job.request.arrival_us + instance.latency.output_token_overhead_us
             self.records.append(FirstToken(self.events, now, job.name, instance.number, end, ttft))
+        instance.planned = None
+        if instance.plans_ahead and goes_on:
+            instance.planned = instance.schedule(now)
+            self._tell_plan(instance, instance.planned, now)
 
     def _tell_plan(self, instance: Instance, plan: Plan, now: int) -> None:
         for victim, beneficiary, tokens, blocks in plan.preempted:

@@ -134,15 +134,24 @@ class Scenario:
 def _batching(draw: DrawFn, pressure: str) -> PluginConfig:
     if draw(st.integers(0, 3)) < (3 if pressure == _SHORT_OF_TOKENS else 2):
         return PluginConfig(kind="blis")
-    return PluginConfig(
-        kind="vllm-v1",
-        settings={
-            "watermark": draw(st.sampled_from((0.0, 0.0, 0.01, 0.1, 0.25, 0.5))),
-            "reserve_full_input": draw(st.booleans()),
-            "enable_chunked_prefill": draw(st.sampled_from((True, True, True, False))),
-            "max_num_partial_prefills": draw(st.integers(1, 2)),
-        },
+    return vllm(
+        draw,
+        watermark=draw(st.sampled_from((0.0, 0.0, 0.01, 0.1, 0.25, 0.5))),
+        enable_chunked_prefill=draw(st.sampled_from((True, True, True, False))),
     )
+
+
+def vllm(draw: DrawFn, **settings: float) -> PluginConfig:
+    """vLLM's rule of either version, with these settings and others."""
+    settings |= {"reserve_full_input": draw(st.booleans()), "async_scheduling": draw(st.booleans())}
+    version = draw(st.sampled_from(("0.32", "0.32", "0.10")))
+    if version == "0.10":
+        settings["max_num_partial_prefills"] = draw(st.integers(1, 2))
+    else:
+        settings["long_prefill_token_threshold_adaptive"] = draw(st.booleans())
+        if not draw(st.integers(0, 3)):
+            settings["max_num_active_seqs"] = draw(st.integers(1, 4))
+    return PluginConfig(kind="vllm-v1", settings={**settings, "version": version})
 
 
 _ORDERS = ("fcfs", "fcfs", "priority-fcfs", "sjf", "reverse-priority")

@@ -92,7 +92,9 @@ class _Run:
 def _audit(instance: Instance) -> None:
     """The pool's books are right, given who runs."""
     pool = instance.pool
-    holders = [(request, instance.batch.cohort.held_blocks(request)) for request in instance.batch.running.values()]
+    batch = instance.batch
+    there = (*batch.running.values(), *batch.ending.values())
+    holders = [(request, batch.cohort.held_blocks(request)) for request in there]
     assert pool.audit(holders) == ""
     assert pool.used + pool.free == pool.total
     assert all(request.held_blocks == 0 for request in instance.waiting.ordered())

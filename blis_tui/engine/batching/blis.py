@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.engine.batching.rule import BATCHING, RunningFirst, Traits
+from blis_tui.engine.batching.rule import BATCHING, RunningFirst
+from blis_tui.engine.batching.traits import Traits
 
 if TYPE_CHECKING:
     from blis_tui.registry import NoSettings

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.plan import Plan
 from blis_tui.registry import PlugPoint
 
@@ -12,28 +12,6 @@ if TYPE_CHECKING:
     from blis_tui.engine.batch import Batch
     from blis_tui.engine.request import Request
     from blis_tui.spec.model import Engine
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traits:
-    """What a rule says about itself: the engine keeps to it, explanations tell it."""
-
-    keeps_output: bool = False
-    """A preempted request keeps the tokens it has generated and prefills them again; else it generates them again."""
-    caches_whole_prompts: bool = False
-    """A prompt may be found in the cache as a whole, its last token included: then no token of it is computed."""
-    stores_last_token: bool = False
-    """The last token of an answer takes a place in the KV cache before all places are given back."""
-    chunked_prefill: bool = True
-    """A prompt that exceeds what is left of the token budget is split; else it waits for a step it fits in."""
-    reserves_whole_prompt: bool = False
-    """A request is admitted only when all of its prompt fits into the free blocks, not just its first chunk."""
-    watermark: float = 0.0
-    """Share of the KV blocks kept free when a request joins others."""
-
-    def spare_blocks(self, total: int) -> int:
-        """The blocks that the watermark keeps free."""
-        return int(self.watermark * total)
 
 
 class BatchRule(Protocol):
@@ -47,6 +25,9 @@ class BatchRule(Protocol):
         It is called unless the step is a plain decode (nothing prefills, stalls or could be admitted, and budget and
         free blocks cover every decode).
         """
+
+    def max_running(self, engine: Engine) -> int:
+        """How many requests may run at the same time."""
 
     def prefill_threshold(self, engine: Engine) -> int:
         """The ``long_prefill_token_threshold`` in force; 0 = off."""
@@ -65,11 +46,15 @@ class RunningFirst:
 
     def plan(self, batch: Batch) -> Plan:
         """Plan one step."""
-        plan = Plan()
+        plan = Plan(self.threshold(batch))
         budget = _serve_running(batch, plan, batch.limits.max_num_batched_tokens)
         if budget > 0 and batch.waiting.items:
             self.admit_waiting(batch, plan, budget)
         return plan
+
+    def threshold(self, batch: Batch) -> int:
+        """The ``long_prefill_token_threshold`` of the step to be planned; 0 = off."""
+        return batch.limits.long_prefill_token_threshold
 
     def admit_waiting(self, batch: Batch, plan: Plan, budget: int) -> None:
         """Admit from the head of the queue for as long as everything fits: nobody overtakes.
@@ -80,12 +65,12 @@ class RunningFirst:
         traits = self.traits
         waiting, running, pool = batch.waiting, batch.running, batch.pool
         size = pool.block_size_tokens
-        threshold = batch.limits.long_prefill_token_threshold
+        threshold = plan.threshold
         max_num_seqs = batch.limits.max_num_seqs
         watermark = traits.spare_blocks(pool.total) if traits.watermark else 0
         stuck = -1
         computed_anyway = 0 if traits.caches_whole_prompts else 1
-        while budget > 0 and waiting.items and len(running) < max_num_seqs:
+        while budget > 0 and waiting.items and len(running) + len(batch.ending) < max_num_seqs:
             request = waiting.head()
             if not running and batch.reserved and (request.preemptions or request.index == stuck):
                 request = batch.first_with_blocks() or request
@@ -113,7 +98,7 @@ class RunningFirst:
                     break
                 tokens = budget
             need = -(-(known if traits.reserves_whole_prompt else start + tokens) // size) - cached
-            if watermark and running:
+            if watermark and (running or batch.ending):
                 need += watermark
             if need + pool.idle_among(request, cached) > pool.free:
                 batch.refused = attempt
@@ -123,6 +108,10 @@ class RunningFirst:
                 break
             batch.admit(plan, request, cached, tokens)
             budget -= tokens
+
+    def max_running(self, engine: Engine) -> int:
+        """As many as the instance has places for."""
+        return engine.max_num_seqs
 
     def prefill_threshold(self, engine: Engine) -> int:
         """As configured."""
@@ -146,10 +135,9 @@ def _serve_running(batch: Batch, plan: Plan, budget: int) -> int:
     return _grant_in_order(batch, plan, budget)
 
 
-def _want(batch: Batch, request: Request) -> int:
+def _want(request: Request, threshold: int) -> int:
     """Tokens a prefilling request asks for in this step."""
     want = request.target_tokens - request.computed_tokens
-    threshold = batch.limits.long_prefill_token_threshold
     return threshold if 0 < threshold < want else want
 
 
@@ -165,7 +153,7 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
     if left < 0:
         return -1
     prefills = list(batch.prefills.values())
-    wants = [_want(batch, request) for request in prefills]
+    wants = [_want(request, plan.threshold) for request in prefills]
     total = 0
     for want in wants:
         total += want
@@ -207,13 +195,14 @@ def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
         if slot < 0:
             continue  # it fell victim to a request before it
         prefilling = slot in batch.prefills
-        tokens = min(_want(batch, request), budget) if prefilling else 1
+        tokens = min(_want(request, plan.threshold), budget) if prefilling else 1
         need = pool.missing(request, request.computed_tokens + tokens)
         while need > pool.free:
             victim = batch.choose_victim()
-            budget += granted.pop(victim.batch_slot, 0)
+            restored = granted.pop(victim.batch_slot, 0)
+            budget += restored
             decoding.pop(victim.batch_slot, None)
-            batch.preempt(plan, victim, request)
+            batch.preempt(plan, victim, request, restored)
             if victim is request:
                 break
         if request.batch_slot < 0:

@@ -1,14 +1,21 @@
-"""``vllm-v1``: the scheduler of vLLM's V1 engine."""
+"""``vllm-v1``: the scheduler of vLLM's V1 engine, batch for batch.
+
+Source: vLLM 0.32.0, ``v1/core/sched/scheduler.py``, ``v1/core/sched/async_scheduler.py``, ``v1/engine/core.py``.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from blis_tui.engine.batching.rule import BATCHING, RunningFirst, Traits
+from blis_tui.engine.batching.rule import BATCHING, RunningFirst
+from blis_tui.engine.batching.traits import Traits
+from blis_tui.engine.batching.versions import ONLY_IN, VERSIONS
+from blis_tui.errors import PolicyError
 from blis_tui.registry import setting
 
 if TYPE_CHECKING:
+    from blis_tui.engine.batch import Batch
     from blis_tui.spec.model import Engine
 
 PARTIAL_PREFILL_SHARE_PERCENT = 4
@@ -19,6 +26,17 @@ PARTIAL_PREFILL_SHARE_PERCENT = 4
 class Settings:
     """Under vLLM's names."""
 
+    version: str = setting(
+        "The vLLM whose scheduler it is, where versions differ: 0.10 applies long_prefill_token_threshold to a lone "
+        "request, too, and knows max_num_partial_prefills; 0.32 knows max_num_active_seqs and the adaptive threshold.",
+        default=VERSIONS[0],
+        enum=list(VERSIONS),
+    )
+    async_scheduling: bool = setting(
+        "Plan a step while the one before it runs: the engine never waits for the scheduler, and who arrives during a "
+        "step is seen one step later.",
+        default=False,
+    )
     watermark: float = setting(
         "Share of the KV blocks kept free when a waiting request is admitted, 0 to 1.",
         default=0.0,
@@ -31,8 +49,18 @@ class Settings:
     enable_chunked_prefill: bool = setting(
         "Split a prompt that exceeds the step's token budget; off = it waits for a step it fits in.", default=True
     )
-    max_num_partial_prefills: int = setting(
-        "Prompts that may be partly processed at the same time.", default=1, minimum=1, maximum=10**6
+    max_num_active_seqs: int | None = setting(
+        "Requests that may run at the same time, where that is less than max_num_seqs.", default=None, minimum=1
+    )
+    long_prefill_token_threshold_adaptive: bool = setting(
+        "Never let long_prefill_token_threshold be less than max_num_batched_tokens / requests waiting or running.",
+        default=False,
+    )
+    max_num_partial_prefills: int | None = setting(
+        "Prompts that may be partly processed at the same time (version 0.10 only).",
+        default=None,
+        minimum=1,
+        maximum=10**6,
     )
 
 
@@ -47,13 +75,32 @@ class VllmV1Batching(RunningFirst):
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._partial_prefills = settings.max_num_partial_prefills
+        self._new = settings.version == VERSIONS[0]
+        for name, version in ONLY_IN.items():
+            if getattr(settings, name) and settings.version != version:
+                raise PolicyError(
+                    f"vLLM {settings.version} has no `{name}`", help=f"leave it out, or set `version: '{version}'`"
+                )
+        self._adaptive = settings.long_prefill_token_threshold_adaptive
+        self._partial_prefills = settings.max_num_partial_prefills or 1
+        self._max_running = settings.max_num_active_seqs
         self.traits = Traits(
             keeps_output=True,
             chunked_prefill=settings.enable_chunked_prefill,
             reserves_whole_prompt=settings.reserve_full_input,
             watermark=settings.watermark,
+            null_block=True,
+            orders_blocks_as_vllm=True,
+            plans_ahead=settings.async_scheduling,
+            busy_until_the_end=True,
+            skips_empty_steps=True,
+            ties_by_name=False,
+            cuts_output=True,
         )
+
+    def max_running(self, engine: Engine) -> int:
+        """``max_num_active_seqs``, where that is less than ``max_num_seqs``."""
+        return engine.max_num_seqs if self._max_running is None else min(self._max_running, engine.max_num_seqs)
 
     def prefill_threshold(self, engine: Engine) -> int:
         """As configured; 4 % of ``max_model_len`` where it is off and several partial prefills may run."""
@@ -61,3 +108,13 @@ class VllmV1Batching(RunningFirst):
         if self._partial_prefills > 1 and threshold == 0 and engine.max_model_len is not None:
             return engine.max_model_len * PARTIAL_PREFILL_SHARE_PERCENT // 100
         return threshold
+
+    def threshold(self, batch: Batch) -> int:
+        """The one in force; a request that has the instance to itself starves nobody, so none applies to it."""
+        threshold = batch.limits.long_prefill_token_threshold
+        if not threshold or not self._new:
+            return threshold
+        requests = len(batch.running) + len(batch.ending) + len(batch.waiting.items)
+        if requests == 1:
+            return 0
+        return max(threshold, batch.limits.max_num_batched_tokens // requests) if self._adaptive else threshold

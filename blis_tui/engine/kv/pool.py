@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 MAX_SHARED_BLOCKS: Final = 2**20
 """Blocks of one shared prefix. Each takes some 250 bytes once it is computed."""
 _INDEX_BITS: Final = 32
+_NEVER: Final = 1 << 62
 _REMEMBERED: Final = 1024
 """Key lists that are kept; they are only a shortcut, the numbers of the chains are what must not change."""
 
@@ -113,6 +114,15 @@ class Span:
 class BlockPool:
     """All KV blocks of one instance.
 
+    Args:
+        total: blocks in the pool.
+        block_size_tokens: tokens of one.
+        prompts: the keys of prompts.
+        caching: whether computed blocks can be found again (``enable_prefix_caching``).
+        as_vllm: the two rules in which vLLM and BLIS differ. Blocks that are given back without full content are
+            reused first, not last; and of several blocks with the same content the one computed first is found, not
+            the latest. Source: vLLM 0.32.0, ``v1/core/block_pool.py`` lines 61 and 784.
+
     Attributes:
         total: blocks in the pool.
         free: blocks that nobody references (their content may still be findable).
@@ -127,10 +137,11 @@ class BlockPool:
     """
 
     __slots__ = (
+        "_as_vllm",
         "_free_order",
         "_index",
         "_next_place",
-        "_older",
+        "_others",
         "_pinned",
         "_remaps",
         "_spans",
@@ -148,8 +159,11 @@ class BlockPool:
         "unseen",
     )
 
-    def __init__(self, total: int, block_size_tokens: int, prompts: PromptKeys, *, caching: bool = True) -> None:
+    def __init__(
+        self, total: int, block_size_tokens: int, prompts: PromptKeys, *, caching: bool = True, as_vllm: bool = False
+    ) -> None:
         self.caching = caching
+        self._as_vllm = as_vllm
         self.total = total
         self.block_size_tokens = block_size_tokens
         self.prompts = prompts
@@ -160,7 +174,8 @@ class BlockPool:
         self._free_order: OrderedDict[int, Block | int] = OrderedDict()
         self._next_place = 0
         self._index: dict[int, Block] = {}
-        self._older: dict[int, list[Block]] = {}
+        self._others: dict[int, list[Block]] = {}
+        """Blocks of the same content as one in the index, in the order of their computation."""
         self._remaps = 0
         self._spans: dict[int, Span] = {}
         """By the key of the last block: what the latest to pin that prefix holds."""
@@ -210,6 +225,11 @@ class BlockPool:
             self.unseen = unseen = {key: until for key, until in unseen.items() if until >= now}
         unseen.update(dict.fromkeys(self.fresh, end))
         self.fresh.clear()
+
+    def planned(self) -> None:
+        """What has become findable since the last call of ``computed`` will be computed: nobody sees it until then."""
+        if self.unseen is not None:
+            self.unseen.update(dict.fromkeys(self.fresh, _NEVER))
 
     def idle_among(self, request: Request, blocks: int) -> int:
         """How many of the first ``blocks`` cached blocks nobody references: pinning them takes free blocks."""
@@ -278,29 +298,34 @@ class BlockPool:
             self.take(1)
             request.held_blocks += 1
 
-    def release(self, request: Request, *, findable: bool) -> None:
+    def release(self, request: Request, content_tokens: int, *, findable: bool = False) -> None:
         """Take back all blocks of ``request``, last block first.
 
         With ``findable`` the content it has computed stays in the cache under its own keys (a preempted request may
-        come back for it); otherwise nobody will ever ask for the private part again.
+        come back for it); otherwise nobody will ever ask for the private part again. Only the first
+        ``content_tokens`` have any content.
         """
         self.epoch += 1
         shared = request.shared_blocks
         size = self.block_size_tokens
-        computed = request.computed_tokens // size
+        computed = content_tokens // size
         # Blocks granted in a step that is given up were never computed: their content must not be found.
         while len(shared) > computed and shared[-1].references == 1:
             self._forget(shared.pop())
         private_from = len(shared)
         tail = request.held_blocks - private_from
+        partial = request.held_blocks - max(computed, private_from)
+        if self._as_vllm:
+            self.blank += partial
         if findable and self.caching and computed > private_from:
-            self._park(request.held_blocks - computed)
+            if not self._as_vllm:
+                self._park(partial)
             for i in range(computed - 1, private_from - 1, -1):
                 block = Block(self.prompts.own(request, i), 0, self._next_place)
                 self._publish(block)
                 self._park_block(block)
         else:
-            self._park(tail)
+            self._park(tail - partial if self._as_vllm else tail)
         self.free += tail
         span = self._pinned.pop(request.index, None)
         if span is not None:
@@ -321,7 +346,7 @@ class BlockPool:
         """Forget the content of all blocks, which must all be free."""
         self.blank = self.total
         self.epoch += 1
-        for entries in (self._free_order, self._index, self._older, self._spans):
+        for entries in (self._free_order, self._index, self._others, self._spans):
             entries.clear()
         self._remaps += 1
         if self.unseen:
@@ -399,30 +424,34 @@ class BlockPool:
         self._next_place += 1
 
     def _publish(self, block: Block) -> None:
-        """Make a block findable; it stands before older blocks of the same content."""
+        """Make a block findable; of blocks with the same content only one is found at a time."""
         self.epoch += 1
-        older = self._index.get(block.key)
-        if older is not None:
+        found = self._index.get(block.key)
+        if found is None:
+            if self.unseen is not None:
+                self.fresh.append(block.key)
+            self._index[block.key] = block
+        elif self._as_vllm:
+            self._others.setdefault(block.key, []).append(block)
+        else:
             self._remaps += 1
-            self._older.setdefault(block.key, []).append(older)
-        elif self.unseen is not None:
-            self.fresh.append(block.key)
-        self._index[block.key] = block
+            self._others.setdefault(block.key, []).append(found)
+            self._index[block.key] = block
 
     def _forget(self, block: Block) -> None:
-        """Its content is gone; an older block of the same content, if one is left, is found from now on."""
+        """Its content is gone; another block of the same content, if one is left, is found from now on."""
         key = block.key
-        older = self._older.get(key)
-        if older is None:
+        others = self._others.get(key)
+        if others is None:
             del self._index[key]
             return
         self._remaps += 1
         if self._index[key] is block:
-            self._index[key] = older.pop()
+            self._index[key] = others.pop(0 if self._as_vllm else -1)
         else:
-            older.remove(block)
-        if not older:
-            del self._older[key]
+            others.remove(block)
+        if not others:
+            del self._others[key]
 
 
 def _cached_head(index: dict[int, Block], keys: Sequence[int], count: int) -> int:

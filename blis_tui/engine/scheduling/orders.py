@@ -11,7 +11,7 @@ from blis_tui.engine.scheduling.queue import SCHEDULING, FcfsQueue, SortedQueue
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
-    from blis_tui.engine.scheduling.queue import SortKey, WaitingQueue
+    from blis_tui.engine.scheduling.queue import WaitingQueue
     from blis_tui.registry import NoSettings
 
 
@@ -43,13 +43,13 @@ def reverse_priority(settings: NoSettings) -> WaitingQueue:
     return SortedQueue(_by_reversed_priority, "The least urgent request goes first, then the oldest")
 
 
-def _by_priority(request: Request) -> SortKey:
-    return (request.priority, request.arrival_us, request.request_id, request.index)
+def _by_priority(request: Request) -> int:
+    return request.priority
 
 
-def _by_reversed_priority(request: Request) -> SortKey:
-    return (-request.priority, request.arrival_us, request.request_id, request.index)
+def _by_reversed_priority(request: Request) -> int:
+    return -request.priority
 
 
-def _by_length(request: Request) -> SortKey:
-    return (request.input_tokens, request.arrival_us, request.request_id, request.index)
+def _by_length(request: Request) -> int:
+    return request.input_tokens

@@ -101,27 +101,36 @@ class FcfsQueue:
 class SortedQueue:
     """Served by a fixed sort key; a preempted request takes the place its key gives it.
 
-    Equal keys fall back to arrival time, then to the request's name compared as text, as in BLIS (Go). The entries
-    stand in chunks of bounded length, so that a change moves a few hundred of them however many wait.
+    Equal keys fall back to arrival time, then to the request's name compared as text, as in BLIS (Go), or to the order
+    in which requests came, as in vLLM. The entries stand in chunks of bounded length, so that a change moves a few
+    hundred of them however many wait.
+
+    Attributes:
+        by_name: whether names decide where everything else is equal.
     """
 
-    __slots__ = ("_chunks", "_key", "items", "order")
+    __slots__ = ("_chunks", "_rank", "by_name", "items", "order")
 
-    def __init__(self, key: Callable[[Request], SortKey], order: str) -> None:
-        self._key = key
+    def __init__(self, rank: Callable[[Request], int], order: str, *, by_name: bool = True) -> None:
+        self._rank = rank
         self.order = order
+        self.by_name = by_name
         self.items: dict[int, Request] = {}
         # In order, none empty. Keys are unique (they end in the index), so requests themselves are never compared.
         self._chunks: list[list[_Entry]] = []
 
-    def __getstate__(self) -> tuple[Callable[[Request], SortKey], str, list[Request]]:
-        return (self._key, self.order, self.ordered())  # how the chunks came to be cut is nobody's business
+    def __getstate__(self) -> tuple[Callable[[Request], int], str, bool, list[Request]]:
+        return (self._rank, self.order, self.by_name, self.ordered())  # how the chunks are cut is nobody's business
 
-    def __setstate__(self, state: tuple[Callable[[Request], SortKey], str, list[Request]]) -> None:
-        self._key, self.order, requests = state
+    def __setstate__(self, state: tuple[Callable[[Request], int], str, bool, list[Request]]) -> None:
+        self._rank, self.order, self.by_name, requests = state
         self.items = {request.index: request for request in requests}
         entries = [(self._key(request), request) for request in requests]
         self._chunks = [entries[i : i + _CHUNK] for i in range(0, len(entries), _CHUNK)]
+
+    def _key(self, request: Request) -> SortKey:
+        name = request.request_id if self.by_name else ""
+        return (self._rank(request), request.arrival_us, name, request.index)
 
     def push(self, request: Request) -> None:
         """Add where the key says."""

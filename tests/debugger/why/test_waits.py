@@ -54,6 +54,9 @@ class Spy:
                 self.holding.add("whole")
         return plan
 
+    def max_running(self, engine: Engine) -> int:
+        return self.rule.max_running(engine)
+
     def prefill_threshold(self, engine: Engine) -> int:
         return self.rule.prefill_threshold(engine)
 

@@ -1,0 +1,120 @@
+"""An instance that plans each step while the one before it runs: vLLM's asynchronous scheduling.
+
+Two steps are in flight at any time. When a step starts, the results of the one before it have come, and the step after
+it is planned: that plan sees whoever has arrived by then, and takes for done what the starting step computes, except
+that a request whose last token it computes keeps its slot and its blocks until that token is there. The first two steps
+of a busy period are planned at once. Source: vLLM 0.32.0, ``v1/engine/core.py`` (``step_with_batch_queue``) and
+``v1/core/sched/async_scheduler.py``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blis_tui.engine.instance import Instance
+from blis_tui.engine.plan import Planned
+from blis_tui.engine.step import NO_STEP
+
+if TYPE_CHECKING:
+    from blis_tui.engine.plan import Plan
+    from blis_tui.engine.request import Request
+
+
+class AsyncInstance(Instance):
+    """An instance with two steps in flight."""
+
+    __slots__ = ()
+
+    def step(self, now: int) -> int:
+        """Start the step that is planned, and plan the next one; returns when that starts, IDLE or NO_STEP."""
+        batch = self.batch
+        if batch.ending:
+            self._release_all()
+        planned = batch.planned
+        decodes = batch.load.decode_requests
+        if not decodes:
+            batch.cohort.ahead = 0  # those for whom it was planned have left
+        if planned is None or (planned.prefills_nothing and not decodes):
+            if not self.has_work:
+                return NO_STEP
+            planned = self._plan_anew(planned, now)
+        upcoming = self._decode_only(now) if planned.plan is None else self._run(planned.plan, planned.epoch, now)
+        batch.planned = self._plan_ahead(now)
+        return upcoming
+
+    def _plan_anew(self, before: Planned | None, now: int) -> Planned:
+        """Plan the step that starts now; what a plan before it preempted that computes nothing belongs to it."""
+        planned = self._plan_ahead(now)
+        if planned is None:
+            raise self.batch.deadlock(self.index, now)
+        return planned if before is None or before.plan is None else planned.after(before.plan)
+
+    def _plan_ahead(self, now: int) -> Planned | None:
+        """Plan the step after the one that is running; None = there is nothing it could do."""
+        batch = self.batch
+        plan: Plan | None = None
+        due = self._plain_decode()
+        if due >= 0:
+            self.pool.take(due)
+        else:
+            if not self.has_work:
+                return None
+            plan = self._plan(now)
+            if not batch.load.decode_requests and plan.computes_nothing:
+                return None
+            self.pool.planned()
+        batch.cohort.ahead = int(batch.load.decode_requests > 0 and (plan is None or plan.decodes))
+        return Planned(plan, self.pool.epoch)
+
+    def withdraw(self, request: Request, now: int) -> None:
+        """Take out somebody who waits or runs; the step that is planned goes on without."""
+        super().withdraw(request, now)
+        plan = self.batch.planned and self.batch.planned.plan
+        if plan is not None:
+            plan.chunks = [chunk for chunk in plan.chunks if chunk.request is not request]
+            plan.admitted = [one for one in plan.admitted if one is not request]
+
+    def leave(self, request: Request, now: int) -> None:
+        """The client of a completed request has its whole answer."""
+        self._release(request)
+        super().leave(request, now)
+
+    def hand_over(self, request: Request, now: int) -> None:
+        """The step is over that computed a prompt for another instance."""
+        self._release(request)
+        super().hand_over(request, now)
+
+    def abandon(self) -> None:
+        """Stop in the middle of everything: its requests have been taken out."""
+        self._release_all()
+        self.batch.planned = None
+        self.batch.cohort.ahead = 0
+        super().abandon()
+
+    def plans(self) -> tuple[object, ...]:
+        """What is planned and not carried out, as plain values (for digests)."""
+        ending = sorted(self.batch.ending)
+        if self.batch.planned is None:
+            return (ending,)
+        plan, epoch = self.batch.planned
+        if plan is None:
+            return (ending, epoch)
+        chunks = [(chunk.request.index, chunk.computed, chunk.new) for chunk in plan.chunks]
+        preempted = [(one.victim.index, one.beneficiary.index) for one in plan.preempted]
+        return (ending, epoch, chunks, [one.index for one in plan.admitted], preempted)
+
+    def _vacate(self, request: Request) -> None:
+        """It keeps its slot and its blocks until the step is over."""
+        watch, handover = self._watch, request.handover
+        if watch is not None and watch.early_transfers and handover is not None and not handover.prefilled:
+            super()._vacate(request)  # it is on its way to another instance already
+        else:
+            self.batch.ending[request.batch_slot] = request
+
+    def _release(self, request: Request) -> None:
+        if self.batch.ending.get(request.batch_slot) is request:
+            self.batch.release_ending(request)
+
+    def _release_all(self) -> None:
+        for request in list(self.batch.ending.values()):
+            self.batch.release_ending(request)

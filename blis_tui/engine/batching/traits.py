@@ -1,0 +1,41 @@
+"""What a batch-formation rule says about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What a rule says about itself: the engine keeps to it, explanations tell it."""
+
+    keeps_output: bool = False
+    """A preempted request keeps the tokens it has generated and prefills them again; else it generates them again."""
+    caches_whole_prompts: bool = False
+    """A prompt may be found in the cache as a whole, its last token included: then no token of it is computed."""
+    stores_last_token: bool = False
+    """The last token of an answer takes a place in the KV cache before all places are given back."""
+    chunked_prefill: bool = True
+    """A prompt that exceeds what is left of the token budget is split; else it waits for a step it fits in."""
+    reserves_whole_prompt: bool = False
+    """A request is admitted only when all of its prompt fits into the free blocks, not just its first chunk."""
+    watermark: float = 0.0
+    """Share of the KV blocks kept free when a request joins others."""
+    null_block: bool = False
+    """There is one more block than requests can have; shares of the KV blocks count it."""
+    orders_blocks_as_vllm: bool = False
+    """See ``BlockPool``."""
+    plans_ahead: bool = False
+    """A step is planned while the one before it runs (vLLM's asynchronous scheduling)."""
+    busy_until_the_end: bool = False
+    """A step keeps the engine busy until it ends, even if nobody is left: who comes meanwhile waits for that end."""
+    skips_empty_steps: bool = False
+    """A step that only preempts takes no time."""
+    ties_by_name: bool = True
+    """Where a sorted queue knows no other difference, names decide; else who came first."""
+    cuts_output: bool = False
+    """Where prompt and declared output exceed ``max_model_len``, the output is cut; else the request is dropped."""
+
+    def spare_blocks(self, total: int) -> int:
+        """The blocks that the watermark keeps free."""
+        return int(self.watermark * (total + 1 if self.null_block else total))
