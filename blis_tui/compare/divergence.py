@@ -78,12 +78,17 @@ def search(
 def first_divergence(left: Iterable[T], right: Iterable[T], plain: Callable[[T], Fields]) -> Divergence | None:
     """The result of a :func:`search`, at once."""
     looking = search(left, right, plain)
+    return at_once(looking)
+
+
+def at_once(work: Generator[object, None, T]) -> T:
+    """The result of work that is done a little at a time."""
     while True:
         try:
-            next(looking)
+            next(work)
         except StopIteration as end:
-            found: Divergence | None = end.value
-            return found
+            result: T = end.value
+            return result
 
 
 def _whole(value: object) -> int:

@@ -7,17 +7,17 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.compare.comparison import Fates, Side, compare
-from blis_tui.compare.divergence import first_divergence, record_stream
+from blis_tui.compare.divergence import at_once, record_stream, search
 from blis_tui.engine.records import Routed
 from blis_tui.errors import RouteError
 from blis_tui.metrics.stats import of_samples
 from blis_tui.records.tables import record_dict
-from blis_tui.simulation import Simulation
+from blis_tui.simulation import SLICE_EVENTS, Simulation
 from blis_tui.spec.model import Experiment
 from blis_tui.units import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from blis_tui.compare.comparison import Comparison
     from blis_tui.compare.divergence import Divergence
@@ -163,6 +163,11 @@ def whatif(experiment: Experiment, request: str, route_to: int) -> WhatIf:
         SimulationError: one of the two runs cannot go on.
         TraceError: rows of a recorded workload are wrong.
     """
+    return at_once(ask_whatif(experiment, request, route_to))
+
+
+def ask_whatif(experiment: Experiment, request: str, route_to: int) -> Generator[object, None, WhatIf]:
+    """The same a little at a time, for those who may not want to wait for the end."""
     if not isinstance(experiment, Experiment):
         raise TypeError(f"not an experiment but {type(experiment).__name__}: load one with blis_tui.load()")
     simulation = Simulation(experiment)
@@ -173,7 +178,7 @@ def whatif(experiment: Experiment, request: str, route_to: int) -> WhatIf:
             choices.append(record.instance)
 
     simulation.subscribe(Routed, note_choice)
-    simulation.run()
+    yield from _run(simulation)
     before = simulation.report()
     _require_routed(request, choices, before.rows)
     _require_instance(route_to, len(before.instances))
@@ -186,7 +191,7 @@ def whatif(experiment: Experiment, request: str, route_to: int) -> WhatIf:
             left_alone.append(record)
 
     changed.subscribe(Routed, note_undisturbed)
-    changed.run()
+    yield from _run(changed)
     if changed.routes_left:
         been = " and ".join(str(one) for one in choices)
         raise RouteError(
@@ -195,6 +200,7 @@ def whatif(experiment: Experiment, request: str, route_to: int) -> WhatIf:
         )
     after = changed.report()
     streams = record_stream(experiment), record_stream(experiment, routes=routes)
+    divergence = yield from search(*streams, record_dict)
     changes = [Change(before=one, after=two) for one, two in zip(before.rows, after.rows, strict=True)]
     return WhatIf(
         experiment=experiment,
@@ -202,9 +208,15 @@ def whatif(experiment: Experiment, request: str, route_to: int) -> WhatIf:
         forced=route_to,
         request=next(one for one in changes if one.request_id == request),
         others=_others([one for one in changes if one.request_id != request]),
-        divergence=first_divergence(*streams, record_dict),
+        divergence=divergence,
         comparison=compare(_side(experiment, before), _side(experiment, after)),
     )
+
+
+def _run(simulation: Simulation) -> Generator[None, None, None]:
+    while not simulation.done:
+        simulation.run(max_events=SLICE_EVENTS)
+        yield
 
 
 def _side(experiment: Experiment, report: Report) -> Side:

@@ -49,14 +49,14 @@ def _request(request: Change) -> list[str]:
     rows = [
         ("", "before", "after", "change"),
         ("state", before.state, after.state, ""),
-        ("instance", _place(before), _place(after), ""),
+        ("instance", place_text(before), place_text(after), ""),
         ("time to first token, ms", _ms(before.ttft_us), _ms(after.ttft_us), _signed(request.ttft_change_us)),
         ("end to end, ms", _ms(before.e2e_us), _ms(after.e2e_us), _signed(request.e2e_change_us)),
     ]
     return _columns([(clip(request.request_id, 40), *rows[0][1:]), *rows[1:]])
 
 
-def _place(row: RequestRow) -> str:
+def place_text(row: RequestRow) -> str:
     """Where it was served; ``0 > 2``: prefill and decode."""
     there = "-" if row.instance is None else str(row.instance)
     return there if row.prefill_instance is None else f"{row.prefill_instance} > {there}"
@@ -84,7 +84,7 @@ def _others(others: Others) -> list[str]:
 
 
 def _moved(one: Change) -> str:
-    before, after = _place(one.before), _place(one.after)
+    before, after = place_text(one.before), place_text(one.after)
     return before if before == after else f"{before} -> {after}"
 
 

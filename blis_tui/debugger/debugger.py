@@ -18,7 +18,7 @@ from blis_tui.errors import InvariantError, SimulationError
 from blis_tui.simulation import Simulation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Mapping
 
     from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot
     from blis_tui.debugger.conditions.breakpoints import Watch
@@ -43,8 +43,10 @@ class Debugger:
         experiment: what to simulate.
         check: when to verify the invariants, as for ``Simulation``.
         cap_bytes: memory that checkpoints may take.
+        routes: routing decisions to overrule, as for ``Simulation``.
 
     Attributes:
+        routes: routing decisions that are overruled.
         tape: what every known event did.
         history: the checkpoints.
         phase: for a step, how far it has been looked into (see ``PHASES``); None at other events.
@@ -52,9 +54,17 @@ class Debugger:
         complete: whether the whole run is known: its end has been reached at least once.
     """
 
-    def __init__(self, experiment: Experiment, *, check: str = "end", cap_bytes: int = CAP_BYTES) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        *,
+        check: str = "end",
+        cap_bytes: int = CAP_BYTES,
+        routes: Mapping[str, int] | None = None,
+    ) -> None:
         self.experiment = experiment
-        self._simulation = Simulation(experiment, check=check)
+        self.routes = dict(routes or {})
+        self._simulation = Simulation(experiment, check=check, routes=routes)
         self.tape = Tape([one.profile for one in self._simulation.snapshot(0).instances])
         self.history = History(self._simulation, cap_bytes=cap_bytes)
         self.phase: int | None = None

@@ -15,7 +15,7 @@ from blis_tui.engine.records import StepFinished
 from blis_tui.records.tables import record_dict
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     from blis_tui.compare.divergence import Divergence
     from blis_tui.debugger.moves import Move
@@ -37,15 +37,16 @@ class Lockstep:
     Args:
         left: one experiment.
         right: the other.
+        routes: routing decisions to overrule in the other, as for ``Simulation``.
 
     Attributes:
         left: the debugger of the one.
         right: the debugger of the other.
     """
 
-    def __init__(self, left: Experiment, right: Experiment) -> None:
+    def __init__(self, left: Experiment, right: Experiment, routes: Mapping[str, int] | None = None) -> None:
         self.left = Debugger(left)
-        self.right = Debugger(right)
+        self.right = Debugger(right, routes=routes)
 
     @property
     def sides(self) -> tuple[Debugger, Debugger]:
@@ -144,7 +145,8 @@ class Lockstep:
 
     def first_divergence(self) -> Search:
         """Look for the first event whose records differ, from the beginning; the position stays."""
-        looking = search(record_stream(self.left.experiment), record_stream(self.right.experiment), record_dict)
+        left, right = (record_stream(side.experiment, routes=side.routes) for side in self.sides)
+        looking = search(left, right, record_dict)
         while True:
             try:
                 record = next(looking)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _TIME: Final = re.compile(r"([0-9][0-9_, ]*(?:\.[0-9]+)?)\s*(us|µs|ms|s|min)\Z")
 _EVENT: Final = re.compile(r"(?:event\s*)?#?([0-9][0-9_,]*)\Z")
+_INSTANCE: Final = re.compile(r"(?:instance\s*|i)?([0-9]{1,18})\Z")
 _UNITS_US: Final = {"us": 1, "µs": 1, "ms": 1_000, "s": 1_000_000, "min": 60_000_000}
 _FURTHEST: Final = 1 << 62
 
@@ -56,6 +57,14 @@ def parse_place(text: str) -> Place:
     if event is not None:
         return Place(event=_within(int(re.sub(r"[_,]", "", event[1])), text))
     return Place(request=text.removeprefix("request ").strip())
+
+
+def parse_instance(text: str) -> int:
+    """Understand the index of an instance: ``3``, ``i3`` or ``instance 3``. Raises InputError when it is none."""
+    found = _INSTANCE.match(text.strip())
+    if found is None:
+        raise InputError(f"{text.strip() or 'nothing'} is no instance", help="its index, from 0: 3")
+    return _within(int(found[1]), text)
 
 
 def _within(number: int, text: str) -> int:

@@ -108,6 +108,7 @@ _TABLE: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
         ("break.watch", "w", "watch", "Watch a figure while you step.", _BREAK),
         ("break.list", "ctrl+b", "all breakpoints", "List, switch and delete breakpoints.", _BREAK),
         ("ask.why", "?", "why", "Explain what this request or event did, and why.", _LOOK, "why"),
+        ("ask.whatif", "i", "what if", "Replay the run with this request routed elsewhere.", _LOOK),
         ("look.rank", "l", "rank requests", "Rank the requests; again: by the next metric.", _LOOK),
         ("look.measure", "u", "measure of the fleet", "Show the fleet; again: by the next measure.", _LOOK),
         ("look.diff", "d", "what changed", "Show what the last step changed.", _LOOK, "changes"),
@@ -169,6 +170,11 @@ _TABLE: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
         ("why.go", "g", "go there", "Go to what is marked, or to what is explained.", _GO, "go there"),
         ("why.copy", "y", "copy", "Copy the explanation as text.", _COPY, "copy"),
         ("why.close", "escape ?", "close", "Close the explanation.", _DIALOG, "close"),
+    ),
+    "whatif": (
+        ("whatif.compare", "enter D", "compare", "Show both runs side by side where they part.", _OPEN, "side by side"),
+        ("whatif.copy", "y", "copy", "Copy the answer as text.", _COPY, "copy"),
+        ("whatif.close", "escape i", "close", "Close the answer; a run that is replayed stops.", _DIALOG, "close"),
     ),
     DIALOG: (("dialog.close", "escape", "close", "Close this window.", _DIALOG, "close"),),
 }

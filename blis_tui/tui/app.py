@@ -198,11 +198,12 @@ class BlisApp(App[None], inherit_bindings=False):
         names: tuple[str, str],
         event: int | None = None,
         time_us: int | None = None,
+        routes: Mapping[str, int] | None = None,
     ) -> None:
-        """Show two experiments side by side, at an event or a time if one is given."""
+        """Show two experiments side by side, at an event or a time if one is given; the other perhaps rerouted."""
         from blis_tui.tui.screens.compare import CompareScreen  # noqa: PLC0415
 
-        self.push_screen(CompareScreen(left, right, names, event, time_us))
+        self.push_screen(CompareScreen(left, right, names, event, time_us, routes))
 
     # ---- actions ----
 

@@ -19,7 +19,7 @@ from blis_tui.tui.presenters.fleet import MEASURES
 from blis_tui.tui.view import Selection, View
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from blis_tui.debugger.conditions.breakpoints import Breakpoint, Hit
     from blis_tui.debugger.conditions.expression import Expression
@@ -43,8 +43,8 @@ class DebugSession:
         visited: positions left by a jump, the latest last.
     """
 
-    def __init__(self, experiment: Experiment, *, check: str = "end") -> None:
-        self.debugger = Debugger(experiment, check=check)
+    def __init__(self, experiment: Experiment, *, check: str = "end", routes: Mapping[str, int] | None = None) -> None:
+        self.debugger = Debugger(experiment, check=check, routes=routes)
         self.driver = Driver(self.debugger)
         self.selection = Selection()
         self.breakpoints: tuple[Breakpoint, ...] = ()

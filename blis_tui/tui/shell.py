@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from textual.app import App
@@ -39,8 +39,9 @@ class Shell(Protocol):
         names: tuple[str, str],
         event: int | None = None,
         time_us: int | None = None,
+        routes: Mapping[str, int] | None = None,
     ) -> None:
-        """Show two experiments side by side, at an event or a time if one is given."""
+        """Show two experiments side by side, at an event or a time if one is given; the other perhaps rerouted."""
 
     def theme_names(self) -> Iterable[str]:
         """The themes to choose from."""

@@ -41,6 +41,8 @@ from blis_tui.tui.widgets.compare_box import CompareBox, CurvesBox
 from blis_tui.units import count_text, plural
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from textual.app import ComposeResult
     from textual.events import DescendantFocus, Resize
     from textual.timer import Timer
@@ -83,6 +85,7 @@ class CompareScreen(Screen[None]):
         names: what to call them.
         event: where to go first: that event on both sides. The first divergence is then looked for, too.
         time_us: where to go first, in microseconds of simulated time.
+        routes: routing decisions to overrule in the other, as for ``Simulation``.
     """
 
     SCOPE = "compare"
@@ -115,9 +118,10 @@ class CompareScreen(Screen[None]):
         names: tuple[str, str],
         event: int | None = None,
         time_us: int | None = None,
+        routes: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__()
-        self.lockstep = Lockstep(left, right)
+        self.lockstep = Lockstep(left, right, routes)
         self.pump = Pump()
         self._names = names
         self._first = event
@@ -396,7 +400,8 @@ class CompareScreen(Screen[None]):
 
         self._halt()
         side = self.lockstep.sides[self._side]
-        screen = DebuggerScreen(side.experiment, source=self._names[self._side], at=str(side.event))
+        name = self._names[self._side]
+        screen = DebuggerScreen(side.experiment, source=name, at=str(side.event), routes=side.routes)
         self.app.push_screen(screen)
 
     def action_compare_export(self) -> None:

@@ -12,11 +12,12 @@ from blis_tui.debugger.conditions.breakpoints import about_request
 from blis_tui.debugger.places import parse_place
 from blis_tui.debugger.sessions import load as load_session
 from blis_tui.debugger.sessions import save as save_session
-from blis_tui.debugger.why.explanation import event_ref, request_ref
+from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.errors import BlisError
 from blis_tui.tui.commands import PaletteEntry
 from blis_tui.tui.layout import BY_ID, SIZES, Arrangement
 from blis_tui.tui.presenters.event_filter import parse_filter
+from blis_tui.tui.screens.asking import Asking
 from blis_tui.tui.screens.export import ExportScreen
 from blis_tui.tui.screens.jump import JumpScreen
 from blis_tui.tui.screens.moves import Moves
@@ -25,21 +26,19 @@ from blis_tui.tui.screens.stage import GOING
 from blis_tui.tui.shell import shell
 from blis_tui.tui.widgets.breakpoints import BreakpointsPane
 from blis_tui.tui.widgets.event_list import EventList
-from blis_tui.tui.widgets.inspector import Inspector
 from blis_tui.tui.widgets.pane import Pane
 from blis_tui.units import count_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from blis_tui.debugger.why.explanation import Ref
     from blis_tui.spec.model import Experiment
 
 _OFFERED: Final = 40
 """Entries of one kind in the command palette."""
 
 
-class DebuggerScreen(Moves):
+class DebuggerScreen(Asking):
     """A run that can be stepped, played, gone back in and asked why.
 
     Args:
@@ -48,6 +47,7 @@ class DebuggerScreen(Moves):
         at: where to go first: an event, a time or a request.
         breaks: breakpoints to set.
         overrides: what of the document was overridden, as ``--set`` says it.
+        routes: routing decisions to overrule, as for ``Simulation``.
 
     Raises:
         InputError: ``at`` is no place.
@@ -62,8 +62,9 @@ class DebuggerScreen(Moves):
         at: str | None = None,
         breaks: Sequence[str] = (),
         overrides: Sequence[str] = (),
+        routes: Mapping[str, int] | None = None,
     ) -> None:
-        super().__init__(experiment, source=source)
+        super().__init__(experiment, source=source, routes=routes)
         self._goal = None if at is None else parse_place(at)
         self._overrides = tuple(overrides)
         self._filter = ""
@@ -222,42 +223,6 @@ class DebuggerScreen(Moves):
 
     # ---- look ----
 
-    def action_ask_why(self) -> None:
-        """Explain the selected request, the selected event, or the present one."""
-        selection, debugger = self.session.selection, self.session.debugger
-        pointed = self.query_one(Inspector).selected_value() if self.arrangement.active == "request" else ""
-        if self.arrangement.active == "events" and (selection.event is not None or selection.request is None):
-            self.why(event_ref(selection.event or debugger.event))
-        elif pointed or selection.request is not None:
-            self.why(request_ref(pointed or selection.request or ""))
-        else:
-            self.why(event_ref(debugger.event))
-
-    def why(self, about: Ref) -> None:
-        """Explain an event, or what happened to a request; a run under way waits meanwhile."""
-        from blis_tui.debugger.why.explain import explain  # noqa: PLC0415  (when somebody asks)
-        from blis_tui.tui.screens.why import WhyScreen  # noqa: PLC0415
-
-        self.hold()
-        explanation = explain(self.session.debugger, about)
-        if explanation is not None:
-            screen = WhyScreen(self.session.debugger, explanation, run_waits=self.session.driver.busy)
-            self.app.push_screen(screen, self._follow)
-
-    def _follow(self, reference: Ref | None) -> None:
-        """Go to what an explanation spoke of; a run that waited goes on, unless the way leads elsewhere."""
-        self.resume()
-        if reference is None:
-            return
-        if reference.kind == "request":
-            self._show_request(str(reference.value))
-        elif reference.kind == "instance":
-            self.session.select(instance=int(reference.value))
-            self.activate("instances")
-            self.show_view()
-        else:
-            self.go_to_text(str(reference.value))
-
     def action_look_rank(self) -> None:
         """Show the requests in order; once they are shown, by the next figure. A run pauses."""
         self.halt()
@@ -323,7 +288,7 @@ class DebuggerScreen(Moves):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  (Textual's)
         """Whether the experiment has what an action is about."""
         there = {pane.id for pane in self.panes}
-        needed = {"look_measure": "fleet"}.get(action, action.removeprefix("pane_"))
+        needed = {"look_measure": "fleet", "ask_whatif": "router"}.get(action, action.removeprefix("pane_"))
         return needed in there or needed not in BY_ID
 
     def action_pane_next(self) -> None:
@@ -435,14 +400,9 @@ class DebuggerScreen(Moves):
         if word:
             names = (name for name in debugger.tape.names() if word in name)
             for _, name in zip(range(_OFFERED), names, strict=False):
-                yield PaletteEntry("Request", name, partial(self._show_request, name), "Show its life.")
+                yield PaletteEntry("Request", name, partial(self.show_request, name), "Show its life.")
 
     def _switch(self, place: int) -> None:
         self.session.switch(place)
         self.remember()
-        self.show_view()
-
-    def _show_request(self, name: str) -> None:
-        self.session.select(request=name)
-        self.activate("request")
         self.show_view()

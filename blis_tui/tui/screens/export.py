@@ -28,7 +28,7 @@ from blis_tui.tui.widgets.lists import CursorList
 from blis_tui.units import count_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import TextIO
 
     from textual.app import ComposeResult
@@ -135,7 +135,7 @@ class ExportScreen(Window[None]):
         if kind.id == "picture":
             return lambda out: out.write(self._picture)
         if kind.id == "records":
-            return partial(write_records, self._debugger.experiment, simulation.events)
+            return partial(write_records, self._debugger.experiment, self._debugger.routes, simulation.events)
         copy = simulation.twin(simulation.mark())
         if kind.id == "requests":
             return partial(_write_requests, copy)
@@ -171,9 +171,9 @@ class ExportScreen(Window[None]):
         self.app.call_from_thread(tell)
 
 
-def write_records(experiment: Experiment, event: int, out: TextIO) -> None:
+def write_records(experiment: Experiment, routes: Mapping[str, int], event: int, out: TextIO) -> None:
     """Write the record lines of a run up to an event, by doing it again."""
-    simulation = Simulation(experiment, check="off")
+    simulation = Simulation(experiment, check="off", routes=routes)
 
     def write(record: Record) -> None:
         out.write(record_line(record))

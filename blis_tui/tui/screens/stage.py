@@ -34,7 +34,7 @@ from blis_tui.tui.widgets.warnings import WarningsPane
 from blis_tui.units import count_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from textual.app import ComposeResult
 
@@ -63,9 +63,9 @@ class Stage(Screen[None]):
     BINDINGS: ClassVar = [*bindings("debugger")]
     AUTO_FOCUS = None
 
-    def __init__(self, experiment: Experiment, *, source: str) -> None:
+    def __init__(self, experiment: Experiment, *, source: str, routes: Mapping[str, int] | None = None) -> None:
         super().__init__()
-        self.session = DebugSession(experiment)
+        self.session = DebugSession(experiment, routes=routes)
         self.source = source
         self.panes = panes_of(experiment)
         self.arrangement = Arrangement()

@@ -15,7 +15,7 @@ from textual.widgets import Static
 from blis_tui.debugger.why.explain import explain
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.presenters.why import MENTION, explanation_page
-from blis_tui.tui.screens.window import Window
+from blis_tui.tui.screens.window import ScrolledWindow
 from blis_tui.tui.widgets.bars import KeyBar
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class _Text(Static):
         self.post_message(self.Resized())
 
 
-class WhyScreen(Window["Ref | None"]):
+class WhyScreen(ScrolledWindow["Ref | None"]):
     """Shows an explanation, and those of what it mentions; the result is where the reader wants to go, or None.
 
     Args:
@@ -51,12 +51,6 @@ class WhyScreen(Window["Ref | None"]):
     BINDINGS = [  # noqa: RUF012  (Textual's way)
         *bindings(SCOPE),
         Binding("q", "why_close", show=False),
-        Binding("up", "scroll(-1)", show=False),
-        Binding("down", "scroll(1)", show=False),
-        Binding("pageup", "page(-1)", show=False),
-        Binding("pagedown,space", "page(1)", show=False),
-        Binding("home", "ends(False)", show=False),
-        Binding("end", "ends(True)", show=False),
     ]
     DEFAULT_CSS = """
     WhyScreen {
@@ -213,23 +207,4 @@ class WhyScreen(Window["Ref | None"]):
         self.app.copy_to_clipboard(self._explanation.to_text())
         self.app.notify("The explanation is in the clipboard.")
 
-    action_why_close = Window.action_dialog_close
-
-    # ---- scrolling ----
-
-    def action_scroll(self, lines: int) -> None:
-        """Scroll by lines."""
-        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
-
-    def action_page(self, pages: int) -> None:
-        """Scroll by pages."""
-        scroll = self.query_one(VerticalScroll)
-        scroll.scroll_relative(y=pages * max(1, scroll.size.height - 2), animate=False)
-
-    def action_ends(self, last: bool) -> None:
-        """Scroll to the beginning or the end."""
-        scroll = self.query_one(VerticalScroll)
-        if last:
-            scroll.scroll_end(animate=False)
-        else:
-            scroll.scroll_home(animate=False)
+    action_why_close = ScrolledWindow.action_dialog_close

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding
+from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
@@ -13,6 +14,7 @@ from blis_tui.tui.actions import DIALOG
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
+    from textual.binding import BindingType
     from textual.events import Resize
 
 _Result = TypeVar("_Result")
@@ -50,6 +52,36 @@ class Window(ModalScreen[_Result]):
     def action_dialog_close(self) -> None:
         """Close without a result."""
         self.dismiss(None)
+
+
+class ScrolledWindow(Window[_Result]):
+    """A window whose text, within a ``VerticalScroll``, is scrolled by the usual keys."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "scroll(-1)", show=False),
+        Binding("down", "scroll(1)", show=False),
+        Binding("pageup", "page(-1)", show=False),
+        Binding("pagedown,space", "page(1)", show=False),
+        Binding("home", "ends(False)", show=False),
+        Binding("end", "ends(True)", show=False),
+    ]
+
+    def action_scroll(self, lines: int) -> None:
+        """Scroll by lines."""
+        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
+
+    def action_page(self, pages: int) -> None:
+        """Scroll by pages."""
+        scroll = self.query_one(VerticalScroll)
+        scroll.scroll_relative(y=pages * max(1, scroll.size.height - 2), animate=False)
+
+    def action_ends(self, last: bool) -> None:
+        """Scroll to the beginning or the end."""
+        scroll = self.query_one(VerticalScroll)
+        if last:
+            scroll.scroll_end(animate=False)
+        else:
+            scroll.scroll_home(animate=False)
 
 
 MIN_WIDTH: Final = 60

@@ -24,6 +24,7 @@ class FleetPane(LinesPane):
     """A cell for each instance; selecting one shows it in the other panes."""
 
     TITLE = "Fleet"
+    HINT = "arrows select · u next measure"
     BINDINGS: ClassVar = [
         Binding("left", "turn(-1)", "previous instance", show=False),
         Binding("right", "turn(1)", "next instance", show=False),
@@ -96,10 +97,15 @@ class RouterPane(LinesPane):
     """What the router weighed; the candidates can be selected."""
 
     TITLE = "Router"
+    HINT = "up down candidate · i what if it went there"
 
     def lines(self, view: View, width: int) -> Sequence[Line]:
         """Present the view."""
         return router_lines(view, width)
+
+    def key_of(self, view: View) -> str:
+        """The selected instance, where it is among the candidates."""
+        return "" if view.selection.instance is None else f"{INSTANCE_KEY}{view.selection.instance}"
 
     def pick(self, key: str, *, go: bool) -> None:
         """Select an instance."""

@@ -19,12 +19,16 @@ class Pane(Widget, can_focus=True):
 
     TITLE: ClassVar[str] = ""
     """In its border."""
+    HINT: ClassVar[str] = ""
+    """At the bottom of its border: keys that are worth knowing there."""
 
     view: reactive[View | None] = reactive(None, init=False, always_update=True)
 
     def on_mount(self) -> None:
         """Write the title into the border."""
         self.border_title = self.TITLE
+        if self.HINT:
+            self.border_subtitle = self.HINT
 
     FOLLOWS_SELECTION: ClassVar[bool] = True
     """Whether it looks any different when the reader points at something else."""

@@ -1,0 +1,93 @@
+"""What the debugger answers: why something happened, and what would be had the router chosen otherwise."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from blis_tui.debugger.places import parse_instance
+from blis_tui.debugger.why.explanation import event_ref, request_ref
+from blis_tui.tui.presenters.router import decision_of
+from blis_tui.tui.screens.moves import Moves
+from blis_tui.tui.screens.prompt import PromptScreen
+from blis_tui.tui.widgets.inspector import Inspector
+
+if TYPE_CHECKING:
+    from blis_tui.cluster.records import RoutingDecision
+    from blis_tui.debugger.why.explanation import Ref
+
+
+class Asking(Moves):
+    """A stage whose reader asks."""
+
+    # ---- why ----
+
+    def action_ask_why(self) -> None:
+        """Explain the selected request, the selected event, or the present one."""
+        selection, debugger = self.session.selection, self.session.debugger
+        pointed = self.query_one(Inspector).selected_value() if self.arrangement.active == "request" else ""
+        if self.arrangement.active == "events" and (selection.event is not None or selection.request is None):
+            self.why(event_ref(selection.event or debugger.event))
+        elif pointed or selection.request is not None:
+            self.why(request_ref(pointed or selection.request or ""))
+        else:
+            self.why(event_ref(debugger.event))
+
+    def why(self, about: Ref) -> None:
+        """Explain an event, or what happened to a request; a run under way waits meanwhile."""
+        from blis_tui.debugger.why.explain import explain  # noqa: PLC0415  (when somebody asks)
+        from blis_tui.tui.screens.why import WhyScreen  # noqa: PLC0415
+
+        self.hold()
+        explanation = explain(self.session.debugger, about)
+        if explanation is not None:
+            screen = WhyScreen(self.session.debugger, explanation, run_waits=self.session.driver.busy)
+            self.app.push_screen(screen, self._follow)
+
+    def _follow(self, reference: Ref | None) -> None:
+        """Go to what an explanation spoke of; a run that waited goes on, unless the way leads elsewhere."""
+        self.resume()
+        if reference is None:
+            return
+        if reference.kind == "request":
+            self.show_request(str(reference.value))
+        elif reference.kind == "instance":
+            self.session.select(instance=int(reference.value))
+            self.activate("instances")
+            self.show_view()
+        else:
+            self.go_to_text(str(reference.value))
+
+    def show_request(self, name: str) -> None:
+        """Select a request, and show its life."""
+        self.session.select(request=name)
+        self.activate("request")
+        self.show_view()
+
+    # ---- what if ----
+
+    def action_ask_whatif(self) -> None:
+        """Ask what would be had the router chosen another instance: the candidate pointed at, or one to be named."""
+        self.halt()
+        one = decision_of(self.session.view())
+        if one is None:
+            self.notify("No request has been routed yet.", markup=False)
+        elif self.session.debugger.routes:
+            self.notify("A decision of this run is changed already: ask in the run as it was.", markup=False)
+        elif self.arrangement.active == "router" and self._points_at_another(one):
+            self._what_if(one, str(self.session.selection.instance))
+        else:
+            last = len(self.session.debugger.moment().state.instances) - 1
+            about = f"{one.request_id} went to instance {one.instance}. Send it to which one instead, 0 to {last}?"
+            prompt = PromptScreen("What if", about, check=parse_instance, doing="replays the run")
+            self.app.push_screen(prompt, partial(self._what_if, one))
+
+    def _points_at_another(self, one: RoutingDecision) -> bool:
+        chosen = self.session.selection.instance
+        return chosen != one.instance and any(each.instance == chosen for each in one.top)
+
+    def _what_if(self, one: RoutingDecision, instance: str | None) -> None:
+        if instance is not None:
+            from blis_tui.tui.screens.whatif import WhatIfScreen  # noqa: PLC0415  (when somebody asks)
+
+            self.app.push_screen(WhatIfScreen(self.session.experiment, self.source, one, parse_instance(instance)))
