@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from string import Formatter
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 _MS: Final = 1000
 _S: Final = 1_000_000
 _MIN: Final = 60 * _S
+_MICROSECONDS: Final = re.compile(r"\b(\d+(?:,\d{3})*) us\b")
 
 
 def time_text(us: int) -> str:
@@ -31,6 +33,11 @@ def span_text(us: int) -> str:
             return f"{_three_digits(us / size)} {unit}"
     minutes, rest = divmod((us + _S // 2) // _S, 60)
     return f"{minutes:,} min {rest} s"
+
+
+def with_spans(text: str) -> str:
+    """A text whose durations in microseconds are written as ``span_text`` does: ``expired after 3.00 s``."""
+    return _MICROSECONDS.sub(lambda found: span_text(int(found[1].replace(",", ""))), text)
 
 
 def _three_digits(value: float) -> str:
@@ -121,7 +128,10 @@ def filled(template: str, values: Mapping[str, object]) -> str:
 
     Formats of whole numbers: ``ms`` and ``span`` (durations in microseconds), ``time`` (a point in time), ``place`` (a
     position from 0, as people count), ``yes|no`` (of what is either), a noun (``{tokens:token}`` is ``3 tokens``), and
-    those of Python. A value that is missing shows its name.
+    those of Python. A value that is missing shows its name. A ``reason`` has its durations in the same units.
     """
+    reason = values.get("reason")
+    if isinstance(reason, str):
+        values = {**values, "reason": with_spans(reason)}
     names = {name: f"{{{name}}}" for _, name, *_ in _TEMPLATE.parse(template) if name}
     return _TEMPLATE.vformat(template, (), {**names, **values})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from blis_tui.cluster.lives import ACTIVE
 from blis_tui.engine.request import RequestState, handover_of
 
 if TYPE_CHECKING:
@@ -93,6 +95,10 @@ class InstanceSnapshot:
     """The name of its pool."""
     in_flight: int
     """Requests sent there that have not ended, those on the way to its queue included."""
+    life: str
+    """Where it stands in its life, such as ``loading``; ``active`` where instances neither come nor go."""
+    transfers: int
+    """KV transfers under way from it or to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +193,8 @@ def peek(cluster: Cluster) -> PendingEvent | None:
 def take_snapshot(cluster: Cluster, window: int | None = None) -> Snapshot:
     """The simulation as it stands; of each queue and batch only the first ``window`` requests, if that is given."""
     admission_rule, routing_rule = cluster.rules()
+    transfers = () if cluster.splitter is None else tuple(_transfers(cluster.splitter))
+    busy = Counter(place for one in transfers for place in (one.instance, one.decode_instance))
     return Snapshot(
         event=cluster.events,
         time_us=cluster.now,
@@ -194,15 +202,13 @@ def take_snapshot(cluster: Cluster, window: int | None = None) -> Snapshot:
         rejected=cluster.rejected,
         ended=cluster.closed(),
         in_transit=tuple(_request(request, None, "in-transit") for request in cluster.in_transit()[:window]),
-        instances=tuple(
-            _instance(instance, cluster.pools[instance.index].name, window) for instance in cluster.instances
-        ),
+        instances=tuple(_instance(one, cluster, window, busy[one.index]) for one in cluster.instances),
         next_event=peek(cluster),
         admission_rule=admission_rule,
         routing_rule=routing_rule,
         deferred=cluster.deferred,
         gateway=None if cluster.gateway is None else _gateway(cluster.gateway),
-        transfers=() if cluster.splitter is None else tuple(_transfers(cluster.splitter)),
+        transfers=transfers,
     )
 
 
@@ -260,7 +266,7 @@ def _transfers(splitter: Splitter) -> Iterator[TransferSnapshot]:
         )
 
 
-def _instance(instance: Instance, pool_name: str, window: int | None) -> InstanceSnapshot:
+def _instance(instance: Instance, cluster: Cluster, window: int | None, transfers: int) -> InstanceSnapshot:
     pool = instance.pool
     waiting = instance.waiting.first(window)
     running = islice(instance.batch.running.values(), window)
@@ -284,8 +290,10 @@ def _instance(instance: Instance, pool_name: str, window: int | None) -> Instanc
         busy_us=instance.tallies.busy_us,
         routed=instance.routed,
         profile=instance.profile,
-        pool=pool_name,
+        pool=cluster.pools[instance.index].name,
         in_flight=instance.in_flight,
+        life=ACTIVE if cluster.lifecycle is None else cluster.lifecycle.lives[instance.index].state,
+        transfers=transfers,
     )
 
 

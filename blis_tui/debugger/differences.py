@@ -100,6 +100,7 @@ _DECODED: Final = frozenset({"computed_tokens", "generated_tokens", "held_blocks
 """What an ordinary decode changes; latest once for all requests."""
 
 _INSTANCE_FIELDS: Final = (
+    _Field("life", about="where it stands in its life", group="queue"),
     _Field("waiting.count", about="requests in the queue", group="queue", source="waiting_count"),
     _Field("running.count", about="requests in the batch", group="queue", source="running_count"),
     _Field("kv.used_blocks", about="blocks in use", group="KV cache"),

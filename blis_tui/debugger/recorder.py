@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.cluster.lifecycle_records import InstanceChanged
 from blis_tui.debugger.tape import CHUNK, LAST_TOKEN, RESUMED, STALLED, text_fields
 from blis_tui.engine.records import Arrived, Completed, FirstToken, Preempted, StepFinished, streamed_kinds
 
@@ -35,13 +37,22 @@ class Recorder:
     def listen(self, simulation: Simulation) -> Callable[[], None]:
         """Record what a simulation does from now on; it must stand at the tape's end. Returns what stops it."""
         self._tape.overview.heard_of(len(simulation.snapshot(0).instances) - 1)
-        stops = [simulation.subscribe(kind, self._reader(kind)) for kind in streamed_kinds().values()]
+        stops = [
+            simulation.subscribe(InstanceChanged, partial(self._welcome, simulation)),
+            *(simulation.subscribe(kind, self._reader(kind)) for kind in streamed_kinds().values()),
+        ]
 
         def stop() -> None:
             for one in stops:
                 one()
 
         return stop
+
+    def _welcome(self, simulation: Simulation, record: InstanceChanged) -> None:
+        """An instance may be new."""
+        self._tape.overview.heard_of(record.instance)
+        if record.instance >= len(self._tape.profiles):
+            self._tape.profiles.append(simulation.snapshot(0).instances[record.instance].profile)
 
     def _reader(self, kind: type[Record]) -> Callable[[Record], None]:
         """What takes down the records of a kind: their request and instance, and the figures of their description."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.debugger.overview import Bucket, Latencies, Overview
 from blis_tui.debugger.rows import EventRow, RequestEvent, StepRow
 from blis_tui.engine.records import RECORD_KINDS, FirstToken, Preempted, Scheduled, described
+from blis_tui.units import with_spans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,7 +40,7 @@ class Tape:
     """What every event so far did.
 
     Args:
-        profiles: what each instance is like.
+        profiles: what each instance of the start is like.
 
     Attributes:
         profiles: what each instance is like.
@@ -49,9 +50,9 @@ class Tape:
         latencies: what the clients have measured.
     """
 
-    def __init__(self, profiles: Sequence[Profile]) -> None:
-        self.profiles = profiles
-        self.keeps_output = profiles[0].traits.keeps_output
+    def __init__(self, profiles: Iterable[Profile]) -> None:
+        self.profiles = list(profiles)
+        self.keeps_output = self.profiles[0].traits.keeps_output
         self._words = list(_WORDS)
         self._codes = {word: code for code, word in enumerate(_WORDS)}
         self._times = array("q")
@@ -162,7 +163,7 @@ class Tape:
 
     def reason(self, event: int) -> str:
         """Why an event turned out as it did, in its record's words; empty when nothing was said."""
-        return self._reasons.get(event, "")
+        return with_spans(self._reasons.get(event, ""))
 
     def has(self, event: int, kind: str) -> bool:
         """Whether a kind of record is an event's, or one that accompanies it without being counted for its step."""

@@ -23,6 +23,8 @@ SLO_CLASSES: Final = ("critical", "standard", "sheddable", "batch", "background"
 SLO_PRIORITIES: Final = {"critical": 4, "standard": 3, "batch": -1, "sheddable": -2, "background": -3}
 """What a class is worth to admission control and the gateway, as in llm-d: the negative ones may be shed."""
 
+_ANY_INSTANCE: Final = 1 << 15
+"""More instances than there ever are in a run."""
 _DECISIONS: Final = ("admission", "routing", "scheduling", "priority", "batching")
 
 Setting: TypeAlias = "bool | int | float | str | tuple[float, ...] | Mapping[str, float] | tuple[PluginConfig, ...]"
@@ -465,3 +467,8 @@ class Experiment:
         for pool in self.pools:
             count += pool.instances
         return count
+
+    @property
+    def instance_numbers(self) -> int:
+        """Instances have numbers below this one; who comes later gets the next one, so an autoscaler may need any."""
+        return self.instances if self.cluster.autoscaler is None else _ANY_INSTANCE

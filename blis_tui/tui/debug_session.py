@@ -99,7 +99,7 @@ class DebugSession:
 
     def measure(self) -> None:
         """Show the next figure on the map of the fleet."""
-        measures = tuple(MEASURES)
+        measures = [one for one in MEASURES if one != "transfers" or self.experiment.cluster.disaggregation]
         at = (measures.index(self.selection.measure) + 1) % len(measures)
         self.selection = replace(self.selection, measure=measures[at])
 
@@ -171,7 +171,7 @@ class DebugSession:
 
     def read_watch(self, text: str) -> Expression:
         """The figure that a text stands for. Raises ConditionError when it stands for none."""
-        return parse_expression(text, instances=self.experiment.instances)
+        return parse_expression(text, instances=self.experiment.instance_numbers)
 
     def value(self, text: str) -> str:
         """What a watch shows at the present event and phase."""

@@ -23,7 +23,7 @@ class PaneInfo:
     """What it shows, as a sentence for the help."""
     upper: bool = False
     needs: str = ""
-    """What an experiment must have for it: ``fleet`` (several instances) or ``gateway``; empty = nothing."""
+    """What an experiment must have for it: ``fleet`` (several instances, in time) or ``gateway``; empty = nothing."""
 
 
 PANES: Final = (
@@ -44,7 +44,8 @@ PANES: Final = (
 
 def panes_of(experiment: Experiment) -> tuple[PaneInfo, ...]:
     """The panes that have something to show of an experiment."""
-    has = {"": True, "fleet": experiment.instances > 1, "gateway": experiment.policy.gateway is not None}
+    fleet = experiment.instance_numbers > 1 or experiment.cluster.varies
+    has = {"": True, "fleet": fleet, "gateway": experiment.policy.gateway is not None}
     return tuple(pane for pane in PANES if has[pane.needs])
 
 

@@ -84,6 +84,25 @@ IDLE: Mapping[str, object] = {
     "policy.deferral": {"kind": "idle-only"},
 }
 """Batch requests wait until the cluster is idle."""
+GROWING: Mapping[str, object] = {
+    "workload.rate_per_s": 30,
+    "policy.routing": {"kind": "least-loaded"},
+    "engine.max_num_seqs": 8,
+    "engine.kv_blocks": 700,
+    "cluster.instances": 2,
+    "cluster.lifecycle": {"loading_delay_us": 600_000, "warm_up_requests": 6, "warm_up_factor": 1.5, "drain": "wait"},
+    "cluster.failures": [
+        {"instance": 0, "at_us": 1_500_000, "repair_us": 2_000_000},
+        {"instance": 1, "at_us": 9_500_000},
+    ],
+    "cluster.autoscaler": {
+        "interval_us": 200_000,
+        "min_instances": 1,
+        "max_instances": 6,
+        "scale_down_stabilization_window_us": 400_000,
+    },
+}
+"""Instances come by an autoscaler, warm up, go; one dies."""
 
 _TIMES = {"LARGE": 10}
 """How many more requests one needs than the others."""

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
 
 import blis_tui
+from blis_tui.cluster.lifecycle_records import InstanceChanged, Scaled, ScalingDecided
 from blis_tui.cluster.records import Dispatched, Held, RoutingDecision, TransferFinished, TransferStarted
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moves import run_to_stop
 from blis_tui.engine.records import Completed, Prefilled, Queued, Rejected, Routed, Scheduled
 from blis_tui.simulation import Simulation
 from blis_tui.tui.layout import panes_of
+from blis_tui.tui.presenters.autoscaler import VERDICTS
 from blis_tui.tui.presenters.fleet import MEASURES, fleet_text, level, value_text
 from blis_tui.tui.presenters.gateway import gateway_lines
-from blis_tui.tui.presenters.instances import INSTANCE_KEY
+from blis_tui.tui.presenters.instances import INSTANCE_KEY, instances_lines
 from blis_tui.tui.presenters.router import decision_of, router_lines
+from blis_tui.tui.presenters.stages import STAGES
 from blis_tui.tui.widgets.cluster import FleetPane, GatewayPane, RouterPane
-from blis_tui.units import bytes_text, span_text
+from blis_tui.units import bytes_text, percent_text, span_text, time_text
 from tests.cluster.fleets import GATEWAY, fleet
 from tests.tui.debugging import NARROW, debugging, experiment
 from tests.tui.pane_harness import OnePane, text_of, view_at
+from tests.tui.screens import screen_text
 
 if TYPE_CHECKING:
     from blis_tui.engine.records import Record
@@ -38,6 +44,16 @@ def records_until(debugger: Debugger, event: int) -> list[Record]:
     return [record for one in range(1, event + 1) for record in debugger.records_of(one)]
 
 
+@cache
+def streamed(name: str) -> tuple[Record, ...]:
+    """The records of a run by itself."""
+    simulation = Simulation(fleet(name))
+    found: list[Record] = []
+    simulation.subscribe("all", found.append)
+    simulation.run()
+    return tuple(found)
+
+
 @pytest.fixture(scope="module")
 def split() -> Debugger:
     return made("SPLIT", 700)
@@ -49,6 +65,11 @@ def weighted() -> Debugger:
 
 
 @pytest.fixture(scope="module")
+def growing() -> Debugger:
+    return made("GROWING", 8600)
+
+
+@pytest.fixture(scope="module")
 def gateway() -> Debugger:
     return made("GATEWAY", 700)
 
@@ -57,12 +78,13 @@ def gateway() -> Debugger:
 
 
 def test_panes_appear_where_there_is_something_to_show() -> None:
-    names = ("kv-pressure", "quickstart", "GATEWAY")
+    names = ("kv-pressure", "quickstart", "GATEWAY", "autoscaling")
     more = {name: [one.id for one in panes_of(experiment(name))][9:] for name in names}
     assert more == {
         "kv-pressure": [],
         "quickstart": ["fleet", "router"],
         "GATEWAY": ["fleet", "router", "gateway"],
+        "autoscaling": ["fleet", "router"],
     }
 
 
@@ -171,6 +193,103 @@ async def test_arrows_and_clicks_select_instances(weighted: Debugger) -> None:
         await pilot.click(offset=(column + 2, line + 1))
         await pilot.pause()
         assert app.picked[-1].instance == 7
+
+
+STAGES_AT = (900, 2790, 8400)
+"""Where instances of GROWING load, warm up, are dead, drain, and are gone."""
+
+
+@pytest.mark.parametrize("event", STAGES_AT)
+def test_stages_of_life_are_those_of_the_records(growing: Debugger, event: int) -> None:
+    states = dict.fromkeys(range(growing.experiment.instances), "active")
+    for one in (one for one in streamed("GROWING") if one.event <= event):
+        if isinstance(one, InstanceChanged):
+            states[one.instance] = one.state
+    view = view_at(growing, event)
+    assert {one.index: one.life for one in view.moment.state.instances} == states
+    counts = Counter(states.values())
+    for height, wide in ((8, False), (40, True)):
+        text = text_of(fleet_text(view, 78, height).lines)
+        assert f"{counts['active']} active" in text
+        for life, stage in STAGES.items():
+            assert (f"{stage.sign} {counts[life]} {stage.word}" in text) == (life in counts)
+            signs = [index for index, state in states.items() if state == life]
+            if wide:
+                assert all(f"{index:>3} {stage.sign} " in text for index in signs)
+    there = len(states) - counts["terminated"]
+    assert f"{there} instances  mean" in text_of(fleet_text(view, 100, 40).lines)
+
+
+def test_the_selected_instance_tells_its_stage(growing: Debugger) -> None:
+    text = text_of(fleet_text(view_at(growing, 900, instance=0), 100, 40).lines)
+    assert text.startswith("instance 0  ✕ failed  load ")
+    text = text_of(instances_lines(view_at(growing, 900, instance=0), 100))
+    assert text.startswith("instance 0  ✕ failed  step ")
+    assert "idle: no request waits or runs. Failed: it gets none." in text
+
+
+def test_each_instance_tells_how_many_transfers_it_takes_part_in(split: Debugger) -> None:
+    under_way: dict[str, TransferStarted] = {}
+    seen = 0
+    for event in range(1, 260):
+        for one in split.records_of(event):
+            if isinstance(one, TransferStarted):
+                under_way[one.request_id] = one
+            elif isinstance(one, TransferFinished):
+                del under_way[one.request_id]
+        counts = Counter(place for one in under_way.values() for place in (one.instance, one.decode_instance))
+        view = view_at(split, event)
+        for instance in view.moment.state.instances:
+            assert MEASURES["transfers"].read(instance) == counts[instance.index]
+        text = text_of(fleet_text(view, 78, 30).lines)
+        for index in counts.keys() - {-1}:
+            seen += 1
+            value = value_text(view.moment.instance(index), MEASURES["load"])
+            assert re.search(rf"{index:>3} \S {value} →", text)
+    assert seen
+
+
+@pytest.mark.parametrize("event", [300, 1300, 7790, 8400])
+def test_the_autoscaler_tells_its_latest_look_and_what_took_effect(growing: Debugger, event: int) -> None:
+    records = [one for one in streamed("GROWING") if one.event <= event]
+    one = [each for each in records if isinstance(each, ScalingDecided)][-1]
+    text = text_of(fleet_text(view_at(growing, event), 130, 40).lines)
+    assert f"{time_text(one.time_us)} {VERDICTS[one.verdict]}" in text
+    assert one.reason in text
+    supply = one.supply_tokens + one.pending_tokens
+    assert f"{percent_text(one.demand_tokens, supply)} of supply  supply {supply:,} tokens" in text
+    assert "up above 80 %  down below 40 %" in text
+    effects = [f"{each.change:+} at {time_text(each.time_us)}" for each in records if isinstance(each, Scaled)]
+    found = re.search("took effect  (.*)", text)
+    assert (found.group(1).split("  ") if found else []) == effects[::-1][:5]
+
+
+def test_an_autoscaler_that_has_not_looked_yet_says_so(growing: Debugger) -> None:
+    assert "It has not looked yet." in text_of(fleet_text(view_at(growing, 10), 130, 40).lines)
+
+
+async def test_everything_can_be_shown_while_instances_come() -> None:
+    """Also where the run is known only as far as it has been played: nobody counts on instances of the start alone."""
+    async with debugging("GROWING", at="76", requests=None, at_once=True) as here:
+        for key, event in (("4", "500"), ("0", "700"), ("2", "1100"), ("5", "1300"), ("R", "2000")):
+            await here.press(key, "g")
+            await here.type(event)
+        assert len(here.debugger.tape.profiles) == 6
+        await here.press("0", "right", "g")
+        await here.type("8400")
+        assert "draining" in screen_text(here.app)
+
+
+async def test_what_the_autoscaler_saw_can_be_selected(growing: Debugger) -> None:
+    app = OnePane(FleetPane(), view_at(growing, 8400))
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.pause()
+        text = app.query_one(FleetPane)._text
+        assert text is not None
+        line, key = next((at, one.key) for at, one in enumerate(text.lines) if one.key.startswith("#"))
+        await pilot.click(offset=(5, line + 1))
+        await pilot.pause()
+        assert app.picked[-1].event == int(key[1:]) == growing.tape.latest_of("scaling-decided", 8400)
 
 
 # ---- the router ----
@@ -286,8 +405,10 @@ async def test_heads_of_queues_can_be_selected(gateway: Debugger) -> None:
 
 
 @pytest.mark.parametrize("width", [34, 50, 78, 130])
-def test_no_line_is_wider_than_the_pane(split: Debugger, weighted: Debugger, gateway: Debugger, width: int) -> None:
-    for debugger, event in ((split, 700), (weighted, 1781), (gateway, 700)):
+def test_no_line_is_wider_than_the_pane(
+    split: Debugger, weighted: Debugger, gateway: Debugger, growing: Debugger, width: int
+) -> None:
+    for debugger, event in ((split, 700), (weighted, 1781), (gateway, 700), (growing, 8400)):
         view = view_at(debugger, event, instance=2)
         lines = [*fleet_text(view, width, 12).lines, *router_lines(view, width), *gateway_lines(view, width)]
         for one in lines:

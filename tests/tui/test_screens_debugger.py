@@ -70,6 +70,10 @@ SCENES: Final = (
     # Clusters.
     Scene(name="fleet", spec="SPLIT", at="1656", keys=("0", "right", "right", "right")),
     Scene(name="fleet-512", spec="LARGE", at="20000", keys=("0", "right", "down", "down")),
+    Scene(name="fleet-life", spec="GROWING", at="900", keys=("0", "right")),
+    Scene(name="fleet-drain", spec="GROWING", at="8400", keys=("0", "right", "right")),
+    Scene(name="why-scaling", spec="GROWING", at="7579", keys=("question_mark",)),
+    Scene(name="whatif", spec="WEIGHTED", at="3519", keys=("R", "down", "down", "i")),
     Scene(name="router", spec="WEIGHTED", at="3519", keys=("R", "down", "down")),
     Scene(name="gateway", spec="GATEWAY", at="1500", keys=("W",)),
     Scene(name="life-split", spec="SPLIT", keys=("g", ":request_67", "g", ":3500", "3")),
@@ -91,7 +95,7 @@ OTHER_SIZES: Final = {
     "request": (SMALLEST, TWO_PANES),
     "kv-shared": (SMALLEST, TWO_PANES, LARGE),
     **dict.fromkeys(("end", "instances", "metrics", "several-instances"), (LARGE,)),
-    **dict.fromkeys(("fleet", "fleet-512", "router", "gateway"), (LARGE,)),
+    **dict.fromkeys(("fleet", "fleet-512", "fleet-life", "fleet-drain", "router", "whatif", "gateway"), (LARGE,)),
 }
 """Sizes in which a scene is looked at besides the two usual ones."""
 ANEW: Final = {"past", "request", "jump"}

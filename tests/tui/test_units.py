@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blis_tui.units import bar_text, count_text, ordinal, percent_text, plural, span_text, time_text
+from blis_tui.units import bar_text, count_text, filled, ordinal, percent_text, plural, span_text, time_text, with_spans
 
 
 def test_places_are_ordinals() -> None:
@@ -62,3 +62,10 @@ def test_a_share_never_rounds_to_nothing_or_all(part: int, whole: int, text: str
 )
 def test_a_bar_is_full_only_when_all_is_used(part: int, whole: int, text: str) -> None:
     assert bar_text(part, whole, 4) == text
+
+
+def test_durations_within_a_text_are_written_as_all_others() -> None:
+    assert with_spans("expired after 3000000 us in the queue") == "expired after 3.00 s in the queue"
+    assert with_spans("first token in about 12,345 us, or 7 us") == "first token in about 12.3 ms, or 7 us"
+    assert with_spans("because of us and 3 usual ones") == "because of us and 3 usual ones"
+    assert filled("{request_id}: {reason}", {"request_id": "5000 us", "reason": "5000 us"}) == "5000 us: 5.00 ms"

@@ -177,7 +177,7 @@ def _request(reader: _Reader) -> Condition:
 def _instance(reader: _Reader) -> Condition:
     word = reader.take("the number of an instance", "instance 0")
     number = _whole_number(reader, word, "instance 0")
-    check_instance(number, reader.experiment.instances, reader.text, word.start(), word.end())
+    check_instance(number, reader.experiment.instance_numbers, reader.text, word.start(), word.end())
     return Happens(instance=number, kind=reader.kind())
 
 
@@ -286,7 +286,7 @@ def parse_breakpoint(text: str, experiment: Experiment) -> Breakpoint:
     if plain and _NAME.fullmatch(first) and first not in (*NAMES, "not"):
         hint = suggestion(first, tuple(dict.fromkeys((*KEYWORDS, *RECORD_KINDS, *NAMES))))
         raise ConditionError(f"unknown word `{first}`", text, words[0].start(), words[0].end(), help=hint)
-    return Breakpoint(text=text.strip(), condition=Holds(parse_condition(text, instances=experiment.instances)))
+    return Breakpoint(text=text.strip(), condition=Holds(parse_condition(text, instances=experiment.instance_numbers)))
 
 
 def _after_kind(text: str, kind: str, word: re.Match[str]) -> ConditionError:

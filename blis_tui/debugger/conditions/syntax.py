@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from functools import partial
 from math import isinf, nan
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -257,7 +258,15 @@ def _close(opened: list[Token], text: str) -> None:
 def _figure(name: str, instance: int | None = None) -> Operand:
     text = name if instance is None else f"instance[{instance}].{name}"
     quantity = of_unit(FIGURES[name].unit)
-    return Operand(text, quantity, lambda state, _records: float(state.figure(name, instance)), name)
+    return Operand(text, quantity, partial(_measured, name, instance), name)
+
+
+def _measured(name: str, instance: int | None, state: State, _records: Sequence[Record]) -> float:
+    """A figure; NaN of an instance that has not come yet."""
+    try:
+        return float(state.figure(name, instance))
+    except IndexError:
+        return nan
 
 
 def check_instance(number: int, instances: int, text: str, start: int, end: int) -> None:

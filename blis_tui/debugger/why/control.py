@@ -24,7 +24,7 @@ from blis_tui.cluster.records import (
 from blis_tui.cluster.router import NAME as ROUTER
 from blis_tui.debugger.why.explanation import Part, Row, Sentence, event_ref, instance_ref, request_ref, say
 from blis_tui.engine.records import Record, Rejected
-from blis_tui.units import bytes_text, count_text, ordinal, percent_text, plural, span_text
+from blis_tui.units import bytes_text, count_text, ordinal, percent_text, plural, span_text, with_spans
 
 if TYPE_CHECKING:
     from blis_tui.debugger.debugger import Debugger
@@ -62,7 +62,7 @@ def rejection(debugger: Debugger, record: Rejected) -> list[Sentence]:
     tape, experiment = debugger.tape, debugger.experiment
     life = tape.life(record.request_id, record.event)
     name = request_ref(record.request_id)
-    facts: list[Sentence] = [say(f"{rejected_by(record)} rejected ", name, f": {record.reason}.")]
+    facts: list[Sentence] = [say(f"{rejected_by(record)} rejected ", name, f": {with_spans(record.reason)}.")]
     if record.policy == GATEWAY:
         held = next((one for one in reversed(life) if one.what == "held"), None)
         settings = experiment.policy.gateway
@@ -106,7 +106,7 @@ def rejected_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     record = record_of(debugger, row.event, Rejected, debugger.tape.name(row.request))
     if record is None:
         return "It was rejected.", []
-    head = f"{rejected_by(record)} rejected it: {record.reason}."
+    head = f"{rejected_by(record)} rejected it: {with_spans(record.reason)}."
     return head, [Part("The decision", tuple(rejection(debugger, record)))]
 
 
@@ -211,7 +211,7 @@ def split_parts(debugger: Debugger, event: int) -> list[Part]:
     if one is None:
         return []
     where = "on different instances" if one.verdict == "split" else "on one instance"
-    facts = say("Prefill and decode of ", request_ref(one.request_id), f" run {where}: {one.reason}.")
+    facts = say("Prefill and decode of ", request_ref(one.request_id), f" run {where}: {with_spans(one.reason)}.")
     return [Part("Disaggregation", (facts,))]
 
 

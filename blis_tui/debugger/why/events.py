@@ -30,6 +30,14 @@ from blis_tui.debugger.why.explanation import (
     request_ref,
     say,
 )
+from blis_tui.debugger.why.lifecycle import (
+    instance_changed_event,
+    instance_stopped_event,
+    lifecycle_parts,
+    scaled_event,
+    scaling_decided_event,
+    stranded_event,
+)
 from blis_tui.debugger.why.lifespans import last_step
 from blis_tui.debugger.why.waits import cause_sentence, step_cause
 from blis_tui.engine.records import Preempted, Routed, StepFinished, described
@@ -62,6 +70,7 @@ def event_explanation(debugger: Debugger, event: int) -> Explanation:
         *gateway_parts(debugger, event),
         *split_parts(debugger, event),
         *decision_parts(debugger, event),
+        *lifecycle_parts(debugger, event),
     ]
     return Explanation(about, title, headline, (Part("What it is", (meaning,)), *parts, *beside))
 
@@ -316,6 +325,11 @@ _EXPLAINERS: Final[dict[str, Callable[[Debugger, EventRow], tuple[str, list[Part
     "transfer-started": transfer_started_event,
     "transfer-finished": transfer_finished_event,
     "routed": _routed,
+    "scaling-decided": scaling_decided_event,
+    "scaled": scaled_event,
+    "instance-changed": instance_changed_event,
+    "instance-stopped": instance_stopped_event,
+    "stranded": stranded_event,
     "queued": _queued,
     "dropped": _dropped,
     "step": _step,

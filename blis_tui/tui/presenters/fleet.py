@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
+from blis_tui.cluster.lives import ACTIVE, TERMINATED
+from blis_tui.tui.presenters.autoscaler import autoscaler_lines
 from blis_tui.tui.presenters.instances import kv_bar
 from blis_tui.tui.presenters.lines import (
     BLANK,
@@ -24,6 +27,7 @@ from blis_tui.tui.presenters.lines import (
     titles,
 )
 from blis_tui.tui.presenters.series import LEVELS, NEARLY_FULL
+from blis_tui.tui.presenters.stages import STAGES, stage_of
 from blis_tui.units import bytes_text, count_text, percent_text, plural, span_text
 
 if TYPE_CHECKING:
@@ -70,6 +74,7 @@ MEASURES: Final[Mapping[str, Measure]] = MappingProxyType(
             lambda one: one.kv.total_blocks,
             kv_nearly_full,
         ),
+        "transfers": Measure("transfers", "KV transfers from it or to it", lambda one: one.transfers),
     }
 )
 _LEAST_TOP: Final = len(LEVELS)
@@ -152,8 +157,8 @@ def fleet_text(view: View, width: int, height: int) -> FleetText:
     pools: dict[str, list[InstanceSnapshot]] = {}
     for one in instances:
         pools.setdefault(one.pool, []).append(one)
-    head = _selected(view, width)
-    tail = _transfers(view, width)
+    head = [*_selected(view, width), *_stages(instances, width)]
+    tail = [*_transfers(view, width), *autoscaler_lines(view, width)]
     margin = len(str(len(instances))) + 1
     columns = max((width - margin + 1) // (_TEN + 1), 1) * _TEN
     wide_columns = max(width // _WIDE, 1)
@@ -187,6 +192,9 @@ def level(one: InstanceSnapshot, measure: Measure, top: int) -> int:
 
 
 def _glyph(one: InstanceSnapshot, measure: Measure, top: int) -> tuple[str, str]:
+    stage = STAGES.get(one.life)
+    if stage is not None:
+        return stage.sign, stage.style
     high = level(one, measure, top)
     if not high:
         return _NONE, "$text-muted"
@@ -204,6 +212,8 @@ def _row(grid: Grid, row: int, measure: Measure, top: int, chosen: int | None) -
         if grid.wide:
             mark = ("▸", "$accent bold") if here else (" ", "")
             value = value_text(one, measure)
+            if one.transfers and measure is not MEASURES["transfers"]:
+                value += " →"
             parts += [mark, (f"{one.index:>3} ", "bold reverse" if here else "$text-muted"), (glyph, style)]
             parts.append(f" {value:<{_WIDE - 8}} ")
         else:
@@ -217,6 +227,20 @@ def value_text(one: InstanceSnapshot, measure: Measure) -> str:
     """What a measure is at an instance."""
     value = measure.read(one)
     return count_text(value) if measure.whole is None else percent_text(value, measure.whole(one))
+
+
+def _stages(instances: Sequence[InstanceSnapshot], width: int) -> list[Line]:
+    """How many instances are at each stage, with their signs; nothing where all are simply there."""
+    counts = Counter(one.life for one in instances)
+    items = [
+        Content.assemble((f"{stage.sign} ", f"{stage.style} bold"), f"{count_text(counts[life])} {stage.word}")
+        for life, stage in STAGES.items()
+        if counts[life]
+    ]
+    if not items:
+        return []
+    items.insert(0, Content.styled(f"{count_text(counts[ACTIVE])} active", "bold"))
+    return [line(row) for row in flow(items, width)]
 
 
 def _legend(measure: Measure, top: int, width: int) -> list[Line]:
@@ -233,16 +257,17 @@ def _pool_line(
     view: View, name: str, members: Sequence[InstanceSnapshot], measure: Measure, width: int, *, alone: bool
 ) -> Line:
     role = next((pool.role for pool in view.experiment.pools if pool.name == name), "any")
-    most = max(members, key=measure.read)
+    there = [one for one in members if one.life != TERMINATED]
+    most = max(there or members, key=measure.read)
     total = 0
-    for one in members:
+    for one in there:
         total += measure.read(one)
     if measure.whole is None:
-        mean = f"{total / len(members):.1f}"
+        mean = f"{total / max(len(there), 1):.1f}"
     else:
-        mean = percent_text(total, sum(map(measure.whole, members)))
+        mean = percent_text(total, sum(map(measure.whole, there)))
     facts = [
-        Content.styled(plural(len(members), "instance"), "bold" if alone else ""),
+        Content.styled(plural(len(there), "instance"), "bold" if alone else ""),
         fact("mean", mean),
         fact("most", f"{value_text(most, measure)} at instance {most.index}"),
     ]
@@ -264,6 +289,7 @@ def _selected(view: View, width: int) -> list[Line]:
         return [line(row) for row in flow([Content.styled(word, "$text-muted") for word in hint.split()], width, " ")]
     facts = [
         Content.styled(f"instance {one.index}", "bold"),
+        *stage_of(one),
         fact("load", count_text(load_of(one))),
         fact("waiting", count_text(one.waiting_count), "$warning" if one.waiting_count else ""),
         fact("running", f"{count_text(one.running_count)} of {count_text(one.profile.limits.max_num_seqs)}"),

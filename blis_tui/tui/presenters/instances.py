@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
+from blis_tui.cluster.lives import CANDIDATES
 from blis_tui.tui.presenters.lines import (
     BLANK,
     Column,
@@ -22,6 +23,7 @@ from blis_tui.tui.presenters.lines import (
 )
 from blis_tui.tui.presenters.phases import PHASE_LOOKS
 from blis_tui.tui.presenters.series import NEARLY_FULL
+from blis_tui.tui.presenters.stages import STAGES, stage_of
 from blis_tui.tui.presenters.step_card import step_card
 from blis_tui.units import bar_text, count_text, percent_text, plural, span_text
 
@@ -91,6 +93,7 @@ def _card(view: View, instance: int | None, width: int) -> list[Line]:
 def _figures(instance: InstanceSnapshot) -> list[Content]:
     running = f"{count_text(instance.running_count)} of {count_text(instance.profile.limits.max_num_seqs)}"
     return [
+        *stage_of(instance),
         fact("step", count_text(instance.steps)),
         fact("running", running),
         fact("waiting", *_waiting(instance)),
@@ -118,6 +121,8 @@ def _all(view: View, instances: Sequence[InstanceSnapshot], width: int, room: in
     for instance in instances:
         busy = instance.running_count or instance.waiting_count
         note = "" if busy else "idle: no request waits or runs"
+        if instance.life in STAGES:
+            note = STAGES[instance.life].word
         lines += [BLANK, heading(f"instance {instance.index}", note, width)]
         if busy:
             lines += _requests(view, instance, width, room)[1:]
@@ -159,6 +164,8 @@ def _requests(view: View, instance: InstanceSnapshot, width: int, room: int) -> 
     """Queue and batch, each with a blank line before it."""
     if not instance.waiting_count and not instance.running_count:
         hint = "The next request starts a step." if view.moment.state.next_event is not None else "The run is over."
+        if instance.life not in CANDIDATES:
+            hint = f"{STAGES[instance.life].word.capitalize()}: it gets none."
         return [BLANK, *(line(row) for row in words(f"idle: no request waits or runs. {hint}", width))]
     names = [request.request_id for request in (*instance.waiting, *instance.running)]
     name_width = min(max([len("request"), *map(len, names)]), _NAME_MOST, max(width - _OTHER_COLUMNS, _NAME_LEAST))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding
 
+from blis_tui.tui.presenters.autoscaler import EVENT_KEY
 from blis_tui.tui.presenters.fleet import FleetText, fleet_text
 from blis_tui.tui.presenters.gateway import gateway_lines
 from blis_tui.tui.presenters.instances import INSTANCE_KEY
@@ -42,8 +43,11 @@ class FleetPane(LinesPane):
         return view.selection.request or ""
 
     def pick(self, key: str, *, go: bool) -> None:
-        """Select a request whose blocks are on their way."""
-        self.post_message(Picked(request=key, go=go))
+        """Select a request whose blocks are on their way, or an event."""
+        if key.startswith(EVENT_KEY):
+            self.post_message(Picked(event=int(key.removeprefix(EVENT_KEY)), go=go))
+        else:
+            self.post_message(Picked(request=key, go=go))
 
     @property
     def _instance(self) -> int | None:

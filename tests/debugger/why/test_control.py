@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from itertools import pairwise
 
@@ -40,7 +41,8 @@ def test_who_expired_in_the_gateway_is_told_so_and_how_long_it_waited() -> None:
         record = record_of(debugger, event, Rejected)
         assert record is not None
         text = told(debugger, event)
-        assert f"The gateway rejected {record.request_id}: {record.reason}." in text
+        reason = re.sub(r"(\d+) us", lambda found: span_text(int(found[1])), record.reason)
+        assert f"The gateway rejected {record.request_id}: {reason}." in text
         life = debugger.tape.life(record.request_id)
         held = [one for one in life if one.what == "held"]
         if held:

@@ -1,0 +1,199 @@
+"""Why instances come and go: the autoscaler's looks, what took effect, and how an instance changed.
+
+Each sentence is made of the records of the run and of the experiment's settings.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.cluster.lifecycle_records import (
+    InstanceChanged,
+    InstanceStopped,
+    Lost,
+    Retried,
+    Scaled,
+    ScalingDecided,
+    Stranded,
+)
+from blis_tui.cluster.lives import ACTIVE, DRAINING, FAILED, LOADING, SCHEDULING, TERMINATED, WARMING
+from blis_tui.debugger.why.control import record_of
+from blis_tui.debugger.why.explanation import Part, Row, Sentence, event_ref, instance_ref, listing, request_ref, say
+from blis_tui.spec.model import Lifecycle
+from blis_tui.units import count_text, percent_text, plural, span_text, time_text
+
+if TYPE_CHECKING:
+    from blis_tui.debugger.debugger import Debugger
+    from blis_tui.debugger.rows import EventRow
+    from blis_tui.spec.model import Autoscaler
+
+_LOOKS: Final = 60
+"""How many looks back the beginning of a stabilization window is searched."""
+_NAMED: Final = 8
+_DRAINS: Final = {
+    "wait": "The requests that it has are served to the end.",
+    "redirect": "Those that run are served to the end; those that wait are routed again.",
+    "immediate": "It stops after the step at hand; the requests that it has are lost.",
+}
+
+
+# ---- the autoscaler ----
+
+
+def scaling_decided_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
+    """The explanation of a look of the autoscaler."""
+    one = record_of(debugger, row.event, ScalingDecided)
+    settings = debugger.experiment.cluster.autoscaler
+    if one is None or settings is None:
+        return "The autoscaler looked.", []
+    supply = one.supply_tokens + one.pending_tokens
+    rows = (
+        Row("demand", count_text(one.demand_tokens), percent_text(one.demand_tokens, supply), _demand(settings)),
+        Row("supply", count_text(one.supply_tokens), "", _supply(settings)),
+        Row("on its way", count_text(one.pending_tokens), "", say("of instances that load, or wait for a node")),
+        Row("missing", count_text(one.required_tokens), "", _above(settings)),
+        Row("to spare", count_text(one.spare_tokens), "", _below(settings)),
+    )
+    parts = [Part("The decision", tuple(_decision(debugger, one, settings))), Part("In tokens of KV cache", (), rows)]
+    return f"{_head(one)}: {one.reason}.", parts
+
+
+def _head(one: ScalingDecided) -> str:
+    count = plural(one.instances, "instance")
+    return {
+        "scale-up": f"The autoscaler adds {count} to {one.pool}",
+        "scale-down": f"The autoscaler takes {count} away from {one.pool}",
+        "wait": f"The autoscaler waits before it changes {one.pool} by {count}",
+    }.get(one.verdict, "The autoscaler leaves everything as it is")
+
+
+def _demand(settings: Autoscaler) -> Sentence:
+    return say(f"in KV caches, and {plural(settings.avg_input_tokens, 'token')} for each request that waits")
+
+
+def _supply(settings: Autoscaler) -> Sentence:
+    return say(f"{100 * settings.kv_utilization_threshold:g} % of the KV caches of instances that get requests")
+
+
+def _above(settings: Autoscaler) -> Sentence:
+    return say(f"until demand is {100 * settings.scale_up_threshold:g} % of the supply, what comes included")
+
+
+def _below(settings: Autoscaler) -> Sentence:
+    return say(f"until demand is {100 * settings.scale_down_boundary:g} % of the supply")
+
+
+def _decision(debugger: Debugger, one: ScalingDecided, settings: Autoscaler) -> list[Sentence]:
+    up = one.required_tokens > 0
+    window = settings.scale_up_window_us if up else settings.scale_down_window_us
+    facts = [say(f"It looked at {time_text(one.time_us)}, as every {span_text(settings.interval_us)}.")]
+    if one.verdict == "wait":
+        since = _since(debugger, one)
+        what = "that more are needed" if up else "that fewer would do"
+        facts.append(say(f"It acts when it has seen for {span_text(window)} (stabilization window) {what}."))
+        held = span_text(one.time_us - debugger.tape.time_us(since))
+        first = say("It sees that for the first time.")
+        facts.append(first if since == one.event else say(f"By now it has for {held}, since ", event_ref(since), "."))
+    elif one.verdict.startswith("scale"):
+        least, most = settings.bounds[one.pool]
+        facts.append(say(f"Pool {one.pool} has at least {least} and at most {plural(most, 'instance')}."))
+        delay = settings.scrape_delay
+        if delay.mean_us or delay.std_dev_us:
+            facts.append(say(f"It takes effect after about {span_text(delay.mean_us)} (scrape delay)."))
+    elif one.spare_tokens:
+        facts.append(say("Instances go only if more is to spare than the largest of them supplies."))
+    return facts
+
+
+def _since(debugger: Debugger, one: ScalingDecided) -> int:
+    """The look at which its window began."""
+    begun = event = one.event
+    for _ in range(_LOOKS):
+        event = debugger.tape.latest_of(one.kind, event - 1)
+        before = record_of(debugger, event, ScalingDecided) if event else None
+        if before is None or before.verdict != "wait" or (before.required_tokens > 0) != (one.required_tokens > 0):
+            break
+        begun = event
+    return begun
+
+
+def scaled_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
+    """The explanation of a change of the number of instances."""
+    one = record_of(debugger, row.event, Scaled)
+    if one is None:
+        return "A decision took effect.", []
+    facts: list[Sentence] = []
+    event = row.event
+    while event := debugger.tape.latest_of("scaling-decided", event - 1):
+        decided = record_of(debugger, event, ScalingDecided)
+        if decided is not None and decided.verdict.startswith("scale") and decided.pool == one.pool:
+            facts.append(say("That was decided at ", event_ref(event), f": {decided.reason}."))
+            break
+    verb = "added to" if one.change > 0 else "taken away from"
+    head = f"{plural(abs(one.change), 'instance')} {verb} pool {one.pool}."
+    return head, [Part("The reason", tuple(facts))]
+
+
+# ---- one instance ----
+
+
+def instance_changed_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
+    """The explanation of a change in the life of an instance."""
+    one = record_of(debugger, row.event, InstanceChanged)
+    if one is None:
+        return "An instance changed.", []
+    return f"Instance {one.instance}: {one.reason}.", []
+
+
+def lifecycle_parts(debugger: Debugger, event: int) -> list[Part]:
+    """What became of each instance in an event, and what that means."""
+    facts = [
+        say(instance_ref(one.instance), f" of pool {one.pool}: {one.reason}. {_meaning(debugger, one)}".rstrip())
+        for one in debugger.records_of(event)
+        if isinstance(one, InstanceChanged)
+    ]
+    return [Part("The instances", tuple(facts))] if facts else []
+
+
+def _meaning(debugger: Debugger, one: InstanceChanged) -> str:
+    settings = debugger.experiment.cluster.lifecycle or Lifecycle()
+    served, slow = plural(settings.warm_up_requests, "request"), f"{settings.warm_up_factor:g} times as long"
+    return {
+        SCHEDULING: "",
+        LOADING: f"It loads its weights for {span_text(settings.loading_delay_us)}, and gets no requests until then.",
+        WARMING: f"It gets requests; until {served} have left, its steps take {slow}.",
+        ACTIVE: "It gets requests.",
+        DRAINING: f"It gets no new requests. {_DRAINS[settings.drain]}",
+        FAILED: "It gets no requests; if it is in the middle of a step, it stops at the step's end.",
+        TERMINATED: "It is gone for good.",
+    }.get(one.state, "")
+
+
+def instance_stopped_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
+    """The explanation of what became of the requests of an instance that is gone."""
+    one = record_of(debugger, row.event, InstanceStopped)
+    if one is None:
+        return "An instance stopped.", []
+    records = debugger.records_of(row.event)
+    facts: list[Sentence] = []
+    for label, kind in (("They start again elsewhere", Retried), ("They are lost", Lost)):
+        refs = [request_ref(each.request_id) for each in records if isinstance(each, kind)]
+        if refs:
+            facts.append(say(f"{label}: ", *listing(refs, _NAMED), "."))
+    facts.append(say("Its KV cache is gone, and what was computed of them with it."))
+    head = f"Instance {one.instance} stopped with {plural(one.requests, 'request')}."
+    return head, [Part("Its requests", tuple(facts))]
+
+
+def stranded_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
+    """The explanation of a request that finds no instance."""
+    one = record_of(debugger, row.event, Stranded)
+    if one is None:
+        return "A request found no instance.", []
+    facts = [
+        say(
+            "No instance gets requests now, so ", request_ref(one.request_id), " waits for the first one that comes up."
+        ),
+        say(f"{plural(one.waiting, 'request')} {'waits' if one.waiting == 1 else 'wait'} so."),
+    ]
+    return "It found no instance that it could be sent to.", [Part("The reason", tuple(facts))]

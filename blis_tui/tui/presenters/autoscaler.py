@@ -1,0 +1,94 @@
+"""The autoscaler: what it saw when it last looked, what it made of that, and what took effect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+
+from blis_tui.cluster.lifecycle_records import ScalingDecided
+from blis_tui.tui.presenters.lines import BLANK, fact, flow, heading, line, words
+from blis_tui.units import bar_text, count_text, percent_text, span_text, time_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from blis_tui.spec.model import Autoscaler
+    from blis_tui.tui.presenters.lines import Line
+    from blis_tui.tui.view import View
+
+EVENT_KEY: Final = "#"
+"""Begins the key of a line that stands for an event."""
+VERDICTS: Final = {
+    "scale-up": "↑ scale up",
+    "scale-down": "↓ scale down",
+    "wait": "… wait",
+    "hold": "= hold",
+}
+_EFFECTS: Final = 5
+"""How many of the latest changes are told."""
+_BAR: Final = 8
+
+
+def autoscaler_lines(view: View, width: int) -> list[Line]:
+    """The latest decision with its figures, and what took effect; nothing where there is no autoscaler."""
+    settings = view.experiment.cluster.autoscaler
+    if settings is None:
+        return []
+    lines = [BLANK, heading("⇕ Autoscaler", f"looks every {span_text(settings.interval_us)}", width)]
+    event = view.tape.latest_of("scaling-decided", view.moment.event)
+    if not event:
+        return [*lines, line(("It has not looked yet.", "$text-muted"))]
+    reason = view.tape.reason(event)
+    one = _decision(view, event)
+    head = time_text(view.tape.time_us(event))
+    if one is not None:
+        verdict = VERDICTS.get(one.verdict, one.verdict)
+        count = f" {count_text(one.instances)} in {one.pool}" if one.instances else ""
+        head += f" {verdict}{count}"
+    key = f"{EVENT_KEY}{event}"
+    lines += [line(row, key=key) for row in words(f"{head}: {reason}", width)]
+    if one is not None:
+        lines += [line(row) for row in flow(_balance(one, settings), width)]
+    effects = list(_effects(view))
+    if effects:
+        lines += [line(row) for row in flow([Content.styled("took effect", "$text-muted"), *effects], width)]
+    return lines
+
+
+def _decision(view: View, event: int) -> ScalingDecided | None:
+    """What it saw; None while the run goes on, when nobody weighs the past again."""
+    if view.playing:
+        return None
+    records = view.moment.records if event == view.moment.event else view.records_of(event)
+    return next((one for one in records if isinstance(one, ScalingDecided)), None)
+
+
+def _balance(one: ScalingDecided, settings: Autoscaler) -> list[Content]:
+    """Demand against supply, and where it acts."""
+    supply = one.supply_tokens + one.pending_tokens
+    up, down = settings.scale_up_threshold, settings.scale_down_boundary
+    pending = f" {count_text(one.pending_tokens)} of it coming" if one.pending_tokens else ""
+    style = "$warning" if one.required_tokens else "$primary"
+    return [
+        Content.assemble(
+            ("demand ", "$text-muted"),
+            (bar_text(one.demand_tokens, supply, _BAR), style),
+            f" {percent_text(one.demand_tokens, supply)} of supply",
+        ),
+        fact("supply", f"{count_text(supply)} tokens{pending}"),
+        fact("up above", f"{100 * up:g} %"),
+        fact("down below", f"{100 * down:g} %"),
+    ]
+
+
+def _effects(view: View) -> Iterator[Content]:
+    """The latest changes, the last one first."""
+    tape, event = view.tape, view.moment.event
+    for _ in range(_EFFECTS):
+        event = tape.latest_of("scaled", event)
+        if not event:
+            return
+        change = tape.values(tape.row(event)).get("change", 0)
+        yield Content(f"{change:+} at {time_text(tape.time_us(event))}")
+        event -= 1

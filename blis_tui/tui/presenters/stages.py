@@ -1,0 +1,44 @@
+"""The stages in the life of an instance, as they are shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+
+from blis_tui.cluster.lives import DRAINING, FAILED, LOADING, SCHEDULING, TERMINATED, WARMING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from blis_tui.cluster.snapshot import InstanceSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """How an instance is shown that is not simply there."""
+
+    sign: str
+    word: str
+    style: str
+
+
+STAGES: Final[Mapping[str, Stage]] = MappingProxyType(
+    {
+        SCHEDULING: Stage("◌", "waiting for a node", "$accent"),
+        LOADING: Stage("◔", "loading", "$accent"),
+        WARMING: Stage("◑", "warming up", "$success"),
+        DRAINING: Stage("↓", "draining", "$warning"),
+        FAILED: Stage("✕", "failed", "$error"),
+        TERMINATED: Stage("-", "gone", "$text-muted"),
+    }
+)
+"""In place of the bar, for every stage of life but the ordinary one."""
+
+
+def stage_of(one: InstanceSnapshot) -> list[Content]:
+    """The stage of an instance that is not simply there."""
+    stage = STAGES.get(one.life)
+    return [] if stage is None else [Content.styled(f"{stage.sign} {stage.word}", stage.style)]

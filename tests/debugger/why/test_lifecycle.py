@@ -1,0 +1,148 @@
+"""Why instances come and go: every figure of a sentence is one of the records, or counted from others."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, TypeVar
+
+import blis_tui
+from blis_tui.cluster.lifecycle_records import InstanceChanged, InstanceStopped, Retried, Scaled, ScalingDecided
+from blis_tui.debugger.debugger import Debugger
+from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.why.explain import explain_event
+from blis_tui.units import span_text
+from tests.cluster.fleets import fleet
+from tests.debugger.pressed_runs import refs
+
+if TYPE_CHECKING:
+    from blis_tui.engine.records import Record
+
+R = TypeVar("R")
+
+
+@cache
+def run() -> Debugger:
+    debugger = Debugger(fleet("GROWING"))
+    run_to_stop(debugger.run())
+    return debugger
+
+
+@cache
+def records() -> tuple[Record, ...]:
+    """Those of a run by itself."""
+    simulation = blis_tui.Simulation(fleet("GROWING"))
+    found: list[Record] = []
+    simulation.subscribe("all", found.append)
+    simulation.run()
+    return tuple(found)
+
+
+def of_kind(kind: type[R]) -> list[R]:
+    return [one for one in records() if isinstance(one, kind)]
+
+
+def told(event: int) -> str:
+    return explain_event(run(), event).to_text()
+
+
+def test_every_verdict_is_told_with_its_figures() -> None:
+    verdicts = set()
+    for one in of_kind(ScalingDecided):
+        if one.verdict in verdicts:
+            continue
+        verdicts.add(one.verdict)
+        text = told(one.event)
+        assert one.reason in text
+        for name, value in (
+            ("demand", one.demand_tokens),
+            ("supply", one.supply_tokens),
+            ("on its way", one.pending_tokens),
+            ("missing", one.required_tokens),
+            ("to spare", one.spare_tokens),
+        ):
+            line = next(line for line in text.splitlines() if line.startswith(f"  {name:<10}  "))
+            assert f" {value:,} " in line
+        assert "as every 200 ms" in text
+    assert verdicts == {"scale-up", "scale-down", "wait", "hold"}
+    first = {one.verdict: told(one.event) for one in reversed(of_kind(ScalingDecided))}
+    assert "The autoscaler adds 1 instance to default" in first["scale-up"]
+    assert "Pool default has at least 1 and at most 6 instances." in first["scale-up"]
+    assert "The autoscaler takes 3 instances away from default" in first["scale-down"]
+    assert "The autoscaler waits before it changes default" in first["wait"]
+    assert "It acts when it has seen for 400 ms (stabilization window) that fewer would do." in first["wait"]
+    assert "The autoscaler leaves everything as it is" in first["hold"]
+
+
+def test_the_beginning_of_a_window_is_the_first_of_the_waits_in_a_row() -> None:
+    looks, begun, seen = of_kind(ScalingDecided), None, 0
+    for one in looks:
+        if one.verdict != "wait":
+            begun = None
+            continue
+        if begun is None:
+            begun = one
+            assert "It sees that for the first time." in told(one.event)
+        else:
+            seen += 1
+            held = span_text(one.time_us - begun.time_us)
+            assert f"By now it has for {held}, since event {begun.event:,}." in told(one.event)
+    assert seen
+
+
+def test_what_takes_effect_names_the_look_that_decided_it() -> None:
+    for one in of_kind(Scaled):
+        decided = [look for look in of_kind(ScalingDecided) if look.event < one.event and look.verdict[:5] == "scale"][
+            -1
+        ]
+        assert f"That was decided at event {decided.event:,}: {decided.reason}." in told(one.event)
+        verb = "added to" if one.change > 0 else "taken away from"
+        assert f"{verb} pool default." in told(one.event)
+
+
+def test_each_change_of_an_instance_says_what_it_means() -> None:
+    meanings = {
+        "loading": "It loads its weights for 600 ms",
+        "warming-up": "until 6 requests have left, its steps take 1.5 times as long",
+        "active": "It gets requests.",
+        "draining": "The requests that it has are served to the end.",
+        "failed": "It gets no requests",
+        "terminated": "It is gone for good.",
+    }
+    seen = set()
+    for one in of_kind(InstanceChanged):
+        if one.state in meanings and one.state not in seen:
+            seen.add(one.state)
+            line = next(line for line in told(one.event).splitlines() if one.reason in line and "of pool" in line)
+            assert line.startswith(f"  instance {one.instance} of pool default: {one.reason}.")
+            assert meanings[one.state] in line
+    assert seen == meanings.keys()
+
+
+def test_whose_instance_died_is_told() -> None:
+    for one in of_kind(InstanceStopped):
+        hit = [each.request_id for each in of_kind(Retried) if each.event == one.event]
+        text = told(one.event)
+        assert f"Instance {one.instance} stopped with {one.requests} request" in text
+        assert one.requests == len(hit)
+        assert {ref.value for ref in refs(explain_event(run(), one.event)) if ref.kind == "request"} == set(hit[:8])
+
+
+def test_a_step_of_an_instance_that_came_later_can_be_explained() -> None:
+    for instance in range(2, 6):
+        event = next(
+            event
+            for event in range(1, run().frontier)
+            if run().tape.row(event).instance == instance and run().tape.is_step(event)
+        )
+        assert f"Instance {instance} computed" in told(event)
+    assert [one.limits.max_num_seqs for one in run().tape.profiles] == [8] * 6
+
+
+def test_a_request_that_finds_no_instance_is_told_so() -> None:
+    alone = {"cluster.instances": 1, "cluster.failures": [{"instance": 0, "at_us": 500_000, "repair_us": 500_000}]}
+    debugger = Debugger(blis_tui.load("quickstart", set={**alone, "workload.requests": 20}))
+    run_to_stop(debugger.run())
+    event = debugger.tape.latest_of("stranded", debugger.frontier)
+    text = explain_event(debugger, event).to_text()
+    assert "It found no instance that it could be sent to." in text
+    assert "waits for the first one that comes up." in text
