@@ -127,6 +127,26 @@ async def compare(studio: Studio) -> None:
     await studio.press("D")
 
 
+async def fleet(studio: Studio) -> None:
+    """A burst: instances load and wait for a node, and what the autoscaler makes of it."""
+    await studio.press("g", *"33s", "enter", "0", "right")
+
+
+async def router(studio: Studio) -> None:
+    """A choice by old signals, and the instance that would have been better."""
+    await studio.press("r", "R", "down", "down")
+
+
+async def gateway(studio: Studio) -> None:
+    """A queue in front of busy instances, by urgency and tenant."""
+    await studio.press("r", "W")
+
+
+async def whatif(studio: Studio) -> None:
+    """What another choice would have done to the request and to all others."""
+    await studio.press("r", "R", "down", "down", "down", "i")
+
+
 async def goldens(studio: Studio) -> None:
     """Golden results, one of which would change."""
     await studio.press("G")
@@ -139,14 +159,47 @@ SCENES: Final[dict[str, tuple[Callable[[Studio], Awaitable[None]], tuple[int, in
     "why": (why, NORMAL, "kv-pressure"),
     "compare": (compare, NORMAL, ""),
     "goldens": (goldens, NORMAL, ""),
+    "fleet": (fleet, NORMAL, "autoscaling"),
+    "router": (router, NORMAL, "stale-signals"),
+    "gateway": (gateway, NORMAL, "unfair-tenants"),
+    "whatif": (whatif, NORMAL, "stale-signals"),
 }
 """Name of the picture: what to do, columns and rows, the experiment to begin with (none = the list)."""
+_OLD: Final[tuple[dict[str, object], tuple[str, ...]]] = (
+    {"cluster.signals.refresh_interval_us": 500_000},
+    ("regret > 0.2 and time_s > 1",),
+)
+SETTINGS: Final[dict[str, tuple[dict[str, object], tuple[str, ...]]]] = {
+    "router": _OLD,
+    "whatif": _OLD,
+    "gateway": (
+        {
+            "cluster.instances": 3,
+            "engine.max_num_seqs": 8,
+            "workload.rate_per_s": 60,
+            "policy": {
+                "slo_priorities": {"critical": 4, "standard": 3, "batch": -1},
+                "gateway": {
+                    "bands": True,
+                    "fairness": "weighted",
+                    "max_depth": 200,
+                    "saturation": {"kind": "concurrency", "max_concurrency": 8},
+                    "usage_limit": 0.8,
+                },
+            },
+        },
+        ("gateway.waiting > 60",),
+    ),
+}
+"""What is changed of a picture's experiment, and where its run stops."""
 
 
 async def screenshot(name: str) -> str:
     """A scene as SVG."""
     act, size, experiment = SCENES[name]
-    start = Start(experiment=blis_tui.load(experiment), source=experiment) if experiment else None
+    changes, breaks = SETTINGS.get(name, ({}, ()))
+    loaded = blis_tui.load(experiment, set=changes) if experiment else None
+    start = Start(experiment=loaded, source=experiment, breaks=breaks) if loaded else None
     app = BlisApp(start)
     async with app.run_test(size=size) as pilot:
         studio = Studio(app, pilot)

@@ -37,8 +37,8 @@ PANES: Final = (
     PaneInfo("breakpoints", "8", "b", "Breakpoints", "Breaks", "Where runs stop, and figures to watch"),
     PaneInfo("spec", "9", "p", "Spec", "Spec", "The experiment, with where each value comes from"),
     PaneInfo("fleet", "0", "f", "Fleet", "Fleet", "A map of all instances by load, queue or KV cache", needs="fleet"),
-    PaneInfo("router", "R", "o", "Router", "Rout", "What the router weighed, and what it chose", needs="fleet"),
-    PaneInfo("gateway", "W", "g", "Gateway", "Gate", "Who waits in the gateway's queue", needs="gateway"),
+    PaneInfo("router", "R", "o", "Router", "Router", "What the router weighed, and what it chose", needs="fleet"),
+    PaneInfo("gateway", "W", "g", "Gateway", "Gateway", "Who waits in the gateway's queue", needs="gateway"),
 )
 
 

@@ -56,12 +56,13 @@ class View:
     """Makes the checks behind the warnings, as of the present position; it may take a while in a long run."""
 
     def same_place(self, other: View | None) -> bool:
-        """Whether another view differs at most in what the reader points at."""
+        """Whether another view differs at most in the event or the request that the reader points at."""
         return (
             other is not None
             and other.moment is self.moment
             and other.playing == self.playing
             and other.breakpoints == self.breakpoints
+            and other.selection.instance == self.selection.instance
         )
 
 

@@ -105,6 +105,22 @@ async def test_the_selected_instance_is_that_of_the_other_panes() -> None:
         assert here.session.selection.measure == "kv"
 
 
+async def test_every_pane_about_one_instance_follows_the_selected_one() -> None:
+    async with debugging("WEIGHTED", at="1781", requests=None, at_once=True) as here:
+        for keys, instance in ((("0", *["right"] * 12, "left"), 10), (("R", "up"), None)):
+            await here.press(*keys)
+            chosen = here.session.selection.instance
+            assert instance in (None, chosen)
+            await here.press("2")
+            assert f"instance {chosen} (" in str(here.screen.query_one("#instances").border_subtitle)
+            for key, text in (("5", f"│ instance {chosen}  "), ("4", f"▸i{chosen} "), ("0", f"▸{chosen:>3} ")):
+                await here.press(key)
+                assert text in screen_text(here.app)
+            await here.press("R")
+            router = here.screen.query_one(RouterPane)
+            assert router.selected_value() == str(chosen)
+
+
 # ---- the fleet ----
 
 

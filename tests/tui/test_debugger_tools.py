@@ -164,7 +164,7 @@ async def test_jump_mode() -> None:
 async def test_clicks() -> None:
     async with debugging(at="1500") as here:
         tabs = here.screen.query_one(TabBar)
-        column = next(start for start, tab, _ in place_tabs(tabs.tabs, tabs.size.width) if tab.pane.key == "6")
+        column = next(one.column for one in place_tabs(tabs.tabs, tabs.size.width) if one.tab.pane.key == "6")
         await here.pilot.click("#tabs", offset=(column + 1, 0))
         await here.idle()
         assert here.screen.arrangement.lower == "changes"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from blis_tui.tui.layout import PANES
-from blis_tui.tui.widgets.bars import Tab, place_tabs, tab_line
+from blis_tui.tui.widgets.bars import Tab, TabBar, place_tabs, tab_lines
+from tests.tui.debugging import NARROW, debugging
 
 
 def tabs(active: str) -> tuple[Tab, ...]:
@@ -13,12 +14,33 @@ def tabs(active: str) -> tuple[Tab, ...]:
 
 
 @pytest.mark.parametrize("width", range(60, 200, 5))
-def test_every_tab_fits_and_the_one_in_use_is_named(width: int) -> None:
+@pytest.mark.parametrize("rows", [1, 2])
+def test_every_tab_fits_and_the_one_in_use_is_named(width: int, rows: int) -> None:
     for pane in PANES:
-        placed = place_tabs(tabs(pane.id), width)
-        ends = [start + len(label) for start, _, label in placed]
-        assert ends[-1] <= width
-        assert all(end < start for end, (start, _, _) in zip(ends, placed[1:], strict=False))
-        line = tab_line(tabs(pane.id), width).plain
-        assert len(line) == width
-        assert pane.short in line or pane.name in line
+        placed = place_tabs(tabs(pane.id), width, rows)
+        ends = [(one.row, one.column + len(one.label)) for one in placed]
+        assert all(end <= width for _, end in ends)
+        assert all(end < (one.row, one.column) for end, one in zip(ends, placed[1:], strict=False))
+        lines = tab_lines(tabs(pane.id), width, rows).plain.split("\n")
+        assert [len(line) for line in lines] == [width] * (placed[-1].row + 1)
+        assert any(pane.short in line or pane.name in line for line in lines)
+
+
+@pytest.mark.parametrize("width", range(60, 200, 5))
+def test_two_lines_are_taken_where_one_has_no_room_and_then_every_tab_has_its_name(width: int) -> None:
+    plain = tuple(Tab(pane) for pane in PANES)
+    placed = place_tabs(plain, width, 2)
+    assert all(one.label != one.tab.pane.key for one in placed)
+    alone = place_tabs(plain, width)
+    assert (placed[-1].row == 0) == all(one.label != one.tab.pane.key for one in alone)
+
+
+async def test_a_click_on_a_tab_of_either_line_goes_to_its_pane() -> None:
+    async with debugging("GATEWAY", at="100", size=NARROW, requests=None) as here:
+        bar = here.screen.query_one(TabBar)
+        assert bar.size.height == 2
+        for pane in ("metrics", "gateway", "events"):
+            one = next(one for one in place_tabs(bar.tabs, bar.size.width, 2) if one.tab.pane.id == pane)
+            await here.pilot.click(bar, offset=(one.column, one.row))
+            await here.idle()
+            assert here.screen.arrangement.active == pane

@@ -177,8 +177,12 @@ def strips(view: View, series: Series, width: int, height: int) -> list[Content]
     rows = [Content.styled(figure, "bold")]
     here = scale.cell(view.moment.time_us)
     shown = len(drawn) if len(drawn) < height else height - 2
-    for index, one in enumerate(drawn[:shown]):
-        rows.append(Content.assemble(_label(f"i{index}"), coloured(WAITING if requests else KV_USE, one, top, here)))
+    chosen = view.selection.instance
+    # The selected one is among those there is room for.
+    first = 0 if chosen is None else min(max(chosen - shown + 1, 0), max(len(drawn) - shown, 0))
+    for index, one in list(enumerate(drawn))[first : first + shown]:
+        label = _label(f"{'▸' if index == chosen else ''}i{index}")
+        rows.append(Content.assemble(label, coloured(WAITING if requests else KV_USE, one, top, here)))
     if shown < len(drawn):
         rows.append(Content.styled(f"{'':{GUTTER}}… {plural(len(drawn) - shown, 'more instance')}", "$text-muted"))
     return rows

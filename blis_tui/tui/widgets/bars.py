@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from textual.events import Click
+    from textual.geometry import Size
     from textual.screen import Screen
 
     from blis_tui.tui.layout import PaneInfo
@@ -90,6 +91,9 @@ class TitleBar(Widget):
 
 # ---- tabs ----
 
+_ROOMY: Final = 20
+"""Rows of a terminal from which on the tabs may take two of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tab:
@@ -108,29 +112,64 @@ class Tab:
         return f"{self.pane.key} {self.pane.short if short else self.pane.name}{badge}"
 
 
-def place_tabs(tabs: tuple[Tab, ...], width: int) -> tuple[tuple[int, Tab, str], ...]:
-    """Each tab with the column it begins at and its label, by the longer names where they fit."""
-    for short, gap in ((False, 3), (True, 2), (True, 1)):
+@dataclass(frozen=True, slots=True)
+class PlacedTab:
+    """A tab, where it begins, and what stands on it."""
+
+    row: int
+    column: int
+    tab: Tab
+    label: str
+
+
+def place_tabs(tabs: tuple[Tab, ...], width: int, rows: int = 1) -> tuple[PlacedTab, ...]:
+    """The tabs by the longest names that fit: in one line if the short ones do, else in two where there are two.
+
+    Where not even these fit, the one in use keeps its name, the others their keys.
+    """
+    for short, gap, lines in ((False, 3, 1), (True, 2, 1), (True, 1, 1), (False, 2, 2), (True, 2, 2), (True, 1, 2)):
         labels = [tab.label(short=short) for tab in tabs]
-        if sum(map(len, labels)) + gap * (len(labels) - 1) + 2 <= width:
+        found = _lined_up(labels, gap, width) if lines == 1 else _balanced(labels, gap, width)
+        if found and lines <= rows:
             break
     else:
-        # Not even the short names fit: the one in use keeps its name, the others their keys.
-        gap = 2
         labels = [tab.label(short=True) if tab.active else tab.pane.key for tab in tabs]
-    column = 1
-    placed: list[tuple[int, Tab, str]] = []
-    for tab, label in zip(tabs, labels, strict=True):
-        placed.append((column, tab, label))
+        found = _lined_up(labels, 2, width) or [(0, 1)] * len(tabs)
+    return tuple(PlacedTab(*at, tab, label) for at, tab, label in zip(found, tabs, labels, strict=True))
+
+
+def _lined_up(labels: Sequence[str], gap: int, width: int, row: int = 0) -> list[tuple[int, int]]:
+    """Row and column of each label of a line; empty when they do not fit."""
+    column, found = 1, list[tuple[int, int]]()
+    for label in labels:
+        found.append((row, column))
         column += len(label) + gap
-    return tuple(placed)
+    return found if column - gap < width else []
 
 
-def tab_line(tabs: tuple[Tab, ...], width: int) -> Content:
-    """The tabs as one line."""
+def _balanced(labels: Sequence[str], gap: int, width: int) -> list[tuple[int, int]]:
+    """The same of two lines, the longer of them as short as can be."""
+
+    def longer(cut: int) -> int:
+        return max(sum(map(len, part)) + gap * len(part) for part in (labels[:cut], labels[cut:]))
+
+    cut = min(range(len(labels) + 1), key=longer)
+    first, second = _lined_up(labels[:cut], gap, width), _lined_up(labels[cut:], gap, width, 1)
+    return [*first, *second] if len(first) + len(second) == len(labels) else []
+
+
+def tab_lines(tabs: tuple[Tab, ...], width: int, rows: int = 1) -> Content:
+    """The tabs as lines of that many columns."""
+    placed = place_tabs(tabs, width, rows)
+    last = max((one.row for one in placed), default=0)
+    return Content("\n").join(_tab_line([one for one in placed if one.row == row], width) for row in range(last + 1))
+
+
+def _tab_line(placed: Sequence[PlacedTab], width: int) -> Content:
     parts: list[str | tuple[str, str]] = []
     column = 0
-    for start, tab, label in place_tabs(tabs, width):
+    for one in placed:
+        start, tab, label = one.column, one.tab, one.label
         parts.append(" " * (start - column))
         key, space, rest = label.partition(" ")
         word = "$accent bold underline" if tab.active else ("$foreground bold" if tab.shown else "$text-muted")
@@ -143,19 +182,18 @@ def tab_line(tabs: tuple[Tab, ...], width: int) -> Content:
 class TabBar(Widget):
     """The panes and their keys, the one in use marked; a click goes to a pane.
 
-    Textual's ``Tabs`` scroll out of sight where they do not fit, know one active tab but none that is also shown, and
-    take a second line.
+    Textual's ``Tabs`` scroll out of sight where they do not fit, and know one active tab but none that is also shown.
     """
 
     DEFAULT_CSS = """
     TabBar {
-        height: 1;
+        height: auto;
         background: $surface;
         text-wrap: nowrap;
     }
     """
 
-    tabs: reactive[tuple[Tab, ...]] = reactive(())
+    tabs: reactive[tuple[Tab, ...]] = reactive((), layout=True)
 
     @dataclass
     class Chosen(Message):
@@ -164,15 +202,22 @@ class TabBar(Widget):
         pane: str
 
     def render(self) -> Content:
-        """The line."""
-        return tab_line(self.tabs, self.size.width)
+        """The line, or two."""
+        return tab_lines(self.tabs, self.size.width, self._rows)
 
-    def on_click(self, event: object) -> None:
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002  (Textual's)
+        """How many lines that makes in so many columns."""
+        return max((one.row + 1 for one in place_tabs(self.tabs, width, self._rows)), default=1)
+
+    @property
+    def _rows(self) -> int:
+        return 2 if self.app.size.height >= _ROOMY else 1
+
+    def on_click(self, event: Click) -> None:
         """Go to the pane."""
-        x = getattr(event, "x", -1)
-        for start, tab, label in place_tabs(self.tabs, self.size.width):
-            if start <= x < start + len(label):
-                self.post_message(self.Chosen(tab.pane.id))
+        for one in place_tabs(self.tabs, self.size.width, self._rows):
+            if event.y == one.row and one.column <= event.x < one.column + len(one.label):
+                self.post_message(self.Chosen(one.tab.pane.id))
 
 
 # ---- keys ----

@@ -31,7 +31,7 @@ class Pane(Widget, can_focus=True):
             self.border_subtitle = self.HINT
 
     FOLLOWS_SELECTION: ClassVar[bool] = True
-    """Whether it looks any different when the reader points at something else."""
+    """Whether it looks any different when the reader points at another event or request."""
 
     def watch_view(self) -> None:
         """Show the new view, if anybody can see it."""

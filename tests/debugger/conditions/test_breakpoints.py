@@ -25,6 +25,8 @@ from blis_tui.debugger.conditions.breakpoints import Breakpoint, Hit, Watch, abo
 from blis_tui.debugger.conditions.lexer import ConditionError
 from blis_tui.debugger.conditions.probes import Breaks, Happens, Misses, Reaches, sentence
 from blis_tui.debugger.conditions.suggestions import suggestions
+from blis_tui.debugger.debugger import Debugger
+from blis_tui.debugger.moves import run_to_stop
 from blis_tui.engine.records import (
     RECORD_KINDS,
     Admitted,
@@ -45,6 +47,7 @@ from blis_tui.engine.records import (
 from blis_tui.errors import InvariantError
 from blis_tui.spec.model import Expectation
 from tests.builders import experiment
+from tests.cluster.fleets import fleet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -584,3 +587,29 @@ def test_a_breakpoint_about_a_request_of_any_name(name: str) -> None:
     found = parse_breakpoint(about_request(name), MADE).condition
     assert isinstance(found, Happens)
     assert found == Happens(request=name)
+
+
+# ---- instances that come during a run ----
+
+
+def test_figures_of_an_instance_count_once_it_has_come() -> None:
+    made = fleet("GROWING")
+    watch = Watch((parse_breakpoint("instance[3].queue > 1", made),))
+    debugger = Debugger(made)
+    stop = run_to_stop(debugger.run(watch))
+    assert stop.hits
+    waiting, records = 0, list[Record]()
+    simulation = blis_tui.Simulation(made)
+    simulation.subscribe("all", records.append)
+    simulation.run(max_events=debugger.event)
+    for record in records:
+        if isinstance(record, Queued | Scheduled) and record.instance == 3:
+            waiting += 1 if isinstance(record, Queued) else -1
+        assert waiting < 2 or record.event == debugger.event
+    assert waiting == 2
+
+
+def test_an_instance_may_have_any_number_where_instances_come() -> None:
+    parse_breakpoint("instance 40 routed", fleet("GROWING"))
+    with pytest.raises(ConditionError, match="there is no instance 12"):
+        parse_breakpoint("instance[12].queue > 1", fleet("WEIGHTED"))
