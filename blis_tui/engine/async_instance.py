@@ -25,20 +25,20 @@ class AsyncInstance(Instance):
 
     __slots__ = ()
 
-    def step(self, now: int) -> int:
+    def step(self, now: int, *, planned: bool = False) -> int:  # noqa: ARG002  (it knows)
         """Start the step that is planned, and plan the next one; returns when that starts, IDLE or NO_STEP."""
         batch = self.batch
         if batch.ending:
             self._release_all()
-        planned = batch.planned
+        ready = batch.planned
         decodes = batch.load.decode_requests
         if not decodes:
             batch.cohort.ahead = 0  # those for whom it was planned have left
-        if planned is None or (planned.prefills_nothing and not decodes):
+        if ready is None or (ready.prefills_nothing and not decodes):
             if not self.has_work:
                 return NO_STEP
-            planned = self._plan_anew(planned, now)
-        upcoming = self._decode_only(now) if planned.plan is None else self._run(planned.plan, planned.epoch, now)
+            ready = self._plan_anew(ready, now)
+        upcoming = super().step(now, planned=True) if ready.plan is None else self._run(ready.plan, ready.epoch, now)
         batch.planned = self._plan_ahead(now)
         return upcoming
 
@@ -53,7 +53,7 @@ class AsyncInstance(Instance):
         """Plan the step after the one that is running; None = there is nothing it could do."""
         batch = self.batch
         plan: Plan | None = None
-        due = self._plain_decode()
+        due = self._due_for_plain_decode()
         if due >= 0:
             self.pool.take(due)
         else:
@@ -65,6 +65,21 @@ class AsyncInstance(Instance):
             self.pool.planned()
         batch.cohort.ahead = int(batch.load.decode_requests > 0 and (plan is None or plan.decodes))
         return Planned(plan, self.pool.epoch)
+
+    def _due_for_plain_decode(self) -> int:
+        """The KV blocks due where there is nothing to decide and every running request gets its token; else -1."""
+        batch = self.batch
+        decodes = batch.load.decode_requests
+        if (
+            not decodes
+            or batch.prefills
+            or batch.stalled
+            or decodes > batch.limits.max_num_batched_tokens
+            or (self.waiting.items and len(batch.running) + len(batch.ending) < batch.limits.max_num_seqs)
+        ):
+            return -1
+        due = len(batch.cohort.due())
+        return due if due <= self.pool.free else -1
 
     def withdraw(self, request: Request, now: int) -> None:
         """Take out somebody who waits or runs; the step that is planned goes on without."""

@@ -307,41 +307,36 @@ class Instance:
 
     # ---- one step ----
 
-    def step(self, now: int) -> int:
-        """Run one step from ``now``; returns when the next one starts, IDLE or NO_STEP."""
-        due = self._plain_decode()
-        if due < 0:
-            return self._planned_step(now)
-        if due:
-            self.pool.take(due)
-        return self._decode_only(now)
+    def step(self, now: int, *, planned: bool = False) -> int:
+        """Run one step from ``now``; returns when the next one starts, IDLE or NO_STEP.
 
-    def _plain_decode(self) -> int:
-        """The KV blocks due where there is nothing to decide and every running request gets its token; else -1."""
-        batch = self.batch
-        decodes = batch.load.decode_requests
-        if (
-            not decodes
-            or batch.prefills
-            or batch.stalled
-            or decodes > batch.limits.max_num_batched_tokens
-            or (self.waiting.items and len(batch.running) + len(batch.ending) < batch.limits.max_num_seqs)
-        ):
-            return -1
-        cohort = batch.cohort
-        due = len(cohort.classes[cohort.clock % cohort.block_size_tokens])
-        return due if due <= self.pool.free else -1
-
-    def _decode_only(self, now: int) -> int:
-        """Run a step in which every running request gets its token and nothing else happens."""
+        ``planned``: it is a plain decode, and the blocks for it have been taken.
+        """
         batch = self.batch
         load = batch.load
         decodes = load.decode_requests
+        cohort = batch.cohort
+        waiting = self.waiting.items
+        if not planned:
+            if (
+                not decodes
+                or batch.prefills
+                or batch.stalled
+                or decodes > batch.limits.max_num_batched_tokens
+                or (waiting and len(batch.running) < batch.limits.max_num_seqs)
+            ):
+                return self._planned_step(now)
+            # A plain decode: nothing to decide, every running request gets its token.
+            due = len(cohort.classes[cohort.clock % cohort.block_size_tokens])
+            if due:
+                pool = self.pool
+                if due > pool.free:
+                    return self._planned_step(now)
+                pool.take(due)
         context = load.decode_context_tokens
         duration = self.latency.step_time_us(load)
-        end = now + duration
+        end = self._free_us = now + duration
         tallies = self.tallies
-        cohort = batch.cohort
         finishing = cohort.advance(now, duration, tallies.itl_us)
         if finishing is not None:
             for request in finishing:
@@ -349,10 +344,8 @@ class Instance:
             self._complete(finishing, end)
         tallies.steps += 1
         tallies.busy_us += duration
-        waiting = self.waiting.items
         if waiting and len(batch.running) + len(finishing or ()) >= batch.limits.max_num_seqs:
             tallies.seqs_wait_us += duration
-        self._free_us = end
         upcoming = end if waiting or batch.running else IDLE
         if self._observers.kinds:
             self._emit_step(_NO_PLAN, Done(now, duration, decodes, context, [], finishing or [], upcoming))
