@@ -10,7 +10,7 @@ from blis_tui.engine.clientview import client_e2e_us, client_ttft_us
 from blis_tui.engine.events import RequestCallback, Timeout, instance_order
 from blis_tui.engine.latency.model import StepLoad
 from blis_tui.engine.latency.pausing import Pausing
-from blis_tui.engine.plan import Plan
+from blis_tui.engine.plan import Plan, Preemption
 from blis_tui.engine.profile import Profile
 from blis_tui.engine.records import Completed, Dropped, Prefilled, Queued, TimedOut
 from blis_tui.engine.request import RequestState, handover_of
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 IDLE: Final = -1
 """A step's answer: nothing is left to do."""
 NO_STEP: Final = -2
-"""A step's answer: all its requests timed out meanwhile, so there was nothing to do; it did not happen."""
+"""A step's answer: there was nothing to do, or nothing can be done before KV blocks arrive; it did not happen."""
 
 # Priorities of instance events at a tie. A completion beats the timeout of the same microsecond.
 QUEUED: Final = 1
@@ -211,8 +211,7 @@ class Instance:
             return reason
         if pool.missing(request, request.input_tokens) > pool.free:
             return f"its KV blocks do not fit: {pool.free} are free"
-        pool.extend(request, request.input_tokens)
-        pool.computed(-1, -1)  # elsewhere, and not in a step
+        pool.hold(request, request.input_tokens)
         request.computed_tokens = request.input_tokens
         self.batch.reserved[request.index] = request
         return ""
@@ -220,9 +219,11 @@ class Instance:
     def adopt(self, request: Request, now: int) -> None:
         """Take a request whose KV blocks have arrived into the waiting queue: what is left of it is decoding."""
         if 0 < request.deadline_us <= now:
-            self._give_back(request)
+            self.give_back(request, now)
             self._expire(request, now, was_running=False)
             return
+        self.pool.extend(request, request.input_tokens)
+        self.pool.computed(-1, -1)  # elsewhere, and not in a step
         if request.generated_tokens >= min(request.output_tokens, request.max_output_tokens):
             request.generated_tokens -= 1  # as in BLIS, it decodes at least once here
         request.joined_us = min(request.first_token_us, now)
@@ -237,10 +238,17 @@ class Instance:
         self.depart(request)
         self._ledger.close(request, client_ttft_us(request, self.latency))
 
-    def _give_back(self, request: Request) -> None:
-        """Free the blocks of somebody who waits."""
+    def give_back(self, request: Request, now: int) -> None:
+        """Free the blocks, if there are any, of somebody who does not run."""
         if self.batch.reserved.pop(request.index, None) is not None:
             self.pool.release(request, findable=False)
+        self._want_step(now)
+
+    def _want_step(self, now: int) -> None:
+        """There is a step to come as long as there is work; this is where one begins after a pause."""
+        if self.has_work and not self.step_pending:
+            self.step_pending = True
+            self._events.push(now, self.order_step, Step(self))
 
     def _wait(self, request: Request, now: int) -> None:
         observers = self._observers
@@ -253,9 +261,7 @@ class Instance:
                 request.deadline_us, self._order_timeout, Timeout("timeout", request, self.timeout, self.index)
             )
             self._events.sweep()
-        if not self.step_pending:
-            self.step_pending = True
-            self._events.push(now, self.order_step, Step(self))
+        self._want_step(now)
         if Queued in observers.kinds:
             position = self.waiting.position(request)
             observers.emit(Queued(observers.event, now, request.request_id, self.index, position))
@@ -273,7 +279,7 @@ class Instance:
             self.batch.abort(request)
         else:
             self.waiting.remove(request)
-            self._give_back(request)
+            self.give_back(request, now)
 
     def _expire(self, request: Request, now: int, *, was_running: bool) -> None:
         request.state = RequestState.TIMED_OUT
@@ -376,6 +382,10 @@ class Instance:
             return NO_STEP
         # Schedule.
         plan = self.rule.plan(batch)
+        if batch.reserved and not batch.running and not plan.preempted:
+            if batch.awaits_blocks():
+                return NO_STEP
+            plan = self._make_room(plan)
         tallies = self.tallies
         for request in plan.admitted:
             if request.scheduled_us < 0:
@@ -443,6 +453,15 @@ class Instance:
         if observed:
             self._emit_step(plan, Done(now, duration, decodes, context, first_tokens, finishing, upcoming))
         return upcoming
+
+    def _make_room(self, plan: Plan) -> Plan:
+        """Nobody fits: whoever waits and holds blocks loses them, the last one first, until somebody does."""
+        batch, preempted = self.batch, list[Preemption]()
+        while batch.reserved and not batch.running:
+            preempted.append(batch.dispossess())
+            plan = self.rule.plan(batch)
+        plan.preempted[:0] = preempted
+        return plan
 
     def _end_prefill(self, request: Request, end: int, finishing: list[Request]) -> None:
         """The last token of its prefill is computed: a first token comes out, or (after a preemption) the next one."""

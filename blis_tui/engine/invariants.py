@@ -122,7 +122,7 @@ def _causality(state: Auditable) -> str:
 
 def _work_conservation(state: Auditable) -> str:
     for instance in state.instances:
-        if (instance.waiting.items or instance.batch.running) and not instance.step_pending:
+        if instance.has_work and not instance.step_pending and not instance.batch.awaits_blocks():
             return f"instance {instance.index} has work and no step is pending"
     return ""
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from blis_tui.cluster.records import TransferFinished, TransferStarted
-from blis_tui.engine.records import Completed, Dropped, FirstToken
+from blis_tui.engine.records import Completed, Dropped, FirstToken, Preempted
 from blis_tui.metrics.request_log import RequestLog
 from blis_tui.spec.model import Disaggregation, Experiment, PluginConfig, Transfer
 from tests.builders import Outcome, experiment, request
@@ -105,3 +105,38 @@ def test_a_deadline_that_passes_during_a_transfer_is_noticed_after_it() -> None:
 def test_a_transfer_may_start_with_the_step_that_completes_the_prefill() -> None:
     outcome = Outcome(split(starts="step-start"), [request(0, 0, 8, 3)])
     assert outcome.rows["0"].completed_us == 28 + 2 * 50
+
+
+@pytest.mark.parametrize("order", ["prefill-first", "decode-first"])
+def test_prompts_that_fill_the_cache_together_do_not_wait_for_each_other(order: str) -> None:
+    outcome = Outcome(split(order=order), [request(0, 0, 20, 5), request(1, 0, 20, 5)])
+    assert [(row.state, row.preemptions) for row in outcome.rows.values()] == [("completed", 0), ("completed", 1)]
+    [lost] = [one for one in outcome.records if isinstance(one, Preempted)]
+    assert (lost.request_id, lost.for_request, lost.lost_tokens, lost.freed_blocks) == ("1", "0", 20, 5)
+
+
+def test_an_instance_waits_for_kv_blocks_where_nobody_else_fits() -> None:
+    made = split(order="decode-first", base_latency_us=2000)
+    way = made.cluster.disaggregation
+    assert way is not None
+    long = PluginConfig(kind="direct-to-decode", settings={"threshold_tokens": 25})
+    made = replace(made, cluster=replace(made.cluster, disaggregation=replace(way, decider=long)))
+    outcome = Outcome(made, [request(0, 0, 30, 5), request(1, 400, 20, 5)])
+    assert [row.scheduled_us for row in outcome.rows.values()] == [0, 2362]
+    assert {row.state for row in outcome.rows.values()} == {"completed"}
+
+
+def test_blocks_are_found_in_the_cache_when_they_have_arrived_and_not_before() -> None:
+    made = split(order="decode-first", base_latency_us=500)
+    made = replace(made, policy=replace(made.policy, routing=ROUND_ROBIN))
+    way = made.cluster.disaggregation
+    assert way is not None
+    long = PluginConfig(kind="direct-to-decode", settings={"threshold_tokens": 14})
+    made = replace(made, cluster=replace(made.cluster, disaggregation=replace(way, decider=long)))
+    shared = (("system", 12),)
+    requests = [
+        request(0, 0, 16, 3, segments=shared),
+        *(request(i, at, 13, 1, segments=shared) for i, at in ((1, 300), (2, 900))),
+    ]
+    outcome = Outcome(made, requests)
+    assert [row.cached_tokens for row in outcome.rows.values()] == [0, 0, 12]

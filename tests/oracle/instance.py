@@ -235,6 +235,8 @@ class Instance:
         self.running: list[Job] = []
         self.leaving: list[tuple[Job, int]] = []
         """Who is through with a step that is not over, and how many blocks that freed."""
+        self.expected: list[Job] = []
+        """Whose KV blocks are on their way here."""
         self.routed = 0
         self.step_pending = False
         self.steps = 0
@@ -270,19 +272,21 @@ class Instance:
 
     def reserve(self, job: Job) -> str:
         """Take new blocks for a whole prompt that was computed elsewhere; why that is impossible, if it is."""
-        size, tokens = self.pool.size, job.request.input_tokens
+        tokens = job.request.input_tokens
         if reason := self.unservable(job):
             return reason
         if self.pool.blocks_for(tokens) > len(self.pool.free):
             return f"its KV blocks do not fit: {len(self.pool.free)} are free"
         job.table = [self.pool.take() for _ in range(self.pool.blocks_for(tokens))]
-        for number in range(tokens // size):
-            self.pool.fill(job.table[number], job.tokens[: (number + 1) * size])
         job.reserved = True
+        self.expected.append(job)
         return ""
 
     def adopt(self, job: Job, now: int) -> None:
         """The KV blocks of a prompt have arrived: what is left is decoding, at least one step of it."""
+        size = self.pool.size
+        for number in range(job.request.input_tokens // size):
+            self.pool.fill(job.table[number], job.tokens[: (number + 1) * size])
         job.computed = job.target = job.request.input_tokens
         job.prefilling = False
         if job.generated >= job.wanted:
@@ -314,14 +318,28 @@ class Instance:
                 break
             self._grant(plan, job, tokens)
         if not plan.preempted:
-            while self.waiting and len(self.running) < self.engine.max_num_seqs and plan.budget > 0:
-                head = self.waiting[0]
-                holders = [] if self.running else [job for job in self.waiting if job.reserved]
-                if holders and head.preemptions:
-                    head = holders[0]
-                if not self._admit(plan, head, now) and not (holders and self._admit(plan, holders[0], now)):
-                    break
+            self._fill(plan, now)
+            while not self.running and not self.expected and any(job.reserved for job in self.waiting):
+                self._dispossess(plan)
+                self._fill(plan, now)
         return plan
+
+    def _dispossess(self, plan: Plan) -> None:
+        """Nobody can be scheduled: the last in the queue that holds blocks has to compute its prompt itself."""
+        job = [job for job in self.waiting if job.reserved][-1]
+        plan.preempted.append(Preemption(job, self.waiting[0], job.computed, len(job.table)))
+        job.reserved = False
+        self._recompute(job)
+
+    def _fill(self, plan: Plan, now: int) -> None:
+        """Schedule requests from the queue."""
+        while self.waiting and len(self.running) < self.engine.max_num_seqs and plan.budget > 0:
+            head = self.waiting[0]
+            holders = [] if self.running else [job for job in self.waiting if job.reserved]
+            if holders and head.preemptions:
+                head = holders[0]
+            if not self._admit(plan, head, now) and not (holders and self._admit(plan, holders[0], now)):
+                break
 
     def _limited(self, tokens: int, plan: Plan) -> int:
         if self.threshold > 0:
@@ -344,16 +362,20 @@ class Instance:
         for block in plan.filled.pop(job, []):
             block.content = None  # it would have been computed in this step
         plan.preempted.append(Preemption(job, beneficiary, job.computed, len(job.table)))
+        self.running.remove(job)
+        self._recompute(job)
+        self.enqueue(job, at_front=True)
+
+    def _recompute(self, job: Job) -> None:
+        """It loses its blocks."""
         self.preemptions += 1
         self.pool.release(job.table)
-        self.running.remove(job)
         job.preemptions += 1
         job.computed = 0
         job.prefilling = True
         if self.rule == "blis":
             job.generated = 0
         job.target = job.request.input_tokens + job.generated
-        self.enqueue(job, at_front=True)
 
     def _admit(self, plan: Plan, job: Job, now: int) -> bool:
         """Move the head of the queue into the batch, if it fits."""

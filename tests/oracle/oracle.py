@@ -165,12 +165,15 @@ class Oracle:
                 return
             if self._is_stale(event):
                 continue
-            self.now = now
+            before, self.now = self.now, now
             self.events += 1
             self._ended_now = 0
             if event.instance >= 0:
                 if event.job is None:
-                    self._step(self.instances[event.instance], now)
+                    if not self._step(self.instances[event.instance], now):
+                        self.now = before  # it did not happen
+                        self.events -= 1
+                        continue
                 elif event.kind == LEFT:
                     self._leave(event.job, self.instances[event.instance], now, parts=event.parts)
                 else:
@@ -436,6 +439,7 @@ class Oracle:
     def _adopt(self, job: Job, now: int) -> None:
         instance = self.instances[job.decode_instance]
         self._count(job, instance.number)
+        instance.expected.remove(job)
         if 0 < job.request.deadline_us <= now:
             self._expire(job, instance, now, was_running=False)
         else:
@@ -496,6 +500,8 @@ class Oracle:
         job.state = RequestState.TIMED_OUT
         instance.pool.release(job.table)
         self._end(job, instance.number)
+        if instance.waiting:
+            self._want_step(instance, now)  # if it has been waiting for KV blocks, others may fit now
         self.records.append(TimedOut(self.events, now, job.name, instance.number, was_running, job.generated))
 
     def _want_step(self, instance: Instance, time: int) -> None:
@@ -503,9 +509,12 @@ class Oracle:
             instance.step_pending = True
             self._plan(time, STEP, None, instance.number)
 
-    def _step(self, instance: Instance, now: int) -> None:
+    def _step(self, instance: Instance, now: int) -> bool:
+        """Whether there was anything to do before KV blocks that are on their way arrive."""
         instance.step_pending = False
         plan = instance.schedule(now)
+        if not plan.tokens and not plan.preempted and instance.expected:
+            return False
         self._tell_plan(instance, plan, now)
         if not plan.tokens and not plan.preempted:
             raise OracleStalledError
@@ -553,6 +562,7 @@ class Oracle:
         for job in first:
             ttft = end - job.request.arrival_us + instance.latency.output_token_overhead_us
             self.records.append(FirstToken(self.events, now, job.name, instance.number, end, ttft))
+        return True
 
     def _tell_plan(self, instance: Instance, plan: Plan, now: int) -> None:
         for victim, beneficiary, tokens, blocks in plan.preempted:
