@@ -408,7 +408,21 @@ class Cluster:
 
     def route_again(self, request: Request, now: int) -> None:
         """A request that was on an instance goes to the router once more."""
-        self.go_to_router(Passage(request, self._route), now + self._routing_latency_us)
+        self.dispatch(Passage(request, self._route), now)
+
+    def go_on(self, passage: Passage, now: int) -> None:
+        """A request that was stranded goes where it was going."""
+        if self.splitter is not None and passage.request.handover is not None:
+            self.splitter.go(passage, now)
+        else:
+            self.go_to_router(passage, now)
+
+    def strands(self, passage: Passage, router: Router, now: int) -> bool:
+        """Whether no instance is up that a request could be sent to: it waits for one."""
+        if self.lifecycle is None or router.of(passage.incoming).fleet.members:
+            return False
+        self.lifecycle.park(passage, now)
+        return True
 
     def _route(self, passage: Passage, now: int) -> None:
         if self._watches:
@@ -418,15 +432,30 @@ class Cluster:
             self.reject(request, ROUTER, f"no instance serves {request.model}", now)
             return
         splitter = self.splitter
-        if self.lifecycle is not None and not self.router.of(passage.incoming).fleet.members:
-            self.lifecycle.park(passage, now)
-        elif splitter is None:
+        router = self.router if splitter is None or not splitter.decode_first else splitter.decode
+        if self.strands(passage, router, now):
+            return
+        if splitter is None:
             self.send(passage, self.router, now)
         elif splitter.decode_first:
             splitter.route_decode_first(passage, now)
         else:
             splitter.learn(passage)
             self.send(passage, self.router, now)
+
+    def lets_in(self, request: Request, now: int) -> bool:
+        """Whether a request that has come to its instance gets into the queue there."""
+        return self.lifecycle is None or self.lifecycle.lets_in(request, now)
+
+    def transfer_over(self, index: int, now: int) -> None:
+        """A transfer from or to an instance is over: if it is draining, it may go."""
+        if self.lifecycle is not None:
+            self.lifecycle.end_if_empty(index, now)
+
+    def start_again(self, request: Request, index: int, now: int, *, down: bool) -> None:
+        """A request cannot go on between two instances; ``down``: because instance ``index`` has gone."""
+        if self.lifecycle is not None:
+            self.lifecycle.start_again(request, index, now, down=down)
 
     def _serves(self, request: Request) -> bool:
         return not request.model or request.model in self._models
@@ -483,8 +512,8 @@ class Cluster:
         self.queue.push(now + delay, instance_order(QUEUED, index), passage)
 
     def _enqueue(self, passage: Passage, now: int) -> None:
-        request, lifecycle = passage.request, self.lifecycle
-        if lifecycle is None or lifecycle.lets_in(request, now):
+        request = passage.request
+        if self.lets_in(request, now):
             self.instances[request.instance].enqueue(request, now)
 
     # ---- what follows when requests leave instances ----

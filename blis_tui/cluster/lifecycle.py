@@ -62,10 +62,11 @@ class Lifecycle:
 
     def __init__(self, experiment: spec.Experiment, cluster: Host, streams: Streams) -> None:
         settings = experiment.cluster
-        if settings.disaggregation is not None:
+        split = settings.disaggregation
+        if split is not None and split.transfer.starts == "step-start":
             raise PolicyError(
-                "instances that come and go cannot be combined with prefill/decode disaggregation yet",
-                help="leave out cluster.disaggregation, or lifecycle, failures, nodes and autoscaler",
+                "a transfer that starts before its prefill is over cannot be broken off when an instance goes",
+                help="leave out transfer.starts, or lifecycle, failures, nodes and autoscaler",
             )
         self.lives: list[Life] = []
         self.parked: dict[int, Passage] = {}
@@ -188,7 +189,7 @@ class Lifecycle:
         cluster = self._cluster
         parked, self.parked = self.parked, {}
         for passage in parked.values():
-            cluster.go_to_router(passage, now)
+            cluster.go_on(passage, now)
         cluster.wake_gateway(cluster.instances[index].batch.limits.max_num_seqs, now)
 
     # ---- going ----
@@ -221,12 +222,13 @@ class Lifecycle:
             for request in instance.waiting.ordered():
                 self._give_up(instance, request, now)
                 self._send_again(request, index, now)
-        self._end_if_empty(index, now)
+        self.end_if_empty(index, now)
 
     def departed(self, requests: Sequence[Request], now: int) -> None:
         """These no longer count as in flight."""
         for request in requests:
-            self._undeclared.pop(request.index, None)
+            if request.state > RequestState.RUNNING:
+                self._undeclared.pop(request.index, None)
             index = request.instance
             if index < 0 or self.lives[index].state != WARMING:
                 continue
@@ -237,10 +239,14 @@ class Lifecycle:
                 self._change(index, ACTIVE, now, f"active, warm after {life.served} requests")
         for request in requests:
             if request.instance >= 0:
-                self._end_if_empty(request.instance, now)
+                self.end_if_empty(request.instance, now)
 
-    def _end_if_empty(self, index: int, now: int) -> None:
-        if self.lives[index].state == DRAINING and not self._cluster.instances[index].in_flight:
+    def end_if_empty(self, index: int, now: int) -> None:
+        """A draining instance goes when nobody needs it any more, nor the KV blocks that it has or expects."""
+        cluster = self._cluster
+        if self.lives[index].state != DRAINING or cluster.instances[index].in_flight:
+            return
+        if cluster.splitter is None or not cluster.splitter.serves(index):
             self._end(index, now, "drained")
 
     def _stop_after_step(self, index: int, now: int) -> None:
@@ -274,6 +280,8 @@ class Lifecycle:
         for request in requests:
             self._give_up(instance, request, now)
             self._decide(request, index, now)
+        if cluster.splitter is not None:
+            cluster.splitter.break_off(index, now)
         instance.batch.refused = None
         instance.pool.wipe()
         self._slow_down(index, 1.0)
@@ -282,7 +290,7 @@ class Lifecycle:
         elif life.state == FAILED:
             self._free(index, now)
         else:
-            self._end_if_empty(index, now)
+            self.end_if_empty(index, now)
 
     def _repaired(self, event: Background, now: int) -> bool:
         self.lives[_index(event)].returns = False
@@ -316,6 +324,7 @@ class Lifecycle:
     def expire(self, request: Request, now: int) -> None:
         """The deadline of a request has come that waits for an instance."""
         del self.parked[request.index]
+        self._forget_split(request, now)
         self._cluster.reject(request, NAME, "no instance came up before its deadline", now)
 
     def lets_in(self, request: Request, now: int) -> bool:
@@ -326,12 +335,30 @@ class Lifecycle:
             if not request.max_output_tokens:
                 self._undeclared[request.index] = None
             return True
-        self._cluster.instances[index].depart(request)
+        instance = self._cluster.instances[index]
+        instance.give_back(request, now)
+        instance.depart(request)
+        if request.queued_us >= 0:  # its prompt was computed elsewhere
+            self.forfeited_us += now - request.queued_us
         if life.state == DRAINING and self._settings.drain == "redirect":
             self._send_again(request, index, now)
         else:
             self._decide(request, index, now)
+        self.end_if_empty(index, now)
         return False
+
+    def start_again(self, request: Request, index: int, now: int, *, down: bool) -> None:
+        """A request cannot go on between two instances; ``down``: because instance ``index`` has gone."""
+        self.forfeited_us += now - request.queued_us
+        if down:
+            self._decide(request, index, now)
+        else:
+            self._send_again(request, index, now)
+
+    def _forget_split(self, request: Request, now: int) -> None:
+        splitter = self._cluster.splitter
+        if splitter is not None:
+            splitter.forget(request, now)
 
     def _decide(self, request: Request, index: int, now: int) -> None:
         """Whether a request that went down with an instance starts again."""
@@ -355,6 +382,10 @@ class Lifecycle:
 
     def _send_again(self, request: Request, index: int, now: int) -> None:
         self.retried += 1
+        splitter = self._cluster.splitter
+        if splitter is not None and request.handover is not None:
+            splitter.split -= 1  # it will be decided anew
+        self._forget_split(request, now)
         if self._undeclared.pop(request.index, 0) is None:
             request.max_output_tokens = 0
         request.restart()
@@ -364,6 +395,7 @@ class Lifecycle:
         self._cluster.route_again(request, now)
 
     def _lose(self, request: Request, index: int, now: int, reason: str) -> None:
+        self._forget_split(request, now)
         request.state = RequestState.LOST
         observers = self._cluster.observers
         if Lost in observers.kinds:

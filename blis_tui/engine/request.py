@@ -196,6 +196,7 @@ class Request:
         self.instance = self.queued_us = self.scheduled_us = self.first_token_us = self.joined_us = -1
         self.computed_tokens = self.generated_tokens = self.cached_tokens = self.preemptions = 0
         self.target_tokens = self.input_tokens
+        self.handover = None
 
     def __getstate__(self) -> tuple[object, ...]:
         # Values without their names: a long queue pickles ten times as fast.
