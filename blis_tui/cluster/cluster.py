@@ -174,6 +174,15 @@ class Cluster:
         for fleet, roles in self._fleets:
             fleet.change([index for index in indices if self.pools[index].role in roles])
 
+    def forget(self, index: int) -> None:
+        """An instance has gone with all that it had cached: routers do not count on that any more."""
+        for router in self._routers():
+            router.forget(index)
+
+    def _routers(self) -> tuple[Router, ...]:
+        split = () if self.splitter is None else (self.splitter.prefill, self.splitter.decode)
+        return (self.router, *split)
+
     def _fleet_of(self, roles: frozenset[str], prompts: PromptKeys) -> Fleet:
         members = [index for index, pool in enumerate(self.pools) if pool.role in roles]
         fleet = Fleet(self.board, members, prompts)
@@ -210,8 +219,7 @@ class Cluster:
 
     def policies(self) -> tuple[object, ...]:
         """The control plane's policies."""
-        split = () if self.splitter is None else (self.splitter.prefill, self.splitter.decode)
-        return (self.admission.policy, *(policy for router in (self.router, *split) for policy in router.policies()))
+        return (self.admission.policy, *(policy for router in self._routers() for policy in router.policies()))
 
     def rules(self) -> tuple[str, str]:
         """How admission and routing decide, a sentence each; empty where the policy's name says it."""

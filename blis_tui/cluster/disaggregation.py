@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blis_tui.cluster.deciders.decider import DECIDER
-from blis_tui.cluster.link import Link
+from blis_tui.cluster.link import Ahead, Link
 from blis_tui.cluster.passage import DECODE_ROUTING, PREFILL_ROUTING, TRANSFER_END, TRANSFER_START, Signal
 from blis_tui.cluster.records import Split, TransferBrokenOff, TransferFinished, TransferStarted
+from blis_tui.engine.kv.capacity import kv_bytes_per_token
 from blis_tui.engine.request import Handover, RequestState, handover_of
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Splitter:
         self.prefill = prefill
         self.decode = decode
         self.link = Link(settings.transfer)
+        self._settings = settings.transfer
         self.passages: dict[int, Passage] = {}
         self.decode_first = settings.order == "decode-first"
         self._cluster = cluster
@@ -145,7 +147,7 @@ class Splitter:
             return
         handover.transfer_start_us = now
         index = handover.decode_instance
-        if index >= 0 and (reason := self._reserve(request, index)):
+        if index >= 0 and (reason := self._reserve(request, index, now)):
             self._fail(passage, reason, now)
             return
         observers = cluster.observers
@@ -162,7 +164,7 @@ class Splitter:
                 )
             )
         passage.kind = "transfer-end"
-        duration = self.link.start(request.index, request.input_tokens, self.prefill.fleet.block_size_tokens, now)
+        duration = self.link.start(request.index, self.bytes_of(request), now, self._ahead(handover))
         if duration is None:
             self._plan_end(now)
         else:
@@ -182,8 +184,18 @@ class Splitter:
         return True
 
     def bytes_of(self, request: Request) -> int:
-        """What the KV blocks of its prompt amount to."""
-        return self.link.amount(request.input_tokens, self.prefill.fleet.block_size_tokens)
+        """What the KV blocks amount to that travel: all of its prompt, but those that the decode instance shares."""
+        pool = self._cluster.pools[handover_of(request).prefill_instance]
+        size = pool.engine.block_size_tokens
+        blocks = -(-request.input_tokens // size) - len(request.shared_blocks)
+        own = self._settings.bytes_per_token
+        return blocks * size * (kv_bytes_per_token(pool.model, pool.tensor_parallel) if own is None else own)
+
+    def _ahead(self, handover: Handover) -> Ahead | None:
+        if self._settings.overlap == "none":
+            return None
+        model = self._cluster.pools[handover.prefill_instance].model
+        return Ahead(handover.last_step_us, model.num_hidden_layers)
 
     def _plan_end(self, now: int) -> None:
         """Under fair share: whoever is through first if nothing changes."""
@@ -231,7 +243,7 @@ class Splitter:
             return
         index = cluster.choose(passage, self.decode, now)
         handover.decode_instance = index
-        if reason := self._reserve(passage.request, index):
+        if reason := self._reserve(passage.request, index, now):
             self._fail(passage, reason, now)
         else:
             self._deliver(passage, now)
@@ -291,9 +303,9 @@ class Splitter:
 
     # ---- the end of its way ----
 
-    def _reserve(self, request: Request, index: int) -> str:
+    def _reserve(self, request: Request, index: int, now: int) -> str:
         self._cluster.board.touched[index] = None
-        return self._cluster.instances[index].reserve(request)
+        return self._cluster.instances[index].reserve(request, now, reuse=self._settings.reuse_cached_blocks)
 
     def _deliver(self, passage: Passage, now: int) -> None:
         request = passage.request

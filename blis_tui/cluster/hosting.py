@@ -48,6 +48,9 @@ class Host(Protocol):
     def set_candidates(self, indices: Sequence[int]) -> None:
         """From now on these instances may get requests."""
 
+    def forget(self, index: int) -> None:
+        """An instance has gone with all that it had cached."""
+
     def go_on(self, passage: Passage, now: int) -> None:
         """A request that was stranded goes where it was going."""
 

@@ -284,6 +284,7 @@ class Lifecycle:
             cluster.splitter.break_off(index, now)
         instance.batch.refused = None
         instance.pool.wipe()
+        cluster.forget(index)
         self._slow_down(index, 1.0)
         if life.failure is not None and life.returns:
             self.later(now + (life.failure.repair_us or 0), "instance-repaired", index, self._repaired)
@@ -299,6 +300,7 @@ class Lifecycle:
 
     def _end(self, index: int, now: int, reason: str) -> None:
         self._change(index, TERMINATED, now, f"terminated, {reason}")
+        self._cluster.forget(index)
         self._free(index, now)
 
     def _free(self, index: int, now: int) -> None:

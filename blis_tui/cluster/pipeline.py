@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.instance import Instance
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
+    from blis_tui.spec.model import Pool
 
 
 class Pipeline(Protocol):
@@ -24,6 +25,7 @@ class Pipeline(Protocol):
     observers: Observers
     board: SignalBoard
     admission: AdmissionControl
+    pools: list[Pool]
 
     @property
     def instances(self) -> Sequence[Instance]:

@@ -204,13 +204,20 @@ class Instance:
             return
         self._wait(request, now)
 
-    def reserve(self, request: Request) -> str:
-        """Take the KV blocks for a prompt that was computed elsewhere; returns why that is impossible, if it is."""
+    def reserve(self, request: Request, now: int, *, reuse: bool = False) -> str:
+        """Take the KV blocks for a prompt that was computed elsewhere; returns why that is impossible, if it is.
+
+        With ``reuse``, leading blocks that the prefix cache holds are shared (its ``shared_blocks`` then), the others
+        are new.
+        """
         pool = self.pool
         if reason := self.batch.unservable(request):
             return reason
-        if pool.missing(request, request.input_tokens) > pool.free:
+        found = pool.visible_head(request.segments, now) if reuse else 0
+        if pool.missing(request, request.input_tokens) - found + pool.idle_among(request, found) > pool.free:
             return f"its KV blocks do not fit: {pool.free} are free"
+        if found:
+            pool.pin(request, found)
         pool.hold(request, request.input_tokens)
         request.computed_tokens = request.input_tokens
         self.batch.reserved[request.index] = request
@@ -427,6 +434,8 @@ class Instance:
         observed = bool(self._observers.kinds)
         first_tokens = [request for request in prefilled if not request.generated_tokens] if observed else []
         for request in prefilled:
+            if request.handover is not None:
+                request.handover.last_step_us = duration
             self._end_prefill(request, end, finishing)
         if finishing:
             self._complete(finishing, end)

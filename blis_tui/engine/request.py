@@ -40,12 +40,14 @@ class Handover:
         decode_instance: where its answer is generated.
         transfer_start_us: when its KV blocks start on their way.
         transfer_us: how long that takes.
+        last_step_us: how long the step takes that completes its prefill.
         first_token_overhead_us: what its client waits for its first token beyond the step, where that came from.
     """
 
     __slots__ = (
         "decode_instance",
         "first_token_overhead_us",
+        "last_step_us",
         "prefill_instance",
         "prefilled",
         "transfer_start_us",
@@ -58,6 +60,7 @@ class Handover:
         self.decode_instance = -1
         self.transfer_start_us = -1
         self.transfer_us = -1
+        self.last_step_us = 0
         self.first_token_overhead_us = 0
 
     def state(self) -> tuple[object, ...]:

@@ -8,13 +8,19 @@ from blis_tui.cluster.records import TransferFinished, TransferStarted
 from blis_tui.engine.records import Completed, Dropped, FirstToken, Preempted
 from blis_tui.metrics.request_log import RequestLog
 from blis_tui.spec.model import Disaggregation, Experiment, PluginConfig, Transfer
-from tests.builders import Outcome, experiment, request
+from tests.builders import MODEL, Outcome, experiment, request
 
 ROUND_ROBIN = PluginConfig(kind="round-robin")
 
 
 def split(
-    *, order: str = "prefill-first", starts: str = "step-end", contention: str = "none", base_latency_us: int = 20
+    *,
+    order: str = "prefill-first",
+    starts: str = "step-end",
+    contention: str = "none",
+    base_latency_us: int = 20,
+    overlap: str = "none",
+    reuse: bool = False,
 ) -> Experiment:
     """One instance that prefills and one that decodes; a block of KV travels for 4 us."""
     made = experiment(blocks=10)
@@ -26,6 +32,8 @@ def split(
         bytes_per_token=1,
         starts=starts,
         contention=contention,
+        overlap=overlap,
+        reuse_cached_blocks=reuse,
     )
     way = Disaggregation(
         decider=PluginConfig(kind="always"),
@@ -140,3 +148,53 @@ def test_blocks_are_found_in_the_cache_when_they_have_arrived_and_not_before() -
     ]
     outcome = Outcome(made, requests)
     assert [row.cached_tokens for row in outcome.rows.values()] == [0, 0, 12]
+
+
+def test_only_what_the_last_step_of_a_prefill_does_not_cover_is_left_after_it() -> None:
+    outcome = Outcome(split(overlap="layer-wise"), [request(0, 0, 32, 3)])
+    [done] = [one for one in outcome.records if isinstance(one, TransferFinished)]
+    assert (done.time_us, done.duration_us) == (132 + 32 // MODEL.num_hidden_layers, 32 // MODEL.num_hidden_layers)
+    [started] = [one for one in outcome.records if isinstance(one, TransferStarted)]
+    assert started.bytes == 32
+
+
+def test_blocks_that_the_decode_instance_has_are_not_transferred() -> None:
+    shared = (("system", 12),)
+    requests = [request(i, 500 * i, 16, 3, segments=shared if i < 2 else ()) for i in range(3)]
+    outcome = Outcome(split(order="decode-first", reuse=True), requests)
+    assert [one.bytes for one in outcome.records if isinstance(one, TransferStarted)] == [16, 4, 16]
+    assert [one.duration_us for one in outcome.records if isinstance(one, TransferFinished)] == [36, 24, 36]
+    assert [row.state for row in outcome.rows.values()] == ["completed"] * 3
+    decode = outcome.cluster.instances[1].pool
+    assert (decode.hits, decode.used) == (3, 0)
+
+
+def test_blocks_that_are_shared_and_then_given_back_are_there_for_others() -> None:
+    shared = (("system", 12),)
+    requests = [request(0, 0, 16, 3, segments=shared), request(1, 500, 16, 3, segments=shared, deadline_us=620)]
+    outcome = Outcome(split(order="decode-first", reuse=True), [*requests, request(2, 1000, 16, 3, segments=shared)])
+    assert [row.state for row in outcome.rows.values()] == ["completed", "timed-out", "completed"]
+    assert [one.bytes for one in outcome.records if isinstance(one, TransferStarted)] == [16, 4, 4]
+    assert outcome.cluster.instances[1].pool.used == 0
+
+
+def test_the_bytes_of_a_token_are_those_of_its_own_model() -> None:
+    made = split()
+    way = made.cluster.disaggregation
+    assert way is not None
+    transfer = replace(way.transfer, bytes_per_token=None)
+    halves = [
+        replace(pool, name=f"{pool.name}-{model.name}", model=model)
+        for model in (MODEL, replace(MODEL, name="small", num_hidden_layers=2))
+        for pool in made.pools
+    ]
+    made = replace(
+        made,
+        pools=tuple(halves),
+        cluster=replace(made.cluster, disaggregation=replace(way, transfer=transfer)),
+    )
+    requests = [request(0, 0, 8, 3), request(1, 0, 8, 3)]
+    requests[0].model, requests[1].model = "tiny", "small"
+    outcome = Outcome(made, requests)
+    sizes = {one.request_id: one.bytes for one in outcome.records if isinstance(one, TransferStarted)}
+    assert sizes == {"0": 8 * 2 * 128 * 8 * 8 * 2, "1": 8 * 2 * 128 * 8 * 2 * 2}

@@ -159,6 +159,10 @@ class Job:
         self.prefill_instance = -1
         self.decode_instance = -1
         self.transfer_start_us = -1
+        self.last_step_us = 0
+        """How long the step took that completed its prompt."""
+        self.shared = 0
+        """Blocks of its prompt that were in the cache of its decode instance when they were reserved."""
 
     @property
     def name(self) -> str:
@@ -270,14 +274,21 @@ class Instance:
             return f"{context} tokens need {blocks} KV blocks, there are {len(self.pool.blocks)}"
         return ""
 
-    def reserve(self, job: Job) -> str:
-        """Take new blocks for a whole prompt that was computed elsewhere; why that is impossible, if it is."""
-        tokens = job.request.input_tokens
+    def reserve(self, job: Job, held: int) -> str:
+        """Take blocks for a whole prompt that was computed elsewhere, new ones but for ``held`` leading ones.
+
+        Answers why that is impossible, if it is.
+        """
         if reason := self.unservable(job):
             return reason
-        if self.pool.blocks_for(tokens) > len(self.pool.free):
+        found = self.pool.cached(job.tokens, held)
+        new = self.pool.blocks_for(job.request.input_tokens) - len(found)
+        if new + len([block for block in found if not block.references]) > len(self.pool.free):
             return f"its KV blocks do not fit: {len(self.pool.free)} are free"
-        job.table = [self.pool.take() for _ in range(self.pool.blocks_for(tokens))]
+        for block in found:
+            self.pool.pin(block)
+        job.shared = len(found)
+        job.table = found + [self.pool.take() for _ in range(new)]
         job.reserved = True
         self.expected.append(job)
         return ""
@@ -285,7 +296,7 @@ class Instance:
     def adopt(self, job: Job, now: int) -> None:
         """The KV blocks of a prompt have arrived: what is left is decoding, at least one step of it."""
         size = self.pool.size
-        for number in range(job.request.input_tokens // size):
+        for number in range(job.shared, job.request.input_tokens // size):
             self.pool.fill(job.table[number], job.tokens[: (number + 1) * size])
         job.computed = job.target = job.request.input_tokens
         job.prefilling = False
@@ -453,7 +464,7 @@ class Instance:
         decodes = [job for job in plan.tokens if not job.prefilling]
         return StepLoad(chunks, len(decodes), sum(job.computed for job in decodes))
 
-    def advance(self, plan: Plan, end: int) -> tuple[list[Job], list[Job]]:
+    def advance(self, plan: Plan, end: int, duration_us: int) -> tuple[list[Job], list[Job]]:
         """Compute the planned tokens; who got a first token, and who is done (here, if split)."""
         first: list[Job] = []
         for blocks in plan.filled.values():
@@ -472,6 +483,7 @@ class Instance:
         for job in done:
             free = len(self.pool.free)
             if job.split and not job.parted:
+                job.last_step_us = duration_us
                 self._part(job)
             else:
                 self._complete(job, end)

@@ -127,6 +127,7 @@ class Oracle:
             )
             self.decider = Decider(split.decider, self.board, size)
             self.link = Link(split.transfer, size)
+        self.layers = experiment.pools[0].model.num_hidden_layers
         self._shared_end: tuple[int, Job] | None = None
         self.gateway = None if policy.gateway is None else GatewayQueue(policy.gateway, policy)
         self._tick_pending = False
@@ -385,10 +386,10 @@ class Oracle:
     def _transfer_start(self, job: Job, now: int) -> None:
         assert self.split is not None
         job.transfer_start_us = now
-        if job.decode_instance >= 0 and (reason := self.instances[job.decode_instance].reserve(job)):
+        if job.decode_instance >= 0 and (reason := self._reserve(job)):
             self._turn_down(job, reason, now)
             return
-        end = self.link.start(job, now)
+        end = self.link.start(job, now, self.layers)
         self.records.append(
             TransferStarted(
                 self.events,
@@ -424,10 +425,16 @@ class Oracle:
     def _decode_routing(self, job: Job, now: int) -> None:
         self.board.read(now)
         job.decode_instance = self._choose(job, self.decode_router, now)
-        if reason := self.instances[job.decode_instance].reserve(job):
+        if reason := self._reserve(job):
             self._turn_down(job, reason, now)
         else:
             self._adopt(job, now)
+
+    def _reserve(self, job: Job) -> str:
+        assert self.split is not None
+        reuses = self.split.transfer.reuse_cached_blocks
+        held = self.board.cached_now(job.decode_instance, job, self.now) if reuses else 0
+        return self.instances[job.decode_instance].reserve(job, held)
 
     def _turn_down(self, job: Job, reason: str, now: int) -> None:
         instance = self.instances[job.decode_instance]
@@ -523,7 +530,7 @@ class Oracle:
         chunks = [ChunkDone(chunk.request.request_id, chunk.computed, chunk.new) for chunk in load.chunks]
         duration = instance.latency.step_time_us(load)
         end = now + duration
-        first, done = instance.advance(plan, end)
+        first, done = instance.advance(plan, end, duration)
         for job in done:
             parts = job.state is RequestState.CREATED
             self._plan(end, LEFT, job, instance.number, parts=parts)
