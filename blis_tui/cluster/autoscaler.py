@@ -78,6 +78,10 @@ class AutoscalerControl:
             tuple(self.scaled),
         )
 
+    def may_add(self, pool: int) -> bool:
+        """Whether it may ever order one more instance of a pool."""
+        return self._count(pool) < self._bounds(pool)[1]
+
     # ---- looking ----
 
     def _look_later(self, time_us: int) -> None:

@@ -62,6 +62,7 @@ class Cluster:
         admission: who may enter.
         router: chooses instances for requests that are not split.
         pools: the pool of each instance.
+        fleets: who may be chosen for something, each with the roles that can do it.
         overruled: requests whose next routing decision is already made, if that instance is among the candidates.
         splitter: sends requests over two instances; None = all run on one.
         gateway: holds requests back while the instances are busy; None = there is none.
@@ -111,7 +112,7 @@ class Cluster:
         self.instances: list[Instance] = []
         self.pools: list[Pool] = []
         self._models: dict[str, None] = {}
-        self._fleets: list[tuple[Fleet, frozenset[str]]] = []
+        self.fleets: list[tuple[Fleet, frozenset[str]]] = []
         for pool in experiment.pools:
             for _ in range(pool.instances):
                 self.create_instance(pool)
@@ -171,7 +172,7 @@ class Cluster:
         for index in indices:
             slots += self.instances[index].batch.limits.max_num_seqs
         self.admission.slots = slots
-        for fleet, roles in self._fleets:
+        for fleet, roles in self.fleets:
             fleet.change([index for index in indices if self.pools[index].role in roles])
 
     def forget(self, index: int) -> None:
@@ -186,7 +187,7 @@ class Cluster:
     def _fleet_of(self, roles: frozenset[str], prompts: PromptKeys) -> Fleet:
         members = [index for index, pool in enumerate(self.pools) if pool.role in roles]
         fleet = Fleet(self.board, members, prompts)
-        self._fleets.append((fleet, roles))
+        self.fleets.append((fleet, roles))
         return fleet
 
     @property
@@ -201,8 +202,11 @@ class Cluster:
 
     @property
     def finished(self) -> bool:
-        """Whether all requests have ended and none will come."""
-        return self._exhausted and self.arrived == len(self.ledger)
+        """Whether all requests have ended, or wait for what will never be, and none will come."""
+        if not self._exhausted:
+            return False
+        left = self.arrived - len(self.ledger)
+        return not left or (self.lifecycle is not None and self.lifecycle.hopeless(left))
 
     @property
     def deferred(self) -> int:
@@ -429,7 +433,8 @@ class Cluster:
         """Whether no instance is up that a request could be sent to: it waits for one."""
         if self.lifecycle is None or router.of(passage.incoming).fleet.members:
             return False
-        self.lifecycle.park(passage, now)
+        roles = next(roles for fleet, roles in self.fleets if fleet is router.fleet)
+        self.lifecycle.park(passage, roles, now)
         return True
 
     def _route(self, passage: Passage, now: int) -> None:

@@ -31,6 +31,7 @@ class Splitter:
         passages: requests that are split and have not reached their second instance, by their index.
         split: requests that were split.
         dropped: those of them whose KV blocks did not fit where they were to decode.
+        arrived: transfers that are over.
         broken_off: transfers that ended with one of their instances.
     """
 
@@ -51,6 +52,7 @@ class Splitter:
         """Requests whose prompt is computed and whose prefill instance has gone before the transfer started."""
         self.split = 0
         self.dropped = 0
+        self.arrived = 0
         self.broken_off = 0
         self._away_us = 0
         """Time between prefill and decode instance of all requests that have reached the latter."""
@@ -221,6 +223,7 @@ class Splitter:
         request = passage.request
         handover = handover_of(request)
         self.link.end(request.index, now)
+        self.arrived += 1
         handover.transfer_us = now - handover.transfer_start_us
         cluster = self._cluster
         observers = cluster.observers

@@ -70,6 +70,8 @@ class Lifecycle:
             )
         self.lives: list[Life] = []
         self.parked: dict[int, Passage] = {}
+        self._wanted: dict[int, tuple[frozenset[str], str]] = {}
+        """The roles and the model of the instances that they wait for."""
         self.forfeited_us = 0
         self.retried = 0
         self.failed = 0
@@ -188,6 +190,7 @@ class Lifecycle:
         """An instance has come up: whoever waited for one goes on."""
         cluster = self._cluster
         parked, self.parked = self.parked, {}
+        self._wanted.clear()
         for passage in parked.values():
             cluster.go_on(passage, now)
         cluster.wake_gateway(cluster.instances[index].batch.limits.max_num_seqs, now)
@@ -312,10 +315,27 @@ class Lifecycle:
 
     # ---- what becomes of requests ----
 
-    def park(self, passage: Passage, now: int) -> None:
-        """There is no instance for a request: it waits for one."""
+    def hopeless(self, left: int) -> bool:
+        """Whether all of the requests that are left wait for instances that will never come up."""
+        if len(self.parked) != left:
+            return False
+        return not any(self._may_come(*wanted) for wanted in dict.fromkeys(self._wanted.values()))
+
+    def _may_come(self, roles: frozenset[str], model: str) -> bool:
+        placement, scaler = self.placement, self.autoscaler
+        room = scaler is not None or (placement is not None and any(node.ready_us < 0 for node in placement.nodes))
+        able = [pool.role in roles and (not model or pool.model.name == model) for pool in self._pools]
+        for life in self.lives:
+            comes = life.state in CANDIDATES or life.state == LOADING or (life.state == FAILED and life.returns)
+            if able[life.pool] and (comes or (life.state == SCHEDULING and room)):
+                return True
+        return scaler is not None and any(able[pool] and scaler.may_add(pool) for pool in range(len(able)))
+
+    def park(self, passage: Passage, roles: frozenset[str], now: int) -> None:
+        """There is no instance of these roles for a request: it waits for one."""
         passage.kind = "stranded"
         cluster, request = self._cluster, passage.request
+        self._wanted[request.index] = (roles, passage.incoming.model)
         self.parked[request.index] = passage
         if Stranded in cluster.observers.kinds:
             event = cluster.observers.event
@@ -325,7 +345,7 @@ class Lifecycle:
 
     def expire(self, request: Request, now: int) -> None:
         """The deadline of a request has come that waits for an instance."""
-        del self.parked[request.index]
+        del self.parked[request.index], self._wanted[request.index]
         self._forget_split(request, now)
         self._cluster.reject(request, NAME, "no instance came up before its deadline", now)
 

@@ -14,6 +14,7 @@ from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.lifecycle_records import InstanceChanged, Lost, Retried, ScalingDecided
 from blis_tui.cluster.records import TransferBrokenOff, TransferStarted
 from blis_tui.cluster.snapshot import digest
+from blis_tui.cluster.split_invariants import SPLIT_INVARIANTS
 from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.records import Observers, Record
 from blis_tui.metrics.load import Flow
@@ -26,6 +27,8 @@ from tests.cluster.test_lifecycle import LIVES, NODES, failure
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
     from blis_tui.spec.model import Experiment
+
+ALL = (*INVARIANTS, *SPLIT_INVARIANTS)
 
 
 def going(
@@ -228,7 +231,7 @@ def test_nothing_is_lost_between_two_instances(
             cluster = pickle.loads(pickle.dumps(cluster))  # noqa: S301
         if not cluster.run(1):
             break
-        assert [(one.identifier, one.check(cluster)) for one in INVARIANTS if one.check(cluster)] == []
+        assert [(one.identifier, one.check(cluster)) for one in ALL if one.check(cluster)] == []
         twin.run(1)
         assert digest(cluster) == digest(twin)
     assert cluster.next_event_us() is None
@@ -258,3 +261,12 @@ def test_littles_law_holds_with_transfers_that_are_broken_off(order: str) -> Non
         flow.add(row)
     assert broken
     assert cluster.present_us() == flow.present().total_us(cluster.now)
+
+
+def test_a_run_ends_when_a_role_is_gone_for_good_though_others_fail_and_return_for_ever() -> None:
+    gone = (failure(instance=index, at_us=300) for index in (2, 3))
+    made = going(failure(every_us=900, repair_us=0), *gone, lifecycle=Lifecycle(loading_delay_us=10))
+    cluster = Cluster(made, ListSource(asked(6, 100)), RequestLog(detours=True), Observers())
+    assert cluster.run(20_000) < 20_000
+    assert cluster.lifecycle is not None
+    assert cluster.arrived == cluster.closed() + len(cluster.lifecycle.parked)
