@@ -94,7 +94,7 @@ class Simulation:
         self.experiment = experiment
         self._check = check
         self._observers = Observers()
-        self._log = RequestLog(detours=experiment.has_detours)
+        self._log = RequestLog(detours=experiment.has_detours, facts=experiment.request_facts)
         self._archive = _Archive(self._log)
         self._routes = dict(routes or {})
         self._broken = False

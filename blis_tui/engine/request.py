@@ -101,6 +101,7 @@ class Request:
         shared_blocks: those of them whose content others can find: always a prefix of its block table.
         gateway_us: how long the gateway's queue held it; -1 = it never did.
         handover: its way over two instances; None = it has one.
+        retries: how often it had to start again.
         network: its client's connection; None = its times are measured at the cluster.
     """
 
@@ -131,6 +132,7 @@ class Request:
         "priority",
         "queued_us",
         "request_id",
+        "retries",
         "round_index",
         "scheduled_us",
         "segments",
@@ -192,6 +194,7 @@ class Request:
         self.gateway_us = -1
         self.handover: Handover | None = None
         self.network: Connection | None = None
+        self.retries = 0
 
     def restart(self) -> None:
         """Forget everything that instances have done for it: it is on its way to a queue again."""
@@ -200,6 +203,7 @@ class Request:
         self.computed_tokens = self.generated_tokens = self.cached_tokens = self.preemptions = 0
         self.target_tokens = self.input_tokens
         self.handover = None
+        self.retries += 1
 
     def __getstate__(self) -> tuple[object, ...]:
         # Values without their names: a long queue pickles ten times as fast.

@@ -443,6 +443,12 @@ class Experiment:
         return self.policy.gateway is not None or self.cluster.disaggregation is not None
 
     @property
+    def request_facts(self) -> tuple[str, ...]:
+        """What tables of requests say beyond the usual: their model where there are several, retries where possible."""
+        models = dict.fromkeys(pool.model.name for pool in self.pools)
+        return (*(("model",) if len(models) > 1 else ()), *(("retries",) if self.cluster.varies else ()))
+
+    @property
     def plain(self) -> bool:
         """Whether the cluster is one pool behind an admission and a routing policy, and nothing else."""
         cluster, policy = self.cluster, self.policy
