@@ -17,7 +17,7 @@ from blis_tui._version import ENGINE, __version__
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.figures import FIGURES
 from blis_tui.cluster.snapshot import digest, find_request, peek, take_snapshot
-from blis_tui.cluster.split_invariants import SPLIT_INVARIANTS
+from blis_tui.cluster.split_invariants import SPLIT_INVARIANTS, outcomes
 from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.records import RECORD_KINDS, Observers, Record, streamed_kinds
 from blis_tui.errors import BlisError, InputError, InvariantError, SimulationError
@@ -310,13 +310,8 @@ class Simulation:
             self._log,
             complete=self.done if complete is None else complete,
             duration_us=self._duration_us(),
-            invariants=self._invariants() if verify else dict.fromkeys(_ALWAYS_TOLD, "not checked"),
+            invariants=outcomes(self._cluster, verify=verify),
         )
-
-    def _invariants(self) -> dict[str, str]:
-        """What became of them; those of disaggregation are told where they do not hold."""
-        found = {item.identifier: item.check(self._cluster) for item in (*INVARIANTS, *SPLIT_INVARIANTS)}
-        return {name: wrong or "ok" for name, wrong in found.items() if wrong or name in _ALWAYS_TOLD}
 
     def checkup(self) -> Checkup:
         """The checks behind the report's warnings, as of now; it takes time in proportion to the requests so far.
@@ -433,10 +428,6 @@ class Simulation:
         routes = "".join(f" {name} to {index}" for name, index in self._routes.items())
         about = f"{__version__} {ENGINE} {self.experiment.sha256}{used}{routes}".encode()
         return _MAGIC + sha256(about).digest() + sha256(content).digest()
-
-
-_ALWAYS_TOLD: Final = tuple(item.identifier for item in INVARIANTS)
-"""Invariants that stand in every report."""
 
 
 def _beyond_all_time() -> SimulationError:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.cluster.accounts import Count, recount
 from blis_tui.cluster.admission_control import AdmissionControl
+from blis_tui.cluster.comings import ComingAndGoing
 from blis_tui.cluster.decisions import Weighed
 from blis_tui.cluster.disaggregation import Splitter
 from blis_tui.cluster.factory import InstanceFactory
@@ -18,14 +19,15 @@ from blis_tui.cluster.router import NAME as ROUTER
 from blis_tui.cluster.router import Router
 from blis_tui.cluster.signals import Fleet, SignalBoard
 from blis_tui.engine.events import EventQueue, instance_order
-from blis_tui.engine.instance import NO_STEP, QUEUED, Step
+from blis_tui.engine.instance import QUEUED
 from blis_tui.engine.records import Admitted, Arrived, Rejected, Routed
 from blis_tui.engine.request import RequestState
+from blis_tui.engine.step_event import NO_STEP, Step
 from blis_tui.engine.streams import Streams
 from blis_tui.engine.watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from blis_tui.engine.instance import Instance
     from blis_tui.engine.kv.pool import PromptKeys
@@ -45,7 +47,7 @@ _PREFILLING: Final = frozenset({"any", "prefill"})
 _DECODING: Final = frozenset({"any", "decode"})
 
 
-class Cluster:
+class Cluster(ComingAndGoing):
     """All mutable state of a simulation. It pickles: no lambdas, files, threads or callbacks of users.
 
     Attributes:
@@ -166,39 +168,11 @@ class Cluster:
         self.set_candidates([*self._fleet.members, instance.index])
         return instance
 
-    def set_candidates(self, indices: Sequence[int]) -> None:
-        """From now on these instances may get requests."""
-        slots = 0
-        for index in indices:
-            slots += self.instances[index].batch.limits.max_num_seqs
-        self.admission.slots = slots
-        for fleet, roles in self.fleets:
-            fleet.change([index for index in indices if self.pools[index].role in roles])
-
-    def forget(self, index: int) -> None:
-        """An instance has gone with all that it had cached: routers do not count on that any more."""
-        for router in self._routers():
-            router.forget(index)
-
-    def _routers(self) -> tuple[Router, ...]:
-        split = () if self.splitter is None else (self.splitter.prefill, self.splitter.decode)
-        return (self.router, *split)
-
     def _fleet_of(self, roles: frozenset[str], prompts: PromptKeys) -> Fleet:
         members = [index for index, pool in enumerate(self.pools) if pool.role in roles]
         fleet = Fleet(self.board, members, prompts)
         self.fleets.append((fleet, roles))
         return fleet
-
-    @property
-    def held_back(self) -> int:
-        """Requests that the gateway holds."""
-        return 0 if self.gateway is None else len(self.gateway.queue)
-
-    def wake_gateway(self, slots: int, now: int) -> None:
-        """An instance for so many requests has come up."""
-        if self.gateway is not None:
-            self.gateway.wake(slots, now)
 
     @property
     def finished(self) -> bool:
@@ -223,7 +197,7 @@ class Cluster:
 
     def policies(self) -> tuple[object, ...]:
         """The control plane's policies."""
-        return (self.admission.policy, *(policy for router in self._routers() for policy in router.policies()))
+        return (self.admission.policy, *(policy for router in self.routers() for policy in router.policies()))
 
     def rules(self) -> tuple[str, str]:
         """How admission and routing decide, a sentence each; empty where the policy's name says it."""
@@ -422,21 +396,6 @@ class Cluster:
         """A request that was on an instance goes to the router once more."""
         self.dispatch(Passage(request, self._route), now)
 
-    def go_on(self, passage: Passage, now: int) -> None:
-        """A request that was stranded goes where it was going."""
-        if self.splitter is not None and passage.request.handover is not None:
-            self.splitter.go(passage, now)
-        else:
-            self.go_to_router(passage, now)
-
-    def strands(self, passage: Passage, router: Router, now: int) -> bool:
-        """Whether no instance is up that a request could be sent to: it waits for one."""
-        if self.lifecycle is None or router.of(passage.incoming).fleet.members:
-            return False
-        roles = next(roles for fleet, roles in self.fleets if fleet is router.fleet)
-        self.lifecycle.park(passage, roles, now)
-        return True
-
     def _route(self, passage: Passage, now: int) -> None:
         if self._watches:
             self.board.read(now)
@@ -455,20 +414,6 @@ class Cluster:
         else:
             splitter.learn(passage)
             self.send(passage, self.router, now)
-
-    def lets_in(self, request: Request, now: int) -> bool:
-        """Whether a request that has come to its instance gets into the queue there."""
-        return self.lifecycle is None or self.lifecycle.lets_in(request, now)
-
-    def transfer_over(self, index: int, now: int) -> None:
-        """A transfer from or to an instance is over: if it is draining, it may go."""
-        if self.lifecycle is not None:
-            self.lifecycle.end_if_empty(index, now)
-
-    def start_again(self, request: Request, index: int, now: int, *, down: bool) -> None:
-        """A request cannot go on between two instances; ``down``: because instance ``index`` has gone."""
-        if self.lifecycle is not None:
-            self.lifecycle.start_again(request, index, now, down=down)
 
     def _serves(self, request: Request) -> bool:
         return not request.model or request.model in self._models

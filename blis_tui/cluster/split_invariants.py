@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.invariants import Invariant
+from blis_tui.engine.invariants import INVARIANTS, Invariant
 from blis_tui.engine.request import handover_of
 
 if TYPE_CHECKING:
@@ -127,3 +127,11 @@ SPLIT_INVARIANTS: Final = (
     Invariant("INV-PD-6", "a request is one, however many instances it runs on", _granularity),
 )
 """The statements that every event must leave true."""
+
+
+def outcomes(cluster: Cluster, *, verify: bool) -> dict[str, str]:
+    """What a report says of each invariant; those of disaggregation are told where they do not hold."""
+    if not verify:
+        return {one.identifier: "not checked" for one in INVARIANTS}
+    found = {one.identifier: one.check(cluster) or "ok" for one in INVARIANTS}
+    return found | {one.identifier: wrong for one in SPLIT_INVARIANTS if (wrong := one.check(cluster))}

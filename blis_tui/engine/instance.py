@@ -14,6 +14,7 @@ from blis_tui.engine.plan import Plan, Preemption
 from blis_tui.engine.profile import Profile
 from blis_tui.engine.records import Completed, Dropped, Prefilled, Queued, TimedOut
 from blis_tui.engine.request import RequestState, handover_of
+from blis_tui.engine.step_event import IDLE, NO_STEP, Step
 from blis_tui.engine.step_records import Done, emit_first_tokens, emit_plan, emit_step
 from blis_tui.engine.tallies import Presence, Tallies
 
@@ -30,11 +31,6 @@ if TYPE_CHECKING:
     from blis_tui.engine.scheduling.priority import PriorityRule
     from blis_tui.engine.watch import Watch
 
-IDLE: Final = -1
-"""A step's answer: nothing is left to do."""
-NO_STEP: Final = -2
-"""A step's answer: there was nothing to do, or nothing can be done before KV blocks arrive; it did not happen."""
-
 # Priorities of instance events at a tie. A completion beats the timeout of the same microsecond.
 QUEUED: Final = 1
 _STEP: Final = 2
@@ -42,32 +38,6 @@ _LEFT: Final = 4
 _TIMEOUT: Final = 5
 
 _NO_PLAN: Final = Plan()
-
-
-class Step:
-    """The next step of an instance; the event loop runs it itself (``happen`` is for nobody in a hurry)."""
-
-    __slots__ = ("instance", "instance_index")
-
-    kind = "step"
-    request = None
-
-    def __init__(self, instance: Instance) -> None:
-        self.instance = instance
-        self.instance_index = instance.index
-
-    @property
-    def stale(self) -> bool:
-        """Whether the instance has nothing to do."""
-        return not self.instance.has_work
-
-    def happen(self, now: int) -> bool:
-        """Run the step."""
-        return self.instance.step(now) != NO_STEP
-
-    def drop(self) -> None:
-        """No step is pending any more."""
-        self.instance.step_pending = False
 
 
 class Instance:

@@ -1,0 +1,50 @@
+"""The next step of an instance as an event, and what a step answers beside the time of the next one."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+IDLE: Final = -1
+"""A step's answer: nothing is left to do."""
+NO_STEP: Final = -2
+"""A step's answer: there was nothing to do, or nothing can be done before KV blocks arrive; it did not happen."""
+
+
+class Stepper(Protocol):
+    """An instance, as far as its steps are concerned."""
+
+    index: int
+    step_pending: bool
+
+    @property
+    def has_work(self) -> bool:
+        """Whether somebody waits or runs."""
+
+    def step(self, now: int) -> int:
+        """Run one step from ``now``; returns when the next one starts, IDLE or NO_STEP."""
+
+
+class Step:
+    """The next step of an instance; the event loop runs it itself (``happen`` is for nobody in a hurry)."""
+
+    __slots__ = ("instance", "instance_index")
+
+    kind = "step"
+    request = None
+
+    def __init__(self, instance: Stepper) -> None:
+        self.instance = instance
+        self.instance_index = instance.index
+
+    @property
+    def stale(self) -> bool:
+        """Whether the instance has nothing to do."""
+        return not self.instance.has_work
+
+    def happen(self, now: int) -> bool:
+        """Run the step."""
+        return self.instance.step(now) != NO_STEP
+
+    def drop(self) -> None:
+        """No step is pending any more."""
+        self.instance.step_pending = False
