@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.batch import VICTIMS
@@ -113,7 +112,7 @@ class Instance:
         self._ledger = ledger
         self._observers = observers
         self._watch: Watch | None = None
-        self._leaving: deque[int] = deque()
+        self._leaving: dict[int, int] = {}
 
     def watch(self, watch: Watch) -> None:
         """Tell the control plane from now on what happens to requests here."""
@@ -143,7 +142,7 @@ class Instance:
     def seen_kv_used(self) -> int:
         """Blocks in use as others see it: never more than there are, though left ones may be in use again."""
         used = self.pool.used
-        for blocks in self._leaving:
+        for blocks in self._leaving.values():
             used += blocks
         return min(used, self.pool.total)
 
@@ -290,7 +289,7 @@ class Instance:
         if watch is None:
             self.in_flight -= 1
         elif not watch.early:
-            self._leaving.popleft()
+            del self._leaving[request.index]
             self.depart(request)
 
     def leave(self, request: Request, now: int) -> None:
@@ -506,7 +505,7 @@ class Instance:
         if self._watch is not None and self._watch.early:
             self.depart(request)
         else:
-            self._leaving.append(blocks)
+            self._leaving[request.index] = blocks
 
     def _emit_step(self, plan: Plan, done: Done) -> None:
         emit_step(self._observers, self.index, self.tallies.steps, self.batch, plan, done)
