@@ -17,6 +17,7 @@ from blis_tui._version import ENGINE, __version__
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.figures import FIGURES
 from blis_tui.cluster.snapshot import digest, find_request, peek, take_snapshot
+from blis_tui.cluster.split_invariants import SPLIT_INVARIANTS, outcomes
 from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.records import RECORD_KINDS, Observers, Record, streamed_kinds
 from blis_tui.errors import BlisError, InputError, InvariantError, SimulationError
@@ -93,7 +94,7 @@ class Simulation:
         self.experiment = experiment
         self._check = check
         self._observers = Observers()
-        self._log = RequestLog(detours=experiment.has_detours)
+        self._log = RequestLog(detours=experiment.has_detours, facts=experiment.request_facts)
         self._archive = _Archive(self._log)
         self._routes = dict(routes or {})
         self._broken = False
@@ -286,7 +287,7 @@ class Simulation:
 
     def verify(self) -> None:
         """Check every invariant now. Raises InvariantError at the first that does not hold."""
-        for invariant in INVARIANTS:
+        for invariant in (*INVARIANTS, *SPLIT_INVARIANTS):
             wrong = invariant.check(self._cluster)
             if wrong:
                 raise InvariantError(invariant.identifier, wrong, time_us=self.now_us, event=self.events)
@@ -309,9 +310,7 @@ class Simulation:
             self._log,
             complete=self.done if complete is None else complete,
             duration_us=self._duration_us(),
-            invariants={
-                item.identifier: item.check(self._cluster) or "ok" if verify else "not checked" for item in INVARIANTS
-            },
+            invariants=outcomes(self._cluster, verify=verify),
         )
 
     def checkup(self) -> Checkup:

@@ -43,6 +43,12 @@ _MANY_REQUESTS: Final = 50_000
 @click.option("--requests", "requests_file", metavar="FILE.csv", help="Also write one row per request.")
 @click.option("--records", "records_file", metavar="FILE.jsonl", help="Also write every event record.")
 @click.option(
+    "--decisions",
+    "decisions_file",
+    metavar="FILE.jsonl",
+    help="Also write what the router weighed: candidates, their signals and scores, the choice and its regret.",
+)
+@click.option(
     "--check",
     type=click.Choice(["all", "end", "off"]),
     default="end",
@@ -61,6 +67,7 @@ def run(
     output: str | None,
     requests_file: str | None,
     records_file: str | None,
+    decisions_file: str | None,
     check: str,
     progress: bool | None,
 ) -> None:
@@ -74,16 +81,22 @@ def run(
     from blis_tui.records.files import write_standard_output  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.records.summary import summary_text  # noqa: PLC0415
 
-    if "-" in (requests_file, records_file):
-        raise click.UsageError("only the report can go to standard output: --requests and --records need a file")
-    outputs = {"-o": output, "--requests": requests_file, "--records": records_file}
+    outputs = {
+        "-o": output,
+        "--requests": requests_file,
+        "--records": records_file,
+        "--decisions": decisions_file,
+    }
+    for option, name in outputs.items():
+        if name == "-" and option != "-o":
+            raise click.UsageError(f"only the report can go to standard output: {option} needs a file")
     require_different_files(outputs)
     with ending_on_signals() as signals:
         experiment, read = _load(source, case, overrides, seed, plugins)
         require_spared(outputs, read)
         with ExitStack() as opened:
             files = _open(outputs, opened)
-            simulation = _simulation(experiment, check, files.get("--records"))
+            simulation = _simulation(experiment, check, files)
             shown = sys.stderr is not None and sys.stderr.isatty() if progress is None else progress
             complete = _run(simulation, signals, _Progress(experiment) if shown else None)
             report = simulation.report(complete=complete, verify=complete)
@@ -125,17 +138,18 @@ def _open(outputs: Mapping[str, str | None], opened: ExitStack) -> dict[str, Tex
     }
 
 
-def _simulation(experiment: Experiment, check: str, records: TextIO | None) -> Simulation:
+def _simulation(experiment: Experiment, check: str, files: Mapping[str, TextIO]) -> Simulation:
     from blis_tui.records.tables import record_line  # noqa: PLC0415
     from blis_tui.simulation import Simulation  # noqa: PLC0415
 
     simulation = Simulation(experiment, check=check)
-    if records is not None:
+    for option, kind in (("--records", "all"), ("--decisions", "routing-decision")):
+        if (file := files.get(option)) is not None:
 
-        def write_record(record: Record) -> None:
-            records.write(record_line(record))
+            def write_record(record: Record, file: TextIO = file) -> None:
+                file.write(record_line(record))
 
-        simulation.subscribe("all", write_record)
+            simulation.subscribe(kind, write_record)
     return simulation
 
 

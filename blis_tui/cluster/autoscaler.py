@@ -5,7 +5,8 @@
     required = demand / scale_up_threshold - (supply + that of instances on their way)
     spare    = supply - demand / scale_down_boundary
 
-All figures are tokens. More instances come to the cheapest pool, the last ones of the most expensive pool go.
+All figures are tokens. More instances come to the cheapest pool, the last ones of the most expensive pool go. Under
+disaggregation pools of one role stand in for each other, and no others: each role is weighed for itself.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from blis_tui.cluster.passage import LIFECYCLE, Background
 from blis_tui.cluster.placement import draw
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from blis_tui.cluster.hosting import Host, Lives
     from blis_tui.engine.streams import Streams
     from blis_tui.spec.model import Autoscaler, Pool
@@ -54,7 +57,11 @@ class AutoscalerControl:
         self._stream = streams.stream("autoscaler/scrape-delay")
         self._ordered = [0] * len(pools)
         """Instances by pool that a decision adds (or, negative, removes) and that has not taken effect yet."""
-        self._up_since_us = self._down_since_us = _NEVER
+        roles = dict.fromkeys(pool.role for pool in pools)
+        self._groups = [[at for at, pool in enumerate(pools) if pool.role == role] for role in roles]
+        """The pools of each role."""
+        self._up_since_us = [_NEVER] * len(roles)
+        self._down_since_us = [_NEVER] * len(roles)
         self.scaled: list[tuple[int, str, int, str]] = []
         """What took effect: time, pool, change, reason."""
 
@@ -66,10 +73,14 @@ class AutoscalerControl:
         """What it remembers, as plain values (for digests)."""
         return (
             tuple(self._ordered),
-            (self._up_since_us, self._down_since_us),
+            (tuple(self._up_since_us), tuple(self._down_since_us)),
             self._stream.state(),
             tuple(self.scaled),
         )
+
+    def may_add(self, pool: int) -> bool:
+        """Whether it may ever order one more instance of a pool."""
+        return self._count(pool) < self._bounds(pool)[1]
 
     # ---- looking ----
 
@@ -77,8 +88,19 @@ class AutoscalerControl:
         self._cluster.queue.push(time_us, LIFECYCLE, Background("autoscaler", self._cluster, None, self._look))
 
     def _look(self, event: Background, now: int) -> bool:  # noqa: ARG002
-        balance = self._weigh()
-        verdict, pool, count, reason = self._judge(balance, now)
+        for group in range(len(self._groups)):
+            self._decide(group, now)
+        # Where nothing else will ever happen, what it sees does not change: only a window may still be running.
+        waiting = any(since != _NEVER for since in (*self._up_since_us, *self._down_since_us))
+        if waiting or any(not entry[3].stale for entry in self._cluster.queue.heap):
+            self._look_later(now + self._settings.interval_us)
+        return True
+
+    def _decide(self, group: int, now: int) -> None:
+        balance = self._weigh(self._groups[group])
+        verdict, pool, count, reason = self._judge(group, balance, now)
+        if len(self._groups) > 1:
+            reason = f"{self._pools[self._groups[group][0]].role}: {reason}"
         observers = self._cluster.observers
         if ScalingDecided in observers.kinds:
             observers.emit(
@@ -101,26 +123,23 @@ class AutoscalerControl:
             self._ordered[pool] += change
             delay = draw(self._settings.scrape_delay, self._stream)
             self._cluster.queue.push(now + delay, LIFECYCLE, _Order(self._cluster, self, pool, change, reason))
-        # Where nothing else will ever happen, what it sees does not change: only a window may still be running.
-        waiting = self._up_since_us != _NEVER or self._down_since_us != _NEVER
-        if waiting or any(not entry[3].stale for entry in self._cluster.queue.heap):
-            self._look_later(now + self._settings.interval_us)
-        return True
 
-    def _weigh(self) -> _Balance:
+    def _weigh(self, pools: Sequence[int]) -> _Balance:
         settings, cluster, lives = self._settings, self._cluster, self._lifecycle.lives
         demand = 0
         supply = pending = 0.0
         waiting = len(self._lifecycle.parked) + cluster.held_back
         for life, instance in zip(lives, cluster.instances, strict=True):
+            if life.pool not in pools:
+                continue
             if life.state in CANDIDATES:
                 supply += self._capacity(life.pool)
                 demand += instance.seen_kv_used * instance.pool.block_size_tokens
                 waiting += len(instance.waiting.items)
             elif life.state in COMING:
                 pending += self._capacity(life.pool)
-        for pool, count in enumerate(self._ordered):
-            pending += max(count, 0) * self._capacity(pool)
+        for pool in pools:
+            pending += max(self._ordered[pool], 0) * self._capacity(pool)
         demand += waiting * settings.avg_input_tokens
         required = demand / settings.scale_up_threshold - (supply + pending)
         return _Balance(demand, supply, pending, required, supply - demand / settings.scale_down_boundary)
@@ -131,75 +150,75 @@ class AutoscalerControl:
 
     # ---- deciding ----
 
-    def _judge(self, balance: _Balance, now: int) -> tuple[str, int | None, int, str]:
+    def _judge(self, group: int, balance: _Balance, now: int) -> tuple[str, int | None, int, str]:
         """Verdict, pool, number of instances, reason."""
-        counts = [self._count(pool) for pool in range(len(self._pools))]
-        for pool, count in enumerate(counts):
+        counts = {pool: self._count(pool) for pool in self._groups[group]}
+        for pool, count in counts.items():
             least = self._bounds(pool)[0]
             if count < least:
                 return "scale-up", pool, least - count, f"{count} of at least {least} in {self._pools[pool].name}"
         figures = f"demand {balance.demand:,}, supply {int(balance.supply + balance.pending):,} tokens"
         if balance.required > 0.0:
-            self._down_since_us = _NEVER
-            return self._judge_up(balance, counts, now, f"{ceil(balance.required):,} tokens missing ({figures})")
-        self._up_since_us = _NEVER
+            self._down_since_us[group] = _NEVER
+            return self._judge_up(group, balance, counts, now, f"{ceil(balance.required):,} tokens missing ({figures})")
+        self._up_since_us[group] = _NEVER
         choice = self._too_many(balance, counts)
         if choice is None:
-            self._down_since_us = _NEVER
+            self._down_since_us[group] = _NEVER
             return "hold", None, 0, f"enough and not too much ({figures})"
         pool, count = choice
         reason = f"{int(balance.spare):,} tokens to spare ({figures})"
-        if self._down_since_us == _NEVER:
-            self._down_since_us = now
-        if now - self._down_since_us < self._settings.scale_down_window_us:
+        if self._down_since_us[group] == _NEVER:
+            self._down_since_us[group] = now
+        if now - self._down_since_us[group] < self._settings.scale_down_window_us:
             return "wait", pool, count, f"{reason}, within the stabilization window"
-        self._down_since_us = _NEVER
+        self._down_since_us[group] = _NEVER
         return "scale-down", pool, count, reason
 
     def _judge_up(
-        self, balance: _Balance, counts: list[int], now: int, reason: str
+        self, group: int, balance: _Balance, counts: Mapping[int, int], now: int, reason: str
     ) -> tuple[str, int | None, int, str]:
-        for pool in self._by_cost():
+        for pool in self._by_cost(counts):
             room = self._bounds(pool)[1] - counts[pool]
             if room > 0:
                 break
         else:
-            self._up_since_us = _NEVER
+            self._up_since_us[group] = _NEVER
             return "hold", None, 0, f"{reason}, but every pool is at its maximum"
         count = min(room, ceil(balance.required / self._capacity(pool)))
-        if self._up_since_us == _NEVER:
-            self._up_since_us = now
-        if now - self._up_since_us < self._settings.scale_up_window_us:
+        if self._up_since_us[group] == _NEVER:
+            self._up_since_us[group] = now
+        if now - self._up_since_us[group] < self._settings.scale_up_window_us:
             return "wait", pool, count, f"{reason}, within the stabilization window"
-        self._up_since_us = _NEVER
+        self._up_since_us[group] = _NEVER
         return "scale-up", pool, count, reason
 
-    def _too_many(self, balance: _Balance, counts: list[int]) -> tuple[int, int] | None:
+    def _too_many(self, balance: _Balance, counts: Mapping[int, int]) -> tuple[int, int] | None:
         """The most expensive pool that can do with less, and how many can go."""
-        if min(self._ordered) < 0:
+        if min(self._ordered[pool] for pool in counts) < 0:
             return None
         cluster = self._cluster
         total = 0
-        for count in counts:
+        for count in counts.values():
             total += count
         idle = cluster.arrived == cluster.closed()
-        largest = max((self._capacity(pool) for pool, count in enumerate(counts) if count), default=0.0)
+        largest = max((self._capacity(pool) for pool, count in counts.items() if count), default=0.0)
         # Scale to zero: the last one goes when there is nothing at all to do.
         keep = 0 if idle and not balance.demand else 1
         if total <= keep or not (balance.spare > largest or (total == 1 and not keep)):
             return None
-        for pool in reversed(self._by_cost()):
+        for pool in reversed(self._by_cost(counts)):
             spare = min(counts[pool] - self._bounds(pool)[0], total - keep)
             if spare > 0:
                 return pool, min(spare, max(1, int(balance.spare / self._capacity(pool))))
         return None
 
-    def _by_cost(self) -> list[int]:
-        """The pools, cheapest first: by their cost where all are known, else by accelerators; of equals in order."""
+    def _by_cost(self, numbers: Iterable[int]) -> list[int]:
+        """These pools, cheapest first: by their cost where all are known, else by accelerators; of equals in order."""
         costs = [self._lifecycle.cost_per_hour(pool) for pool in self._pools]
         known = [cost for cost in costs if cost is not None]
         keys = known if len(known) == len(costs) else [float(pool.tensor_parallel) for pool in self._pools]
-        return sorted(range(len(keys)), key=keys.__getitem__)
+        return sorted(numbers, key=keys.__getitem__)
 
     def _bounds(self, pool: int) -> tuple[int, int]:
         return self._settings.bounds[self._pools[pool].name]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.cluster.accounts import Count, recount
 from blis_tui.cluster.admission_control import AdmissionControl
+from blis_tui.cluster.comings import ComingAndGoing
 from blis_tui.cluster.decisions import Weighed
 from blis_tui.cluster.disaggregation import Splitter
 from blis_tui.cluster.factory import InstanceFactory
@@ -21,12 +22,12 @@ from blis_tui.engine.events import EventQueue, instance_order
 from blis_tui.engine.instance import QUEUED
 from blis_tui.engine.records import Admitted, Arrived, Rejected, Routed
 from blis_tui.engine.request import RequestState
-from blis_tui.engine.step import NO_STEP, Step
+from blis_tui.engine.step_event import NO_STEP, Step
 from blis_tui.engine.streams import Streams
 from blis_tui.engine.watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from blis_tui.engine.instance import Instance
     from blis_tui.engine.kv.pool import PromptKeys
@@ -46,7 +47,7 @@ _PREFILLING: Final = frozenset({"any", "prefill"})
 _DECODING: Final = frozenset({"any", "decode"})
 
 
-class Cluster:
+class Cluster(ComingAndGoing):
     """All mutable state of a simulation. It pickles: no lambdas, files, threads or callbacks of users.
 
     Attributes:
@@ -63,6 +64,7 @@ class Cluster:
         admission: who may enter.
         router: chooses instances for requests that are not split.
         pools: the pool of each instance.
+        fleets: who may be chosen for something, each with the roles that can do it.
         overruled: requests whose next routing decision is already made, if that instance is among the candidates.
         splitter: sends requests over two instances; None = all run on one.
         gateway: holds requests back while the instances are busy; None = there is none.
@@ -112,7 +114,7 @@ class Cluster:
         self.instances: list[Instance] = []
         self.pools: list[Pool] = []
         self._models: dict[str, None] = {}
-        self._fleets: list[tuple[Fleet, frozenset[str]]] = []
+        self.fleets: list[tuple[Fleet, frozenset[str]]] = []
         for pool in experiment.pools:
             for _ in range(pool.instances):
                 self.create_instance(pool)
@@ -166,35 +168,19 @@ class Cluster:
         self.set_candidates([*self._fleet.members, instance.index])
         return instance
 
-    def set_candidates(self, indices: Sequence[int]) -> None:
-        """From now on these instances may get requests."""
-        slots = 0
-        for index in indices:
-            slots += self.instances[index].batch.limits.max_num_seqs
-        self.admission.slots = slots
-        for fleet, roles in self._fleets:
-            fleet.change([index for index in indices if self.pools[index].role in roles])
-
     def _fleet_of(self, roles: frozenset[str], prompts: PromptKeys) -> Fleet:
         members = [index for index, pool in enumerate(self.pools) if pool.role in roles]
         fleet = Fleet(self.board, members, prompts)
-        self._fleets.append((fleet, roles))
+        self.fleets.append((fleet, roles))
         return fleet
 
     @property
-    def held_back(self) -> int:
-        """Requests that the gateway holds."""
-        return 0 if self.gateway is None else len(self.gateway.queue)
-
-    def wake_gateway(self, slots: int, now: int) -> None:
-        """An instance for so many requests has come up."""
-        if self.gateway is not None:
-            self.gateway.wake(slots, now)
-
-    @property
     def finished(self) -> bool:
-        """Whether all requests have ended and none will come."""
-        return self._exhausted and self.arrived == len(self.ledger)
+        """Whether all requests have ended, or wait for what will never be, and none will come."""
+        if not self._exhausted:
+            return False
+        left = self.arrived - len(self.ledger)
+        return not left or (self.lifecycle is not None and self.lifecycle.hopeless(left))
 
     @property
     def deferred(self) -> int:
@@ -211,8 +197,7 @@ class Cluster:
 
     def policies(self) -> tuple[object, ...]:
         """The control plane's policies."""
-        split = () if self.splitter is None else (self.splitter.prefill, self.splitter.decode)
-        return (self.admission.policy, *(policy for router in (self.router, *split) for policy in router.policies()))
+        return (self.admission.policy, *(policy for router in self.routers() for policy in router.policies()))
 
     def rules(self) -> tuple[str, str]:
         """How admission and routing decide, a sentence each; empty where the policy's name says it."""
@@ -409,7 +394,7 @@ class Cluster:
 
     def route_again(self, request: Request, now: int) -> None:
         """A request that was on an instance goes to the router once more."""
-        self.go_to_router(Passage(request, self._route), now + self._routing_latency_us)
+        self.dispatch(Passage(request, self._route), now)
 
     def _route(self, passage: Passage, now: int) -> None:
         if self._watches:
@@ -419,9 +404,10 @@ class Cluster:
             self.reject(request, ROUTER, f"no instance serves {request.model}", now)
             return
         splitter = self.splitter
-        if self.lifecycle is not None and not self.router.of(passage.incoming).fleet.members:
-            self.lifecycle.park(passage, now)
-        elif splitter is None:
+        router = self.router if splitter is None or not splitter.decode_first else splitter.decode
+        if self.strands(passage, router, now):
+            return
+        if splitter is None:
             self.send(passage, self.router, now)
         elif splitter.decode_first:
             splitter.route_decode_first(passage, now)
@@ -484,8 +470,8 @@ class Cluster:
         self.queue.push(now + delay, instance_order(QUEUED, index), passage)
 
     def _enqueue(self, passage: Passage, now: int) -> None:
-        request, lifecycle = passage.request, self.lifecycle
-        if lifecycle is None or lifecycle.lets_in(request, now):
+        request = passage.request
+        if self.lets_in(request, now):
             self.instances[request.instance].enqueue(request, now)
 
     # ---- what follows when requests leave instances ----

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from blis_tui.cluster.disaggregation import Splitter
     from blis_tui.cluster.lives import Life
     from blis_tui.cluster.passage import Passage
     from blis_tui.engine.events import EventQueue
@@ -25,6 +26,7 @@ class Host(Protocol):
     ledger: Ledger
     observers: Observers
     queue: EventQueue
+    splitter: Splitter | None
 
     @property
     def finished(self) -> bool:
@@ -46,8 +48,11 @@ class Host(Protocol):
     def set_candidates(self, indices: Sequence[int]) -> None:
         """From now on these instances may get requests."""
 
-    def go_to_router(self, passage: Passage, time_us: int) -> None:
-        """Route a request then."""
+    def forget(self, index: int) -> None:
+        """An instance has gone with all that it had cached."""
+
+    def go_on(self, passage: Passage, now: int) -> None:
+        """A request that was stranded goes where it was going."""
 
     def route_again(self, request: Request, now: int) -> None:
         """A request that was on an instance goes to the router once more."""

@@ -62,13 +62,16 @@ class Lifecycle:
 
     def __init__(self, experiment: spec.Experiment, cluster: Host, streams: Streams) -> None:
         settings = experiment.cluster
-        if settings.disaggregation is not None:
+        split = settings.disaggregation
+        if split is not None and split.transfer.starts == "step-start":
             raise PolicyError(
-                "instances that come and go cannot be combined with prefill/decode disaggregation yet",
-                help="leave out cluster.disaggregation, or lifecycle, failures, nodes and autoscaler",
+                "a transfer that starts before its prefill is over cannot be broken off when an instance goes",
+                help="leave out transfer.starts, or lifecycle, failures, nodes and autoscaler",
             )
         self.lives: list[Life] = []
         self.parked: dict[int, Passage] = {}
+        self._wanted: dict[int, tuple[frozenset[str], str]] = {}
+        """The roles and the model of the instances that they wait for."""
         self.forfeited_us = 0
         self.retried = 0
         self.failed = 0
@@ -187,8 +190,9 @@ class Lifecycle:
         """An instance has come up: whoever waited for one goes on."""
         cluster = self._cluster
         parked, self.parked = self.parked, {}
+        self._wanted.clear()
         for passage in parked.values():
-            cluster.go_to_router(passage, now)
+            cluster.go_on(passage, now)
         cluster.wake_gateway(cluster.instances[index].batch.limits.max_num_seqs, now)
 
     # ---- going ----
@@ -221,12 +225,13 @@ class Lifecycle:
             for request in instance.waiting.ordered():
                 self._give_up(instance, request, now)
                 self._send_again(request, index, now)
-        self._end_if_empty(index, now)
+        self.end_if_empty(index, now)
 
     def departed(self, requests: Sequence[Request], now: int) -> None:
         """These no longer count as in flight."""
         for request in requests:
-            self._undeclared.pop(request.index, None)
+            if request.state > RequestState.RUNNING:
+                self._undeclared.pop(request.index, None)
             index = request.instance
             if index < 0 or self.lives[index].state != WARMING:
                 continue
@@ -237,10 +242,14 @@ class Lifecycle:
                 self._change(index, ACTIVE, now, f"active, warm after {life.served} requests")
         for request in requests:
             if request.instance >= 0:
-                self._end_if_empty(request.instance, now)
+                self.end_if_empty(request.instance, now)
 
-    def _end_if_empty(self, index: int, now: int) -> None:
-        if self.lives[index].state == DRAINING and not self._cluster.instances[index].in_flight:
+    def end_if_empty(self, index: int, now: int) -> None:
+        """A draining instance goes when nobody needs it any more, nor the KV blocks that it has or expects."""
+        cluster = self._cluster
+        if self.lives[index].state != DRAINING or cluster.instances[index].in_flight:
+            return
+        if cluster.splitter is None or not cluster.splitter.serves(index):
             self._end(index, now, "drained")
 
     def _stop_after_step(self, index: int, now: int) -> None:
@@ -274,14 +283,17 @@ class Lifecycle:
         for request in requests:
             self._give_up(instance, request, now)
             self._decide(request, index, now)
+        if cluster.splitter is not None:
+            cluster.splitter.break_off(index, now)
         instance.abandon()
+        cluster.forget(index)
         self._slow_down(index, 1.0)
         if life.failure is not None and life.returns:
             self.later(now + (life.failure.repair_us or 0), "instance-repaired", index, self._repaired)
         elif life.state == FAILED:
             self._free(index, now)
         else:
-            self._end_if_empty(index, now)
+            self.end_if_empty(index, now)
 
     def _repaired(self, event: Background, now: int) -> bool:
         self.lives[_index(event)].returns = False
@@ -290,6 +302,7 @@ class Lifecycle:
 
     def _end(self, index: int, now: int, reason: str) -> None:
         self._change(index, TERMINATED, now, f"terminated, {reason}")
+        self._cluster.forget(index)
         self._free(index, now)
 
     def _free(self, index: int, now: int) -> None:
@@ -301,10 +314,27 @@ class Lifecycle:
 
     # ---- what becomes of requests ----
 
-    def park(self, passage: Passage, now: int) -> None:
-        """There is no instance for a request: it waits for one."""
+    def hopeless(self, left: int) -> bool:
+        """Whether all of the requests that are left wait for instances that will never come up."""
+        if len(self.parked) != left:
+            return False
+        return not any(self._may_come(*wanted) for wanted in dict.fromkeys(self._wanted.values()))
+
+    def _may_come(self, roles: frozenset[str], model: str) -> bool:
+        placement, scaler = self.placement, self.autoscaler
+        room = scaler is not None or (placement is not None and any(node.ready_us < 0 for node in placement.nodes))
+        able = [pool.role in roles and (not model or pool.model.name == model) for pool in self._pools]
+        for life in self.lives:
+            comes = life.state in CANDIDATES or life.state == LOADING or (life.state == FAILED and life.returns)
+            if able[life.pool] and (comes or (life.state == SCHEDULING and room)):
+                return True
+        return scaler is not None and any(able[pool] and scaler.may_add(pool) for pool in range(len(able)))
+
+    def park(self, passage: Passage, roles: frozenset[str], now: int) -> None:
+        """There is no instance of these roles for a request: it waits for one."""
         passage.kind = "stranded"
         cluster, request = self._cluster, passage.request
+        self._wanted[request.index] = (roles, passage.incoming.model)
         self.parked[request.index] = passage
         if Stranded in cluster.observers.kinds:
             event = cluster.observers.event
@@ -314,7 +344,8 @@ class Lifecycle:
 
     def expire(self, request: Request, now: int) -> None:
         """The deadline of a request has come that waits for an instance."""
-        del self.parked[request.index]
+        del self.parked[request.index], self._wanted[request.index]
+        self._forget_split(request, now)
         self._cluster.reject(request, NAME, "no instance came up before its deadline", now)
 
     def lets_in(self, request: Request, now: int) -> bool:
@@ -325,12 +356,30 @@ class Lifecycle:
             if not request.max_output_tokens:
                 self._undeclared[request.index] = None
             return True
-        self._cluster.instances[index].depart(request)
+        instance = self._cluster.instances[index]
+        instance.give_back(request, now)
+        instance.depart(request)
+        if request.queued_us >= 0:  # its prompt was computed elsewhere
+            self.forfeited_us += now - request.queued_us
         if life.state == DRAINING and self._settings.drain == "redirect":
             self._send_again(request, index, now)
         else:
             self._decide(request, index, now)
+        self.end_if_empty(index, now)
         return False
+
+    def start_again(self, request: Request, index: int, now: int, *, down: bool) -> None:
+        """A request cannot go on between two instances; ``down``: because instance ``index`` has gone."""
+        self.forfeited_us += now - request.queued_us
+        if down:
+            self._decide(request, index, now)
+        else:
+            self._send_again(request, index, now)
+
+    def _forget_split(self, request: Request, now: int) -> None:
+        splitter = self._cluster.splitter
+        if splitter is not None:
+            splitter.forget(request, now)
 
     def _decide(self, request: Request, index: int, now: int) -> None:
         """Whether a request that went down with an instance starts again."""
@@ -354,6 +403,10 @@ class Lifecycle:
 
     def _send_again(self, request: Request, index: int, now: int) -> None:
         self.retried += 1
+        splitter = self._cluster.splitter
+        if splitter is not None and request.handover is not None:
+            splitter.split -= 1  # it will be decided anew
+        self._forget_split(request, now)
         if self._undeclared.pop(request.index, 0) is None:
             request.max_output_tokens = 0
         request.restart()
@@ -363,6 +416,7 @@ class Lifecycle:
         self._cluster.route_again(request, now)
 
     def _lose(self, request: Request, index: int, now: int, reason: str) -> None:
+        self._forget_split(request, now)
         request.state = RequestState.LOST
         observers = self._cluster.observers
         if Lost in observers.kinds:

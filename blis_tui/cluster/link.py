@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from math import ceil
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from blis_tui.spec.model import Transfer
 
 _BYTES_PER_US_OF_GB_PER_S: Final = 1000.0
+
+
+class Ahead(NamedTuple):
+    """The last step of a prefill, during which KV blocks go ahead of those of the last layer."""
+
+    step_us: int
+    layers: int
+
+    def bytes(self, size: int, bytes_per_us: float, base_latency_us: int) -> int:
+        """How many go during the step: all layers take equally long, and the last one's go after it."""
+        gone = int(max(0, self.step_us - base_latency_us) * bytes_per_us)
+        return min(size, gone) * (self.layers - 1) // self.layers
 
 
 class Link:
@@ -36,35 +48,44 @@ class Link:
         """Under fair share: bytes still to come, by request, in the order in which the transfers started."""
         self._moves_us: dict[int, int] = {}
         """When their base latency is over."""
+        self._earliest_us: dict[int, int] = {}
+        """When they can be through: each takes a microsecond at least."""
         self._since_us = 0
 
-    def amount(self, tokens: int, block_size_tokens: int) -> int:
-        """The bytes of a prompt: whole blocks, cached ones included."""
-        return -(-tokens // block_size_tokens) * block_size_tokens * self._settings.bytes_per_token
+    def start(self, request: int, size: int, now: int, ahead: Ahead | None = None) -> int | None:
+        """A transfer begins; returns how long it takes, None where that depends on the others.
 
-    def start(self, request: int, tokens: int, block_size_tokens: int, now: int) -> int | None:
-        """A transfer begins; returns how long it takes, None where that depends on the others."""
+        Args:
+            request: whose it is.
+            size: its bytes.
+            now: the time.
+            ahead: what has gone before, layer by layer; None = nothing.
+        """
         self.active += 1
         self.peak = max(self.peak, self.active)
         self.started += 1
-        size = self.amount(tokens, block_size_tokens)
         self.bytes += size
+        settings = self._settings
+        bandwidth, latency_us = self._bandwidth, settings.base_latency_us
+        share = bandwidth / self.active if settings.contention != "none" else bandwidth
         amount = float(size)
-        contention = self._settings.contention
-        if contention == "fair-share":
+        if ahead is not None:
+            amount -= ahead.bytes(size, share, latency_us)
+            latency_us = max(0, latency_us - ahead.step_us)
+        if settings.contention == "fair-share":
             self._advance(now)
             self._left[request] = amount
-            self._moves_us[request] = now + self._settings.base_latency_us
+            self._moves_us[request] = now + latency_us
+            self._earliest_us[request] = now + 1
             return None
-        bandwidth = self._bandwidth / self.active if contention == "fixed-at-start" else self._bandwidth
-        return max(1, ceil(self._settings.base_latency_us + amount / bandwidth))
+        return max(1, ceil(latency_us + amount / share))
 
     def end(self, request: int, now: int) -> None:
         """A transfer is over."""
         self.active -= 1
         if self._left:
             self._advance(now)
-            del self._left[request], self._moves_us[request]
+            del self._left[request], self._moves_us[request], self._earliest_us[request]
 
     def next_end(self, now: int) -> tuple[int, int] | None:
         """Under fair share: who is through first if nothing changes (of equals who started first), and when."""
@@ -77,8 +98,7 @@ class Link:
                 rest_us = ceil(min(left[one] for one in moving) * us_per_byte - _ROUNDING_US)
                 if until is None or at + rest_us <= until:
                     through = next(one for one in moving if left[one] * us_per_byte <= rest_us + _ROUNDING_US)
-                    earliest = self._moves_us[through] - self._settings.base_latency_us + 1
-                    return through, max(at + rest_us, earliest)
+                    return through, max(at + rest_us, self._earliest_us[through])
             if until is None:
                 break  # only if nothing is left of anybody
             at = self._send(left, moving, at, until)

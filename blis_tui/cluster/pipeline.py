@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.instance import Instance
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
+    from blis_tui.spec.model import Pool
 
 
 class Pipeline(Protocol):
@@ -24,6 +25,7 @@ class Pipeline(Protocol):
     observers: Observers
     board: SignalBoard
     admission: AdmissionControl
+    pools: list[Pool]
 
     @property
     def instances(self) -> Sequence[Instance]:
@@ -34,6 +36,18 @@ class Pipeline(Protocol):
 
     def dispatch(self, passage: Passage, now: int) -> None:
         """Send a request on to the router."""
+
+    def strands(self, passage: Passage, router: Router, now: int) -> bool:
+        """Whether no instance is up that a request could be sent to: it waits for one."""
+
+    def lets_in(self, request: Request, now: int) -> bool:
+        """Whether a request that has come to its instance gets into the queue there; if not, it is looked after."""
+
+    def transfer_over(self, index: int, now: int) -> None:
+        """A transfer from or to an instance is over."""
+
+    def start_again(self, request: Request, index: int, now: int, *, down: bool) -> None:
+        """A request cannot go on between two instances; ``down``: because instance ``index`` has gone."""
 
     def choose(self, passage: Passage, router: Router, now: int) -> int:
         """Let a router choose an instance for a request; returns its index."""

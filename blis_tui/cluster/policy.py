@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from blis_tui.registry import PlugPoint
 
@@ -36,6 +36,14 @@ class RoutingPolicy(Protocol):
 
     def state(self) -> tuple[object, ...]:
         """All it remembers, as plain values (for digests)."""
+
+
+@runtime_checkable
+class Forgetful(Protocol):
+    """A routing policy or a scorer that remembers what it has sent to an instance."""
+
+    def forget(self, instance: int) -> None:
+        """The instance of that index has gone with all that it had cached."""
 
 
 ADMISSION: Final = PlugPoint[[], AdmissionPolicy]("policy.admission", "admission policy", AdmissionPolicy)

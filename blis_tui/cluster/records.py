@@ -169,6 +169,28 @@ class TransferFinished(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class TransferBrokenOff(Record):
+    """The KV blocks of a prompt did not arrive: one of the two instances has gone."""
+
+    shown = Description(
+        "transfer-broken-off",
+        sign="⇎",
+        colour="warning",
+        meaning="the transfer of a prompt's KV blocks was broken off",
+        explanation="One of its two instances has gone, with its KV cache. The request starts again, or is lost.",
+        sentence="the KV blocks of {request_id} do not arrive: {reason}",
+        line="KV transfer broken off: {reason}",
+        state="in transit",
+        own_event=False,
+    )
+
+    request_id: str
+    instance: int
+    """The one that has gone."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """An instance that a request could have been sent to: what the router saw of it, and its scores."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.cluster.policy import ROUTING
+from blis_tui.cluster.policy import ROUTING, Forgetful
 from blis_tui.cluster.signals import Context
 from blis_tui.errors import SimulationError
 
@@ -47,6 +47,12 @@ class Router:
     def policies(self) -> tuple[RoutingPolicy, ...]:
         """Its own, and those for single models."""
         return (self.policy, *(router.policy for router in self.by_model.values()))
+
+    def forget(self, instance: int) -> None:
+        """An instance has gone with all that it had cached."""
+        for policy in self.policies():
+            if isinstance(policy, Forgetful):
+                policy.forget(instance)
 
     def of(self, request: IncomingRequest) -> Router:
         """The one that chooses for a request: of its model's instances, if they differ."""

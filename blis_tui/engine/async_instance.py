@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.engine.instance import Instance
 from blis_tui.engine.plan import Planned
-from blis_tui.engine.step import NO_STEP
+from blis_tui.engine.step_event import NO_STEP
 
 if TYPE_CHECKING:
     from blis_tui.engine.plan import Plan
@@ -38,29 +38,31 @@ class AsyncInstance(Instance):
             if not self.has_work:
                 return NO_STEP
             ready = self._plan_anew(ready, now)
+            if ready is None:
+                return NO_STEP
         upcoming = super().step(now, planned=True) if ready.plan is None else self._run(ready.plan, ready.epoch, now)
-        batch.planned = self._plan_ahead(now)
+        batch.planned = self._plan_next(now, ahead=True)
         return upcoming
 
-    def _plan_anew(self, before: Planned | None, now: int) -> Planned:
+    def _plan_anew(self, before: Planned | None, now: int) -> Planned | None:
         """Plan the step that starts now; what a plan before it preempted that computes nothing belongs to it."""
-        planned = self._plan_ahead(now)
+        planned = self._plan_next(now, ahead=False)
         if planned is None:
+            if self.batch.awaits_blocks():
+                return None
             raise self.batch.deadlock(self.index, now)
         return planned if before is None or before.plan is None else planned.after(before.plan)
 
-    def _plan_ahead(self, now: int) -> Planned | None:
-        """Plan the step after the one that is running; None = there is nothing it could do."""
+    def _plan_next(self, now: int, *, ahead: bool) -> Planned | None:
+        """Plan the step that starts now, or after the one under way; None = there is nothing it could do."""
         batch = self.batch
         plan: Plan | None = None
         due = self._due_for_plain_decode()
         if due >= 0:
             self.pool.take(due)
         else:
-            if not self.has_work:
-                return None
-            plan = self._plan(now)
-            if not batch.load.decode_requests and plan.computes_nothing:
+            plan = self._plan(now, ahead=ahead) if self.has_work else None
+            if plan is None or (plan.computes_nothing and not batch.load.decode_requests):
                 return None
             self.pool.planned()
         batch.cohort.ahead = int(batch.load.decode_requests > 0 and (plan is None or plan.decodes))

@@ -145,6 +145,27 @@ class Batch:
         """The first in the queue whose prompt was computed elsewhere and holds its KV blocks here."""
         return next((one for one in self.waiting.ordered() if one.index in self.reserved), None)
 
+    def awaits_blocks(self) -> bool:
+        """Whether nobody runs, and KV blocks are on their way here from another instance."""
+        return not self.running and any(one.state is RequestState.CREATED for one in self.reserved.values())
+
+    def dispossess(self) -> Preemption:
+        """Take the KV blocks from the last in the queue that holds some: it has to compute its prompt itself."""
+        victim = next(one for one in reversed(self.waiting.ordered()) if one.index in self.reserved)
+        del self.reserved[victim.index]
+        lost = Preemption(victim, self.waiting.head(), victim.computed_tokens, victim.held_blocks)
+        self._take_all(victim, victim.computed_tokens)
+        return lost
+
+    def _take_all(self, victim: Request, content_tokens: int) -> None:
+        # Its content can only be found again under keys that exist for preempted requests.
+        victim.preemptions += 1
+        self.pool.release(victim, content_tokens, findable=True)
+        victim.computed_tokens = 0
+        if not self._traits.keeps_output:
+            victim.generated_tokens = 0
+        victim.target_tokens = victim.input_tokens + victim.generated_tokens
+
     def grant(self, plan: Plan, request: Request, new_tokens: int, cached_tokens: int = 0) -> None:
         """Let a running request compute ``new_tokens`` more tokens of its prefill in this step."""
         computed = request.computed_tokens
@@ -183,15 +204,9 @@ class Batch:
                 del plan.chunks[i]
                 break
         plan.preempted.append(Preemption(victim, beneficiary, victim.computed_tokens, victim.held_blocks))
-        # Its content can only be found again under keys that exist for preempted requests.
-        victim.preemptions += 1
-        self.pool.release(victim, content, findable=True)
-        victim.computed_tokens = 0
+        self._take_all(victim, content)
         victim.batch_slot = -1
         victim.state = RequestState.WAITING
-        if not self._traits.keeps_output:
-            victim.generated_tokens = 0
-        victim.target_tokens = victim.input_tokens + victim.generated_tokens
         self.waiting.push_front(victim)
 
     def _content_tokens(self, request: Request, granted: int) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.batch import VICTIMS, slot_of
+from blis_tui.engine.batching.rule import plan_step
 from blis_tui.engine.clientview import client_e2e_us, client_ttft_us
 from blis_tui.engine.events import RequestCallback, Timeout, instance_order
 from blis_tui.engine.latency.model import StepLoad
@@ -14,7 +14,7 @@ from blis_tui.engine.plan import Plan
 from blis_tui.engine.profile import Profile
 from blis_tui.engine.records import Completed, Dropped, Prefilled, Queued, TimedOut
 from blis_tui.engine.request import RequestState, handover_of
-from blis_tui.engine.step import IDLE, NO_STEP, Step
+from blis_tui.engine.step_event import IDLE, NO_STEP, Step
 from blis_tui.engine.step_records import Done, emit_first_tokens, emit_plan, emit_step
 from blis_tui.engine.tallies import Presence, Tallies
 
@@ -114,8 +114,8 @@ class Instance:
         self._ledger = ledger
         self._observers = observers
         self._watch: Watch | None = None
-        self._leaving: deque[int] = deque()
         self._free_us = 0
+        self._leaving: dict[int, int] = {}
 
     def watch(self, watch: Watch) -> None:
         """Tell the control plane from now on what happens to requests here."""
@@ -144,7 +144,7 @@ class Instance:
     @property
     def seen_kv_used(self) -> int:
         """Blocks in use as others see it: never more than there are, though left ones may be in use again."""
-        return min(self.pool.used + sum(self._leaving), self.pool.total)
+        return min(self.pool.used + sum(self._leaving.values()), self.pool.total)
 
     def policy_state(self) -> tuple[object, ...]:
         """What its rules remember, as plain values (for digests)."""
@@ -158,30 +158,30 @@ class Instance:
     def enqueue(self, request: Request, now: int) -> None:
         """Take a request into the waiting queue, or drop it when it can never be served here."""
         request.queued_us = now
-        observers = self._observers
-        reason = self.batch.unservable(request)
-        if reason:
-            request.state = RequestState.DROPPED_UNSERVABLE
-            if Dropped in observers.kinds:
-                observers.emit(Dropped(observers.event, now, request.request_id, self.index, reason))
-            self.depart(request)
-            self._ledger.close(request)
+        if reason := self.batch.unservable(request):
+            self.turn_down(request, reason, now)
             return
         self.input_tokens += request.input_tokens
         if 0 < request.deadline_us <= now:
             self._expire(request, now, was_running=False)
-            return
-        self._wait(request, now)
+        else:
+            self._wait(request, now)
 
-    def reserve(self, request: Request) -> str:
-        """Take the KV blocks for a prompt that was computed elsewhere; returns why that is impossible, if it is."""
+    def reserve(self, request: Request, now: int, *, reuse: bool = False) -> str:
+        """Take the KV blocks for a prompt that was computed elsewhere; returns why that is impossible, if it is.
+
+        With ``reuse``, leading blocks that the prefix cache holds are shared (its ``shared_blocks`` then), the others
+        are new.
+        """
         pool = self.pool
         if reason := self.batch.unservable(request):
             return reason
-        if pool.missing(request, request.input_tokens) > pool.free:
+        found = pool.visible_head(request.segments, now) if reuse else 0
+        if pool.missing(request, request.input_tokens) - found + pool.idle_among(request, found) > pool.free:
             return f"its KV blocks do not fit: {pool.free} are free"
-        pool.extend(request, request.input_tokens)
-        pool.computed(-1, -1)  # elsewhere, and not in a step
+        if found:
+            pool.pin(request, found)
+        pool.hold(request, request.input_tokens)
         request.computed_tokens = request.input_tokens
         self.batch.reserved[request.index] = request
         return ""
@@ -189,27 +189,38 @@ class Instance:
     def adopt(self, request: Request, now: int) -> None:
         """Take a request whose KV blocks have arrived into the waiting queue: what is left of it is decoding."""
         if 0 < request.deadline_us <= now:
-            self._give_back(request)
+            self.give_back(request, now)
             self._expire(request, now, was_running=False)
             return
+        self.pool.extend(request, request.input_tokens)
+        self.pool.computed(-1, -1)  # elsewhere, and not in a step
         if request.generated_tokens >= min(request.output_tokens, request.max_output_tokens):
             request.generated_tokens -= 1  # as in BLIS, it decodes at least once here
         request.joined_us = min(request.first_token_us, now)
         self._wait(request, now)
 
     def turn_down(self, request: Request, reason: str, now: int) -> None:
-        """The answer to a prompt that was computed elsewhere cannot be generated here."""
+        """It can never be served here."""
         request.state = RequestState.DROPPED_UNSERVABLE
         observers = self._observers
         if Dropped in observers.kinds:
             observers.emit(Dropped(observers.event, now, request.request_id, self.index, reason))
         self.depart(request)
-        self._ledger.close(request, client_ttft_us(request, self.latency))
+        started = request.first_token_us >= 0
+        self._ledger.close(request, client_ttft_us(request, self.latency) if started else -1)
 
-    def _give_back(self, request: Request) -> None:
-        """Free the blocks of somebody who waits."""
+    def give_back(self, request: Request, now: int) -> None:
+        """Free the blocks, if there are any, of somebody who does not run."""
         if self.batch.reserved.pop(request.index, None) is not None:
             self.pool.release(request, request.computed_tokens)
+        self._want_step(now)
+
+    def _want_step(self, now: int) -> None:
+        """There is a step to come as long as there is work; this is where one begins after a pause."""
+        if self.has_work and not self.step_pending:
+            self.step_pending = True
+            start = max(now, self._free_us) if self.rule.traits.busy_until_the_end else now
+            self._events.push(start, self.order_step, Step(self))
 
     def _wait(self, request: Request, now: int) -> None:
         observers = self._observers
@@ -221,10 +232,7 @@ class Instance:
             timeout = Timeout("timeout", request, self.timeout, self.index)
             self._events.push(request.deadline_us, self._order_timeout, timeout)
             self._events.sweep()
-        if not self.step_pending:
-            self.step_pending = True
-            start = max(now, self._free_us) if self.rule.traits.busy_until_the_end else now
-            self._events.push(start, self.order_step, Step(self))
+        self._want_step(now)
         if Queued in observers.kinds:
             position = self.waiting.position(request)
             observers.emit(Queued(observers.event, now, request.request_id, self.index, position))
@@ -242,7 +250,7 @@ class Instance:
             self.batch.abort(request)
         else:
             self.waiting.remove(request)
-            self._give_back(request)
+            self.give_back(request, now)
 
     def _expire(self, request: Request, now: int, *, was_running: bool) -> None:
         request.state = RequestState.TIMED_OUT
@@ -283,7 +291,7 @@ class Instance:
         if watch is None:
             self.in_flight -= 1
         elif not watch.early:
-            self._leaving.popleft()
+            del self._leaving[request.index]
             self.depart(request)
 
     def leave(self, request: Request, now: int) -> None:
@@ -355,15 +363,19 @@ class Instance:
         if not self.has_work:
             return NO_STEP
         plan = self._plan(now)
+        if plan is None:
+            return NO_STEP
         if not self.batch.load.decode_requests and plan.computes_nothing:
             raise self.batch.deadlock(self.index, now)
         return self._run(plan, self.pool.epoch, now)
 
-    def _plan(self, now: int) -> Plan:
-        """Schedule the next step."""
+    def _plan(self, now: int, *, ahead: bool = False) -> Plan | None:
+        """Schedule the step that starts now (or after the one under way); None = not before KV blocks arrive."""
         batch = self.batch
         batch.now = now
-        plan = self.rule.plan(batch)
+        plan = plan_step(self.rule, batch, ahead=ahead)
+        if plan is None:
+            return None
         tallies = self.tallies
         for request in plan.admitted:
             if request.scheduled_us < 0:
@@ -384,9 +396,8 @@ class Instance:
         load.chunks = plan.chunks
         decodes = load.decode_requests
         context = load.decode_context_tokens
-        duration = self.latency.step_time_us(load)
-        if self.rule.traits.skips_empty_steps and not decodes and not plan.chunks:
-            duration = 0
+        empty = self.rule.traits.skips_empty_steps and not decodes and not plan.chunks
+        duration = 0 if empty else self.latency.step_time_us(load)
         load.chunks = _NO_PLAN.chunks
         end = now + duration
         if self.pool.unseen or self.pool.fresh:
@@ -409,6 +420,8 @@ class Instance:
         observed = bool(self._observers.kinds)
         first_tokens = [request for request in prefilled if not request.generated_tokens] if observed else []
         for request in prefilled:
+            if request.handover is not None:
+                request.handover.last_step_us = duration
             self._end_prefill(request, end, finishing)
         if finishing:
             self._complete(finishing, end)
@@ -416,20 +429,15 @@ class Instance:
         tallies.steps += 1
         tallies.busy_us += duration
         full_budget = tokens >= batch.limits.max_num_batched_tokens
-        if full_budget:
-            tallies.full_budget_us += duration
+        tallies.full_budget_us += duration * full_budget
         if plan.chunks:
             tallies.prefill_us += duration
             tallies.beside_prefill_us += duration * decodes
         waiting = batch.waiting.items
-        if waiting:
-            if plan.preempted:
-                tallies.kv_wait_us += duration
-            elif full_budget:
-                pass
-            elif len(batch.running) + len(finishing) >= batch.limits.max_num_seqs:
+        if waiting and (plan.preempted or not full_budget):
+            if not plan.preempted and len(batch.running) + len(finishing) >= batch.limits.max_num_seqs:
                 tallies.seqs_wait_us += duration
-            elif batch.refused is not None and batch.refused[1] == epoch:
+            elif plan.preempted or (batch.refused is not None and batch.refused[1] == epoch):
                 tallies.kv_wait_us += duration
         self._free_us = end
         upcoming = end if waiting or batch.running else IDLE
@@ -505,7 +513,7 @@ class Instance:
         if self._watch is not None and self._watch.early:
             self.depart(request)
         else:
-            self._leaving.append(blocks)
+            self._leaving[request.index] = blocks
 
     def _emit_step(self, plan: Plan, done: Done) -> None:
         emit_step(self._observers, self.index, self.tallies.steps, self.batch, plan, done)

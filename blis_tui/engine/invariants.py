@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import pickle
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from blis_tui.engine.instance import Instance
 from blis_tui.engine.request import Request, RequestState
@@ -49,13 +49,16 @@ class Auditable(Protocol):
         """What it keeps count of: in words, as it is kept, and as counting again finds it."""
 
 
+_State = TypeVar("_State")
+
+
 @dataclass(frozen=True, slots=True)
-class Invariant:
+class Invariant(Generic[_State]):
     """One statement about every reachable state."""
 
     identifier: str
     statement: str
-    check: Callable[[Auditable], str]
+    check: Callable[[_State], str]
 
 
 def _conservation(state: Auditable) -> str:
@@ -108,10 +111,6 @@ def _causality(state: Auditable) -> str:
     if state.ledger.contradictions:
         return state.ledger.contradictions[0]
     for instance in state.instances:
-        for request in (*instance.waiting.ordered(), *instance.batch.running.values()):
-            way = request.handover
-            if way is not None and way.prefilled and way.transfer_us < 0:
-                return f"request {request.request_id} is decoded before its KV blocks have arrived"
         for request in instance.batch.running.values():
             times = [request.arrival_us, request.queued_us, request.scheduled_us]
             if request.first_token_us >= 0:
@@ -123,7 +122,7 @@ def _causality(state: Auditable) -> str:
 
 def _work_conservation(state: Auditable) -> str:
     for instance in state.instances:
-        if (instance.waiting.items or instance.batch.running) and not instance.step_pending:
+        if instance.has_work and not instance.step_pending and not instance.batch.awaits_blocks():
             return f"instance {instance.index} has work and no step is pending"
     return ""
 

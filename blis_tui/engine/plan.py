@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Preemption(NamedTuple):
-    """A running request that was put back into the queue."""
+    """A request that lost its KV blocks: a running one is put back into the queue."""
 
     victim: Request
     beneficiary: Request

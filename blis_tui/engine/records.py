@@ -284,7 +284,10 @@ class Scheduled(Record):
 
 @dataclass(frozen=True, slots=True)
 class Preempted(Record):
-    """A running request lost its blocks and went back to the head of the queue, so that ``for_request`` could go on."""
+    """A running request lost its blocks and went back to the head of the queue, so that ``for_request`` could go on.
+
+    Or, where nobody runs, a waiting one lost those that were transferred to it.
+    """
 
     shown = Description(
         "preempted",

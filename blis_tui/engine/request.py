@@ -40,12 +40,14 @@ class Handover:
         decode_instance: where its answer is generated.
         transfer_start_us: when its KV blocks start on their way.
         transfer_us: how long that takes.
+        last_step_us: how long the step takes that completes its prefill.
         first_token_overhead_us: what its client waits for its first token beyond the step, where that came from.
     """
 
     __slots__ = (
         "decode_instance",
         "first_token_overhead_us",
+        "last_step_us",
         "prefill_instance",
         "prefilled",
         "transfer_start_us",
@@ -58,6 +60,7 @@ class Handover:
         self.decode_instance = -1
         self.transfer_start_us = -1
         self.transfer_us = -1
+        self.last_step_us = 0
         self.first_token_overhead_us = 0
 
     def state(self) -> tuple[object, ...]:
@@ -98,6 +101,7 @@ class Request:
         shared_blocks: those of them whose content others can find: always a prefix of its block table.
         gateway_us: how long the gateway's queue held it; -1 = it never did.
         handover: its way over two instances; None = it has one.
+        retries: how often it had to start again.
         network: its client's connection; None = its times are measured at the cluster.
     """
 
@@ -128,6 +132,7 @@ class Request:
         "priority",
         "queued_us",
         "request_id",
+        "retries",
         "round_index",
         "scheduled_us",
         "segments",
@@ -189,6 +194,7 @@ class Request:
         self.gateway_us = -1
         self.handover: Handover | None = None
         self.network: Connection | None = None
+        self.retries = 0
 
     def restart(self) -> None:
         """Forget everything that instances have done for it: it is on its way to a queue again."""
@@ -196,6 +202,8 @@ class Request:
         self.instance = self.queued_us = self.scheduled_us = self.first_token_us = self.joined_us = -1
         self.computed_tokens = self.generated_tokens = self.cached_tokens = self.preemptions = 0
         self.target_tokens = self.input_tokens
+        self.handover = None
+        self.retries += 1
 
     def __getstate__(self) -> tuple[object, ...]:
         # Values without their names: a long queue pickles ten times as fast.

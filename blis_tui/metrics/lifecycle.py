@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+from blis_tui.metrics.stats import WHERE_IT_APPLIES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +50,8 @@ class LifecycleReport:
     """Deaths of instances."""
     retries: int
     """How often a request had to leave its instance and start again."""
+    transfers_broken_off: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    """KV transfers that ended with one of their instances; left out without disaggregation."""
     stranded: int
     """Requests that wait for an instance at the end."""
     scaled_up: int
@@ -86,6 +90,7 @@ def lifecycle_report(experiment: Experiment, cluster: Cluster, now_us: int) -> L
     return LifecycleReport(
         failures=lifecycle.failed,
         retries=lifecycle.retried,
+        transfers_broken_off=None if cluster.splitter is None else cluster.splitter.broken_off,
         stranded=len(lifecycle.parked),
         scaled_up=up,
         scaled_down=down,

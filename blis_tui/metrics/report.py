@@ -16,7 +16,7 @@ from blis_tui.metrics.lints.finding import Seen
 from blis_tui.metrics.lints.lints import check_all
 from blis_tui.metrics.load import Flow
 from blis_tui.metrics.sections import Sections, build_sections
-from blis_tui.metrics.stats import Distribution, of_histogram, of_ratios, of_samples
+from blis_tui.metrics.stats import WHERE_IT_APPLIES, Distribution, of_histogram, of_ratios, of_samples
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,10 +31,6 @@ if TYPE_CHECKING:
     from blis_tui.metrics.load import Offered, Steady
     from blis_tui.metrics.request_log import RequestLog, RequestTable, Row
     from blis_tui.spec.model import Experiment
-
-
-WHERE_IT_APPLIES: Final = {"left_out": True}
-"""Metadata of a field that stands in the file only where it is not None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,9 +110,13 @@ class RequestRow(NamedTuple):
     """How long its KV blocks took to the instance that decodes."""
     gateway_us: int | None = None
     """How long the gateway held it before it dispatched it."""
+    model: str = ""
+    """The model that it asks for; empty = any. In files where the cluster serves several."""
+    retries: int = 0
+    """How often it had to start again. In files where instances come and go."""
 
 
-PLAIN_COLUMNS: Final = RequestRow._fields[: -len(Way._fields)]
+PLAIN_COLUMNS: Final = RequestRow._fields[: RequestRow._fields.index(Way._fields[0])]
 """The columns of every request file."""
 
 
@@ -124,17 +128,19 @@ class _Group(NamedTuple):
     segments: Segments
     timeout_us: int
     """From arrival to deadline; 0 = none."""
+    model: str
 
 
 class _Book:
     """What a packed row has no room for: names, sessions, outputs that were cut short, and the groups by number."""
 
     def __init__(self) -> None:
-        self.numbers: dict[tuple[str, str, Segments, int], int] = {}
+        self.numbers: dict[tuple[str, str, Segments, int, str], int] = {}
         self.groups: list[_Group] = []
         self.names: dict[int, str] = {}
         self.sessions: dict[int, tuple[str, int]] = {}
         self.requested: dict[int, int] = {}
+        self.retries: dict[int, int] = {}
 
     def page(self) -> _Book:
         """A book for more requests that leaves this one as it is; it continues the numbers of the groups."""
@@ -151,12 +157,13 @@ class _Book:
         other.names = self.names
         other.sessions = self.sessions
         other.requested = self.requested
+        other.retries = self.retries
         return other
 
     def pack(self, request: Request, ttft_us: int, e2e_us: int, generated_tokens: int) -> bytes:
         """The request's row; what does not fit into it is noted here."""
         timeout_us = request.deadline_us and request.deadline_us - request.arrival_us
-        common = (request.slo_class, request.tenant, request.segments, timeout_us)
+        common = (request.slo_class, request.tenant, request.segments, timeout_us, request.model)
         group = self.numbers.get(common)
         if group is None:
             group = self.numbers[common] = len(self.groups)
@@ -166,6 +173,8 @@ class _Book:
             self.requested[index] = request.output_tokens
         if request.request_id != f"request_{index}":
             self.names[index] = request.request_id
+        if request.retries:
+            self.retries[index] = request.retries
         if request.session_id:
             self.sessions[index] = (request.session_id, request.round_index)
         return _ROW.pack(
@@ -202,12 +211,14 @@ class RequestLog:
     Args:
         detours: whether requests may be held by a gateway or run on two instances (``Experiment.has_detours``), and
             their ways are to be remembered.
+        facts: further columns that its tables have (``Experiment.request_facts``).
 
     Attributes:
         contradictions: requests whose times contradict each other (INV-5), in words.
     """
 
-    def __init__(self, *, detours: bool = False) -> None:
+    def __init__(self, *, detours: bool = False, facts: tuple[str, ...] = ()) -> None:
+        self.facts = facts
         self._packed = bytearray()
         self._ways: bytearray | None = bytearray() if detours else None
         self._book = _Book()
@@ -215,11 +226,11 @@ class RequestLog:
         self._hasher, self._way_hasher = sha256(), sha256()
         self._hashed = 0
 
-    def __getstate__(self) -> tuple[bytearray, bytearray | None, _Book, list[str]]:
-        return (self._packed, self._ways, self._book, self.contradictions)
+    def __getstate__(self) -> tuple[bytearray, bytearray | None, _Book, list[str], tuple[str, ...]]:
+        return (self._packed, self._ways, self._book, self.contradictions, self.facts)
 
-    def __setstate__(self, state: tuple[bytearray, bytearray | None, _Book, list[str]]) -> None:
-        self._packed, self._ways, self._book, self.contradictions = state
+    def __setstate__(self, state: tuple[bytearray, bytearray | None, _Book, list[str], tuple[str, ...]]) -> None:
+        self._packed, self._ways, self._book, self.contradictions, self.facts = state
         self._hasher, self._way_hasher = sha256(), sha256()
         self._hashed = 0
 
@@ -251,7 +262,7 @@ class RequestLog:
         """A log that ends where this one (or one that this one continues) was marked."""
         if mark.rows > len(self):
             raise ValueError(f"the log has {len(self)} rows, not {mark.rows}")
-        other = RequestLog(detours=self._ways is not None)
+        other = RequestLog(detours=self._ways is not None, facts=self.facts)
         if other._ways is not None and self._ways is not None:
             other._ways += memoryview(self._ways)[: mark.rows * _WAY.size]
         other._packed += memoryview(self._packed)[: mark.rows * _ROW.size]
@@ -326,8 +337,8 @@ class RequestTable(Sequence["RequestRow"]):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the request file: those about gateway and transfers where there are such."""
-        return PLAIN_COLUMNS if self._ways is None else RequestRow._fields
+        """The columns of the request file: those about gateway, transfers, models and retries where there are such."""
+        return (*PLAIN_COLUMNS, *(() if self._ways is None else Way._fields), *self._log.facts)
 
     @overload
     def __getitem__(self, number: int) -> RequestRow: ...
@@ -375,7 +386,7 @@ class RequestTable(Sequence["RequestRow"]):
             row = log.row(place)
         else:
             row = Row._make(_ROW.unpack_from(self._live, (place - self._closed) * _ROW.size))
-        number = row.number
+        number, way = row.number, self._way(place)
         common = self._page.groups[row.group]
         prefix_group, prefix_tokens = common.segments[0] if common.segments else ("", 0)
         requested = self._book.requested.get(number, self._page.requested.get(number, row.output_tokens))
@@ -403,7 +414,12 @@ class RequestTable(Sequence["RequestRow"]):
             prefix_group,
             prefix_tokens,
             row.arrival_us + common.timeout_us if common.timeout_us else None,
-            *map(_happened, self._way(place)),
+            _happened(way.prefill_instance),
+            _happened(way.transfer_start_us),
+            _happened(way.transfer_us),
+            _happened(way.gateway_us),
+            common.model,
+            self._book.retries.get(number, self._page.retries.get(number, 0)),
         )
 
 

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 PERCENTILES: Final = (50, 90, 95, 99)
 
 
+WHERE_IT_APPLIES: Final = {"left_out": True}
+"""Metadata of a report's field that stands in the file only where it is not None."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
     """Summary of a latency in milliseconds; every field is None when nothing was observed.

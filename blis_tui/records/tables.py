@@ -6,13 +6,12 @@ import json
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.metrics.request_log import PLAIN_COLUMNS
+from blis_tui.metrics.request_log import PLAIN_COLUMNS, RequestRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from blis_tui.engine.records import Record
-    from blis_tui.metrics.request_log import RequestRow
 
 # Records hold no floats: nothing in them needs the care of `canonical`, and streams are long.
 _LINE: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -35,11 +34,12 @@ def requests_csv(rows: Iterable[RequestRow], columns: Sequence[str] = PLAIN_COLU
 
     Args:
         rows: the requests.
-        columns: those that the table has (``RequestTable.columns``): the first fields of a row.
+        columns: those that the table has (``RequestTable.columns``).
     """
     yield ",".join(columns) + "\n"
+    places = [RequestRow._fields.index(name) for name in columns]
     for row in rows:
-        yield ",".join(map(_cell, row[: len(columns)])) + "\n"
+        yield ",".join([_cell(row[place]) for place in places]) + "\n"
 
 
 def _cell(value: int | str | None) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from blis_tui.canonical import to_sorted_json
-from blis_tui.engine.kv.capacity import kv_bytes_per_token, kv_capacity
+from blis_tui.engine.kv.capacity import kv_capacity
 from blis_tui.errors import InputError
 from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, real_path
 from blis_tui.registry import builtin
@@ -212,9 +212,7 @@ def _cluster(part: _Part, policy: spec.Policy, pools: tuple[spec.Pool, ...]) -> 
         admission_latency_us=part.integer("admission_latency_us"),
         routing_latency_us=part.integer("routing_latency_us"),
         signals=signals,
-        disaggregation=_disaggregation(part.part("disaggregation"), policy, pools)
-        if "disaggregation" in part.data
-        else None,
+        disaggregation=_disaggregation(part.part("disaggregation"), policy) if "disaggregation" in part.data else None,
         lifecycle=_lifecycle(part.part("lifecycle")) if "lifecycle" in part.data else None,
         failures=tuple(map(_failure, part.parts("failures"))) if "failures" in part.data else (),
         nodes=tuple(map(_nodes, part.parts("nodes"))) if "nodes" in part.data else (),
@@ -283,10 +281,8 @@ def _autoscaler(cluster: _Part, pools: tuple[spec.Pool, ...]) -> spec.Autoscaler
     )
 
 
-def _disaggregation(part: _Part, policy: spec.Policy, pools: tuple[spec.Pool, ...]) -> spec.Disaggregation:
+def _disaggregation(part: _Part, policy: spec.Policy) -> spec.Disaggregation:
     link = part.part("transfer")
-    source = next((pool for pool in pools if pool.role == "prefill"), pools[0])
-    own_bytes = kv_bytes_per_token(source.model, source.tensor_parallel)
     routes = {
         role: _plugin(part.part(f"{role}_routing")) if f"{role}_routing" in part.data else policy.routing
         for role in ("prefill", "decode")
@@ -298,11 +294,11 @@ def _disaggregation(part: _Part, policy: spec.Policy, pools: tuple[spec.Pool, ..
         transfer=spec.Transfer(
             bandwidth_gb_per_s=link.number("bandwidth_gb_per_s"),
             base_latency_us=link.integer("base_latency_us"),
-            bytes_per_token=own_bytes
-            if link.data.get("bytes_per_token") == "model"
-            else link.integer("bytes_per_token"),
+            bytes_per_token=None if link.data.get("bytes_per_token") == "model" else link.integer("bytes_per_token"),
             starts=link.text("starts"),
             contention=link.text("contention"),
+            overlap=link.text("overlap", "none"),
+            reuse_cached_blocks=link.flag("reuse_cached_blocks", otherwise=False),
         ),
         prefill_routing=routes["prefill"],
         decode_routing=routes["decode"],

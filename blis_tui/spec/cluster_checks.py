@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.kv.capacity import kv_bytes_per_token
-from blis_tui.errors import BlisError
-from blis_tui.spec.build import build_model_part, stack_of
 from blis_tui.spec.diagnostics import about, suggestion
 from blis_tui.spec.pools import pool_paths, where
 from blis_tui.spec.source import as_list, as_map
@@ -30,6 +27,7 @@ def check_cluster(document: Document) -> Iterator[Diagnostic]:
     yield from _check_roles(document)
     yield from _check_models(document)
     yield from _check_handover(document)
+    yield from _check_transfer(document)
     for role in _ROLES:
         yield from _check_scorers(document, (*_SPLIT, f"{role}_routing"))
     yield from check_policy(document)
@@ -179,17 +177,22 @@ def _check_handover(document: Document) -> Iterator[Diagnostic]:
             message = f"pool `{_name(document, pool)}` serves {name}, but no pool {what} it"
             hint = "under disaggregation every model needs instances of both kinds"
             yield about(document, (*pool, "name"), "BLIS2025", message, hint=hint)
+    for name, pools in there.items():
+        for pool in (*pools[1:], *here.get(name, ())):
+            yield from _check_kv(document, pools[0], pool)
+
+
+def _check_kv(document: Document, source: DataPath, target: DataPath) -> Iterator[Diagnostic]:
+    """Do both pools, of the same model, keep their KV cache alike?"""
     for key, noun in (("block_size_tokens", "blocks"), ("kv_cache_dtype", "KV cache")):
-        first = _of_engine(document, prefilling[0], key)
-        for pool in (*prefilling[1:], *decoding):
-            if (found := _of_engine(document, pool, key)) != first:
-                message = (
-                    f"the {noun} of pool `{_name(document, prefilling[0])}` cannot be transferred to pool "
-                    f"`{_name(document, pool)}`: {key} is {first} there and {found} here"
-                )
-                at = where(document, pool, "engine", key)
-                yield about(document, at, "BLIS2025", message, hint="give all pools the same")
-    yield from _check_bytes(document, prefilling)
+        first, found = (_of_engine(document, pool, key) for pool in (source, target))
+        if found != first:
+            message = (
+                f"the {noun} of pool `{_name(document, source)}` cannot be transferred to pool "
+                f"`{_name(document, target)}`: {key} is {first} there and {found} here"
+            )
+            hint = "give all pools of a model the same"
+            yield about(document, where(document, target, "engine", key), "BLIS2025", message, hint=hint)
 
 
 def _of_engine(document: Document, pool: DataPath, key: str) -> Json:
@@ -199,24 +202,18 @@ def _of_engine(document: Document, pool: DataPath, key: str) -> Json:
     return document.get(*where(document, pool, "model", "config", "torch_dtype")) if automatic else value
 
 
-def _check_bytes(document: Document, prefilling: list[DataPath]) -> Iterator[Diagnostic]:
-    """``bytes_per_token: model`` means one model and one tensor parallelism."""
-    path = (*_SPLIT, "transfer", "bytes_per_token")
-    if document.get(*path) != "model":
-        return
-    sizes: dict[int, DataPath] = {}
-    for pool in prefilling:
-        stack = stack_of(as_map(document.data), as_map(document.get(*pool)))
-        split = stack.get("tensor_parallel")
-        try:
-            model = build_model_part(stack)
-        except BlisError:  # told elsewhere
-            return
-        sizes.setdefault(kv_bytes_per_token(model, split if isinstance(split, int) else 1), pool)
-    if len(sizes) > 1:
-        listed = " and ".join(f"{size} in pool `{_name(document, pool)}`" for size, pool in sizes.items())
-        message = f"the prefill pools differ in the bytes of a token: {listed}"
-        yield about(document, path, "BLIS2025", message, hint="give `transfer.bytes_per_token` as a number")
+def _check_transfer(document: Document) -> Iterator[Diagnostic]:
+    """Settings of the transfer that another one switches off."""
+    split = as_map(document.get(*_SPLIT))
+    transfer = as_map(split.get("transfer"))
+    if transfer.get("reuse_cached_blocks") is True and split.get("order") != "decode-first":
+        message = "`reuse_cached_blocks` has no effect: the decode instance is chosen after the transfer"
+        path = (*_SPLIT, "transfer", "reuse_cached_blocks")
+        yield about(document, path, "BLIS2026", message, key=True, hint="add `order: decode-first`")
+    if transfer.get("overlap") == "layer-wise" and transfer.get("starts") == "step-start":
+        message = "`overlap: layer-wise` has no effect: the transfer starts with the step that it would overlap"
+        path = (*_SPLIT, "transfer", "overlap")
+        yield about(document, path, "BLIS2026", message, key=True, hint="leave `starts` out")
 
 
 # ---- policies ----

@@ -23,9 +23,11 @@ def check_lifecycle(document: Document) -> Iterator[Diagnostic]:
     used = [key for key in _KEYS if key in cluster]
     if not used:
         return
-    if "disaggregation" in cluster:
-        message = f"`{used[0]}` cannot be combined with `disaggregation` yet"
-        yield about(document, ("cluster", used[0]), _CODE, message, key=True, hint="leave out one of the two")
+    path = ("cluster", "disaggregation", "transfer", "starts")
+    if document.get(*path) == "step-start":
+        message = f"`{used[0]}` cannot be combined with `starts: step-start`"
+        hint = "a transfer that starts before its prefill is over cannot be broken off: leave `starts` out"
+        yield about(document, path, _CODE, message, hint=hint)
     yield from _check_failures(document, cluster)
     yield from _check_nodes(document, cluster)
     if "autoscaler" in cluster:
@@ -40,18 +42,24 @@ def _number(value: Json, otherwise: int) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
 
 
-def _instances(cluster: Mapping[str, Json]) -> int:
-    pools = _pools(cluster)
-    if not pools:
-        return _number(cluster.get("instances"), 1)
-    count = 0
-    for pool in pools.values():
-        count += _number(pool.get("instances"), 0)
-    return count
+def _counts(cluster: Mapping[str, Json]) -> dict[str, int]:
+    """The instances of each pool: those that are listed, or that disaggregation makes, or the only one."""
+    if pools := _pools(cluster):
+        return {name: _number(pool.get("instances"), 0) for name, pool in pools.items()}
+    total = _number(cluster.get("instances"), 1)
+    if "disaggregation" not in cluster:
+        return {"default": total}
+    split = as_map(cluster["disaggregation"])
+    prefill, decode = (_number(split.get(f"{role}_instances"), 0) for role in ("prefill", "decode"))
+    counts = {"prefill": prefill, "decode": decode, "whole": total - prefill - decode}
+    return {name: count for name, count in counts.items() if count > 0}
 
 
 def _check_failures(document: Document, cluster: Mapping[str, Json]) -> Iterator[Diagnostic]:
-    names = [*_pools(cluster)] or ["default"]
+    counts = _counts(cluster)
+    names, count = [*counts], 0
+    for one in counts.values():
+        count += one
     for at, failure in enumerate(map(as_map, as_list(cluster.get("failures")))):
         path: DataPath = ("cluster", "failures", at)
         if ("at_us" in failure) == ("mean_time_between_us" in failure):
@@ -64,7 +72,6 @@ def _check_failures(document: Document, cluster: Mapping[str, Json]) -> Iterator
         elif "pool" in failure and failure["pool"] not in names:
             message = f"there is no pool named `{failure['pool']}`"
             yield about(document, (*path, "pool"), _CODE, message, hint=f"pools are {', '.join(names)}")
-        count = _instances(cluster)
         if _number(failure.get("instance"), 0) >= count and "autoscaler" not in cluster:
             message = f"there is no instance {failure['instance']}"
             yield about(document, (*path, "instance"), _CODE, message, hint=f"they are numbered 0 to {count - 1}")
@@ -103,12 +110,12 @@ def _check_bounds(document: Document, cluster: Mapping[str, Json]) -> Iterator[D
         message = f"scale_down_boundary {down:g} is not below scale_up_threshold {up:g}"
         hint = "what is removed would be added again at once"
         yield about(document, ("cluster", "autoscaler", "scale_down_boundary"), _CODE, message, key=True, hint=hint)
-    pools = _pools(cluster) or {"default": {"instances": cluster.get("instances")}}
-    for at, (name, pool) in enumerate(pools.items()):
+    pools = _pools(cluster)
+    for at, (name, count) in enumerate(_counts(cluster).items()):
+        pool = pools.get(name, {})
         low, high = (
             _number(pool.get(key, scaler.get(key)), fill) for key, fill in (("min_instances", 1), ("max_instances", 1))
         )
-        count = _number(pool.get("instances"), 1)
         if not low <= count <= high:
             path: DataPath = ("cluster", "pools", at) if "pools" in cluster else ("cluster", "autoscaler")
             message = f"pool `{name}` starts with {count} instances, the autoscaler's bounds are {low} to {high}"

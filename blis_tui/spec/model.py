@@ -236,11 +236,16 @@ class Transfer:
 
     bandwidth_gb_per_s: float
     base_latency_us: int
-    bytes_per_token: int
+    bytes_per_token: int | None
+    """None = as each prefill instance's model and tensor parallelism say."""
     starts: str
     """At the ``step-end`` of the step that completes the prefill, or (as in BLIS) at its ``step-start``."""
     contention: str
     """``none``, ``fair-share`` of the bandwidth at any time, or ``fixed-at-start``: the share when it starts."""
+    overlap: str = "none"
+    """``layer-wise``: the KV blocks of a layer go while later ones of the prefill's last step are computed."""
+    reuse_cached_blocks: bool = False
+    """Blocks of a prompt that the decode instance has in its prefix cache are not transferred."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -438,6 +443,12 @@ class Experiment:
     def has_detours(self) -> bool:
         """Whether a gateway may hold requests, or two instances may share one."""
         return self.policy.gateway is not None or self.cluster.disaggregation is not None
+
+    @property
+    def request_facts(self) -> tuple[str, ...]:
+        """What tables of requests say beyond the usual: their model where there are several, retries where possible."""
+        models = dict.fromkeys(pool.model.name for pool in self.pools)
+        return (*(("model",) if len(models) > 1 else ()), *(("retries",) if self.cluster.varies else ()))
 
     @property
     def plain(self) -> bool:

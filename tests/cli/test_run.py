@@ -175,3 +175,17 @@ def test_help_texts(command: str, file_regression: FileRegressionFixture) -> Non
     result = CliRunner().invoke(cli, [*command.split(), "--help"], prog_name="blis-tui", terminal_width=100)
     assert result.exit_code == ExitCode.OK
     file_regression.check(result.output, extension=".txt")
+
+
+def test_decisions_are_written_with_what_was_weighed(small: Path, tmp_path: Path) -> None:
+    out = tmp_path / "decisions.jsonl"
+    changes = ("--set", "cluster.instances=3", "--set", "policy.routing=weighted")
+    run = blis("run", str(small), *changes, "--decisions", str(out))
+    assert run.returncode == ExitCode.OK
+    decisions = [json.loads(line) for line in out.read_text().splitlines()]
+    assert {one["kind"] for one in decisions} == {"routing-decision"}
+    assert len(decisions) == json.loads(run.stdout)["requests"]["total"]
+    for one in decisions:
+        assert one["instance"] in {candidate["instance"] for candidate in one["top"]}
+        assert {"regret_ppm", "true_regret_ppm", "scorers"} <= set(one)
+        assert {"age_us", "waiting", "scores_ppm"} <= set(one["top"][0])

@@ -5,16 +5,22 @@ from dataclasses import replace
 import pytest
 
 from blis_tui.cluster.records import TransferFinished, TransferStarted
-from blis_tui.engine.records import Completed, Dropped, FirstToken
+from blis_tui.engine.records import Completed, Dropped, FirstToken, Preempted
 from blis_tui.metrics.request_log import RequestLog
 from blis_tui.spec.model import Disaggregation, Experiment, PluginConfig, Transfer
-from tests.builders import Outcome, experiment, request
+from tests.builders import MODEL, Outcome, experiment, request
 
 ROUND_ROBIN = PluginConfig(kind="round-robin")
 
 
 def split(
-    *, order: str = "prefill-first", starts: str = "step-end", contention: str = "none", base_latency_us: int = 20
+    *,
+    order: str = "prefill-first",
+    starts: str = "step-end",
+    contention: str = "none",
+    base_latency_us: int = 20,
+    overlap: str = "none",
+    reuse: bool = False,
 ) -> Experiment:
     """One instance that prefills and one that decodes; a block of KV travels for 4 us."""
     made = experiment(blocks=10)
@@ -26,6 +32,8 @@ def split(
         bytes_per_token=1,
         starts=starts,
         contention=contention,
+        overlap=overlap,
+        reuse_cached_blocks=reuse,
     )
     way = Disaggregation(
         decider=PluginConfig(kind="always"),
@@ -105,3 +113,88 @@ def test_a_deadline_that_passes_during_a_transfer_is_noticed_after_it() -> None:
 def test_a_transfer_may_start_with_the_step_that_completes_the_prefill() -> None:
     outcome = Outcome(split(starts="step-start"), [request(0, 0, 8, 3)])
     assert outcome.rows["0"].completed_us == 28 + 2 * 50
+
+
+@pytest.mark.parametrize("order", ["prefill-first", "decode-first"])
+def test_prompts_that_fill_the_cache_together_do_not_wait_for_each_other(order: str) -> None:
+    outcome = Outcome(split(order=order), [request(0, 0, 20, 5), request(1, 0, 20, 5)])
+    assert [(row.state, row.preemptions) for row in outcome.rows.values()] == [("completed", 0), ("completed", 1)]
+    [lost] = [one for one in outcome.records if isinstance(one, Preempted)]
+    assert (lost.request_id, lost.for_request, lost.lost_tokens, lost.freed_blocks) == ("1", "0", 20, 5)
+
+
+def test_an_instance_waits_for_kv_blocks_where_nobody_else_fits() -> None:
+    made = split(order="decode-first", base_latency_us=2000)
+    way = made.cluster.disaggregation
+    assert way is not None
+    long = PluginConfig(kind="direct-to-decode", settings={"threshold_tokens": 25})
+    made = replace(made, cluster=replace(made.cluster, disaggregation=replace(way, decider=long)))
+    outcome = Outcome(made, [request(0, 0, 30, 5), request(1, 400, 20, 5)])
+    assert [row.scheduled_us for row in outcome.rows.values()] == [0, 2362]
+    assert {row.state for row in outcome.rows.values()} == {"completed"}
+
+
+def test_blocks_are_found_in_the_cache_when_they_have_arrived_and_not_before() -> None:
+    made = split(order="decode-first", base_latency_us=500)
+    made = replace(made, policy=replace(made.policy, routing=ROUND_ROBIN))
+    way = made.cluster.disaggregation
+    assert way is not None
+    long = PluginConfig(kind="direct-to-decode", settings={"threshold_tokens": 14})
+    made = replace(made, cluster=replace(made.cluster, disaggregation=replace(way, decider=long)))
+    shared = (("system", 12),)
+    requests = [
+        request(0, 0, 16, 3, segments=shared),
+        *(request(i, at, 13, 1, segments=shared) for i, at in ((1, 300), (2, 900))),
+    ]
+    outcome = Outcome(made, requests)
+    assert [row.cached_tokens for row in outcome.rows.values()] == [0, 0, 12]
+
+
+def test_only_what_the_last_step_of_a_prefill_does_not_cover_is_left_after_it() -> None:
+    outcome = Outcome(split(overlap="layer-wise"), [request(0, 0, 32, 3)])
+    [done] = [one for one in outcome.records if isinstance(one, TransferFinished)]
+    assert (done.time_us, done.duration_us) == (132 + 32 // MODEL.num_hidden_layers, 32 // MODEL.num_hidden_layers)
+    [started] = [one for one in outcome.records if isinstance(one, TransferStarted)]
+    assert started.bytes == 32
+
+
+def test_blocks_that_the_decode_instance_has_are_not_transferred() -> None:
+    shared = (("system", 12),)
+    requests = [request(i, 500 * i, 16, 3, segments=shared if i < 2 else ()) for i in range(3)]
+    outcome = Outcome(split(order="decode-first", reuse=True), requests)
+    assert [one.bytes for one in outcome.records if isinstance(one, TransferStarted)] == [16, 4, 16]
+    assert [one.duration_us for one in outcome.records if isinstance(one, TransferFinished)] == [36, 24, 36]
+    assert [row.state for row in outcome.rows.values()] == ["completed"] * 3
+    decode = outcome.cluster.instances[1].pool
+    assert (decode.hits, decode.used) == (3, 0)
+
+
+def test_blocks_that_are_shared_and_then_given_back_are_there_for_others() -> None:
+    shared = (("system", 12),)
+    requests = [request(0, 0, 16, 3, segments=shared), request(1, 500, 16, 3, segments=shared, deadline_us=620)]
+    outcome = Outcome(split(order="decode-first", reuse=True), [*requests, request(2, 1000, 16, 3, segments=shared)])
+    assert [row.state for row in outcome.rows.values()] == ["completed", "timed-out", "completed"]
+    assert [one.bytes for one in outcome.records if isinstance(one, TransferStarted)] == [16, 4, 4]
+    assert outcome.cluster.instances[1].pool.used == 0
+
+
+def test_the_bytes_of_a_token_are_those_of_its_own_model() -> None:
+    made = split()
+    way = made.cluster.disaggregation
+    assert way is not None
+    transfer = replace(way.transfer, bytes_per_token=None)
+    halves = [
+        replace(pool, name=f"{pool.name}-{model.name}", model=model)
+        for model in (MODEL, replace(MODEL, name="small", num_hidden_layers=2))
+        for pool in made.pools
+    ]
+    made = replace(
+        made,
+        pools=tuple(halves),
+        cluster=replace(made.cluster, disaggregation=replace(way, transfer=transfer)),
+    )
+    requests = [request(0, 0, 8, 3), request(1, 0, 8, 3)]
+    requests[0].model, requests[1].model = "tiny", "small"
+    outcome = Outcome(made, requests)
+    sizes = {one.request_id: one.bytes for one in outcome.records if isinstance(one, TransferStarted)}
+    assert sizes == {"0": 8 * 2 * 128 * 8 * 8 * 2, "1": 8 * 2 * 128 * 8 * 2 * 2}

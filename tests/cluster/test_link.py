@@ -2,7 +2,7 @@
 
 import pytest
 
-from blis_tui.cluster.link import Link
+from blis_tui.cluster.link import Ahead, Link
 from blis_tui.spec.model import Transfer
 
 
@@ -18,20 +18,16 @@ def link(contention: str, base_latency_us: int = 10, bandwidth: float = 0.001) -
     )
 
 
-def test_whole_blocks_travel() -> None:
-    assert [link("none").amount(tokens, 4) for tokens in (1, 4, 5)] == [4, 4, 8]
-
-
 def test_without_contention_each_has_all_of_it() -> None:
     one = link("none")
-    assert [one.start(request, 30, 1, 0) for request in range(3)] == [40, 40, 40]
+    assert [one.start(request, 30, 0) for request in range(3)] == [40, 40, 40]
 
 
 def test_a_share_may_be_fixed_when_a_transfer_starts() -> None:
     one = link("fixed-at-start")
-    assert [one.start(request, 30, 1, 0) for request in range(3)] == [40, 70, 100]
+    assert [one.start(request, 30, 0) for request in range(3)] == [40, 70, 100]
     one.end(0, 40)
-    assert one.start(3, 30, 1, 40) == 100
+    assert one.start(3, 30, 40) == 100
 
 
 def ends(one: Link, starts: list[tuple[int, int]]) -> dict[int, int]:
@@ -44,7 +40,7 @@ def ends(one: Link, starts: list[tuple[int, int]]) -> dict[int, int]:
         upcoming = min((start, request) for request, (start, _) in waiting.items()) if waiting else None
         if upcoming is not None and (through is None or upcoming[0] < through[1]):
             now, request = upcoming
-            assert one.start(request, waiting.pop(request)[1], 1, now) is None
+            assert one.start(request, waiting.pop(request)[1], now) is None
         else:
             assert through is not None
             request, now = through
@@ -71,15 +67,30 @@ def test_whose_base_latency_is_over_shares_the_bandwidth(starts: list[tuple[int,
 
 @pytest.mark.parametrize("contention", ["none", "fixed-at-start"])
 def test_a_transfer_takes_at_least_a_microsecond(contention: str) -> None:
-    assert link(contention, 0, 1e6).start(0, 1, 1, 5) == 1
+    assert link(contention, 0, 1e6).start(0, 1, 5) == 1
 
 
 def test_a_shared_one_too() -> None:
     one = link("fair-share", 0, 1e6)
-    one.start(0, 1, 1, 5)
+    one.start(0, 1, 5)
     assert one.next_end(5) == (0, 6)
     assert one.state()[0] == 1
 
 
 def test_nothing_under_way_ends_never() -> None:
     assert link("fair-share").next_end(5) is None
+
+
+@pytest.mark.parametrize("contention", ["none", "fixed-at-start"])
+def test_layers_go_while_later_ones_are_computed(contention: str) -> None:
+    def rest(step_us: int, layers: int) -> int | None:
+        return link(contention).start(0, 80, 0, Ahead(step_us, layers))
+
+    assert [rest(1000, layers) for layers in (1, 2, 8)] == [80, 40, 10]
+    assert rest(50, 8) == 80 - 40 * 7 // 8
+    assert rest(4, 8) == 80 + 10 - 4
+
+
+def test_layers_that_go_ahead_have_their_share_alone() -> None:
+    one = link("fixed-at-start", 0)
+    assert [one.start(request, 80, 0, Ahead(60, 8)) for request in (0, 1)] == [80 - 52, 2 * (80 - 26)]

@@ -14,7 +14,7 @@ from blis_tui.debugger.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moment import LAST_PHASE
 from blis_tui.debugger.moves import Move, run_to_stop
-from blis_tui.engine.invariants import INVARIANTS, Invariant
+from blis_tui.engine.invariants import INVARIANTS, Auditable, Invariant
 from blis_tui.errors import DivergenceError, SimulationError
 
 SHORT = {
@@ -177,7 +177,7 @@ def test_breakpoints_forwards_and_backwards_find_the_same_places() -> None:
 def test_a_failing_simulation_stops_at_the_last_whole_event(monkeypatch: pytest.MonkeyPatch) -> None:
     times = straight("quickstart")[1]
     last = len([one for one in times[1:] if one <= times[100]])
-    breaks = Invariant("INV-0", "time ends", lambda state: "it is late" if state.now > times[100] else "")
+    breaks = Invariant[Auditable]("INV-0", "time ends", lambda state: "it is late" if state.now > times[100] else "")
     monkeypatch.setattr("blis_tui.simulation.INVARIANTS", (*INVARIANTS, breaks))
     debugger = Debugger(experiment("quickstart"), check="all")
     assert run_to_stop(debugger.run()).reason == "failed"

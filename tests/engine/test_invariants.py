@@ -9,7 +9,7 @@ import pytest
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.records import Observers
-from blis_tui.engine.request import Handover, RequestState
+from blis_tui.engine.request import RequestState
 from blis_tui.metrics.request_log import RequestLog
 from tests.builders import ListSource, experiment, request
 
@@ -35,11 +35,6 @@ def _lose_a_request(cluster: Cluster) -> None:
 
 def _miscount_what_is_in_flight(cluster: Cluster) -> None:
     cluster.instances[0].in_flight += 1
-
-
-def _decode_before_the_transfer(cluster: Cluster) -> None:
-    handover = cluster.instances[0].waiting.head().handover = Handover()
-    handover.prefilled = True
 
 
 def _confuse_a_state(cluster: Cluster) -> None:
@@ -99,7 +94,6 @@ FAULTS: list[tuple[str, Callable[[Cluster], None]]] = [
     ("INV-4", _forget_a_block),
     ("INV-4", _miscount_a_reference),
     ("INV-5", _serve_before_arrival),
-    ("INV-5", _decode_before_the_transfer),
     ("INV-5", _complete_before_arrival),
     ("INV-8", _forget_the_step),
     ("INV-9", _peek_at_the_future),

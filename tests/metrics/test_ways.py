@@ -8,14 +8,14 @@ import pytest
 
 import blis_tui
 from blis_tui.cluster.records import Dispatched, TransferFinished, TransferStarted
-from blis_tui.metrics.request_log import PLAIN_COLUMNS, RequestRow
+from blis_tui.metrics.request_log import PLAIN_COLUMNS, Way
 from blis_tui.records.tables import requests_csv
 from tests.metrics.clusters import DOCUMENTS, experiment, outcome
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-WAYS = RequestRow._fields[len(PLAIN_COLUMNS) :]
+WAYS = Way._fields
 
 
 @pytest.mark.parametrize("name", ["gateway", "split", "early", "tight"])
@@ -70,3 +70,22 @@ def test_they_come_back_from_checkpoints_and_marks() -> None:
         assert list(simulation.report().rows) == halfway
         simulation.run()
         assert list(simulation.report().rows) == end
+
+
+def test_models_and_retries_stand_in_tables_where_there_can_be_several() -> None:
+    pools = [{"name": name, "instances": 1, "model": name} for name in ("llama-3.1-8b-instruct", "qwen3-14b")]
+    clients = [
+        {"id": name, "model": name, "arrivals": "poisson", "input_tokens": 300, "output_tokens": 30}
+        for name in ("llama-3.1-8b-instruct", "qwen3-14b")
+    ]
+    workload = {"requests": 40, "rate_per_s": 40, "clients": clients}
+    failures = [{"instance": 0, "at_us": 400000, "repair_us": 100000}]
+    made = {"cluster": {"pools": pools, "failures": failures}, "workload": workload}
+    rows = blis_tui.run(blis_tui.load("quickstart", set={**made, "expect": []})).rows
+    assert rows.columns == (*PLAIN_COLUMNS, "model", "retries")
+    assert {row.model for row in rows} == {one["id"] for one in clients}
+    assert {row.retries for row in rows if row.model == "qwen3-14b"} == {0}
+    assert max(row.retries for row in rows) == 1
+    header, *lines = requests_csv(rows, rows.columns)
+    assert header.rstrip().endswith(",deadline_us,model,retries")
+    assert [line.rstrip().split(",")[-2:] for line in lines] == [[row.model, str(row.retries)] for row in rows]

@@ -159,16 +159,21 @@ def _signals(draw: DrawFn) -> Signals:
 def _disaggregation(draw: DrawFn, main: PluginConfig) -> Disaggregation:
     kind = draw(st.sampled_from(("always", "always", "never", "prefix-threshold", "direct-to-decode")))
     settings = {"threshold_tokens": _one_of(draw, 0, 4, 9, 17)} if kind[0] in "pd" else {}
+    order = draw(st.sampled_from(("prefill-first", "decode-first")))
+    starts = draw(st.sampled_from(("step-end", "step-end", "step-start")))
+    layer_wise = draw(st.booleans()) and starts == "step-end"
     return Disaggregation(
         decider=PluginConfig(kind=kind, settings=settings),
-        order=draw(st.sampled_from(("prefill-first", "decode-first"))),
+        order=order,
         undisaggregated=draw(st.sampled_from(("decode-pool", "all"))),
         transfer=Transfer(
             bandwidth_gb_per_s=draw(st.sampled_from((0.001, 0.002, 0.008, 1.0))),
             base_latency_us=_one_of(draw, 0, 0, 3, 25),
             bytes_per_token=_one_of(draw, 1, 2, 5),
-            starts=draw(st.sampled_from(("step-end", "step-end", "step-start"))),
+            starts=starts,
             contention=draw(st.sampled_from(("none", "fixed-at-start", "fair-share", "fair-share"))),
+            overlap="layer-wise" if layer_wise else "none",
+            reuse_cached_blocks=draw(st.booleans()) and order == "decode-first",
         ),
         prefill_routing=draw(st.one_of(st.just(main), st.builds(lambda: _router(draw)))),
         decode_routing=draw(st.one_of(st.just(main), st.builds(lambda: _router(draw)))),

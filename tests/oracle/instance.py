@@ -162,6 +162,10 @@ class Job:
         self.prefill_instance = -1
         self.decode_instance = -1
         self.transfer_start_us = -1
+        self.last_step_us = 0
+        """How long the step took that completed its prompt."""
+        self.shared = 0
+        """Blocks of its prompt that were in the cache of its decode instance when they were reserved."""
 
     @property
     def name(self) -> str:
@@ -250,6 +254,8 @@ class Instance:
         self.places = 0
         self.free_us = 0
         """When the engine is through with its latest step."""
+        self.expected: list[Job] = []
+        """Whose KV blocks are on their way here."""
         self.routed = 0
         self.step_pending = False
         self.steps = 0
@@ -292,21 +298,30 @@ class Instance:
             return f"{context} tokens need {blocks} KV blocks, there are {len(self.pool.blocks)}"
         return ""
 
-    def reserve(self, job: Job) -> str:
-        """Take new blocks for a whole prompt that was computed elsewhere; why that is impossible, if it is."""
-        size, tokens = self.pool.size, job.request.input_tokens
+    def reserve(self, job: Job, held: int) -> str:
+        """Take blocks for a whole prompt that was computed elsewhere, new ones but for ``held`` leading ones.
+
+        Answers why that is impossible, if it is.
+        """
         if reason := self.unservable(job):
             return reason
-        if self.pool.blocks_for(tokens) > len(self.pool.free):
+        found = self.pool.cached(job.tokens, held)
+        new = self.pool.blocks_for(job.request.input_tokens) - len(found)
+        if new + len([block for block in found if not block.references]) > len(self.pool.free):
             return f"its KV blocks do not fit: {len(self.pool.free)} are free"
-        job.table = [self.pool.take() for _ in range(self.pool.blocks_for(tokens))]
-        for number in range(tokens // size):
-            self.pool.fill(job.table[number], job.tokens[: (number + 1) * size])
+        for block in found:
+            self.pool.pin(block)
+        job.shared = len(found)
+        job.table = found + [self.pool.take() for _ in range(new)]
         job.reserved = True
+        self.expected.append(job)
         return ""
 
     def adopt(self, job: Job, now: int) -> None:
         """The KV blocks of a prompt have arrived: what is left is decoding, at least one step of it."""
+        size = self.pool.size
+        for number in range(job.shared, job.request.input_tokens // size):
+            self.pool.fill(job.table[number], job.tokens[: (number + 1) * size])
         job.computed = job.target = job.request.input_tokens
         job.prefilling = False
         if job.generated >= job.wanted:
@@ -329,7 +344,7 @@ class Instance:
 
     # Who gets how many tokens.
 
-    def schedule(self, now: int) -> Plan:
+    def schedule(self, now: int, *, ahead: bool = False) -> Plan:
         plan = Plan(budget=self.engine.max_num_batched_tokens)
         plan.requests = len(self.running) + len(self.ending) + len(self.waiting)
         for job in list(self.running):
@@ -342,14 +357,30 @@ class Instance:
                 break
             self._grant(plan, job, tokens, now)
         if not plan.preempted:
-            while self.waiting and len(self.running) + len(self.ending) < self.max_running and plan.budget > 0:
-                head = self.waiting[0]
-                holders = [] if self.running else [job for job in self.waiting if job.reserved]
-                if holders and head.preemptions:
-                    head = holders[0]
-                if not self._admit(plan, head, now) and not (holders and self._admit(plan, holders[0], now)):
+            self._fill_up(plan, now)
+            while not self.running and not self.expected and any(job.reserved for job in self.waiting):
+                if ahead:
                     break
+                self._dispossess(plan)
+                self._fill_up(plan, now)
         return plan
+
+    def _dispossess(self, plan: Plan) -> None:
+        """Nobody can be scheduled: the last in the queue that holds blocks has to compute its prompt itself."""
+        job = [job for job in self.waiting if job.reserved][-1]
+        plan.preempted.append(Preemption(job, self.waiting[0], job.computed, len(job.table)))
+        job.reserved = False
+        self._recompute(job)
+
+    def _fill_up(self, plan: Plan, now: int) -> None:
+        """Schedule requests from the queue."""
+        while self.waiting and len(self.running) + len(self.ending) < self.max_running and plan.budget > 0:
+            head = self.waiting[0]
+            holders = [] if self.running else [job for job in self.waiting if job.reserved]
+            if holders and head.preemptions:
+                head = holders[0]
+            if not self._admit(plan, head, now) and not (holders and self._admit(plan, holders[0], now)):
+                break
 
     def _limited(self, tokens: int, plan: Plan) -> int:
         return min(tokens, self._threshold(plan) or tokens, plan.budget)
@@ -381,19 +412,25 @@ class Instance:
             if not self.vllm:
                 block.content = None  # it would have been computed in this step
         plan.preempted.append(Preemption(job, beneficiary, job.computed, len(job.table)))
-        self.preemptions += 1
-        self.pool.release(job.table)
         if job in self.ending:
+            self.preemptions += 1
+            self.pool.release(job.table)
             self.ending.remove(job)
             return
         self.running.remove(job)
+        self._recompute(job)
+        self.enqueue(job, at_front=True)
+
+    def _recompute(self, job: Job) -> None:
+        """It loses its blocks."""
+        self.preemptions += 1
+        self.pool.release(job.table)
         job.preemptions += 1
         job.computed = 0
         job.prefilling = True
         if self.rule == "blis":
             job.generated = 0
         job.target = job.request.input_tokens + job.generated
-        self.enqueue(job, at_front=True)
 
     def _admit(self, plan: Plan, job: Job, now: int) -> bool:
         """Move the head of the queue into the batch, if it fits."""
@@ -497,7 +534,7 @@ class Instance:
         decodes = [job for job in plan.tokens if not job.prefilling]
         return StepLoad(chunks, len(decodes), sum(job.computed for job in decodes))
 
-    def advance(self, plan: Plan, end: int) -> tuple[list[Job], list[Job]]:
+    def advance(self, plan: Plan, end: int, duration_us: int) -> tuple[list[Job], list[Job]]:
         """Compute the planned tokens; who got a first token, and who is done (here, if split)."""
         first: list[Job] = []
         for blocks in plan.filled.values():
@@ -516,6 +553,7 @@ class Instance:
         for job in done:
             free = len(self.pool.free)
             if job.split and not job.parted:
+                job.last_step_us = duration_us
                 self._part(job)
             else:
                 self._complete(job, end)

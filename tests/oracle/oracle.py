@@ -131,6 +131,7 @@ class Oracle:
             )
             self.decider = Decider(split.decider, self.board, size)
             self.link = Link(split.transfer, size)
+        self.layers = experiment.pools[0].model.num_hidden_layers
         self._shared_end: tuple[int, Job] | None = None
         self.gateway = None if policy.gateway is None else GatewayQueue(policy.gateway, policy)
         self._tick_pending = False
@@ -169,12 +170,15 @@ class Oracle:
                 return
             if self._is_stale(event):
                 continue
-            self.now = now
+            before, self.now = self.now, now
             self.events += 1
             self._ended_now = 0
             if event.instance >= 0:
                 if event.job is None:
-                    self._step(self.instances[event.instance], now)
+                    if not self._step(self.instances[event.instance], now):
+                        self.now = before  # it did not happen
+                        self.events -= 1
+                        continue
                 elif event.kind == LEFT:
                     self._leave(event.job, self.instances[event.instance], now, parts=event.parts)
                 else:
@@ -386,10 +390,10 @@ class Oracle:
     def _transfer_start(self, job: Job, now: int) -> None:
         assert self.split is not None
         job.transfer_start_us = now
-        if job.decode_instance >= 0 and (reason := self.instances[job.decode_instance].reserve(job)):
+        if job.decode_instance >= 0 and (reason := self._reserve(job)):
             self._turn_down(job, reason, now)
             return
-        end = self.link.start(job, now)
+        end = self.link.start(job, now, self.layers)
         self.records.append(
             TransferStarted(
                 self.events,
@@ -425,10 +429,16 @@ class Oracle:
     def _decode_routing(self, job: Job, now: int) -> None:
         self.board.read(now)
         job.decode_instance = self._choose(job, self.decode_router, now)
-        if reason := self.instances[job.decode_instance].reserve(job):
+        if reason := self._reserve(job):
             self._turn_down(job, reason, now)
         else:
             self._adopt(job, now)
+
+    def _reserve(self, job: Job) -> str:
+        assert self.split is not None
+        reuses = self.split.transfer.reuse_cached_blocks
+        held = self.board.cached_now(job.decode_instance, job, self.now) if reuses else 0
+        return self.instances[job.decode_instance].reserve(job, held)
 
     def _turn_down(self, job: Job, reason: str, now: int) -> None:
         instance = self.instances[job.decode_instance]
@@ -440,6 +450,7 @@ class Oracle:
     def _adopt(self, job: Job, now: int) -> None:
         instance = self.instances[job.decode_instance]
         self._count(job, instance.number)
+        instance.expected.remove(job)
         if 0 < job.request.deadline_us <= now:
             self._expire(job, instance, now, was_running=False)
         else:
@@ -505,6 +516,8 @@ class Oracle:
         job.state = RequestState.TIMED_OUT
         instance.pool.release(job.table)
         self._end(job, instance.number)
+        if instance.waiting:
+            self._want_step(instance, now)  # if it has been waiting for KV blocks, others may fit now
         self.records.append(TimedOut(self.events, now, job.name, instance.number, was_running, job.generated))
 
     def _want_step(self, instance: Instance, time: int) -> None:
@@ -512,13 +525,16 @@ class Oracle:
             instance.step_pending = True
             self._plan(max(time, instance.free_us) if instance.vllm else time, STEP, None, instance.number)
 
-    def _step(self, instance: Instance, now: int) -> None:
+    def _step(self, instance: Instance, now: int) -> bool:
+        """Whether there was anything to do before KV blocks that are on their way arrive."""
         instance.step_pending = False
         instance.take_results(now)
         plan = instance.planned
         if plan is None or not plan.tokens:
             before = [] if plan is None else plan.preempted
             plan = instance.schedule(now)
+            if not plan.tokens and not plan.preempted and instance.expected:
+                return False
             self._tell_plan(instance, plan, now)
             if not plan.tokens and not plan.preempted:
                 raise OracleStalledError
@@ -528,7 +544,7 @@ class Oracle:
         chunks = [ChunkDone(chunk.request.request_id, chunk.computed, chunk.new) for chunk in load.chunks]
         duration = 0 if instance.vllm and not plan.tokens else instance.latency.step_time_us(load)
         end = instance.free_us = now + duration
-        first, done = instance.advance(plan, end)
+        first, done = instance.advance(plan, end, duration)
         for job in done:
             parts = job.state is RequestState.CREATED
             self._plan(end, LEFT, job, instance.number, parts=parts)
@@ -569,8 +585,9 @@ class Oracle:
             self.records.append(FirstToken(self.events, now, job.name, instance.number, end, ttft))
         instance.planned = None
         if instance.plans_ahead and goes_on:
-            instance.planned = instance.schedule(now)
+            instance.planned = instance.schedule(now, ahead=True)
             self._tell_plan(instance, instance.planned, now)
+        return True
 
     def _tell_plan(self, instance: Instance, plan: Plan, now: int) -> None:
         for victim, beneficiary, tokens, blocks in plan.preempted:

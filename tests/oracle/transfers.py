@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil
+from math import ceil, floor
 from typing import TYPE_CHECKING
 
 from tests.builders import number_of
@@ -72,19 +72,24 @@ class Link:
         self.ways: list[Way] = []
 
     def amount(self, job: Job) -> int:
-        """Whole blocks, cached ones included."""
-        return ceil(job.request.input_tokens / self._size) * self._size * self._settings.bytes_per_token
+        """Whole blocks, cached ones included, but for those that the decode instance shares."""
+        assert self._settings.bytes_per_token is not None
+        return (ceil(job.request.input_tokens / self._size) - job.shared) * self._size * self._settings.bytes_per_token
 
-    def start(self, job: Job, now: int) -> int | None:
+    def start(self, job: Job, now: int, layers: int) -> int | None:
         """When it ends; None where that depends on the others."""
         settings = self._settings
         self._advance(now)
-        self.ways.append(Way(job, now, now + settings.base_latency_us, Fraction(self.amount(job))))
+        sharing = 1 if settings.contention == "none" else len(self.ways) + 1
+        latency_us, left = settings.base_latency_us, self.amount(job)
+        if settings.overlap == "layer-wise":
+            covered_us = max(0, job.last_step_us - latency_us)
+            left -= min(left, floor(covered_us * self._bytes_per_us / sharing)) * (layers - 1) // layers
+            latency_us = max(0, latency_us - job.last_step_us)
+        self.ways.append(Way(job, now, now + latency_us, Fraction(left)))
         if settings.contention == "fair-share":
             return None
-        share = len(self.ways) if settings.contention == "fixed-at-start" else 1
-        duration = settings.base_latency_us + Fraction(self.amount(job)) * share / self._bytes_per_us
-        return now + max(1, ceil(duration))
+        return now + max(1, ceil(latency_us + left * sharing / self._bytes_per_us))
 
     def end(self, job: Job, now: int) -> None:
         self._advance(now)

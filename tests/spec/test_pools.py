@@ -107,3 +107,15 @@ def test_pools_replace_inherited_numbers_of_instances(tmp_path: Path) -> None:
 def test_a_setting_that_asks_for_nothing_is_no_mistake(keys: str, value: str) -> None:
     """A resolved document says all defaults."""
     assert load("-", stdin_text=BASE, overrides=[f"policy.gateway={{{keys}: {value}}}"]).policy.gateway is not None
+
+
+def test_pools_of_different_models_may_keep_their_kv_cache_differently() -> None:
+    roles = ("prefill", "decode")
+    pools = [
+        {"name": f"{role}-{model}", "role": role, "instances": 1, "model": model, "engine": {"kv_cache_dtype": dtype}}
+        for model, dtype in (("llama-3.1-8b-instruct", "fp8"), ("qwen3-14b", "auto"))
+        for role in roles
+    ]
+    made = load("quickstart", overrides={"cluster": {"pools": pools, "disaggregation": {}}})
+    assert made.cluster.disaggregation is not None
+    assert made.cluster.disaggregation.transfer.bytes_per_token is None

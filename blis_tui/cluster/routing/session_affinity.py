@@ -34,6 +34,10 @@ class SessionAffinity:
             self._homes[session] = fleet.members[place]
         return place, f"load {least}"
 
+    def forget(self, instance: int) -> None:
+        """The instance has gone with its cache: its sessions may be anywhere."""
+        self._homes = {session: home for session, home in self._homes.items() if home != instance}
+
     def state(self) -> tuple[object, ...]:
         """Where the sessions are."""
         return tuple(self._homes.items())

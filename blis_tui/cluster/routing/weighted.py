@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from blis_tui.cluster.policy import ROUTING, pick
+from blis_tui.cluster.policy import ROUTING, Forgetful, pick
 from blis_tui.cluster.routing.ranking import Ranking, can_rank
 from blis_tui.cluster.scoring.scorer import SCORING, Scorer
 from blis_tui.errors import PolicyError
@@ -87,6 +87,12 @@ class Weighted:
         """Every scorer's name and its scores by place, before weights; it changes nothing."""
         found = (list(scorer.scores(request, fleet)) for scorer in self._scorers)
         return tuple(zip(self._names, found, strict=True))
+
+    def forget(self, instance: int) -> None:
+        """The instance has gone with its cache."""
+        for scorer in self._scorers:
+            if isinstance(scorer, Forgetful):
+                scorer.forget(instance)
 
     def state(self) -> tuple[object, ...]:
         """What the scorers remember."""

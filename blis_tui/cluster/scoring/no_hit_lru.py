@@ -43,6 +43,10 @@ class NoHitLru:
             self._cold.pop(instance, None)
             self._cold[instance] = None
 
+    def forget(self, instance: int) -> None:
+        """The instance has gone: if it comes back, it never got one."""
+        self._cold.pop(instance, None)
+
     def state(self) -> tuple[object, ...]:
         """The instances that ever got one, the latest last."""
         return tuple(self._cold)

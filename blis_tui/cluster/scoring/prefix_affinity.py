@@ -56,6 +56,10 @@ class PrefixAffinity(SparseScorer):
         keys = fleet.prompt_keys(request)
         memory.record(keys, request.input_tokens // fleet.block_size_tokens - len(keys))
 
+    def forget(self, instance: int) -> None:
+        """The instance has gone with its cache."""
+        self._memories.pop(instance, None)
+
     def state(self) -> tuple[object, ...]:
         """What it remembers of each instance."""
         return tuple((instance, *self._memories[instance].state()) for instance in sorted(self._memories))

@@ -10,6 +10,7 @@ from blis_tui.registry import PlugPoint
 
 if TYPE_CHECKING:
     from blis_tui.engine.batch import Batch
+    from blis_tui.engine.plan import Preemption
     from blis_tui.engine.request import Request
     from blis_tui.spec.model import Engine
 
@@ -37,6 +38,25 @@ class BatchRule(Protocol):
 
 
 BATCHING: Final = PlugPoint[[], BatchRule]("policy.batching", "batching rule", BatchRule)
+
+
+def plan_step(rule: BatchRule, batch: Batch, *, ahead: bool) -> Plan | None:
+    """Plan a step; None = nothing can be done before KV blocks arrive.
+
+    Where nobody fits, whoever waits and holds blocks loses them, the last one first, until somebody does; not in a plan
+    that is made ``ahead``, as the step that is under way may free some.
+    """
+    plan = rule.plan(batch)
+    if ahead or not batch.reserved or batch.running or plan.preempted:
+        return plan
+    if batch.awaits_blocks():
+        return None
+    preempted: list[Preemption] = []
+    while batch.reserved and not batch.running:
+        preempted.append(batch.dispossess())
+        plan = rule.plan(batch)
+    plan.preempted[:0] = preempted
+    return plan
 
 
 class RunningFirst:

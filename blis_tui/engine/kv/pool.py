@@ -261,13 +261,17 @@ class BlockPool:
         """Blocks to take before ``request`` can hold ``computed_tokens`` tokens."""
         return -(-computed_tokens // self.block_size_tokens) - request.held_blocks
 
-    def extend(self, request: Request, computed_tokens: int) -> None:
-        """Make room for ``computed_tokens`` tokens; blocks that become full and are shareable become findable."""
-        size = self.block_size_tokens
-        need = -(-computed_tokens // size) - request.held_blocks
+    def hold(self, request: Request, tokens: int) -> None:
+        """Make room for ``tokens`` tokens that are not there yet."""
+        need = self.missing(request, tokens)
         if need > 0:
             self.take(need)
             request.held_blocks += need
+
+    def extend(self, request: Request, computed_tokens: int) -> None:
+        """Make room for ``computed_tokens`` tokens; blocks that become full and are shareable become findable."""
+        self.hold(request, computed_tokens)
+        size = self.block_size_tokens
         shared = request.shared_blocks
         if request.segments and self.caching:
             keys = self.prompts.shareable(request.segments)

@@ -1,4 +1,4 @@
-"""The event that an instance's next step is."""
+"""The next step of an instance as an event, and what a step answers beside the time of the next one."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Final, Protocol
 IDLE: Final = -1
 """A step's answer: nothing is left to do."""
 NO_STEP: Final = -2
-"""A step's answer: all its requests timed out meanwhile, so there was nothing to do; it did not happen."""
+"""A step's answer: there was nothing to do, or nothing can be done before KV blocks arrive; it did not happen."""
 
 
-class Stepping(Protocol):
-    """What runs in steps: an instance."""
+class Stepper(Protocol):
+    """An instance, as far as its steps are concerned."""
 
     index: int
     step_pending: bool
@@ -21,7 +21,7 @@ class Stepping(Protocol):
         """Whether somebody waits or runs."""
 
     def step(self, now: int) -> int:
-        """Run one; returns when the next one starts, IDLE or NO_STEP."""
+        """Run one step from ``now``; returns when the next one starts, IDLE or NO_STEP."""
 
 
 class Step:
@@ -32,7 +32,7 @@ class Step:
     kind = "step"
     request = None
 
-    def __init__(self, instance: Stepping) -> None:
+    def __init__(self, instance: Stepper) -> None:
         self.instance = instance
         self.instance_index = instance.index
 

@@ -1,0 +1,137 @@
+"""What must hold after every event under disaggregation, beside what always must: INV-PD-1 to INV-PD-6.
+
+The identifiers are those of the BLIS simulator. Where it checks a finished run, these are about every state.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.invariants import INVARIANTS, Invariant
+from blis_tui.engine.request import handover_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from blis_tui.cluster.cluster import Cluster
+    from blis_tui.engine.request import Handover, Request
+
+_PREFILL: Final = frozenset({"any", "prefill"})
+_DECODE: Final = frozenset({"any", "decode"})
+
+
+def _on_instances(cluster: Cluster) -> Iterator[tuple[int, Request, Handover]]:
+    """Requests that are split, in queues and batches."""
+    for instance in cluster.instances:
+        for request in (*instance.waiting.ordered(), *instance.batch.running.values()):
+            if request.handover is not None:
+                yield instance.index, request, request.handover
+
+
+def _completeness(cluster: Cluster) -> str:
+    for _, request, way in _on_instances(cluster):
+        if way.prefilled and way.transfer_us < 0:
+            return f"request {request.request_id} is decoded before its KV blocks have arrived"
+    return ""
+
+
+def _exclusivity(cluster: Cluster) -> str:
+    for index, request, way in _on_instances(cluster):
+        what, roles = ("decoded", _DECODE) if way.prefilled else ("prefilled", _PREFILL)
+        role = cluster.pools[index].role
+        if role not in roles:
+            return f"request {request.request_id} is {what} on instance {index}, whose role is {role}"
+    return ""
+
+
+def _transfer_conservation(cluster: Cluster) -> str:
+    splitter = cluster.splitter
+    if splitter is None:
+        return ""
+    link, under_way = splitter.link, 0
+    for passage in splitter.passages.values():
+        way = handover_of(passage.request)
+        under_way += way.transfer_start_us >= 0 and way.transfer_us < 0
+    if under_way != link.active:
+        return f"{link.active} transfers are counted as under way, {under_way} are"
+    if link.started != splitter.arrived + splitter.broken_off + under_way:
+        return (
+            f"{link.started} transfers were started, but {splitter.arrived} have arrived, {splitter.broken_off} were "
+            f"broken off and {under_way} are under way"
+        )
+    return ""
+
+
+def _phases(cluster: Cluster) -> str:
+    splitter = cluster.splitter
+    if splitter is None:
+        return ""
+    for request in splitter.transferring():
+        if wrong := _disorder(request, request.first_token_us, cluster.now):
+            return wrong
+    for _, request, way in _on_instances(cluster):
+        # Whoever has arrived may have another first token since, after a preemption.
+        if way.prefilled and (wrong := _disorder(request, request.queued_us, cluster.now)):
+            return wrong
+    return ""
+
+
+def _disorder(request: Request, prefilled_us: int, now: int) -> str:
+    """What is wrong with the times of a request whose prompt is computed."""
+    way = handover_of(request)
+    times = [request.arrival_us, request.queued_us, prefilled_us]
+    early = 0 <= way.transfer_start_us < prefilled_us
+    # Where transfers start with the step that completes the prefill, they may be over before it is.
+    times = times[:2] if early else times
+    if way.transfer_start_us >= 0:
+        times.append(way.transfer_start_us)
+        if way.transfer_us >= 0:
+            times.append(way.transfer_start_us + way.transfer_us)
+        times.append(now)
+    return f"request {request.request_id}: its phases are at {times}" if times != sorted(times) else ""
+
+
+def _stability(cluster: Cluster) -> str:
+    for index, (pool, instance) in enumerate(zip(cluster.pools, cluster.instances, strict=True)):
+        if instance.index != index or instance.pool.total != pool.engine.kv_blocks:
+            return f"instance {index} is no longer one of pool {pool.name}"
+    for fleet, roles in cluster.fleets:
+        for index in fleet.members:
+            role = cluster.pools[index].role
+            if role not in roles:
+                return f"instance {index}, whose role is {role}, may be chosen as one of {', '.join(sorted(roles))}"
+    return ""
+
+
+def _granularity(cluster: Cluster) -> str:
+    if cluster.splitter is None:
+        return ""
+    there = [request for _, request, _ in _on_instances(cluster)] + cluster.in_transit()
+    seen: dict[int, None] = {}
+    for request in there:
+        if request.index in seen:
+            return f"request {request.request_id} is in two places"
+        seen[request.index] = None
+    for index, passage in cluster.splitter.passages.items():
+        if passage.request.index != index:
+            return f"request {passage.request.request_id} is kept as number {index}"
+    return ""
+
+
+SPLIT_INVARIANTS: Final = (
+    Invariant("INV-PD-1", "no request is decoded before its KV blocks have arrived", _completeness),
+    Invariant("INV-PD-2", "each half of a request runs on an instance of that role", _exclusivity),
+    Invariant("INV-PD-3", "transfers started = arrived + broken off + under way", _transfer_conservation),
+    Invariant("INV-PD-4", "arrival <= queued <= prefilled <= transfer start <= transfer end <= now", _phases),
+    Invariant("INV-PD-5", "instances stay in their pools, and only their roles are asked of them", _stability),
+    Invariant("INV-PD-6", "a request is one, however many instances it runs on", _granularity),
+)
+"""The statements that every event must leave true."""
+
+
+def outcomes(cluster: Cluster, *, verify: bool) -> dict[str, str]:
+    """What a report says of each invariant; those of disaggregation are told where they do not hold."""
+    if not verify:
+        return {one.identifier: "not checked" for one in INVARIANTS}
+    found = {one.identifier: one.check(cluster) or "ok" for one in INVARIANTS}
+    return found | {one.identifier: wrong for one in SPLIT_INVARIANTS if (wrong := one.check(cluster))}
