@@ -67,6 +67,12 @@ class Model:
     kv_lora_rank: int = 0
     """Rank of the compressed KV cache (multi-head latent attention); 0 = ordinary KV heads."""
     qk_rope_head_dim: int = 0
+    expert_weight_bytes: float = 0.0
+    """Bytes of one weight of a routed expert; 0 = ``weight_bytes``."""
+    sliding_window: int = 0
+    """Tokens that layers with a sliding window see; 0 = there are none."""
+    sliding_window_layers: int = 0
+    """How many layers have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -381,6 +387,8 @@ class Pool:
     tensor_parallel: int
     engine: Engine
     latency: PluginConfig
+    operators: Mapping[str, object] | None = None
+    """Tables of measured operator times, where the step-time model asks for them."""
     role: str = "any"
     """Under disaggregation: ``prefill``, ``decode``, ``any`` (both), or ``whole``: requests that are not split."""
 

@@ -22,6 +22,7 @@ from blis_tui.spec.compose import (
 from blis_tui.spec.diagnostics import about, in_order
 from blis_tui.spec.hf import canonical_config
 from blis_tui.spec.library import find
+from blis_tui.spec.operator_files import table_digest, table_names, tables_of
 from blis_tui.spec.overrides import apply_override
 from blis_tui.spec.pools import complete_pools, slot_of, slots, stacks, where
 from blis_tui.spec.schema import complete, default, properties_of
@@ -192,6 +193,8 @@ def _coefficients(document: Document, owner: DataPath, latency: dict[str, Json],
         return latency
     kind = str(latency["kind"])
     at = where(document, owner, "latency")
+    if kind == "operators":
+        return _with_tables(document, owner, latency, problems)
     settings = (problems.plugins or builtin()).find("latency", kind).settings
     if not any("counts" in one.metadata for one in fields(settings)):
         return latency
@@ -213,6 +216,18 @@ def _coefficients(document: Document, owner: DataPath, latency: dict[str, Json],
     if not isinstance(source, dict):
         return latency
     return {**latency, **{name: source.get(name, []) for name in ("alpha", "beta") if name not in latency}}
+
+
+def _with_tables(document: Document, owner: DataPath, latency: dict[str, Json], problems: Problems) -> dict[str, Json]:
+    """Measured operators with the tables of that pool's GPU, pinned by their content."""
+    hardware = str(document.get(*where(document, owner, "hardware", "metadata", "name")))
+    name = latency.get("tables") or tables_of(hardware)
+    if not isinstance(name, str) or name not in table_names():
+        message = f"no operator tables are named `{name}`" if name else f"no operators were measured on {hardware}"
+        hint = f"there are tables for {', '.join(table_names())}; or take another kind, such as trained-physics"
+        problems.add(about(document, where(document, owner, "latency"), "BLIS2011", message, hint=hint))
+        return latency
+    return {**latency, "tables": name, "tables_sha256": table_digest(name)}
 
 
 def _matching_row(document: Document, owner: DataPath, rows: Json, problems: Problems) -> Json:
