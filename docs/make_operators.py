@@ -51,6 +51,8 @@ class Gpu:
     """Dense, of the datasheet."""
     bandwidth_tb_per_s: float
     l2_mib: float
+    fused_all_reduce: bool = False
+    """Whether the engines run all-reduce and norm as one kernel there (FlashInfer on Blackwell)."""
 
 
 GPUS: Final = (
@@ -58,10 +60,10 @@ GPUS: Final = (
     Gpu("h100", "h100_sxm", ("h100",), {"bfloat16": 989.5, "fp8": 1979}, 3.35, 50),
     Gpu("h200", "h200_sxm", ("h200",), {"bfloat16": 989.5, "fp8": 1979}, 4.8, 50),
     Gpu("l40s", "l40s", ("l40s",), {"bfloat16": 362.05, "fp8": 733}, 0.864, 96),
-    Gpu("b200", "b200_sxm", ("b200",), {"bfloat16": 2250, "fp8": 4500}, 7.7, 126),
-    Gpu("b300", "b300_sxm", ("b300",), {"bfloat16": 2250, "fp8": 4500}, 8.0, 126),
-    Gpu("gb200", "gb200", ("gb200",), {"bfloat16": 2500, "fp8": 5000}, 8.0, 126),
-    Gpu("gb300", "gb300", ("gb300",), {"bfloat16": 2500, "fp8": 5000}, 8.0, 126),
+    Gpu("b200", "b200_sxm", ("b200",), {"bfloat16": 2250, "fp8": 4500}, 7.7, 126, fused_all_reduce=True),
+    Gpu("b300", "b300_sxm", ("b300",), {"bfloat16": 2250, "fp8": 4500}, 8.0, 126, fused_all_reduce=True),
+    Gpu("gb200", "gb200", ("gb200",), {"bfloat16": 2500, "fp8": 5000}, 8.0, 126, fused_all_reduce=True),
+    Gpu("gb300", "gb300", ("gb300",), {"bfloat16": 2500, "fp8": 5000}, 8.0, 126, fused_all_reduce=True),
     Gpu("rtx-pro-6000", "rtx_pro_6000_server", ("rtx-pro-6000",), {"bfloat16": 504, "fp8": 1007}, 1.597, 128),
 )
 
@@ -298,6 +300,7 @@ def document(systems: Path, version: str, gpu: Gpu) -> dict[str, object]:
         "licence": "Apache-2.0, Copyright (c) 2025-2026 NVIDIA CORPORATION & AFFILIATES",
         "engine": f"vllm {engine}",
         "peak_tflops": dict(gpu.peak_tflops),
+        "fused_all_reduce": gpu.fused_all_reduce,
         "memory_bandwidth_tb_per_s": gpu.bandwidth_tb_per_s,
         "gemm": gemm(products),
         "decode_attention": decode_attention(decodes, gpu),

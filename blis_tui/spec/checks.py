@@ -25,6 +25,7 @@ from blis_tui.spec.diagnostics import Diagnostic, about
 from blis_tui.spec.hf import contradictions, missing_fields
 from blis_tui.spec.hints import metric_hint
 from blis_tui.spec.lifecycle_checks import check_lifecycle
+from blis_tui.spec.operator_checks import check_operators
 from blis_tui.spec.pools import is_own, pool_paths, stacks, where
 from blis_tui.spec.source import as_list, as_map
 
@@ -86,6 +87,7 @@ def check(document: Document) -> list[Diagnostic]:
     if sound:
         used = [_Stack(document, owner) for owner in owners]
         problems += [problem for stack in used for problem in _check_heads(stack)]
+        problems += [problem for owner in owners for problem in check_operators(document, owner)]
         if not problems:
             problems += [problem for stack in used for problem in _check_capacity(stack)]
     return problems

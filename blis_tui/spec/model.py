@@ -67,6 +67,8 @@ class Model:
     kv_lora_rank: int = 0
     """Rank of the compressed KV cache (multi-head latent attention); 0 = ordinary KV heads."""
     qk_rope_head_dim: int = 0
+    fp8_scales: str = ""
+    """Of FP8 weights: one scale per ``block`` or per ``channel``; empty = weights of another type."""
     expert_weight_bytes: float = 0.0
     """Bytes of one weight of a routed expert; 0 = ``weight_bytes``."""
     sliding_window: int = 0

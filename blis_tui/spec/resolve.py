@@ -75,6 +75,9 @@ def resolve(document: Document, overrides: tuple[Override, ...] = (), plugins: R
     document.data = complete(document.data, "Experiment", plugins)
     _strip(document)
     _fill_coefficients(document, problems)
+    for slot, kind in slots(document):
+        if kind == "Model":
+            as_map(document.get(*slot)).pop("generation_config", None)
     _stop_at(problems)
     files = [*problems.files, *([] if trace_path is None else [trace_path])]
     return Resolved(document, trace_path, tuple(files), plugins)
@@ -227,7 +230,18 @@ def _with_tables(document: Document, owner: DataPath, latency: dict[str, Json], 
         hint = f"there are tables for {', '.join(table_names())}; or take another kind, such as trained-physics"
         problems.add(about(document, where(document, owner, "latency"), "BLIS2011", message, hint=hint))
         return latency
-    return {**latency, "tables": name, "tables_sha256": table_digest(name)}
+    sampling = latency.get("sampling") or _sampling(as_map(document.get(*where(document, owner, "model"))))
+    return {**latency, "tables": name, "tables_sha256": table_digest(name), "sampling": sampling}
+
+
+def _sampling(model: dict[str, Json]) -> str:
+    """How tokens are chosen where requests do not say: by what the model's generation configuration needs."""
+    said = as_map(model.get("generation_config"))
+    if said.get("repetition_penalty", 1.0) != 1.0:
+        return "penalties"
+    top_k = said.get("top_k", 0)
+    limited = isinstance(top_k, int) and top_k > 0
+    return "top-p" if said.get("temperature", 1.0) and (limited or said.get("top_p", 1.0) != 1.0) else "plain"
 
 
 def _matching_row(document: Document, owner: DataPath, rows: Json, problems: Problems) -> Json:

@@ -10,35 +10,38 @@ from blis_tui.engine.latency.operator_tables import Curve, OperatorTables, worst
 from blis_tui.errors import PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from blis_tui.engine.latency.operator_rest import Rest
     from blis_tui.engine.latency.operator_tables import Known
-    from blis_tui.spec.model import Pool
+    from blis_tui.spec.model import Model
 
 _GRAPHS: Final = (1, 2, 4, *range(8, 257, 8), *range(272, 513, 16))
 """Batch sizes in tokens for which vLLM captures CUDA graphs; a smaller batch is padded to the next one."""
 _LOGIT_BYTES: Final = 4.0
+_WIDEST_BYTES: Final = 2.0
 
 
 class OperatorCosts:
     """What the operators of a step take, in all layers together and in microseconds.
 
     Args:
-        pool: the model, its hardware, ``tensor_parallel``; with tables.
+        document: the tables of the GPU.
+        model: what runs on it.
+        split: GPUs of an instance.
 
     Raises:
-        PolicyError: there are no tables, or they lack what the model needs.
+        PolicyError: the tables lack what the model needs.
     """
 
-    def __init__(self, pool: Pool) -> None:
-        if pool.operators is None:
+    def __init__(self, document: Mapping[str, object], model: Model, split: int) -> None:
+        tables = OperatorTables(document)
+        if max(model.weight_bytes, model.activation_bytes) > _WIDEST_BYTES:
             raise PolicyError(
-                f"no operators were measured on {pool.hardware.name!r}", help="take another step-time model"
+                f"no operators of {max(model.weight_bytes, model.activation_bytes):g}-byte numbers were measured"
             )
-        tables = OperatorTables(pool.operators)
-        model, split = pool.model, pool.tensor_parallel
         self.layers = layers = layers_of(model, split)
-        self._tables = tables
+        self.fused = tables.fused_all_reduce
         self._hidden_bytes = model.hidden_size * model.activation_bytes
         parts: dict[str, list[tuple[float, Curve]]] = {"products": []}
         for product in layers.products:
@@ -49,7 +52,7 @@ class OperatorCosts:
                 layers.expert_weights, model.hidden_size, width, model.num_experts, model.num_experts_per_tok, split
             )
             if curve is None:
-                raise PolicyError(f"no experts were measured on {pool.hardware.name!r}")
+                raise PolicyError(f"no mixture of experts was measured on {tables.name}")
             parts["experts"] = [(layers.expert_layers, curve)]
         if layers.sums:
             curve = tables.all_reduce(split)
@@ -62,12 +65,21 @@ class OperatorCosts:
             parts["all-reduce"] = [(layers.sums, over_tokens)]
         self._parts = parts
         self.head = tables.gemm(layers.head.weights, layers.head.n, layers.head.k)
-        self._decodes = tables.decode_attention(layers.kv_cache, layers.head_dim, layers.kv_heads)
+        self._decodes = tables.decode_attention(layers.kv_cache, layers.cache_dim, layers.kv_heads)
         prompts = tables.prefill_attention(layers.kv_cache, layers.head_dim, layers.heads)
         self.alone, self.shared = prompts.alone, prompts.shared
         self._one = self.decode_attention(1)
+        self._start_us = min(self._one.times_us[0], self.alone.times_us[0] * model.num_hidden_layers)
         self.moved_us_per_token = layers.moved_bytes / tables.bytes_per_us
         self.logits_us = _LOGIT_BYTES * model.vocab_size / tables.bytes_per_us
+
+    def scale(self, rest: Rest) -> None:
+        """Take the fitted rest into account where it concerns operators."""
+        factors = {"products": rest.products}
+        if self.layers.expert_scales == "channel":
+            factors["experts"] = rest.experts_fp8_channel
+        for name, factor in factors.items():
+            self._parts[name] = [(times * factor, curve) for times, curve in self._parts.get(name, [])]
 
     def known(self) -> dict[str, Known]:
         """For each operator, how well its times are known within the sizes that were measured."""
@@ -124,8 +136,10 @@ class OperatorCosts:
             curve.measured_up_to,
         )
 
-    def prefill_attention_us(self, chunks: Sequence[tuple[int, int]]) -> float:
+    def prefill_attention_us(self, chunks: Sequence[tuple[int, int]], *, beside_decodes: bool) -> float:
         """Attention of prefill chunks, each so many tokens before it and new ones.
+
+        Beside decodes they are part of the same kernels, whose start is counted there.
 
         A chunk computes as many pairs of tokens as some whole prompt does, in the time of that prompt; and it reads the
         cache of what comes before it, which takes as long as for one decode. Several chunks fill the GPU together.
@@ -142,7 +156,8 @@ class OperatorCosts:
                 part += layers.window_layers * self.shared.at(pairs)
             longest = max(longest, own)
             shared += part
-        return max(longest, shared) if len(chunks) > 1 else longest
+        time_us = max(longest, shared) if len(chunks) > 1 else longest
+        return max(0.0, time_us - self._start_us) if beside_decodes else time_us
 
 
 def _padded(tokens: int) -> int:

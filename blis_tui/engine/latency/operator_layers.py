@@ -27,6 +27,8 @@ class Layers:
     """The operators of a model on one of ``split`` GPUs."""
 
     expert_weights: str
+    expert_scales: str
+    """Of FP8 experts: ``block``, or ``channel``; empty for others."""
     products: tuple[Product, ...]
     head: Product
     expert_layers: int
@@ -38,8 +40,8 @@ class Layers:
     heads: int
     kv_heads: int
     head_dim: int
-    kv_elements: int
-    """Elements of the KV cache that a token has in a layer, on this GPU."""
+    cache_dim: int
+    """Half the elements of the KV cache that a token has in a layer per KV head: keys and values are equally wide."""
     kv_cache: str
     sums: int
     """All-reduces in a step."""
@@ -80,6 +82,7 @@ def layers_of(model: Model, split: int) -> Layers:
         moved += experts * 2.0 * hidden * act
     return Layers(
         expert_weights="mxfp4" if 0.5 < expert_bytes < 1.0 else weight_type(expert_bytes),
+        expert_scales=model.fp8_scales if expert_bytes == 1.0 else "",
         products=tuple(products),
         head=Product(1, -(-model.vocab_size // split), hidden, "bfloat16"),
         expert_layers=experts,
@@ -89,7 +92,7 @@ def layers_of(model: Model, split: int) -> Layers:
         heads=max(1, model.num_attention_heads // split),
         kv_heads=kv_heads,
         head_dim=model.head_dim,
-        kv_elements=elements,
+        cache_dim=elements // (2 * kv_heads),
         kv_cache="fp8" if model.kv_cache_bytes < 2.0 else "bfloat16",
         sums=2 * layers + 1 if split > 1 else 0,
         moved_bytes=moved,

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.latency.model import LATENCY, Overheads
 from blis_tui.engine.latency.operator_costs import OperatorCosts
-from blis_tui.registry import setting
+from blis_tui.engine.latency.operator_rest import Settings, rest_of
+from blis_tui.errors import PolicyError
 
 if TYPE_CHECKING:
     from blis_tui.engine.latency.model import StepLoad
@@ -21,35 +22,6 @@ if TYPE_CHECKING:
 
 _LISTED: Final = 65536
 """Steps of up to so many tokens are listed one by one; longer ones are worked out when they come."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """The fitted rest; the defaults are one fit for all models, GPUs and tensor parallelism."""
-
-    tables: str | None = setting(
-        "Name of the tables in `specs/latency/operators/`. Default: those that were measured on the hardware.",
-        default=None,
-    )
-    tables_sha256: str | None = setting("SHA-256 of that file; filled in.", default=None)
-    layer_us: float = setting("Per layer: gaps between its kernels (us).", default=0.0, minimum=0)
-    layer_tp_us: float = setting(
-        "Per layer and doubling of `tensor_parallel`: waiting for the other GPUs (us).", default=8.5, minimum=0
-    )
-    step_us: float = setting("Per step: preparing inputs, reading results (us).", default=0.0, minimum=0)
-    request_us: float = setting("Per request in a step (us).", default=0.0, minimum=0)
-    prefill_step_us: float = setting(
-        "More for a step with a prefill, which no CUDA graph holds (us).", default=0.0, minimum=0
-    )
-    moved: float = setting(
-        "Norms, rotations, activations: time relative to moving their bytes.", default=1.0, minimum=1
-    )
-    sampler_passes: float = setting(
-        "Sampling: how often 4-byte logits are moved through memory.", default=4.0, minimum=1
-    )
-    queue_us: float = setting("From a request's arrival until it waits (us).", default=3000.0, minimum=0)
-    queue_per_token_us: float = setting("The same, more per input token: tokenizing (us).", default=0.0, minimum=0)
-    output_token_us: float = setting("More until the client sees a token (us).", default=0.0, minimum=0)
 
 
 @LATENCY.plugin(
@@ -82,34 +54,37 @@ class OperatorModel(Overheads):
         "_decodes",
         "_longest",
         "_moved_us",
-        "_prefill_step_us",
-        "_rows_us",
+        "_request_us",
         "_step_us",
         "_tokens_us",
         "costs",
     )
 
     def __init__(self, settings: Settings, pool: Pool) -> None:
+        if pool.operators is None:
+            raise PolicyError(f"no operators were measured on {pool.hardware.name!r}", help="take another kind")
+        self.costs = costs = OperatorCosts(pool.operators, pool.model, pool.tensor_parallel)
+        rest = rest_of(settings, fused=costs.fused)
+        costs.scale(rest)
         super().__init__(
-            queue_us=settings.queue_us,
+            queue_us=rest.queue_us,
             queue_per_token_us=settings.queue_per_token_us,
             output_token_us=settings.output_token_us,
             post_decode_us=0.0,
         )
-        self.costs = OperatorCosts(pool)
-        costs = self.costs
-        tensor_parallel = pool.tensor_parallel
-        layers = pool.model.num_hidden_layers
-        self._moved_us = settings.moved * costs.moved_us_per_token
-        self._step_us = settings.step_us + layers * (
-            settings.layer_us + settings.layer_tp_us * (tensor_parallel - 1).bit_length()
-        )
-        self._prefill_step_us = settings.prefill_step_us
+        doublings = (pool.tensor_parallel - 1).bit_length()
+        self._step_us = pool.model.num_hidden_layers * rest.layer_tp_us * doublings
+        self._request_us = costs.logits_us
+        if settings.sampling in ("top-p", "penalties"):
+            self._step_us += settings.sort_step_us
+            self._request_us += settings.sort_logits_us * pool.model.vocab_size / 1000.0
+        if settings.sampling == "penalties":
+            self._step_us += settings.penalties_step_us
+        self._moved_us = rest.moved * costs.moved_us_per_token
         self._longest = min(pool.engine.max_num_batched_tokens, _LISTED)
         self._tokens_us = [
             self._step_us + time + tokens * self._moved_us for tokens, time in enumerate(costs.listed(self._longest))
         ]
-        self._rows_us = settings.request_us + settings.sampler_passes * costs.logits_us
         self._decodes: dict[int, _Decodes] = {}
 
     def step_time_us(self, load: StepLoad) -> int:
@@ -133,8 +108,8 @@ class OperatorModel(Overheads):
             tokens += chunk.new
             chunks.append((chunk.computed, chunk.new))
         rows = count + len(chunks)
-        time_us = costs.prefill_attention_us(chunks) + self._prefill_step_us
-        time_us += self._of_tokens(tokens) + costs.head.at(rows) + rows * self._rows_us
+        time_us = costs.prefill_attention_us(chunks, beside_decodes=count > 0)
+        time_us += self._of_tokens(tokens) + costs.head.at(rows) + rows * self._request_us
         if count:
             line = self._decodes.get(count) or self._decoding(count)
             context = load.decode_context_tokens
@@ -150,7 +125,7 @@ class OperatorModel(Overheads):
 
     def _decoding(self, count: int) -> _Decodes:
         """The lines of steps of so many decodes, kept for the next one."""
-        other = self._of_tokens(count) + self.costs.head.at(count) + count * self._rows_us
+        other = self._of_tokens(count) + self.costs.head.at(count) + count * self._request_us
         curve = self.costs.decode_attention(count)
         sizes, times = curve.sizes, curve.times_us
         contexts = tuple(count * size for size in sizes)
