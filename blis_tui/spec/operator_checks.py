@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def check_operators(document: Document, owner: DataPath) -> Iterator[Diagnostic]:
     """Of what the instances of ``owner`` run with (a pool, or the experiment)."""
     stack = stack_of(as_map(document.data), as_map(document.get(*owner)) if owner else None)
-    latency = as_map(stack.get("latency"))
+    latency = as_map(document.get(*where(document, owner, "latency")))
     split = stack.get("tensor_parallel")
     if latency.get("kind") != "operators" or not isinstance(split, int):
         return

@@ -25,6 +25,10 @@ TIMEOUTS: Final = "timeouts and a horizon"
 VARIANTS: Final[dict[str, tuple[str, dict[str, object]]]] = {
     "heavy tails, crossmodel": ("quickstart", {**_HEAVY_TAILS, "latency": {"kind": "crossmodel"}}),
     "heavy tails, trained-roofline": ("quickstart", {**_HEAVY_TAILS, "latency": {"kind": "trained-roofline"}}),
+    "mixture of experts, operators": (
+        "mixture-of-experts",
+        {"latency": {"kind": "operators"}, "workload.requests": 100, "expect": []},
+    ),
     TIMEOUTS: (
         "kv-pressure",
         {"workload.clients.0.timeout_us": 1_500_000, "horizon_us": 15_000_000, "expect": []},
