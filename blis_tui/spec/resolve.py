@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from blis_tui.engine.latency.auto import AUTO
 from blis_tui.errors import InputError, SpecError
 from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, real_path
 from blis_tui.registry import builtin
+from blis_tui.spec.auto_latency import chosen_kind
+from blis_tui.spec.build import stack_of
 from blis_tui.spec.compose import (
     SLOTS,
     TEST_KEYS,
@@ -194,11 +197,16 @@ def _coefficients(document: Document, owner: DataPath, latency: dict[str, Json],
     """A step-time model with the coefficients it needs for that pool."""
     if "alpha" in latency and "beta" in latency:
         return latency
+    plugins = problems.plugins or builtin()
+    if latency["kind"] == AUTO:
+        stack = stack_of(as_map(document.data), as_map(document.get(*owner)) if owner else None)
+        choice: Json = {"latency": {"kind": chosen_kind(stack, plugins)}}
+        latency = as_map(as_map(complete(choice, "Experiment", plugins))["latency"])
     kind = str(latency["kind"])
     at = where(document, owner, "latency")
     if kind == "operators":
         return _with_tables(document, owner, latency, problems)
-    settings = (problems.plugins or builtin()).find("latency", kind).settings
+    settings = plugins.find("latency", kind).settings
     if not any("counts" in one.metadata for one in fields(settings)):
         return latency
     path = find("Latency", kind, naming_directory(document, at))
