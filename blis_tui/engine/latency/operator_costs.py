@@ -86,6 +86,22 @@ class OperatorCosts:
         found = {name: worst(*(curve.known for _, curve in curves)) for name, curves in self._parts.items()}
         return {**found, "head": self.head.known, "attention": worst(self._decodes.known, self.alone.known)}
 
+    def parts_us(self, batch: int, context: int) -> dict[str, tuple[float, float]]:
+        """What each operator takes in a step of decodes with that mean context, and how much of it is extrapolated."""
+        padded = _padded(batch)
+        parts = {name: [(times, curve, padded) for times, curve in curves] for name, curves in self._parts.items()}
+        parts["head"] = [(1.0, self.head, batch)]
+        parts["attention"] = [(1.0, self.decode_attention(batch), context)]
+        found = {}
+        for name, curves in parts.items():
+            whole = guessed = 0.0
+            for times, curve, size in curves:
+                time = times * curve.at(size)
+                whole += time
+                guessed += time if curve.known_at(size) == "extrapolated" else 0.0
+            found[name] = (whole, guessed)
+        return found
+
     def tokens_us(self, tokens: int) -> float:
         """Everything that is computed token by token, in a step of so many."""
         padded = _padded(tokens)
