@@ -10,19 +10,22 @@ from blis_tui.cluster.admission_control import AdmissionControl
 from blis_tui.cluster.decisions import Weighed
 from blis_tui.cluster.disaggregation import Splitter
 from blis_tui.cluster.factory import InstanceFactory
+from blis_tui.cluster.feedback import Feedback
 from blis_tui.cluster.gateway.gateway import GatewayControl
 from blis_tui.cluster.lifecycle import Lifecycle
-from blis_tui.cluster.passage import ADMISSION, ARRIVAL, ROUTING, Passage
+from blis_tui.cluster.passage import ADMISSION, ARRIVAL, ROUTING, Passage, tell_arrival
 from blis_tui.cluster.records import Deferred, Resumed, RoutingDecision
 from blis_tui.cluster.router import NAME as ROUTER
 from blis_tui.cluster.router import Router
 from blis_tui.cluster.signals import Fleet, SignalBoard
+from blis_tui.cluster.warm_up import WarmUp
 from blis_tui.engine.events import EventQueue, instance_order
 from blis_tui.engine.instance import NO_STEP, QUEUED, Step
-from blis_tui.engine.records import Admitted, Arrived, Rejected, Routed
+from blis_tui.engine.records import Admitted, Rejected, Routed
 from blis_tui.engine.request import RequestState
 from blis_tui.engine.streams import Streams
 from blis_tui.engine.watch import Watch
+from blis_tui.workload.closed_loop import ClosedLoopSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,6 +70,7 @@ class Cluster:
         gateway: holds requests back while the instances are busy; None = there is none.
         lifecycle: instances that come and go; None = none does.
         clock_went_back: how often an event lay before the one before it (never, or something is badly wrong).
+        warm_up: what the latencies leave out; None = nothing.
         stopping: whether the loop ends after the event being processed; a signal's handler may set it.
     """
 
@@ -89,9 +93,12 @@ class Cluster:
         self.stopping = False
         self.horizon_us = experiment.horizon_us
         self.queue = EventQueue()
-        self.ledger = ledger
         self.observers = observers
         self._source = source
+        # Who waits for answers must hear of them; all others cost nothing.
+        waits = source if isinstance(source, ClosedLoopSource) else None
+        self._feedback = None if waits is None else Feedback(waits, ledger, self.queue, self._arrive)
+        self.ledger = ledger if self._feedback is None else self._feedback.ledger
         self._exhausted = False
         settings, policy, streams = experiment.cluster, experiment.policy, Streams(experiment.seed)
         self._admission_latency_us = settings.admission_latency_us
@@ -107,7 +114,7 @@ class Cluster:
             early_transfers=split is not None and split.transfer.starts == "step-start",
         )
         self.board = SignalBoard(settings.signals)
-        self._factory = InstanceFactory(experiment, self.queue, ledger, observers)
+        self._factory = InstanceFactory(experiment, self.queue, self.ledger, observers)
         self.instances: list[Instance] = []
         self.pools: list[Pool] = []
         self._models: dict[str, None] = {}
@@ -144,6 +151,7 @@ class Cluster:
         if self._watches:
             for instance in self.instances:
                 instance.watch(self._watch)
+        self.warm_up = WarmUp(self, experiment.warm_up_us) if experiment.warm_up_us else None
         self._pull()
         if self.lifecycle is not None:
             self.lifecycle.begin()
@@ -193,7 +201,8 @@ class Cluster:
     @property
     def finished(self) -> bool:
         """Whether all requests have ended and none will come."""
-        return self._exhausted and self.arrived == len(self.ledger)
+        exhausted = self._exhausted if self._feedback is None else self._feedback.source.exhausted
+        return exhausted and self.arrived == len(self.ledger)
 
     @property
     def deferred(self) -> int:
@@ -247,6 +256,7 @@ class Cluster:
         limit = min(_NEVER if end is None else end for end in (self.horizon_us, until_us))
         queue = self.queue
         watches, watch, touched = self._watches, self._watch, self.board.touched
+        ended = None if self._feedback is None else self._feedback.ledger.ended
         now, events = self.now, self.events
         first, last = events, events + max_events
         while events < last and heap:
@@ -281,6 +291,8 @@ class Cluster:
                     touched[index] = None
                 if watch.departed or watch.prefilled:
                     self._note_departures(time)
+            if ended and self._feedback is not None:
+                self._feedback.answer(time)
             self.events = events = events + 1
             if self.stopping:
                 break
@@ -329,7 +341,10 @@ class Cluster:
     # ---- the pipeline ----
 
     def _pull(self) -> None:
-        """Fetch the next arrival; only one is ever pending."""
+        """Fetch the next arrival; only one is ever pending, unless clients wait for answers."""
+        if self._feedback is not None:
+            self._feedback.pull()
+            return
         request = self._source.next_request()
         if request is None:
             self._exhausted = True
@@ -345,19 +360,7 @@ class Cluster:
         passage.kind = "admission"
         passage.handler = self._admit
         self.queue.push(now + self._admission_latency_us, ADMISSION, passage)
-        observers = self.observers
-        if Arrived in observers.kinds:
-            observers.emit(
-                Arrived(
-                    observers.event,
-                    now,
-                    request.request_id,
-                    request.input_tokens,
-                    request.max_output_tokens,
-                    request.slo_class,
-                    request.tenant,
-                )
-            )
+        tell_arrival(self.observers, request, now)
 
     def _admit(self, passage: Passage, now: int) -> None:
         request, incoming, observers = passage.request, passage.incoming, self.observers

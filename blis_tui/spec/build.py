@@ -64,6 +64,7 @@ def build_experiment(
         cluster=_cluster(cluster, policy, pools),
         pools=pools,
         horizon_us=top.limit("horizon_us"),
+        warm_up_us=top.integer("warm_up_us", 0),
         expect=tuple(_expectation(entry) for entry in top.parts("expect")),
         sha256=digest(resolved),
         document=resolved,
@@ -329,7 +330,9 @@ def _workload(part: _Part, trace_path: str | None) -> spec.Workload:
     return spec.Workload(
         name=part.name(),
         requests=requests,
-        rate_per_s=part.number("rate_per_s"),
+        rate_per_s=part.number("rate_per_s", 0.0),
+        stages=tuple(spec.Stage(**_floats(one)) for one in part.parts("stages")) if "stages" in part.data else (),
+        exact_stage_counts=part.flag("exact_stage_counts", otherwise=False),
         clients=tuple(_client(client) for client in part.parts("clients")),
     )
 
@@ -337,8 +340,7 @@ def _workload(part: _Part, trace_path: str | None) -> spec.Workload:
 def _trace(part: _Part, trace_path: str | None) -> spec.Trace:
     path = real_path(part.text("file") if trace_path is None else trace_path)
     found = input_digest(path, limit=MAX_TRACE_BYTES)
-    expected = part.text("sha256", found)
-    if found != expected:
+    if found != (expected := part.text("sha256", found)):
         raise InputError(f"{path} is not the recorded trace: its SHA-256 is {found}, expected {expected}")
     columns = part.part("columns") if "columns" in part.data else None
     return spec.Trace(
@@ -364,6 +366,7 @@ def _client(part: _Part) -> spec.Client:
         model=part.text("model", ""),
         timeout_us=part.limit("timeout_us"),
         network=_network(part.part("network")) if "network" in part.data else None,
+        repeated_prompts=part.integer("repeated_prompts", 0),
     )
 
 
@@ -480,8 +483,8 @@ class _Part:
             raise self._wrong(key, "text")
         return value
 
-    def integer(self, key: str) -> int:
-        value = self.data.get(key)
+    def integer(self, key: str, otherwise: int | None = None) -> int:
+        value = self.data.get(key, otherwise)
         if not isinstance(value, int) or isinstance(value, bool):
             raise self._wrong(key, "a whole number")
         return value

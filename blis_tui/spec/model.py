@@ -132,6 +132,16 @@ class Client:
     """Name of the model that its requests ask for; empty = any."""
     timeout_us: int | None = None
     network: Network | None = None
+    repeated_prompts: int = 0
+    """It sends so many prompts again and again; 0 = every prompt is new."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A rate for some time."""
+
+    rate_per_s: float
+    duration_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +165,10 @@ class Workload:
     requests: int | None = None
     """How many requests of all clients together; ``None`` = until the horizon (or all of the trace)."""
     rate_per_s: float = 0.0
+    stages: tuple[Stage, ...] = ()
+    """Instead of one rate: one after the other; requests end with the last one."""
+    exact_stage_counts: bool = False
+    """Whether each stage gets exactly rate x duration requests, as far as they are whole."""
     clients: tuple[Client, ...] = ()
     trace: Trace | None = None
 
@@ -428,6 +442,8 @@ class Experiment:
     pools: tuple[Pool, ...]
     """The instances of the first pool have the lowest indices, and so on."""
     horizon_us: int | None
+    warm_up_us: int = 0
+    """Requests that arrive before are left out of the report's latencies; 0 = none."""
     expect: tuple[Expectation, ...]
     sha256: str
     """Digest of the resolved document: equal digests and seeds mean equal bytes."""
