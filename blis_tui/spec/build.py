@@ -104,6 +104,7 @@ def build_hardware_part(stack: Mapping[str, object]) -> spec.Hardware:
     """The accelerator of a stack."""
     part = _Part(stack, "").part("hardware")
     peak, mfu = part.part("peak_tflops"), part.part("mfu")
+    link = next((key for key in ("interconnect", "host_link") if key in part.data), None)
     return spec.Hardware(
         name=part.name(),
         memory_gib=part.number("memory_gib"),
@@ -112,6 +113,8 @@ def build_hardware_part(stack: Mapping[str, object]) -> spec.Hardware:
         memory_bandwidth_tb_per_s=part.number("memory_bandwidth_tb_per_s"),
         mfu_prefill=mfu.number("prefill"),
         mfu_decode=mfu.number("decode"),
+        peak_tflops_fp4=peak.number("fp4", 0.0),
+        interconnect_gb_per_s=64.0 if link is None else part.part(link).number("bandwidth_gb_per_s"),
     )
 
 

@@ -89,6 +89,10 @@ class Hardware:
     memory_bandwidth_tb_per_s: float
     mfu_prefill: float
     mfu_decode: float
+    peak_tflops_fp4: float = 0.0
+    """0 = the accelerator has no units for 4 bits."""
+    interconnect_gb_per_s: float = 64.0
+    """Between the accelerators of a node, both directions together; without such a link, that to the host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
