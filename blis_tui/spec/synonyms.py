@@ -139,7 +139,7 @@ _NOTES: Final = {
         "write `arrivals: {kind: closed-loop, users: N}` of a client; `engine.max_num_seqs` limits the batch"
     ),
     "warmup": "set `warm_up_us` of the experiment: requests that arrive before are left out of the latencies",
-    "range_ratio random_range_ratio": "write `input_tokens: {kind: gaussian, mean: M, std_dev: S, min: A, max: B}`",
+    "range_ratio random_range_ratio": "write `input_tokens: {kind: uniform, min: A, max: B}`",
 }
 NOTES: Final = MappingProxyType({name: note for names, note in _NOTES.items() for name in names.split()})
 """Keys elsewhere that have no key of their own here -> what to do instead."""

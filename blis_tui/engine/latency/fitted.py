@@ -146,7 +146,7 @@ class Settings:
     )
 
 
-_REFERENCE_TFLOPS: Final = 989.5
+REFERENCE_TFLOPS: Final = 989.5
 """16-bit peak of the accelerator for which ``flops`` is given."""
 
 
@@ -188,7 +188,7 @@ class FittedModel(Overheads):
         )
         _check(settings)
         work = work_of(pool)
-        growth = power(max(1.0, pool.hardware.peak_tflops_bf16 / _REFERENCE_TFLOPS), settings.flops_growth)
+        growth = power(max(1.0, pool.hardware.peak_tflops_bf16 / REFERENCE_TFLOPS), settings.flops_growth)
         flops = settings.flops * growth
         self._weights_us = settings.weights * work.weights_us
         self._token_us = flops * work.token_us
