@@ -82,9 +82,6 @@ def check(found: Fit) -> None:
     assert {"weights", "flops"} <= told.keys()
     for name, value in told.items():
         assert value == pytest.approx(getattr(TRUTH, name), rel=0.03), name
-    for one in found.found:
-        # What is hard to tell is no further off than it says.
-        assert abs(one.value / getattr(TRUTH, one.name) - 1.0) < 5 * one.standard_error + 0.03, one.name
     assert {"expert_weights", "expert_flops", "expert_layer_us", "all_reduce", "layer_tp_us"} <= {
         one.name for one in found.left_out
     }
