@@ -27,7 +27,7 @@ import blis_tui
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.produce import produce
 from blis_tui.golden.store import files_of
-from blis_tui.spec.library import shipped_specs
+from blis_tui.spec.places import shipped_specs
 from blis_tui.tui.app import BlisApp, Start
 from blis_tui.tui.screens.compare import CompareScreen
 from blis_tui.tui.screens.debugger import DebuggerScreen

@@ -35,6 +35,7 @@ _NOTE: Final = "<!-- Made by `make docs` from the schemas and docstrings. Do not
 _REPORT_PARTS: Final = (
     ("metrics/kv.py", "KvCounts"),
     ("metrics/sections.py", "Sections"),
+    ("metrics/sections.py", "WarmUp"),
     ("metrics/sections.py", "PoolReport"),
     ("metrics/sections.py", "ModelReport"),
     ("metrics/goodput.py", "SloReport"),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.authoring.tree import range_of
 from blis_tui.errors import InputError
-from blis_tui.spec.library import data_root
+from blis_tui.spec.places import data_root
 from blis_tui.spec.scalars import flow
 
 if TYPE_CHECKING:

@@ -147,7 +147,8 @@ def _find(name: str, kind: str | None, *, prefer_experiment: bool) -> Entry:
     from blis_tui.errors import InputError  # noqa: PLC0415
     from blis_tui.spec.compose import is_path  # noqa: PLC0415
     from blis_tui.spec.diagnostics import suggestion  # noqa: PLC0415
-    from blis_tui.spec.library import Entry, entries, find_by_id, is_id, shipped_specs  # noqa: PLC0415  # noqa: PLC0415
+    from blis_tui.spec.library import Entry, entries, find_by_id, is_id  # noqa: PLC0415
+    from blis_tui.spec.places import shipped_specs  # noqa: PLC0415
 
     if is_id(name) and not Path(name).is_file() and (model := find_by_id(name, Path.cwd())) is not None:
         return Entry("Model", name, model, shipped=model.is_relative_to(shipped_specs()))

@@ -11,20 +11,23 @@ from blis_tui.cluster.comings import ComingAndGoing
 from blis_tui.cluster.decisions import Weighed
 from blis_tui.cluster.disaggregation import Splitter
 from blis_tui.cluster.factory import InstanceFactory
+from blis_tui.cluster.feedback import Feedback
 from blis_tui.cluster.gateway.gateway import GatewayControl
 from blis_tui.cluster.lifecycle import Lifecycle
-from blis_tui.cluster.passage import ADMISSION, ARRIVAL, ROUTING, Passage
+from blis_tui.cluster.passage import ADMISSION, ARRIVAL, ROUTING, Passage, tell_arrival
 from blis_tui.cluster.records import Deferred, Resumed, RoutingDecision
 from blis_tui.cluster.router import NAME as ROUTER
 from blis_tui.cluster.router import Router
 from blis_tui.cluster.signals import Fleet, SignalBoard
+from blis_tui.cluster.warm_up import WarmUp
 from blis_tui.engine.events import EventQueue, instance_order
 from blis_tui.engine.instance import QUEUED
-from blis_tui.engine.records import Admitted, Arrived, Rejected, Routed
+from blis_tui.engine.records import Admitted, Rejected, Routed
 from blis_tui.engine.request import RequestState
 from blis_tui.engine.step_event import NO_STEP, Step
 from blis_tui.engine.streams import Streams
 from blis_tui.engine.watch import Watch
+from blis_tui.workload.closed_loop import ClosedLoopSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,6 +73,7 @@ class Cluster(ComingAndGoing):
         gateway: holds requests back while the instances are busy; None = there is none.
         lifecycle: instances that come and go; None = none does.
         clock_went_back: how often an event lay before the one before it (never, or something is badly wrong).
+        warm_up: what the latencies leave out; None = nothing.
         stopping: whether the loop ends after the event being processed; a signal's handler may set it.
     """
 
@@ -92,9 +96,12 @@ class Cluster(ComingAndGoing):
         self.stopping = False
         self.horizon_us = experiment.horizon_us
         self.queue = EventQueue()
-        self.ledger = ledger
         self.observers = observers
         self._source = source
+        # Who waits for answers must hear of them; all others cost nothing.
+        waits = source if isinstance(source, ClosedLoopSource) else None
+        self._feedback = None if waits is None else Feedback(waits, ledger, self.queue, self._arrive)
+        self.ledger = ledger if self._feedback is None else self._feedback.ledger
         self._exhausted = False
         settings, policy, streams = experiment.cluster, experiment.policy, Streams(experiment.seed)
         self._admission_latency_us = settings.admission_latency_us
@@ -110,7 +117,7 @@ class Cluster(ComingAndGoing):
             early_transfers=split is not None and split.transfer.starts == "step-start",
         )
         self.board = SignalBoard(settings.signals)
-        self._factory = InstanceFactory(experiment, self.queue, ledger, observers)
+        self._factory = InstanceFactory(experiment, self.queue, self.ledger, observers)
         self.instances: list[Instance] = []
         self.pools: list[Pool] = []
         self._models: dict[str, None] = {}
@@ -147,6 +154,7 @@ class Cluster(ComingAndGoing):
         if self._watches:
             for instance in self.instances:
                 instance.watch(self._watch)
+        self.warm_up = WarmUp(self, experiment.warm_up_us) if experiment.warm_up_us else None
         self._pull()
         if self.lifecycle is not None:
             self.lifecycle.begin()
@@ -177,7 +185,7 @@ class Cluster(ComingAndGoing):
     @property
     def finished(self) -> bool:
         """Whether all requests have ended, or wait for what will never be, and none will come."""
-        if not self._exhausted:
+        if not (self._exhausted if self._feedback is None else self._feedback.source.exhausted):
             return False
         left = self.arrived - len(self.ledger)
         return not left or (self.lifecycle is not None and self.lifecycle.hopeless(left))
@@ -233,6 +241,7 @@ class Cluster(ComingAndGoing):
         limit = min(_NEVER if end is None else end for end in (self.horizon_us, until_us))
         queue = self.queue
         watches, watch, touched = self._watches, self._watch, self.board.touched
+        ended = None if self._feedback is None else self._feedback.ledger.ended
         now, events = self.now, self.events
         first, last = events, events + max_events
         while events < last and heap:
@@ -267,6 +276,8 @@ class Cluster(ComingAndGoing):
                     touched[index] = None
                 if watch.departed or watch.prefilled:
                     self._note_departures(time)
+            if ended and self._feedback is not None:
+                self._feedback.answer(time)
             self.events = events = events + 1
             if self.stopping:
                 break
@@ -315,7 +326,10 @@ class Cluster(ComingAndGoing):
     # ---- the pipeline ----
 
     def _pull(self) -> None:
-        """Fetch the next arrival; only one is ever pending."""
+        """Fetch the next arrival; only one is ever pending, unless clients wait for answers."""
+        if self._feedback is not None:
+            self._feedback.pull()
+            return
         request = self._source.next_request()
         if request is None:
             self._exhausted = True
@@ -331,19 +345,7 @@ class Cluster(ComingAndGoing):
         passage.kind = "admission"
         passage.handler = self._admit
         self.queue.push(now + self._admission_latency_us, ADMISSION, passage)
-        observers = self.observers
-        if Arrived in observers.kinds:
-            observers.emit(
-                Arrived(
-                    observers.event,
-                    now,
-                    request.request_id,
-                    request.input_tokens,
-                    request.max_output_tokens,
-                    request.slo_class,
-                    request.tenant,
-                )
-            )
+        tell_arrival(self.observers, request, now)
 
     def _admit(self, passage: Passage, now: int) -> None:
         request, incoming, observers = passage.request, passage.incoming, self.observers

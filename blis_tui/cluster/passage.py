@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.cluster.signals import declared
+from blis_tui.engine.records import Arrived
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from blis_tui.cluster.signals import IncomingRequest
+    from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
 
 # Cluster events of one microsecond: in the order of a request's way.
@@ -54,6 +56,22 @@ class Passage:
 
     def drop(self) -> None:
         """Nothing depends on it."""
+
+
+def tell_arrival(observers: Observers, request: Request, now: int) -> None:
+    """Emit the record of a request that arrives."""
+    if Arrived in observers.kinds:
+        observers.emit(
+            Arrived(
+                observers.event,
+                now,
+                request.request_id,
+                request.input_tokens,
+                request.max_output_tokens,
+                request.slo_class,
+                request.tenant,
+            )
+        )
 
 
 class Signal:

@@ -188,11 +188,13 @@ class _Tally:
         self.delays_us = array("q")
         self.per_token_us = array("d")
 
-    def add(self, row: Row) -> None:
+    def add(self, row: Row, warm_up_us: int) -> None:
         self.states[row.state] += 1
         self.capped += row.length_capped
         self.output_tokens += row.output_tokens
         self.cached_tokens += row.cached_tokens
+        if row.arrival_us < warm_up_us:
+            return
         if row.scheduled_us >= 0:
             self.delays_us.append(row.scheduled_us - row.arrival_us)
         if row.ttft_us >= 0:
@@ -238,7 +240,7 @@ class _Tally:
 class _Tallies:
     """The tallies of a report, filled in one pass over the requests."""
 
-    def __init__(self, table: RequestTable, instances: int, *, held: bool) -> None:
+    def __init__(self, table: RequestTable, instances: int, warm_up_us: int, *, held: bool) -> None:
         self.flow = Flow(held=held)
         self.overall = _Tally()
         self.instances = [(_Tally()) for _ in range(instances)]
@@ -246,14 +248,14 @@ class _Tallies:
         self.tenants: dict[str, _Tally] = {}
         for row in table.plain():
             self.flow.add(row)
-            self.overall.add(row)
+            self.overall.add(row, warm_up_us)
             if row.instance >= 0:
-                self.instances[row.instance].add(row)
+                self.instances[row.instance].add(row, warm_up_us)
             slo_class, tenant = table.group(row)
             if slo_class:
-                self.slo_classes.setdefault(slo_class, _Tally()).add(row)
+                self.slo_classes.setdefault(slo_class, _Tally()).add(row, warm_up_us)
             if tenant:
-                self.tenants.setdefault(tenant, _Tally()).add(row)
+                self.tenants.setdefault(tenant, _Tally()).add(row, warm_up_us)
 
 
 def build_report(
@@ -267,13 +269,15 @@ def build_report(
 ) -> Report:
     """Summarise a simulation as it stands now."""
     table = log.table(cluster)
-    tallies = _Tallies(table, len(cluster.instances), held=cluster.gateway is not None)
+    tallies = _Tallies(table, len(cluster.instances), experiment.warm_up_us, held=cluster.gateway is not None)
     overall = tallies.overall
     counts = overall.counts(varies=experiment.cluster.varies)
     seconds = duration_us / 1e6
     merged: dict[int, int] = {}
-    for instance in cluster.instances:
-        for gap, count in instance.tallies.itl_us.items():
+    warm_up = cluster.warm_up
+    gaps = [one.tallies.itl_us if warm_up is None else warm_up.gaps_since(one) for one in cluster.instances]
+    for instance, counted in zip(cluster.instances, gaps, strict=True):
+        for gap, count in counted.items():
             seen = gap + instance.latency.output_token_overhead_us
             merged[seen] = merged.get(seen, 0) + count
     found = build_sections(experiment, cluster, table, duration_us)
@@ -303,7 +307,7 @@ def build_report(
             scheduling_delay_ms=of_samples(overall.delays_us),
         ),
         kv=kv_counts(cluster.instances),
-        instances=tuple(map(_instance_report, cluster.instances, tallies.instances)),
+        instances=tuple(map(_instance_report, cluster.instances, tallies.instances, gaps)),
         slo_classes={name: tallies.slo_classes[name].group() for name in sorted(tallies.slo_classes)},
         tenants={name: tallies.tenants[name].group() for name in sorted(tallies.tenants)},
         invariants=invariants,
@@ -338,7 +342,7 @@ def _check(experiment: Experiment, cluster: Cluster, flow: Flow, table: RequestT
     )
 
 
-def _instance_report(instance: Instance, tally: _Tally) -> InstanceReport:
+def _instance_report(instance: Instance, tally: _Tally, gaps: dict[int, int]) -> InstanceReport:
     return InstanceReport(
         instance=instance.index,
         routed=instance.routed,
@@ -347,7 +351,7 @@ def _instance_report(instance: Instance, tally: _Tally) -> InstanceReport:
         busy_us=instance.tallies.busy_us,
         output_tokens=tally.output_tokens,
         peak_running=instance.tallies.peak_running,
-        itl_ms=of_histogram(instance.tallies.itl_us, instance.latency.output_token_overhead_us),
+        itl_ms=of_histogram(gaps, instance.latency.output_token_overhead_us),
         kv=kv_counts((instance,)),
     )
 

@@ -80,9 +80,21 @@ class Fairness:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUp:
+    """What the latencies leave out."""
+
+    until_us: int
+    """Requests that arrived earlier are left out, and gaps between tokens of steps that began earlier."""
+    requests: int
+    """How many that are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sections:
     """Parts of a report that it has only where they apply."""
 
+    warm_up: WarmUp | None = None
+    """Where the experiment has ``warm_up_us``."""
     pools: Mapping[str, PoolReport] | None = None
     """By name, where there is more than one."""
     models: tuple[ModelReport, ...] | None = None
@@ -110,12 +122,13 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
     """The sections that apply."""
     several = len(experiment.pools) > 1
     full = experiment.report == "full" or not experiment.plain
-    if not (several or full or experiment.slo_targets or experiment.fitness):
+    if not (several or full or experiment.slo_targets or experiment.fitness or experiment.warm_up_us):
         return Sections()
     rows = list(zip(table.plain(), table.ways(), strict=True))
     models = dict.fromkeys(pool.model.name for pool in experiment.pools)
     gateway, splitter = cluster.gateway, cluster.splitter
     return Sections(
+        warm_up=_warm_up(experiment.warm_up_us, rows) if experiment.warm_up_us else None,
         pools=_pools(cluster, rows, duration_us) if several else None,
         models=tuple(_model(name, cluster, rows) for name in models) if len(models) > 1 else None,
         slo=slo_report(experiment.slo_targets, rows, table, duration_us) if experiment.slo_targets else None,
@@ -128,6 +141,10 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
         anomalies=anomalies_of(experiment, cluster, rows, table) if full else None,
         saturation=composite(rows) if full else None,
     )
+
+
+def _warm_up(until_us: int, rows: Travelled) -> WarmUp:
+    return WarmUp(until_us=until_us, requests=len([row for row, _ in rows if row.arrival_us < until_us]))
 
 
 def _pools(cluster: Cluster, rows: Travelled, duration_us: int) -> dict[str, PoolReport]:

@@ -6,7 +6,7 @@ Standard library only: a resolved document can be simulated where neither PyYAML
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from blis_tui.canonical import to_sorted_json
@@ -15,10 +15,12 @@ from blis_tui.errors import InputError
 from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, real_path
 from blis_tui.registry import builtin
 from blis_tui.spec import model as spec
+from blis_tui.spec.document_parts import Part, floats_of, plugin_of
 from blis_tui.spec.hf import build_model
+from blis_tui.spec.operator_files import read_tables, table_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from blis_tui.registry import Registry
 
@@ -50,7 +52,7 @@ def build_experiment(
         InputError: the document is not a resolved experiment, or its trace is missing or another one.
     """
     resolved = with_numbers(document)
-    top = _Part(resolved, "")
+    top = Part(resolved, "")
     metadata, cluster = top.part("metadata"), top.part("cluster")
     policy = _policy(top.part("policy"))
     pools = _pools(resolved)
@@ -63,27 +65,28 @@ def build_experiment(
         cluster=_cluster(cluster, policy, pools),
         pools=pools,
         horizon_us=top.limit("horizon_us"),
+        warm_up_us=top.integer("warm_up_us", 0),
         expect=tuple(_expectation(entry) for entry in top.parts("expect")),
         sha256=digest(resolved),
         document=resolved,
         plugins=plugins or builtin(),
         slo_targets=_slo_targets(top.part("slo_targets")) if "slo_targets" in document else {},
-        fitness=_floats(top.part("fitness").part("weights")) if "fitness" in document else {},
+        fitness=floats_of(top.part("fitness").part("weights")) if "fitness" in document else {},
         report=top.text("report", "auto"),
     )
 
 
 def stack_of(document: Mapping[str, object], pool: Mapping[str, object] | None = None) -> dict[str, object]:
     """What the instances of a pool run with: its own keys, and those of the (resolved) experiment where it has none."""
-    cluster = _Part(document, "").part("cluster").data
+    cluster = Part(document, "").part("cluster").data
     said = {**document, **{key: cluster[key] for key in ("tensor_parallel",) if key in cluster}, **(pool or {})}
     return {key: said[key] for key in ("model", "hardware", "latency", "engine", "tensor_parallel") if key in said}
 
 
 def build_model_part(stack: Mapping[str, object]) -> spec.Model:
     """The model of a stack, with its KV cache in the type that the engine is set to."""
-    part = _Part(stack, "").part("model")
-    engine = _Part(stack, "").part("engine")
+    part = Part(stack, "").part("model")
+    engine = Part(stack, "").part("engine")
     config = part.part("config")
     for key in (
         "hidden_size",
@@ -100,8 +103,9 @@ def build_model_part(stack: Mapping[str, object]) -> spec.Model:
 
 def build_hardware_part(stack: Mapping[str, object]) -> spec.Hardware:
     """The accelerator of a stack."""
-    part = _Part(stack, "").part("hardware")
+    part = Part(stack, "").part("hardware")
     peak, mfu = part.part("peak_tflops"), part.part("mfu")
+    link = next((key for key in ("interconnect", "host_link") if key in part.data), None)
     return spec.Hardware(
         name=part.name(),
         memory_gib=part.number("memory_gib"),
@@ -110,6 +114,8 @@ def build_hardware_part(stack: Mapping[str, object]) -> spec.Hardware:
         memory_bandwidth_tb_per_s=part.number("memory_bandwidth_tb_per_s"),
         mfu_prefill=mfu.number("prefill"),
         mfu_decode=mfu.number("decode"),
+        peak_tflops_fp4=peak.number("fp4", 0.0),
+        interconnect_gb_per_s=64.0 if link is None else part.part(link).number("bandwidth_gb_per_s"),
     )
 
 
@@ -119,7 +125,7 @@ def with_numbers(document: Mapping[str, object]) -> dict[str, object]:
     ``kv_blocks: auto`` is what fits into the memory beside the weights; ``max_model_len: auto`` is the
     model's own limit, capped by the KV cache. What no instance runs with stays as it is.
     """
-    cluster = _Part(document, "").part("cluster")
+    cluster = Part(document, "").part("cluster")
     numbered = {**document}
     pools: list[Mapping[str, object]] = []
     for one in cluster.parts("pools") if "pools" in cluster.data else ():
@@ -135,7 +141,7 @@ def with_numbers(document: Mapping[str, object]) -> dict[str, object]:
 
 def _numbers(stack: Mapping[str, object]) -> dict[str, object]:
     """The engine of a stack with numbers in place of ``auto``."""
-    part = _Part(stack, "").part("engine")
+    part = Part(stack, "").part("engine")
     engine = dict(part.data)
     block_size = part.integer("block_size_tokens")
     model = build_model_part(stack)
@@ -143,17 +149,17 @@ def _numbers(stack: Mapping[str, object]) -> dict[str, object]:
         engine["kv_blocks"] = kv_capacity(
             model,
             build_hardware_part(stack),
-            tensor_parallel=_Part(stack, "").integer("tensor_parallel"),
+            tensor_parallel=Part(stack, "").integer("tensor_parallel"),
             block_size_tokens=block_size,
             gpu_memory_utilization=part.number("gpu_memory_utilization"),
         ).blocks
     if engine.get("max_model_len") == "auto":
-        blocks = _Part(engine, "engine").integer("kv_blocks")
+        blocks = Part(engine, "engine").integer("kv_blocks")
         engine["max_model_len"] = min(model.max_position_embeddings, blocks * block_size)
     return engine
 
 
-def _engine(part: _Part) -> spec.Engine:
+def _engine(part: Part) -> spec.Engine:
     return spec.Engine(
         max_num_seqs=part.integer("max_num_seqs"),
         max_num_batched_tokens=part.integer("max_num_batched_tokens"),
@@ -167,7 +173,7 @@ def _engine(part: _Part) -> spec.Engine:
 
 def _pools(document: Mapping[str, object]) -> tuple[spec.Pool, ...]:
     """The groups of equal instances: as they are listed, or as disaggregation divides them, or one."""
-    cluster = _Part(document, "").part("cluster")
+    cluster = Part(document, "").part("cluster")
     if "pools" in cluster.data:
         return tuple(
             replace(
@@ -187,7 +193,8 @@ def _pools(document: Mapping[str, object]) -> tuple[spec.Pool, ...]:
 
 
 def _pool(stack: Mapping[str, object], instances: int) -> spec.Pool:
-    part = _Part(stack, "")
+    part = Part(stack, "")
+    latency = plugin_of(part.part("latency"))
     return spec.Pool(
         name="default",
         instances=instances,
@@ -195,11 +202,22 @@ def _pool(stack: Mapping[str, object], instances: int) -> spec.Pool:
         hardware=build_hardware_part(stack),
         tensor_parallel=part.integer("tensor_parallel"),
         engine=_engine(part.part("engine")),
-        latency=_plugin(part.part("latency")),
+        latency=latency,
+        operators=_tables(latency),
     )
 
 
-def _cluster(part: _Part, policy: spec.Policy, pools: tuple[spec.Pool, ...]) -> spec.Cluster:
+def _tables(latency: spec.PluginConfig) -> Mapping[str, object] | None:
+    """The measured operators that a step-time model asks for."""
+    name, expected = latency.settings.get("tables"), latency.settings.get("tables_sha256")
+    if not isinstance(name, str):
+        return None
+    if expected != (found := table_digest(name)):
+        raise InputError(f"operator tables `{name}` are not the recorded ones: SHA-256 {found}, expected {expected}")
+    return read_tables(name)
+
+
+def _cluster(part: Part, policy: spec.Policy, pools: tuple[spec.Pool, ...]) -> spec.Cluster:
     signals = spec.Signals()
     if "signals" in part.data:
         given = part.part("signals")
@@ -220,7 +238,7 @@ def _cluster(part: _Part, policy: spec.Policy, pools: tuple[spec.Pool, ...]) -> 
     )
 
 
-def _lifecycle(part: _Part) -> spec.Lifecycle:
+def _lifecycle(part: Part) -> spec.Lifecycle:
     return spec.Lifecycle(
         loading_delay_us=part.integer("loading_delay_us"),
         warm_up_requests=part.integer("warm_up_requests"),
@@ -229,7 +247,7 @@ def _lifecycle(part: _Part) -> spec.Lifecycle:
     )
 
 
-def _failure(part: _Part) -> spec.Failure:
+def _failure(part: Part) -> spec.Failure:
     return spec.Failure(
         instance=part.integer("instance") if "instance" in part.data else None,
         pool=part.text("pool") if "pool" in part.data else None,
@@ -241,11 +259,11 @@ def _failure(part: _Part) -> spec.Failure:
     )
 
 
-def _delay(part: _Part) -> spec.Delay:
+def _delay(part: Part) -> spec.Delay:
     return spec.Delay(mean_us=part.integer("mean"), std_dev_us=part.integer("std_dev"))
 
 
-def _nodes(part: _Part) -> spec.NodePool:
+def _nodes(part: Part) -> spec.NodePool:
     return spec.NodePool(
         name=part.text("name"),
         gpu=part.text("gpu"),
@@ -258,7 +276,7 @@ def _nodes(part: _Part) -> spec.NodePool:
     )
 
 
-def _autoscaler(cluster: _Part, pools: tuple[spec.Pool, ...]) -> spec.Autoscaler:
+def _autoscaler(cluster: Part, pools: tuple[spec.Pool, ...]) -> spec.Autoscaler:
     part = cluster.part("autoscaler")
     own = {one.text("name"): one for one in cluster.parts("pools")} if "pools" in cluster.data else {}
     bounds = {
@@ -281,14 +299,14 @@ def _autoscaler(cluster: _Part, pools: tuple[spec.Pool, ...]) -> spec.Autoscaler
     )
 
 
-def _disaggregation(part: _Part, policy: spec.Policy) -> spec.Disaggregation:
+def _disaggregation(part: Part, policy: spec.Policy) -> spec.Disaggregation:
     link = part.part("transfer")
     routes = {
-        role: _plugin(part.part(f"{role}_routing")) if f"{role}_routing" in part.data else policy.routing
+        role: plugin_of(part.part(f"{role}_routing")) if f"{role}_routing" in part.data else policy.routing
         for role in ("prefill", "decode")
     }
     return spec.Disaggregation(
-        decider=_plugin(part.part("decider")),
+        decider=plugin_of(part.part("decider")),
         order=part.text("order"),
         undisaggregated=part.text("undisaggregated"),
         transfer=spec.Transfer(
@@ -305,23 +323,24 @@ def _disaggregation(part: _Part, policy: spec.Policy) -> spec.Disaggregation:
     )
 
 
-def _workload(part: _Part, trace_path: str | None) -> spec.Workload:
+def _workload(part: Part, trace_path: str | None) -> spec.Workload:
     requests = None if part.data.get("requests") is None else part.integer("requests")
     if "trace" in part.data:
         return spec.Workload(name=part.name(), requests=requests, trace=_trace(part.part("trace"), trace_path))
     return spec.Workload(
         name=part.name(),
         requests=requests,
-        rate_per_s=part.number("rate_per_s"),
+        rate_per_s=part.number("rate_per_s", 0.0),
+        stages=tuple(spec.Stage(**floats_of(one)) for one in part.parts("stages")) if "stages" in part.data else (),
+        exact_stage_counts=part.flag("exact_stage_counts", otherwise=False),
         clients=tuple(_client(client) for client in part.parts("clients")),
     )
 
 
-def _trace(part: _Part, trace_path: str | None) -> spec.Trace:
+def _trace(part: Part, trace_path: str | None) -> spec.Trace:
     path = real_path(part.text("file") if trace_path is None else trace_path)
     found = input_digest(path, limit=MAX_TRACE_BYTES)
-    expected = part.text("sha256", found)
-    if found != expected:
+    if found != (expected := part.text("sha256", found)):
         raise InputError(f"{path} is not the recorded trace: its SHA-256 is {found}, expected {expected}")
     columns = part.part("columns") if "columns" in part.data else None
     return spec.Trace(
@@ -333,39 +352,40 @@ def _trace(part: _Part, trace_path: str | None) -> spec.Trace:
     )
 
 
-def _client(part: _Part) -> spec.Client:
+def _client(part: Part) -> spec.Client:
     prefix = part.part("prefix") if "prefix" in part.data else None
     return spec.Client(
         id=part.text("id"),
         share=part.number("share"),
-        arrivals=_plugin(part.part("arrivals")),
-        input_tokens=_plugin(part.part("input_tokens")),
-        output_tokens=_plugin(part.part("output_tokens")),
+        arrivals=plugin_of(part.part("arrivals")),
+        input_tokens=plugin_of(part.part("input_tokens")),
+        output_tokens=plugin_of(part.part("output_tokens")),
         prefix=None if prefix is None else spec.Prefix(group=prefix.text("group"), tokens=prefix.integer("tokens")),
         slo_class=part.text("slo_class"),
         tenant=part.text("tenant", ""),
         model=part.text("model", ""),
         timeout_us=part.limit("timeout_us"),
         network=_network(part.part("network")) if "network" in part.data else None,
+        repeated_prompts=part.integer("repeated_prompts", 0),
     )
 
 
-def _network(part: _Part) -> spec.Network:
+def _network(part: Part) -> spec.Network:
     return spec.Network(
         rtt_ms=part.number("rtt_ms"),
         bandwidth_mbps=part.number("bandwidth_mbps") if "bandwidth_mbps" in part.data else None,
     )
 
 
-def _policy(part: _Part) -> spec.Policy:
+def _policy(part: Part) -> spec.Policy:
     preemption = part.part("preemption")
     return spec.Policy(
         name=part.name(),
-        admission=_plugin(part.part("admission")),
-        routing=_plugin(part.part("routing")),
-        scheduling=_plugin(part.part("scheduling")),
-        priority=_plugin(part.part("priority")),
-        batching=_plugin(part.part("batching")),
+        admission=plugin_of(part.part("admission")),
+        routing=plugin_of(part.part("routing")),
+        scheduling=plugin_of(part.part("scheduling")),
+        priority=plugin_of(part.part("priority")),
+        batching=plugin_of(part.part("batching")),
         preemption_victim=preemption.text("victim"),
         preemption_restore=preemption.text("restore"),
         slo_priorities=part.part("slo_priorities").integers() if "slo_priorities" in part.data else spec.SLO_PRIORITIES,
@@ -375,7 +395,7 @@ def _policy(part: _Part) -> spec.Policy:
     )
 
 
-def _budgets(part: _Part) -> spec.TenantBudgets:
+def _budgets(part: Part) -> spec.TenantBudgets:
     fractions = part.part("fractions")
     return spec.TenantBudgets(
         fractions={tenant: fractions.number(tenant) for tenant in fractions.data},
@@ -384,12 +404,12 @@ def _budgets(part: _Part) -> spec.TenantBudgets:
     )
 
 
-def _gateway(part: _Part) -> spec.Gateway:
+def _gateway(part: Part) -> spec.Gateway:
     dispatch = part.part("dispatch")
     weights = part.part("weights") if "weights" in part.data else None
     return spec.Gateway(
         order=part.text("order"),
-        saturation=_plugin(part.part("saturation")),
+        saturation=plugin_of(part.part("saturation")),
         dispatch=dispatch.text("kind"),
         tick_us=dispatch.integer("interval_us") if "interval_us" in dispatch.data else 0,
         max_depth=part.integer("max_depth"),
@@ -404,13 +424,7 @@ def _gateway(part: _Part) -> spec.Gateway:
     )
 
 
-def _plugin(part: _Part) -> spec.PluginConfig:
-    return spec.PluginConfig(
-        kind=part.text("kind"), settings={key: part.setting(key) for key in part.data if key != "kind"}
-    )
-
-
-def _expectation(part: _Part) -> spec.Expectation:
+def _expectation(part: Part) -> spec.Expectation:
     return spec.Expectation(
         metric=part.text("metric"),
         min=part.number("min") if "min" in part.data else None,
@@ -419,95 +433,5 @@ def _expectation(part: _Part) -> spec.Expectation:
     )
 
 
-def _slo_targets(part: _Part) -> dict[str, spec.SloTarget]:
-    return {name: spec.SloTarget(**_floats(part.part(name))) for name in part.data}
-
-
-def _floats(part: _Part) -> dict[str, float]:
-    return {name: part.number(name) for name in part.data}
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A map of the document, read with its types checked; ``path`` names it in errors."""
-
-    data: Mapping[str, object]
-    path: str
-
-    def _wrong(self, key: str, wanted: str) -> InputError:
-        where = f"{self.path}.{key}" if self.path else key
-        found = "missing" if key not in self.data else f"not {wanted}"
-        return InputError(f"not a resolved experiment: `{where}` is {found}")
-
-    def part(self, key: str) -> _Part:
-        value = self.data.get(key)
-        if not isinstance(value, dict):
-            raise self._wrong(key, "a map")
-        return _Part(value, f"{self.path}.{key}" if self.path else key)
-
-    def parts(self, key: str) -> Iterator[_Part]:
-        value = self.data.get(key)
-        if not isinstance(value, list):
-            raise self._wrong(key, "a list")
-        for at, entry in enumerate(value):
-            if not isinstance(entry, dict):
-                raise self._wrong(f"{key}.{at}", "a map")
-            yield _Part(entry, f"{self.path}.{key}.{at}" if self.path else f"{key}.{at}")
-
-    def name(self) -> str:
-        return self.part("metadata").text("name")
-
-    def text(self, key: str, otherwise: str | None = None) -> str:
-        value = self.data.get(key, otherwise)
-        if not isinstance(value, str):
-            raise self._wrong(key, "text")
-        return value
-
-    def integer(self, key: str) -> int:
-        value = self.data.get(key)
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise self._wrong(key, "a whole number")
-        return value
-
-    def integers(self) -> dict[str, int]:
-        return {key: self.integer(key) for key in self.data}
-
-    def flag(self, key: str, *, otherwise: bool) -> bool:
-        value = self.data.get(key, otherwise)
-        if not isinstance(value, bool):
-            raise self._wrong(key, "true or false")
-        return value
-
-    def limit(self, key: str) -> int | None:
-        """A whole number, or ``None`` for the word ``none``."""
-        return None if self.data.get(key) == "none" else self.integer(key)
-
-    def number(self, key: str, otherwise: float | None = None) -> float:
-        value = self.data.get(key, otherwise)
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise self._wrong(key, "a number")
-        return float(value)
-
-    def numbers(self, key: str) -> tuple[float, ...]:
-        value = self.data.get(key)
-        if not isinstance(value, list):
-            raise self._wrong(key, "a list")
-        listed = _Part({str(at): item for at, item in enumerate(value)}, f"{self.path}.{key}")
-        return tuple(listed.number(at) for at in listed.data)
-
-    def setting(self, key: str) -> spec.Setting:
-        value = self.data.get(key)
-        if isinstance(value, list):
-            if value and isinstance(value[0], dict):
-                return tuple(_plugin(part) for part in self.parts(key))
-            return self.numbers(key)
-        if isinstance(value, dict):
-            inside = self.part(key)
-            return {name: inside.number(name) for name in inside.data}
-        return self.plain(key)
-
-    def plain(self, key: str) -> bool | float | str:
-        value = self.data.get(key)
-        if not isinstance(value, bool | int | float | str):
-            raise self._wrong(key, "a plain value")
-        return value
+def _slo_targets(part: Part) -> dict[str, spec.SloTarget]:
+    return {name: spec.SloTarget(**floats_of(part.part(name))) for name in part.data}

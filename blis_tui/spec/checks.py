@@ -18,7 +18,7 @@ from blis_tui.metrics.lifecycle import LifecycleReport
 from blis_tui.metrics.load import Offered, Steady
 from blis_tui.metrics.report import Latencies, RequestCounts, Throughput, TokenCounts
 from blis_tui.metrics.saturation import Saturation
-from blis_tui.metrics.sections import Fairness
+from blis_tui.metrics.sections import Fairness, WarmUp
 from blis_tui.metrics.stats import Distribution
 from blis_tui.spec.build import build_hardware_part, build_model_part, stack_of
 from blis_tui.spec.cluster_checks import check_cluster
@@ -26,8 +26,10 @@ from blis_tui.spec.diagnostics import Diagnostic, about
 from blis_tui.spec.hf import contradictions, missing_fields
 from blis_tui.spec.hints import metric_hint
 from blis_tui.spec.lifecycle_checks import check_lifecycle
+from blis_tui.spec.operator_checks import check_operators
 from blis_tui.spec.pools import is_own, pool_paths, stacks, where
 from blis_tui.spec.source import as_list, as_map
+from blis_tui.workload.arrivals import CLOSED_LOOP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -52,6 +54,7 @@ _GROUPS: Final[Mapping[str, type]] = {
     "fitness": FitnessReport,
     "anomalies": Anomalies,
     "saturation": Saturation,
+    "warm_up": WarmUp,
 }
 
 
@@ -88,6 +91,7 @@ def check(document: Document) -> list[Diagnostic]:
     if sound:
         used = [_Stack(document, owner) for owner in owners]
         problems += [problem for stack in used for problem in _check_heads(stack)]
+        problems += [problem for owner in owners for problem in check_operators(document, owner)]
         if not problems:
             problems += [problem for stack in used for problem in _check_capacity(stack)]
     return problems
@@ -285,17 +289,48 @@ def check_workload(document: Document) -> Iterator[Diagnostic]:
         yield _about_workload(document, "BLIS2014", f"the workload has {both}", "give exactly one")
         return
     if "trace" in workload:
-        if "rate_per_s" in workload:
-            message = "`rate_per_s` does not apply to a trace: its rows say when requests arrive"
-            yield about(document, ("workload", "rate_per_s"), "BLIS2014", message, key=True, hint="remove it")
+        for key in ("rate_per_s", "stages", "exact_stage_counts"):
+            if key in workload:
+                message = f"`{key}` does not apply to a trace: its rows say when requests arrive"
+                yield about(document, ("workload", key), "BLIS2014", message, key=True, hint="remove it")
         return
-    if "rate_per_s" not in workload:
-        message = "the workload has `clients` but no `rate_per_s`"
-        yield _about_workload(document, "BLIS2014", message, "add it, in requests a second")
-    if workload.get("requests") is None and document.get("horizon_us") == "none":
+    kinds = {_kind(client.get("arrivals")) for client in map(as_map, as_list(workload.get("clients")))}
+    yield from _check_rate(document, workload, kinds)
+    unending = "stages" not in workload or CLOSED_LOOP in kinds
+    if unending and workload.get("requests") is None and document.get("horizon_us") == "none":
         message = "neither `requests` nor `horizon_us` ends the run"
         yield _about_workload(document, "BLIS2016", message, "set one of them")
     yield from _check_clients(document, workload.get("clients"))
+
+
+def _check_rate(document: Document, workload: Mapping[str, Json], kinds: set[str]) -> Iterator[Diagnostic]:
+    """Is it said how often requests come, once, and where it means something?"""
+    given = [key for key in ("rate_per_s", "stages") if key in workload]
+    if CLOSED_LOOP in kinds and len(kinds) == 1:
+        for key in given:
+            message = f"`{key}` does not apply to a closed loop: its users send when they have their answers"
+            yield about(document, ("workload", key), "BLIS2014", message, key=True, hint="remove it")
+    elif not given:
+        message = "the workload has `clients` but no `rate_per_s`"
+        yield _about_workload(document, "BLIS2014", message, "add it, in requests a second")
+    elif len(given) > 1:
+        message = "the workload has both `rate_per_s` and `stages`"
+        yield about(document, ("workload", "rate_per_s"), "BLIS2014", message, key=True, hint="give one of them")
+    if not workload.get("exact_stage_counts"):
+        return
+    path, hint = ("workload", "exact_stage_counts"), "remove it"
+    if "stages" not in workload:
+        yield about(document, path, "BLIS2014", "`exact_stage_counts` without `stages`", key=True, hint=hint)
+    elif kinds - {CLOSED_LOOP, "poisson"}:
+        message = "`exact_stage_counts` is about Poisson arrivals; a client has others"
+        yield about(document, path, "BLIS2014", message, key=True, hint=hint)
+
+
+def _kind(arrivals: Json) -> str:
+    """What a client's arrivals are, however they are written; Poisson where nothing is."""
+    if isinstance(arrivals, dict):
+        return str(arrivals.get("kind"))
+    return arrivals if isinstance(arrivals, str) else "poisson"
 
 
 def _about_workload(document: Document, code: str, message: str, hint: str) -> Diagnostic:

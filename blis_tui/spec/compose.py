@@ -188,15 +188,20 @@ def _follow_names(base: Document, top: Document, problems: Problems) -> None:
 
 
 def _choose_requests(base: Document, top: Document) -> None:
-    """Clients and a trace exclude each other: a workload that gives one of them replaces the other one inherited."""
+    """Clients and a trace exclude each other, as do a rate and stages: giving one replaces the other inherited."""
     below, above = base.get("workload"), top.get("workload")
     if not isinstance(below, dict) or not isinstance(above, dict):
         return
     if "trace" in above and "clients" not in above and "clients" in below:
-        for key in ("clients", "rate_per_s", "requests"):
+        for key in ("clients", "rate_per_s", "stages", "exact_stage_counts", "requests"):
             below.pop(key, None)
     elif "clients" in above and "trace" not in above:
         below.pop("trace", None)
+    if "stages" in above and "rate_per_s" not in above:
+        below.pop("rate_per_s", None)
+    elif "rate_per_s" in above and "stages" not in above:
+        for key in ("stages", "exact_stage_counts"):
+            below.pop(key, None)
 
 
 def _choose_instances(base: Document, top: Document) -> None:

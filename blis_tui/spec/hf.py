@@ -39,6 +39,9 @@ DTYPE_BYTES: Final[Mapping[str, float]] = MappingProxyType(
 _UNSCALED: Final = frozenset({"su", "longrope", "llama3"})
 """Rotary scalings whose factor is already part of ``max_position_embeddings``."""
 
+_MXFP4_BYTES: Final = 4.25 / 8
+"""Four bits, and eight for every 32 weights."""
+
 _REQUIRED: Final = (
     "hidden_size",
     "num_hidden_layers",
@@ -96,6 +99,8 @@ def build_model(name: str, config: Mapping[str, object], kv_cache_dtype: str = "
     if not shared:
         shared = _int(config, "n_shared_experts") * (expert_width or intermediate)
     activation_bytes = DTYPE_BYTES[str(config["torch_dtype"])]
+    weight_bytes = _weight_bytes(name, config, activation_bytes)
+    window, window_layers = _sliding_window(config)
     return Model(
         name=name,
         hidden_size=hidden,
@@ -107,7 +112,7 @@ def build_model(name: str, config: Mapping[str, object], kv_cache_dtype: str = "
         vocab_size=_int(config, "vocab_size"),
         activation_bytes=activation_bytes,
         kv_cache_bytes=DTYPE_BYTES.get(kv_cache_dtype, activation_bytes),
-        weight_bytes=_weight_bytes(name, config, activation_bytes),
+        weight_bytes=weight_bytes,
         max_position_embeddings=_context(config),
         tie_word_embeddings=config.get("tie_word_embeddings") is True,
         hidden_act=str(config["hidden_act"]),
@@ -120,7 +125,39 @@ def build_model(name: str, config: Mapping[str, object], kv_cache_dtype: str = "
         first_k_dense_replace=_int(config, "first_k_dense_replace"),
         kv_lora_rank=_int(config, "kv_lora_rank"),
         qk_rope_head_dim=_int(config, "qk_rope_head_dim"),
+        fp8_scales=_fp8_scales(config, weight_bytes),
+        expert_weight_bytes=_MXFP4_BYTES if _is_mxfp4(config) else 0.0,
+        sliding_window=window,
+        sliding_window_layers=window_layers,
     )
+
+
+def _fp8_scales(config: Mapping[str, object], weight_bytes: float) -> str:
+    """How FP8 weights are scaled: the method called ``fp8`` scales blocks, all others channels."""
+    if weight_bytes != 1.0:
+        return ""
+    quantization = config.get("quantization_config")
+    blocks = isinstance(quantization, dict) and quantization.get("quant_method") == "fp8"
+    return "block" if blocks else "channel"
+
+
+def _is_mxfp4(config: Mapping[str, object]) -> bool:
+    """Whether the routed experts, and only they, have 4-bit weights with shared exponents."""
+    quantization = config.get("quantization_config")
+    return isinstance(quantization, dict) and quantization.get("quant_method") == "mxfp4"
+
+
+def _sliding_window(config: Mapping[str, object]) -> tuple[int, int]:
+    """Width of the sliding window and the number of layers that have it; no window of zero width, none of no layer."""
+    window, layers = _int(config, "sliding_window"), _int(config, "num_hidden_layers")
+    if config.get("use_sliding_window") is False:
+        return 0, 0
+    listed = config.get("layer_types")
+    if isinstance(listed, list):
+        layers = listed.count("sliding_attention")
+    elif period := _int(config, "sliding_window_pattern"):
+        layers -= layers // period
+    return (window, layers) if window > 0 and layers else (0, 0)
 
 
 def _int(config: Mapping[str, object], key: str, otherwise: int = 0) -> int:

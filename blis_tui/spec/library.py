@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.errors import BlisError
 from blis_tui.inputs import real_path
 from blis_tui.spec.nearness import nearest, words_of
+from blis_tui.spec.places import data_root, shipped_specs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}\Z")
 _MOST_NEAR: Final = 3
 _FILES: Final = (".yaml", ".yml", ".json")
-_PACKAGE = Path(__file__).resolve().parent.parent
 FOLDERS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "Experiment": "experiments",
@@ -43,20 +43,9 @@ class Entry:
     shipped: bool
 
 
-def data_root() -> Path:
-    """The folder with ``specs/`` and ``schemas/``: inside an installed package, or the top of a checkout."""
-    installed = _PACKAGE / "_data"
-    return installed if installed.is_dir() else _PACKAGE.parent
-
-
 def schema_path(name: str) -> Path:
     """File of the schema ``name`` (lower case, such as ``model``)."""
     return data_root() / "schemas" / f"{name}.schema.json"
-
-
-def shipped_specs() -> Path:
-    """The ``specs/`` folder this package ships."""
-    return data_root() / "specs"
 
 
 def suffix(kind: str) -> str:

@@ -69,6 +69,14 @@ class Model:
     kv_lora_rank: int = 0
     """Rank of the compressed KV cache (multi-head latent attention); 0 = ordinary KV heads."""
     qk_rope_head_dim: int = 0
+    fp8_scales: str = ""
+    """Of FP8 weights: one scale per ``block`` or per ``channel``; empty = weights of another type."""
+    expert_weight_bytes: float = 0.0
+    """Bytes of one weight of a routed expert; 0 = ``weight_bytes``."""
+    sliding_window: int = 0
+    """Tokens that layers with a sliding window see; 0 = there are none."""
+    sliding_window_layers: int = 0
+    """How many layers have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +91,10 @@ class Hardware:
     memory_bandwidth_tb_per_s: float
     mfu_prefill: float
     mfu_decode: float
+    peak_tflops_fp4: float = 0.0
+    """0 = the accelerator has no units for 4 bits."""
+    interconnect_gb_per_s: float = 64.0
+    """Between the accelerators of a node, both directions together; without such a link, that to the host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +138,16 @@ class Client:
     """Name of the model that its requests ask for; empty = any."""
     timeout_us: int | None = None
     network: Network | None = None
+    repeated_prompts: int = 0
+    """It sends so many prompts again and again; 0 = every prompt is new."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A rate for some time."""
+
+    rate_per_s: float
+    duration_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +171,10 @@ class Workload:
     requests: int | None = None
     """How many requests of all clients together; ``None`` = until the horizon (or all of the trace)."""
     rate_per_s: float = 0.0
+    stages: tuple[Stage, ...] = ()
+    """Instead of one rate: one after the other; requests end with the last one."""
+    exact_stage_counts: bool = False
+    """Whether each stage gets exactly rate x duration requests, as far as they are whole."""
     clients: tuple[Client, ...] = ()
     trace: Trace | None = None
 
@@ -388,6 +414,8 @@ class Pool:
     tensor_parallel: int
     engine: Engine
     latency: PluginConfig
+    operators: Mapping[str, object] | None = None
+    """Tables of measured operator times, where the step-time model asks for them."""
     role: str = "any"
     """Under disaggregation: ``prefill``, ``decode``, ``any`` (both), or ``whole``: requests that are not split."""
 
@@ -425,6 +453,8 @@ class Experiment:
     pools: tuple[Pool, ...]
     """The instances of the first pool have the lowest indices, and so on."""
     horizon_us: int | None
+    warm_up_us: int = 0
+    """Requests that arrive before are left out of the report's latencies; 0 = none."""
     expect: tuple[Expectation, ...]
     sha256: str
     """Digest of the resolved document: equal digests and seeds mean equal bytes."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from blis_tui.engine.latency.auto import AUTO
 from blis_tui.errors import InputError, SpecError
 from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, real_path
 from blis_tui.registry import builtin
+from blis_tui.spec.auto_latency import chosen_kind
+from blis_tui.spec.build import stack_of
 from blis_tui.spec.compose import (
     SLOTS,
     TEST_KEYS,
@@ -22,6 +25,7 @@ from blis_tui.spec.compose import (
 from blis_tui.spec.diagnostics import about, in_order
 from blis_tui.spec.hf import canonical_config
 from blis_tui.spec.library import find
+from blis_tui.spec.operator_files import table_digest, table_names, tables_of
 from blis_tui.spec.overrides import apply_override
 from blis_tui.spec.pools import complete_pools, slot_of, slots, stacks, where
 from blis_tui.spec.schema import complete, default, properties_of
@@ -74,6 +78,9 @@ def resolve(document: Document, overrides: tuple[Override, ...] = (), plugins: R
     document.data = complete(document.data, "Experiment", plugins)
     _strip(document)
     _fill_coefficients(document, problems)
+    for slot, kind in slots(document):
+        if kind == "Model":
+            as_map(document.get(*slot)).pop("generation_config", None)
     _stop_at(problems)
     files = [*problems.files, *([] if trace_path is None else [trace_path])]
     return Resolved(document, trace_path, tuple(files), plugins)
@@ -190,9 +197,16 @@ def _coefficients(document: Document, owner: DataPath, latency: dict[str, Json],
     """A step-time model with the coefficients it needs for that pool."""
     if "alpha" in latency and "beta" in latency:
         return latency
+    plugins = problems.plugins or builtin()
+    if latency["kind"] == AUTO:
+        stack = stack_of(as_map(document.data), as_map(document.get(*owner)) if owner else None)
+        choice: Json = {"latency": {"kind": chosen_kind(stack, plugins)}}
+        latency = as_map(as_map(complete(choice, "Experiment", plugins))["latency"])
     kind = str(latency["kind"])
     at = where(document, owner, "latency")
-    settings = (problems.plugins or builtin()).find("latency", kind).settings
+    if kind == "operators":
+        return _with_tables(document, owner, latency, problems)
+    settings = plugins.find("latency", kind).settings
     if not any("counts" in one.metadata for one in fields(settings)):
         return latency
     path = find("Latency", kind, naming_directory(document, at))
@@ -213,6 +227,29 @@ def _coefficients(document: Document, owner: DataPath, latency: dict[str, Json],
     if not isinstance(source, dict):
         return latency
     return {**latency, **{name: source.get(name, []) for name in ("alpha", "beta") if name not in latency}}
+
+
+def _with_tables(document: Document, owner: DataPath, latency: dict[str, Json], problems: Problems) -> dict[str, Json]:
+    """Measured operators with the tables of that pool's GPU, pinned by their content."""
+    hardware = str(document.get(*where(document, owner, "hardware", "metadata", "name")))
+    name = latency.get("tables") or tables_of(hardware)
+    if not isinstance(name, str) or name not in table_names():
+        message = f"no operator tables are named `{name}`" if name else f"no operators were measured on {hardware}"
+        hint = f"there are tables for {', '.join(table_names())}; or take another kind, such as trained-physics"
+        problems.add(about(document, where(document, owner, "latency"), "BLIS2011", message, hint=hint))
+        return latency
+    sampling = latency.get("sampling") or _sampling(as_map(document.get(*where(document, owner, "model"))))
+    return {**latency, "tables": name, "tables_sha256": table_digest(name), "sampling": sampling}
+
+
+def _sampling(model: dict[str, Json]) -> str:
+    """How tokens are chosen where requests do not say: by what the model's generation configuration needs."""
+    said = as_map(model.get("generation_config"))
+    if said.get("repetition_penalty", 1.0) != 1.0:
+        return "penalties"
+    top_k = said.get("top_k", 0)
+    limited = isinstance(top_k, int) and top_k > 0
+    return "top-p" if said.get("temperature", 1.0) and (limited or said.get("top_p", 1.0) != 1.0) else "plain"
 
 
 def _matching_row(document: Document, owner: DataPath, rows: Json, problems: Problems) -> Json:

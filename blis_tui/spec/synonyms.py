@@ -136,10 +136,10 @@ _NOTES: Final = {
     "trust_remote_code": "no code is loaded",
     "burstiness": "write `arrivals: {kind: gamma, cv: X}` with X = 1 / sqrt(burstiness)",
     "concurrency max_concurrency num_users": (
-        "the load is open-loop: set `workload.rate_per_s`; `engine.max_num_seqs` limits the batch"
+        "write `arrivals: {kind: closed-loop, users: N}` of a client; `engine.max_num_seqs` limits the batch"
     ),
-    "warmup": "expectations cover the whole run; a smaller `workload.requests` shortens it",
-    "range_ratio random_range_ratio": "write `input_tokens: {kind: gaussian, mean: M, std_dev: S, min: A, max: B}`",
+    "warmup": "set `warm_up_us` of the experiment: requests that arrive before are left out of the latencies",
+    "range_ratio random_range_ratio": "write `input_tokens: {kind: uniform, min: A, max: B}`",
 }
 NOTES: Final = MappingProxyType({name: note for names, note in _NOTES.items() for name in names.split()})
 """Keys elsewhere that have no key of their own here -> what to do instead."""

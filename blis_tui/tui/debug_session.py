@@ -13,7 +13,7 @@ from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.sessions import Session
 from blis_tui.debugger.why.ranking import ORDERS
 from blis_tui.errors import BlisError
-from blis_tui.spec.library import data_root
+from blis_tui.spec.places import data_root
 from blis_tui.tui.driver import Driver
 from blis_tui.tui.presenters.fleet import MEASURES
 from blis_tui.tui.view import Selection, View

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from blis_tui.registry import NoSettings, Registry
     from blis_tui.spec.model import PluginConfig
 
+CLOSED_LOOP: Final = "closed-loop"
+"""The arrival process that has no rate: its users wait for their answers."""
+
 _SMALLEST_GAMMA_SHAPE: Final = 0.01
 _WEIBULL_SHAPES: Final = (0.1, 100.0)
 _BISECTIONS: Final = 60

@@ -63,6 +63,33 @@ class ConstantTokens:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UniformSettings:
+    """Of uniform lengths."""
+
+    min: int = setting("Smallest value in tokens.", minimum=1, maximum=_MOST)
+    max: int = setting("Largest value in tokens.", minimum=1, maximum=_MOST)
+
+
+@LENGTHS.plugin("uniform", "Every length from min to max is as likely as the others.", UniformSettings)
+class UniformTokens:
+    """Every whole number from ``min`` to ``max``, as the random data set of ``vllm bench serve`` has them."""
+
+    __slots__ = ("_count", "_min")
+
+    def __init__(self, settings: UniformSettings) -> None:
+        if settings.max < settings.min:
+            raise PolicyError(
+                f"uniform lengths from {settings.min} to {settings.max}", help="max must not be below min"
+            )
+        self._min = settings.min
+        self._count = settings.max - settings.min + 1
+
+    def sample(self, stream: Stream) -> int:
+        """A number of tokens, at least 1."""
+        return self._min + stream.below(self._count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GaussianSettings:
     """Of Gaussian lengths."""
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from blis_tui.authoring.formatting import format_source
 from blis_tui.authoring.layout import comments
 from blis_tui.errors import SpecError
-from blis_tui.spec.library import shipped_specs
 from blis_tui.spec.loader import parse
+from blis_tui.spec.places import shipped_specs
 from blis_tui.spec.source import Source
 
 if TYPE_CHECKING:

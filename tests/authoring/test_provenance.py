@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.authoring.provenance import compose
-from blis_tui.spec.library import names, shipped_specs
+from blis_tui.spec.library import names
 from blis_tui.spec.load import load
 from blis_tui.spec.loader import parse
+from blis_tui.spec.places import shipped_specs
 from blis_tui.spec.source import Source
 
 if TYPE_CHECKING:

@@ -25,6 +25,41 @@ TIMEOUTS: Final = "timeouts and a horizon"
 VARIANTS: Final[dict[str, tuple[str, dict[str, object]]]] = {
     "heavy tails, crossmodel": ("quickstart", {**_HEAVY_TAILS, "latency": {"kind": "crossmodel"}}),
     "heavy tails, trained-roofline": ("quickstart", {**_HEAVY_TAILS, "latency": {"kind": "trained-roofline"}}),
+    "mixture of experts, operators": (
+        "mixture-of-experts",
+        {"latency": {"kind": "operators"}, "workload.requests": 100, "expect": []},
+    ),
+    "users who wait for their answers": (
+        "kv-pressure",
+        {
+            "workload": {
+                "requests": 300,
+                "clients": [
+                    {
+                        "id": "users",
+                        "arrivals": {"kind": "closed-loop", "users": 40},
+                        "input_tokens": {"kind": "exponential", "mean": 600, "max": 2000},
+                        "output_tokens": {"kind": "exponential", "mean": 200, "max": 800},
+                        "timeout_us": 9_000_000,
+                        "repeated_prompts": 70,
+                    }
+                ],
+            },
+            "warm_up_us": 5_000_000,
+            "expect": [],
+        },
+    ),
+    "stages": (
+        "quickstart",
+        {
+            "workload": {
+                "stages": [{"rate_per_s": 5.5, "duration_s": 10}, {"rate_per_s": 20, "duration_s": 10}],
+                "exact_stage_counts": True,
+                "clients": [{"id": "chat", "input_tokens": 300, "output_tokens": {"kind": "exponential", "mean": 128}}],
+            },
+            "expect": [],
+        },
+    ),
     TIMEOUTS: (
         "kv-pressure",
         {"workload.clients.0.timeout_us": 1_500_000, "horizon_us": 15_000_000, "expect": []},

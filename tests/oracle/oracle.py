@@ -59,6 +59,9 @@ EXPIRY, TICK = 8, 9
 QUEUED, STEP, LEFT, TIMEOUT = 1, 2, 4, 5
 
 
+_ALIVE = (RequestState.CREATED, RequestState.WAITING, RequestState.RUNNING)
+
+
 class OracleStalledError(Exception):
     """A step found waiting requests and could do nothing at all."""
 
@@ -87,7 +90,7 @@ class Oracle:
     ``now`` is the time of the last event that meant anything; ``records`` are those of all events, in order.
     """
 
-    def __init__(self, experiment: Experiment, requests: Sequence[Request], max_steps: int) -> None:
+    def __init__(self, experiment: Experiment, requests: Sequence[Request], max_steps: int, users: int = 0) -> None:
         self.experiment = experiment
         self.policy = policy = experiment.policy
         self.settings = experiment.cluster
@@ -136,8 +139,13 @@ class Oracle:
         self.gateway = None if policy.gateway is None else GatewayQueue(policy.gateway, policy)
         self._tick_pending = False
         self._seen_saturation = 0.0
+        self._unsent = list(self.jobs) if users else []
+        self._unanswered: list[Job] = []
+        for _ in range(users):
+            self._plan(0, ARRIVAL, None)
         for job in self.jobs:
-            self._plan(job.request.arrival_us, ARRIVAL, job)
+            if not users:
+                self._plan(job.request.arrival_us, ARRIVAL, job)
 
     @property
     def steps(self) -> list[StepFinished]:
@@ -188,14 +196,41 @@ class Oracle:
                 self._expiry(event.ticket, now)
             elif event.kind == TICK:
                 self._tick(now)
+            elif event.kind == ARRIVAL and event.job is None:
+                self._send_next(now)
             else:
                 assert event.job is not None
                 handlers[event.kind](event.job, now)
             self._after(now)
+            self._answer(now)
+
+    def _send_next(self, now: int) -> None:
+        """A user sends the next prompt."""
+        job = self._unsent.pop(0)
+        request = job.request
+        if request.deadline_us:
+            request.deadline_us += now - request.arrival_us
+        request.arrival_us = now
+        self._unanswered.append(job)
+        self._arrival(job, now)
+
+    def _answer(self, now: int) -> None:
+        """Whose prompt has come to its end sends another one: at once with an answer or without patience."""
+        ended = [job for job in self._unanswered if job.state not in _ALIVE]
+        self._unanswered = [job for job in self._unanswered if job.state in _ALIVE]
+        for job in ended:
+            if job.state is RequestState.COMPLETED:
+                latency = self.instances[job.instance].latency
+                self._plan(max(now, job.request.arrival_us + job.e2e_us(latency)), ARRIVAL, None)
+            else:
+                patient = job.state is not RequestState.TIMED_OUT
+                self._plan(now + (1_000_000 if patient else 0), ARRIVAL, None)
 
     def _is_stale(self, event: Event) -> bool:
         """Does the event come too late to mean anything? Such events do not even move the clock."""
         job = event.job
+        if event.kind == ARRIVAL and event.instance < 0:
+            return job is None and not self._unsent
         if event.instance >= 0:
             if job is None:
                 instance = self.instances[event.instance]

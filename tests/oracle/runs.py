@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from hypothesis import HealthCheck, settings
 
 from blis_tui.metrics.request_log import Row
+from blis_tui.workload.closed_loop import ClosedLoop, ClosedLoopSettings, ClosedLoopSource
 
 from .instance import Books
 
@@ -43,6 +44,33 @@ class Source:
 
     def state(self) -> tuple[object, ...]:
         return (self._given,)
+
+
+class Patient:
+    """A client in a closed loop whose prompts are the scenario's."""
+
+    def __init__(self, requests: list[Request], users: int) -> None:
+        self.gaps = ClosedLoop(ClosedLoopSettings(users=users), 0.0)
+        self._requests = requests
+
+    def next_gap_us(self) -> int:
+        return 0
+
+    def request(self, index: int, arrival_us: int, user: int) -> Request:
+        assert user >= 0
+        request = self._requests[index]
+        if request.deadline_us:
+            request.deadline_us += arrival_us - request.arrival_us
+        request.arrival_us = arrival_us
+        return request
+
+    def state(self) -> tuple[object, ...]:
+        return ()
+
+
+def source_of(requests: list[Request], users: int) -> Source | ClosedLoopSource:
+    """The requests at their times, or from so many users who wait for their answers."""
+    return ClosedLoopSource([Patient(requests, users)], len(requests)) if users else Source(requests)
 
 
 def books(row: Row) -> Books:

@@ -22,7 +22,7 @@ from blis_tui.metrics.request_log import RequestLog
 
 from .instance import segment_tokens
 from .oracle import Oracle, OracleStalledError
-from .runs import Source, books, examples
+from .runs import books, examples, source_of
 from .strategies import Scenario, scenarios, segments, uncomputed_victim
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ def _most_steps(scenario: Scenario) -> int:
     return factor * scenario.tokens
 
 
-def _oracle(scenario: Scenario) -> tuple[Oracle, bool]:
+def _oracle(scenario: Scenario, users: int = 0) -> tuple[Oracle, bool]:
     """The oracle after its run, and whether it stalled."""
-    oracle = Oracle(scenario.experiment, scenario.requests(), _most_steps(scenario))
+    oracle = Oracle(scenario.experiment, scenario.requests(), _most_steps(scenario), users)
     try:
         oracle.run()
     except OracleStalledError:
@@ -62,14 +62,14 @@ def _oracle(scenario: Scenario) -> tuple[Oracle, bool]:
 class _Run:
     """The engine's run of a scenario."""
 
-    def __init__(self, scenario: Scenario, *, watch: bool = True) -> None:
+    def __init__(self, scenario: Scenario, *, watch: bool = True, users: int = 0) -> None:
         self.scenario = scenario
         self.log = RequestLog()
         self.records: list[Record] = []
         observers = Observers()
         if watch:
             observers.add(StepFinished, self.records.append)
-        self.cluster = Cluster(scenario.experiment, Source(scenario.requests()), self.log, observers)
+        self.cluster = Cluster(scenario.experiment, source_of(scenario.requests(), users), self.log, observers)
         self.stalled = False
 
     def run(self, slice_events: int, after_slice: Callable[[Instance], None] | None = None) -> None:
@@ -120,11 +120,11 @@ def _compare(oracle: Oracle, run: _Run) -> None:
     assert (cluster.now, cluster.events) == (oracle.now, oracle.events)
 
 
-def _check(scenario: Scenario) -> None:
+def _check(scenario: Scenario, users: int = 0) -> None:
     """One engine run with every step recorded, and one at full speed."""
-    oracle, stalled = _oracle(scenario)
+    oracle, stalled = _oracle(scenario, users)
     for watch in (True, False):
-        run = _Run(scenario, watch=watch)
+        run = _Run(scenario, watch=watch, users=users)
         run.run(_MANY)
         assert run.stalled == stalled
         if watch:
@@ -171,6 +171,12 @@ def test_equal_keys_mean_equal_tokens(prompts: list[Segments], size: int) -> Non
 @given(scenarios())
 def test_the_engine_agrees_with_the_oracle(scenario: Scenario) -> None:
     _check(scenario)
+
+
+@examples(100)
+@given(scenarios(), st.integers(1, 4))
+def test_they_agree_on_users_who_wait_for_their_answers(scenario: Scenario, users: int) -> None:
+    _check(scenario, users)
 
 
 @pytest.mark.slow

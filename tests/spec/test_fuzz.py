@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from blis_tui.errors import InputError, SpecError
 from blis_tui.spec.codes import CODES
 from blis_tui.spec.diagnostics import Diagnostic, render_text
-from blis_tui.spec.library import shipped_specs
 from blis_tui.spec.load import load
+from blis_tui.spec.places import shipped_specs
 
 if TYPE_CHECKING:
     from types import FrameType

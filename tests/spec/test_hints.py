@@ -11,9 +11,10 @@ from blis_tui.errors import SpecError
 from blis_tui.spec import synonyms
 from blis_tui.spec.checks import METRICS
 from blis_tui.spec.hints import metric_hint, plain
-from blis_tui.spec.library import names, shipped_specs
+from blis_tui.spec.library import names
 from blis_tui.spec.load import load
 from blis_tui.spec.nearness import nearest
+from blis_tui.spec.places import shipped_specs
 from blis_tui.spec.schema import KINDS
 
 HEAD = "apiVersion: blis/v1\nkind: Experiment\nmetadata: {name: mine}\n"

@@ -10,9 +10,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from blis_tui.spec import hf
-from blis_tui.spec.library import data_root, entries, find, names, shipped_specs
+from blis_tui.spec.library import entries, find, names
 from blis_tui.spec.load import load
 from blis_tui.spec.loader import read_document
+from blis_tui.spec.places import data_root, shipped_specs
 from blis_tui.spec.schema import KINDS, schema, violations
 from blis_tui.spec.validate import validate
 

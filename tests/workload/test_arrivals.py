@@ -10,10 +10,10 @@ from blis_tui.engine.streams import Streams
 from blis_tui.errors import PolicyError
 from blis_tui.registry import builtin
 from blis_tui.spec.model import PluginConfig
-from blis_tui.workload.arrivals import ARRIVALS, create_gaps
+from blis_tui.workload.arrivals import ARRIVALS, CLOSED_LOOP, create_gaps
 
 DRAWS = 20_000
-KINDS = [plugin.name for plugin in builtin().of(ARRIVALS.path)]
+KINDS = [plugin.name for plugin in builtin().of(ARRIVALS.path) if plugin.name != CLOSED_LOOP]
 
 
 def sample(kind: str, rate_per_s: float, cv: float = 1.0, count: int = DRAWS) -> list[int]:
@@ -66,7 +66,7 @@ def test_extremely_bursty_gamma_arrivals_become_poisson() -> None:
 def test_unknown_processes_name_the_known_ones() -> None:
     with pytest.raises(PolicyError, match="no arrival process `fractal`") as caught:
         create_gaps(builtin(), PluginConfig(kind="fractal"), 1.0)
-    assert caught.value.help == "known: poisson, constant, gamma, weibull; `--plugins` brings others"
+    assert caught.value.help == "known: poisson, constant, gamma, weibull, closed-loop; `--plugins` brings others"
 
 
 @pytest.mark.parametrize(("rate", "cv"), [(0.0, 1.0), (-1.0, 1.0), (math.inf, 1.0), (1.0, 0.0), (1.0, math.nan)])

@@ -30,6 +30,14 @@ def lengths_of(kind: str, **params: float) -> PluginConfig:
     return PluginConfig(kind=kind, settings=params)
 
 
+def test_uniform_lengths() -> None:
+    counts = sample(lengths_of("uniform", min=800, max=1000))
+    assert (min(counts), max(counts)) == (800, 1000)
+    assert sum(counts) / DRAWS == pytest.approx(900, abs=4 * 58 / math.sqrt(DRAWS))
+    with pytest.raises(PolicyError, match="uniform lengths from 10 to 9"):
+        create_lengths(lengths_of("uniform", min=10, max=9))
+
+
 def test_gaussian_lengths() -> None:
     counts = sample(lengths_of("gaussian", mean=500.0, std_dev=100.0, min=1, max=10_000))
     mean = sum(counts) / DRAWS

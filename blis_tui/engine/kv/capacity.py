@@ -81,6 +81,8 @@ def kv_capacity(
             help="set engine.kv_blocks to a number",
         )
     weights = int(_parameters(model) * model.weight_bytes) / _GIB
+    if model.expert_weight_bytes:
+        weights += int(_expert_parameters(model) * (model.expert_weight_bytes - model.weight_bytes)) / _GIB
     activation = _ACTIVATION_MOE_GIB if model.num_experts > 1 else _ACTIVATION_DENSE_GIB
     per_accelerator = _OVERHEAD_SINGLE_GIB if tensor_parallel == 1 else _OVERHEAD_PER_ACCELERATOR_GIB
     overhead = per_accelerator * tensor_parallel
@@ -139,6 +141,13 @@ def _bytes_per_block(model: Model, tensor_parallel: int, block_size_tokens: int)
 def kv_bytes_per_token(model: Model, tensor_parallel: int) -> int:
     """Bytes of one token's keys and values on one accelerator of an instance, at least 1."""
     return max(1, _bytes_per_block(model, tensor_parallel, 1) // tensor_parallel)
+
+
+def _expert_parameters(model: Model) -> int:
+    """Weights of the routed experts alone."""
+    layers = model.num_hidden_layers - min(model.num_hidden_layers, model.first_k_dense_replace)
+    expert = model.moe_intermediate_size or model.intermediate_size
+    return layers * 3 * model.hidden_size * expert * model.num_experts
 
 
 def _parameters(model: Model) -> int:

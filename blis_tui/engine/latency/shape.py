@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from blis_tui.errors import PolicyError
@@ -74,6 +74,18 @@ def check_heads(kind: str, pool: Pool) -> None:
             f"{model.num_key_value_heads} KV heads of {model.name!r} over {split} accelerators",
             help="choose a tensor_parallel that divides both",
         )
+
+
+def check_heads_or_copies(kind: str, pool: Pool) -> None:
+    """Like :func:`check_heads`, for formulas that let several accelerators keep a copy of a KV head.
+
+    Raises:
+        PolicyError: the heads do not divide evenly, or the copies.
+    """
+    heads, split = pool.model.num_key_value_heads, pool.tensor_parallel
+    if pool.model.kv_lora_rank or not split % heads:
+        heads = split
+    check_heads(kind, replace(pool, model=replace(pool.model, num_key_value_heads=heads)))
 
 
 def kv_cache_share(model: Model) -> float:

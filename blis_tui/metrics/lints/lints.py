@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.metrics.lints import checks
+from blis_tui.metrics.lints import checks, step_times
 from blis_tui.metrics.lints.checks import REJECTED_SHARE
 from blis_tui.metrics.lints.finding import Finding
 from blis_tui.metrics.load import THRASHING
@@ -76,6 +76,7 @@ LINTS: Final[tuple[Lint, ...]] = (
     Lint("max-num-seqs", "max_num_seqs keeps no request waiting while token budget is left", checks.max_num_seqs),
     Lint("token-budget", "steps rarely spend the whole token budget", checks.token_budget),
     Lint("decode-tail", "prefill of other requests does not slow decodes", checks.decode_tail),
+    Lint("extrapolated", "step times come from measured operators, or from no tables at all", step_times.extrapolated),
     Lint("imbalance", "no instance has twice the mean load", checks.imbalance),
     Lint("unused-capacity", "fewer instances would not be enough", checks.unused_capacity),
     Lint("prefix-cache", "shared prefixes hit the cache", checks.prefix_cache),

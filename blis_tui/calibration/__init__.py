@@ -1,0 +1,1 @@
+"""Step-time models against measured servers: judge them, and fit their coefficients."""

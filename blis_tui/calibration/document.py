@@ -1,0 +1,122 @@
+"""What ``calibrate`` writes: an experiment to inherit from, and a page that shows measured against predicted."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from html import escape
+from typing import TYPE_CHECKING, Final
+
+from blis_tui._version import __version__
+from blis_tui.calibration.judge import METRICS, agreement, by_batch
+from blis_tui.engine.latency.fitted import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.calibration.fit import Data, Fit
+    from blis_tui.calibration.judge import Pair
+
+_SIZE: Final = 320
+_MARGIN: Final = 44
+_MOST_POINTS: Final = 1500
+_STYLE: Final = """
+body { font: 14px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; color: #1d2433; }
+table { border-collapse: collapse; margin: 1rem 0; }
+th, td { text-align: left; padding: .3rem .7rem; border-bottom: 1px solid #d9dee8; }
+td.n { text-align: right; font-variant-numeric: tabular-nums; }
+svg { margin-right: 1rem; } svg text { font: 11px system-ui, sans-serif; fill: currentColor; }
+circle { fill: #2563eb; fill-opacity: .35; } line { stroke: currentColor; stroke-opacity: .5; }
+@media (prefers-color-scheme: dark) { body { background: #14181f; color: #e5e9f0; } circle { fill: #7aa2f7; } }
+"""
+
+
+def document_text(fitted: Fit, data: Sequence[Data], errors: Mapping[str, float]) -> str:
+    """An experiment's ``latency`` to be named under ``extends``; comments say where its coefficients are from.
+
+    Args:
+        fitted: the coefficients.
+        data: what they were fitted to.
+        errors: metric -> error of the mean, over all recordings.
+    """
+    lines = [
+        "# yaml-language-server: $schema=schemas/experiment.schema.json",
+        f"# Made by `blis-tui calibrate` {__version__} from:",
+    ]
+    for one in data:
+        recording, (pool,) = one.recording, one.experiment.pools
+        lines.append(
+            f"#   {recording.path.name}: {len(recording.requests):,} requests ({recording.format}), {pool.model.name},"
+            f" {pool.tensor_parallel} x {pool.hardware.name}, sha256 {recording.sha256}"
+        )
+    told = ", ".join(f"{metric} {error:+.1%}" for metric, error in errors.items())
+    lines.append(f"# Error of the means on these: {told}. Use it with `extends: FILE` in an experiment.")
+    lines += ["# Not told by these measurements, and left as they were:"]
+    lines += [f"#   {one.name}: {one.why}" for one in fitted.left_out]
+    lines += [
+        "apiVersion: blis/v1",
+        "kind: Experiment",
+        "metadata:",
+        "  name: calibrated",
+        "latency:",
+        "  kind: fitted",
+    ]
+    notes = {one.name: one for one in fitted.found}
+    for key in fields(Settings):
+        value = getattr(fitted.settings, key.name)
+        text = str(value).lower() if isinstance(value, bool) else repr(value)
+        note = notes.get(key.name)
+        remark = ""
+        if note is not None:
+            alone = "measured" if note.told else f"measured together with {note.together_with}"
+            remark = f"  # {alone}, within {note.standard_error:.1%}; was {note.base:g}"
+        lines.append(f"  {key.name}: {text}{remark}")
+    return "\n".join(lines) + "\n"
+
+
+def page(title: str, runs: Mapping[str, Sequence[Pair]]) -> str:
+    """Measured against predicted, a diagram for each metric and run, and the errors by batch size."""
+    parts = [
+        f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{escape(title)}</title>",
+        f"<meta name='viewport' content='width=device-width'><style>{_STYLE}</style></head><body>",
+        f"<h1>{escape(title)}</h1>",
+    ]
+    for name, pairs in runs.items():
+        parts.append(f"<h2>{escape(name)}</h2>")
+        parts += [_diagram(pairs, metric) for metric in METRICS]
+        parts.append(_bins(pairs))
+    return "\n".join([*parts, "</body></html>\n"])
+
+
+def _diagram(pairs: Sequence[Pair], metric: str) -> str:
+    values = [both for pair in pairs if (both := pair.values(metric)) is not None]
+    values = values[:: max(1, len(values) // _MOST_POINTS)]
+    if not values:
+        return ""
+    top = max(max(both) for both in values) * 1.05
+    scale = (_SIZE - _MARGIN) / top
+    points = "".join(
+        f"<circle cx='{_MARGIN + one * scale:.1f}' cy='{_SIZE - _MARGIN - other * scale + _MARGIN:.1f}' r='2'/>"
+        for one, other in values
+    )
+    found = agreement(pairs, metric)
+    label = "" if found is None else f"{metric}: bias {found.bias:+.1%}, mean error {found.mape:.1%}"
+    return (
+        f"<svg width='{_SIZE}' height='{_SIZE + _MARGIN}' role='img' aria-label='{metric}'>"
+        f"<line x1='{_MARGIN}' y1='{_SIZE}' x2='{_SIZE}' y2='{_MARGIN}'/>{points}"
+        f"<text x='{_MARGIN}' y='{_SIZE + 18}'>measured, up to {top:,.0f} ms</text>"
+        f"<text x='{_MARGIN}' y='14'>{label}; upwards: predicted</text></svg>"
+    )
+
+
+def _bins(pairs: Sequence[Pair]) -> str:
+    rows = []
+    for group in by_batch(pairs):
+        cells = [f"{group[0].batch:.1f} to {group[-1].batch:.1f}", f"{len(group):,}"]
+        for metric in METRICS:
+            found = agreement(group, metric)
+            cells.append(
+                "" if found is None else f"{found.measured_ms:,.2f} / {found.simulated_ms:,.2f} ({found.bias:+.1%})"
+            )
+        rows.append("<tr>" + "".join(f"<td class='n'>{cell}</td>" for cell in cells) + "</tr>")
+    heads = "".join(f"<th>{metric}, ms: measured / predicted</th>" for metric in METRICS)
+    return f"<table><tr><th>batch</th><th>requests</th>{heads}</tr>{''.join(rows)}</table>"

@@ -1,0 +1,103 @@
+"""How well simulated requests agree with measured ones."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from math import fsum, sqrt
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.calibration.measured import Measured
+
+METRICS: Final = ("ttft", "tpot", "e2e")
+GRADES: Final = ((0.05, "excellent"), (0.1, "good"), (0.2, "fair"), (float("inf"), "poor"))
+"""Largest mean absolute error of the means over all bins -> what that is called."""
+_BINS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A request, measured and simulated; times in microseconds."""
+
+    measured: Measured
+    ttft_us: float
+    e2e_us: float
+    batch: float = 0.0
+
+    def values(self, metric: str) -> tuple[float, float] | None:
+        """Measured and simulated, in milliseconds; None where the request has no such figure."""
+        one = self.measured
+        if metric == "ttft":
+            return one.ttft_us / 1e3, self.ttft_us / 1e3
+        if metric == "e2e":
+            return one.e2e_us / 1e3, self.e2e_us / 1e3
+        gaps = one.output_tokens - 1
+        if not gaps or one.e2e_us <= one.ttft_us:
+            return None
+        return (one.e2e_us - one.ttft_us) / gaps / 1e3, (self.e2e_us - self.ttft_us) / gaps / 1e3
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How one metric agrees over some requests."""
+
+    requests: int
+    measured_ms: float
+    """Mean; likewise simulated."""
+    simulated_ms: float
+    bias: float
+    """Of the mean: simulated / measured - 1."""
+    mape: float
+    """Mean absolute error of single requests, as a share of the measured."""
+    pearson_r: float | None
+    """Correlation of single requests; None where there is no variation."""
+
+    @property
+    def grade(self) -> str:
+        """What the error of the mean is called."""
+        return next(word for limit, word in GRADES if abs(self.bias) <= limit)
+
+
+def agreement(pairs: Sequence[Pair], metric: str) -> Agreement | None:
+    """How a metric agrees; None where no request has it."""
+    values = [both for pair in pairs if (both := pair.values(metric)) is not None]
+    if not values:
+        return None
+    count = len(values)
+    measured, simulated = (fsum(both[side] for both in values) / count for side in (0, 1))
+    return Agreement(
+        requests=count,
+        measured_ms=measured,
+        simulated_ms=simulated,
+        bias=simulated / measured - 1.0,
+        mape=fsum(abs(other / one - 1.0) for one, other in values) / count,
+        pearson_r=_pearson(values, measured, simulated),
+    )
+
+
+def _pearson(values: Sequence[tuple[float, float]], left: float, right: float) -> float | None:
+    product = fsum((one - left) * (other - right) for one, other in values)
+    squares = [fsum((both[side] - mean) ** 2 for both in values) for side, mean in ((0, left), (1, right))]
+    return product / sqrt(squares[0] * squares[1]) if all(squares) else None
+
+
+def by_stage(pairs: Sequence[Pair], durations_s: Sequence[float]) -> list[list[Pair]]:
+    """The requests of each stage by their arrival; without durations, all are one stage."""
+    if not durations_s:
+        return [list(pairs)]
+    ends = list(accumulate(seconds * 1e6 for seconds in durations_s))
+    stages: list[list[Pair]] = [[] for _ in durations_s]
+    for pair in pairs:
+        stages[min(bisect_right(ends, pair.measured.arrival_us), len(ends) - 1)].append(pair)
+    return stages
+
+
+def by_batch(pairs: Sequence[Pair]) -> list[list[Pair]]:
+    """The requests in bins of equal number, by the size of the batch around them."""
+    ordered = sorted(pairs, key=lambda pair: pair.batch)
+    cuts = [len(ordered) * number // _BINS for number in range(_BINS + 1)]
+    return [ordered[start:end] for start, end in pairwise(cuts) if end > start]

@@ -1,0 +1,209 @@
+"""Measured requests, as load generators write them down."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+MAX_BYTES: Final = 1 << 30
+_FEWEST: Final = 20
+"""Requests without which there is nothing to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One request as its client saw it; times in microseconds since the first one's arrival."""
+
+    arrival_us: float
+    input_tokens: int
+    output_tokens: int
+    ttft_us: float
+    e2e_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The completed requests of one file."""
+
+    path: Path
+    format: str
+    sha256: str
+    requests: tuple[Measured, ...]
+    failed: int
+    """Requests that have no answer; they loaded the server, but are left out."""
+
+
+def read_recording(path: Path) -> Recording:
+    """Read what ``vllm bench serve``, GuideLLM, inference-perf, BLIS (TraceV2) or ``blis-tui run --requests`` wrote.
+
+    Raises:
+        InputError: the file cannot be read, is of no known format, lacks something, or holds too few requests.
+    """
+    from hashlib import sha256  # noqa: PLC0415  (kept beside its only use)
+
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    if len(content) > MAX_BYTES:
+        raise InputError(f"{path} is larger than {MAX_BYTES >> 20} MiB")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not a text file in UTF-8") from error
+    name, rows = _parse(path, text)
+    found: list[Measured] = []
+    failed = 0
+    try:
+        for row in rows:
+            if row is None:
+                failed += 1
+            else:
+                found.append(row)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        what = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise InputError(
+            f"{path}, request {len(found) + failed + 1}: {what}", help=f"it was read as a file of {name}"
+        ) from error
+    if len(found) < _FEWEST:
+        raise InputError(
+            f"{path} holds {len(found)} completed requests, too few to compare with",
+            help=f"at least {_FEWEST} are needed" + (f"; {failed} have no answer" if failed else ""),
+        )
+    for number, one in enumerate(found, 1):
+        if not (one.input_tokens >= 1 and one.output_tokens >= 1 and 0 < one.ttft_us <= one.e2e_us < float("inf")):
+            raise InputError(
+                f"{path}, request {number}: {one.input_tokens} prompt tokens, {one.output_tokens} output tokens,"
+                f" first token after {one.ttft_us / 1e3:g} ms, last after {one.e2e_us / 1e3:g} ms",
+                help="token counts are at least 1, and 0 < time to first token <= end-to-end latency",
+            )
+    start = min(one.arrival_us for one in found)
+    found.sort(key=lambda one: one.arrival_us)
+    moved = tuple(
+        Measured(one.arrival_us - start, one.input_tokens, one.output_tokens, one.ttft_us, one.e2e_us) for one in found
+    )
+    return Recording(path, name, sha256(content).hexdigest(), moved, failed)
+
+
+def _parse(path: Path, text: str) -> tuple[str, Iterator[Measured | None]]:
+    """The format's name, and its requests; None = one without an answer."""
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path} is not valid JSON: {error}") from error
+        if isinstance(document, dict) and "ttfts" in document:
+            return "vllm bench serve", _vllm(document)
+        if isinstance(document, dict) and "input_lens" in document:
+            raise InputError(
+                f"{path} has no times of single requests", help="run `vllm bench serve` with --save-detailed"
+            )
+        if isinstance(document, dict) and "benchmarks" in document:
+            return "GuideLLM", _guidellm(document["benchmarks"])
+        if isinstance(document, list) and document and isinstance(document[0], dict) and "start_time" in document[0]:
+            return "inference-perf", map(_inference_perf, document)
+    else:
+        rows = csv.DictReader(io.StringIO(text))
+        columns = set(rows.fieldnames or ())
+        if {"first_chunk_time_us", "last_chunk_time_us"} <= columns:
+            return "BLIS TraceV2", map(_trace_v2, rows)
+        if {"arrival_us", "input_tokens", "output_tokens", "e2e_us"} <= columns and columns & {"ttft_us"}:
+            return "requests", map(_plain, rows)
+    raise InputError(
+        f"{path} is no file of a known load generator",
+        help="known are `vllm bench serve --save-detailed`, GuideLLM, inference-perf's per-request metrics, TraceV2 of"
+        " BLIS, and CSV with arrival_us, input_tokens, output_tokens, ttft_us and e2e_us",
+    )
+
+
+def _vllm(document: Mapping[str, object]) -> Iterator[Measured | None]:
+    names = ("start_times", "input_lens", "output_lens", "ttfts", "itls")
+    columns: list[Sequence[object]] = []
+    for name in names:
+        column = document[name]
+        if not isinstance(column, list):
+            raise TypeError(f"`{name}` is no list")
+        columns.append(column)
+    for start, prompt, output, ttft, gaps in zip(*columns, strict=True):
+        if not output or not ttft or not isinstance(gaps, list):
+            yield None
+            continue
+        first = _number(ttft) * 1e6
+        total = first
+        for gap in gaps:
+            total += _number(gap) * 1e6
+        yield Measured(_number(start) * 1e6, int(_number(prompt)), int(_number(output)), first, total)
+
+
+def _guidellm(benchmarks: object) -> Iterator[Measured | None]:
+    if not isinstance(benchmarks, list) or len(benchmarks) != 1:
+        raise TypeError("it holds several benchmarks: split it, for each is a run of its own")
+    requests = benchmarks[0]["requests"]
+    groups = requests if isinstance(requests, dict) else {"successful": requests}
+    for one in groups.get("successful") or ():
+        timing = one.get("info", {}).get("timings", {}) if isinstance(one.get("info"), dict) else {}
+        start = one.get("start_time") or one.get("request_start_time") or timing["request_start"]
+        yield Measured(
+            _number(start) * 1e6,
+            int(_number(one["prompt_tokens"])),
+            int(_number(one["output_tokens"])),
+            _number(one["time_to_first_token_ms"]) * 1e3,
+            _number(one["request_latency"]) * 1e6,
+        )
+    for name in ("errored", "incomplete"):
+        for _ in groups.get(name) or ():
+            yield None
+
+
+def _inference_perf(row: Mapping[str, object]) -> Measured | None:
+    info = row["info"]
+    if row.get("error") is not None or not isinstance(info, dict) or not info.get("output_token_times"):
+        return None
+    start, times = _number(row["start_time"]), info["output_token_times"]
+    return Measured(
+        start * 1e6,
+        int(_number(info["input_tokens"])),
+        int(_number(info["output_tokens"])),
+        (_number(times[0]) - start) * 1e6,
+        (_number(row["end_time"]) - start) * 1e6,
+    )
+
+
+def _trace_v2(row: Mapping[str, str]) -> Measured | None:
+    if row.get("status", "ok") not in ("ok", "completed", "") or not row["last_chunk_time_us"]:
+        return None
+    start = float(row.get("send_time_us") or row["arrival_time_us"])
+    return Measured(
+        start,
+        int(row.get("server_input_tokens") or 0) or int(row["input_tokens"]),
+        int(row["output_tokens"]),
+        float(row["first_chunk_time_us"]) - start,
+        float(row["last_chunk_time_us"]) - start,
+    )
+
+
+def _plain(row: Mapping[str, str]) -> Measured | None:
+    if not row["ttft_us"] or not row["e2e_us"]:
+        return None
+    return Measured(
+        float(row["arrival_us"]),
+        int(row["input_tokens"]),
+        int(row["output_tokens"]),
+        float(row["ttft_us"]),
+        float(row["e2e_us"]),
+    )
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{value!r} is no number")
+    return float(value)

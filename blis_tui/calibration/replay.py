@@ -1,0 +1,126 @@
+"""A measured load, simulated: what every request waited for, coefficient by coefficient."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import asdict, dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from blis_tui.calibration.parts import STEP_TERMS, Parts
+from blis_tui.engine.records import StepFinished
+from blis_tui.errors import InputError, PolicyError
+from blis_tui.inputs import input_digest
+from blis_tui.simulation import Simulation
+from blis_tui.spec.model import PluginConfig, Trace, Workload
+
+if TYPE_CHECKING:
+    from blis_tui.calibration.measured import Measured, Recording
+    from blis_tui.engine.latency.fitted import Settings
+    from blis_tui.metrics.request_log import RequestRow
+    from blis_tui.spec.model import Experiment
+
+_MAX_TRACE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A measured request beside the same one simulated."""
+
+    measured: Measured
+    ttft_us: float
+    e2e_us: float
+    decode_parts: tuple[float, ...]
+    """Microseconds from the first token to the last that each coefficient of a step stands for."""
+    first_parts: tuple[float, ...]
+    """The same from arrival to the first token, then those of what it waits for outside of steps."""
+    batch: float
+    """Mean number of requests that decoded beside it, itself included."""
+    steps_to_first: int
+
+
+def with_load(experiment: Experiment, recording: Recording, folder: Path, *, repeated: bool) -> Experiment:
+    """The experiment with a measured load; ``repeated``: prompts of one length are one prompt, found in the cache."""
+    pools = experiment.pools
+    if len(pools) != 1 or pools[0].instances != 1:
+        raise PolicyError("measurements are compared with one instance", help="set cluster.instances=1")
+    path = folder / "load.csv"
+    lines = ["arrival_us,input_tokens,output_tokens,prefix_group,prefix_tokens"]
+    for one in recording.requests:
+        shared = f"p{one.input_tokens},{one.input_tokens}" if repeated else ","
+        lines.append(f"{int(one.arrival_us)},{one.input_tokens},{one.output_tokens},{shared}")
+    path.write_text("\n".join(lines) + "\n")
+    trace = Trace(path=str(path), format="requests", sha256=input_digest(path, limit=_MAX_TRACE_BYTES))
+    return replace(experiment, workload=Workload(name="measured", trace=trace), horizon_us=None, expect=())
+
+
+def with_coefficients(experiment: Experiment, settings: Settings) -> Experiment:
+    """The experiment with these coefficients of ``fitted``."""
+    (pool,) = experiment.pools
+    latency = PluginConfig(kind="fitted", settings=asdict(settings))
+    return replace(experiment, pools=(replace(pool, latency=latency),))
+
+
+def simulate(experiment: Experiment, recording: Recording, *, repeated: bool = False) -> list[RequestRow]:
+    """What the experiment's own step-time model makes of a measured load, in order of arrival."""
+    with TemporaryDirectory() as folder:
+        simulation = Simulation(with_load(experiment, recording, Path(folder), repeated=repeated), check="off")
+        simulation.run()
+        return list(simulation.report(verify=False).rows)
+
+
+def replay(experiment: Experiment, recording: Recording, settings: Settings, *, repeated: bool) -> list[Answered]:
+    """A measured load with these coefficients; requests that the simulated server does not complete are left out.
+
+    Raises:
+        InputError: it completes none.
+    """
+    steps: list[StepFinished] = []
+    with TemporaryDirectory() as folder:
+        loaded = with_load(with_coefficients(experiment, settings), recording, Path(folder), repeated=repeated)
+        simulation = Simulation(loaded, check="off")
+        simulation.subscribe(StepFinished, steps.append)
+        simulation.run()
+        rows = simulation.report(verify=False).rows
+    split = Parts(settings, experiment.pools[0])
+    each = [
+        split.of(
+            one.decode_requests, one.decode_context_tokens, [(c.computed_tokens, c.new_tokens) for c in one.chunks]
+        )
+        for one in steps
+    ]
+    zero = (0.0,) * len(STEP_TERMS)
+    sums = list(accumulate(each, lambda so_far, more: tuple(map(float.__add__, so_far, more)), initial=zero))
+    decoding = list(accumulate((one.decode_requests for one in steps), initial=0))
+    starts = [one.time_us for one in steps]
+    first = {name: at for at, one in enumerate(steps) for name in one.first_tokens}
+    last = {name: at for at, one in enumerate(steps) for name in one.completed}
+    found: list[Answered] = []
+    for row, measured in zip(rows, recording.requests, strict=True):
+        begin, end = first.get(row.request_id), last.get(row.request_id)
+        if begin is None or end is None or row.ttft_us is None or row.e2e_us is None or row.queued_us is None:
+            continue
+        queued = max(0, bisect_right(starts, row.queued_us) - 1)
+        running = steps[queued]
+        left = max(0.0, running.time_us + running.duration_us - row.queued_us) / running.duration_us
+        waited = [part * left for part in each[queued]] if queued < begin else zero
+        waiting = [a - b + c for a, b, c in zip(sums[begin + 1], sums[min(queued, begin - 1) + 1], waited, strict=True)]
+        count = max(1, end - begin)
+        found.append(
+            Answered(
+                measured,
+                row.ttft_us,
+                row.e2e_us,
+                tuple(a - b for a, b in zip(sums[end + 1], sums[begin + 1], strict=True)),
+                (*waiting, settings.first_token_us, settings.prompt_token_us * measured.input_tokens),
+                (decoding[end + 1] - decoding[begin + 1]) / count,
+                begin - queued + 1,
+            )
+        )
+    if not found:
+        raise InputError(
+            f"no request of {recording.path} completes in the simulation", help="look at the engine's limits"
+        )
+    return found

@@ -1,0 +1,90 @@
+"""What ``calibrate`` prints."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from blis_tui.calibration.judge import METRICS, agreement, by_batch, by_stage
+from blis_tui.canonical import to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.calibration.judge import Agreement, Pair
+    from blis_tui.calibration.run import Calibrated
+
+    Runs = Mapping[str, Sequence[Pair]]
+
+_HEAD = f"{'':34}{'requests':>9}{'measured':>12}{'predicted':>12}{'bias':>9}{'MAPE':>9}{'r':>8}  grade"
+
+
+def as_table(runs: Runs, durations_s: Sequence[float], found: Calibrated | None) -> str:
+    """The figures for a terminal."""
+    lines: list[str] = []
+    if found is not None:
+        lines += [f"{'coefficient':22}{'value':>10}{'base':>10}{'known within':>14}", *_coefficients(found), ""]
+        lines += ["left as they were", *(f"  {one.name:20} {one.why}" for one in found.fit.left_out), ""]
+    lines.append(f"milliseconds, means{_HEAD[19:]}")
+    for name, pairs in runs.items():
+        lines += [name, *_lines("  all", pairs)]
+        for number, stage in enumerate(by_stage(pairs, durations_s) if durations_s else []):
+            lines += _lines(f"  stage {number + 1}", stage)
+        if found is not None:
+            for group in by_batch(pairs):
+                lines += _lines(f"  batch {group[0].batch:.1f} to {group[-1].batch:.1f}", group, ("tpot",))
+    if found is not None and found.left_out_runs:
+        lines += ["", "each run with coefficients fitted to the others"]
+        for name, pairs in found.left_out_runs.items():
+            lines += [name, *_lines("  all", pairs)]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _coefficients(found: Calibrated) -> list[str]:
+    return [
+        f"{one.name:22}{one.value:>10.4g}{one.base:>10.4g}{one.standard_error:>14.1%}"
+        + ("" if one.told else f"  hard to tell from {one.together_with}")
+        for one in found.fit.found
+    ]
+
+
+def _lines(label: str, pairs: Sequence[Pair], metrics: Sequence[str] = METRICS) -> list[str]:
+    found = [(metric, told) for metric in metrics if (told := agreement(pairs, metric)) is not None]
+    return [_line(f"{label} {metric}", told) for metric, told in found]
+
+
+def _line(label: str, told: Agreement) -> str:
+    r = "" if told.pearson_r is None else f"{told.pearson_r:.3f}"
+    return (
+        f"{label:34}{told.requests:>9,}{told.measured_ms:>12,.2f}{told.simulated_ms:>12,.2f}{told.bias:>9.1%}"
+        f"{told.mape:>9.1%}{r:>8}  {told.grade}"
+    )
+
+
+def as_json(runs: Runs, durations_s: Sequence[float], found: Calibrated | None) -> str:
+    """The same as canonical JSON."""
+    document: dict[str, object] = {
+        "runs": {
+            name: {
+                "all": _plain(pairs),
+                **({"stages": [_plain(stage) for stage in by_stage(pairs, durations_s)]} if durations_s else {}),
+                **({} if found is None else {"by_batch": [_bin(group) for group in by_batch(pairs)]}),
+            }
+            for name, pairs in runs.items()
+        }
+    }
+    if found is not None:
+        document["coefficients"] = asdict(found.fit.settings)
+        document["found"] = [asdict(one) for one in found.fit.found]
+        document["left_out"] = {one.name: one.why for one in found.fit.left_out}
+        document["leave_one_run_out"] = {name: _plain(pairs) for name, pairs in found.left_out_runs.items()}
+    return to_json(document)
+
+
+def _bin(group: Sequence[Pair]) -> dict[str, object]:
+    return {"batch_min": group[0].batch, "batch_max": group[-1].batch, **_plain(group)}
+
+
+def _plain(pairs: Sequence[Pair]) -> dict[str, object]:
+    found = {metric: agreement(pairs, metric) for metric in METRICS}
+    return {metric: {**asdict(told), "grade": told.grade} for metric, told in found.items() if told is not None}

@@ -1,0 +1,103 @@
+"""``blis-tui calibrate``: step times from measured requests, or how well a model agrees with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from blis_tui.cli import completion
+from blis_tui.cli.failures import reported
+from blis_tui.cli.files import require_different_files, require_spared
+from blis_tui.cli.options import format_option, set_option
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.calibration.judge import Pair
+
+
+@click.command()
+@click.argument("measured", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--spec",
+    "specs",
+    multiple=True,
+    required=True,
+    metavar="SPEC",
+    shell_complete=completion.experiments,
+    help="The experiment that was measured (model, hardware, engine); one for all files, or one for each.",
+)
+@set_option
+@click.option("--base", type=click.Choice(["fitted"]), default="fitted", show_default=True, help="What to start from.")
+@click.option("-o", "--output", metavar="FILE", help="Write the coefficients here, to be named under `extends`.")
+@click.option("--html", metavar="FILE", help="Draw measured against predicted.")
+@click.option("--compare", is_flag=True, help="Only judge the experiment's own step-time model.")
+@click.option("--stages", metavar="SECONDS,…", help="Durations of the load's stages, to judge each.")
+@click.option("--repeated-prompts", is_flag=True, help="Prompts of one length are one prompt, found in the cache.")
+@format_option("table", "json")
+@reported
+def calibrate(
+    measured: tuple[Path, ...],
+    specs: tuple[str, ...],
+    overrides: tuple[str, ...],
+    base: str,
+    output: str | None,
+    html: str | None,
+    compare: bool,
+    stages: str | None,
+    repeated_prompts: bool,
+    output_format: str,
+) -> None:
+    """Fit the coefficients of `fitted` to MEASURED requests, or judge a step-time model by them.
+
+    MEASURED are files of `vllm bench serve --save-detailed`, GuideLLM, inference-perf (per-request metrics), BLIS
+    (TraceV2), or CSV with arrival_us, input_tokens, output_tokens, ttft_us and e2e_us, as `run --requests` writes it.
+    """
+    del base
+    from blis_tui.calibration import text  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.calibration.fit import Data  # noqa: PLC0415
+    from blis_tui.calibration.measured import read_recording  # noqa: PLC0415
+    from blis_tui.calibration.run import calibrated, compared  # noqa: PLC0415
+    from blis_tui.records.files import write_standard_output, write_text  # noqa: PLC0415
+    from blis_tui.spec.load import load  # noqa: PLC0415
+
+    if len(specs) not in (1, len(measured)):
+        raise click.UsageError(f"{len(measured)} files and {len(specs)} --spec: give one, or one for each file")
+    if compare and output:
+        raise click.UsageError("--compare only judges: there is nothing to write with -o")
+    outputs = {"-o": output, "--html": html}
+    require_different_files(outputs)
+    require_spared(outputs, measured)
+    durations = _durations(stages)
+    paths = [*specs] * (len(measured) if len(specs) == 1 else 1)
+    data = [
+        Data(read_recording(path), load(spec, overrides=overrides), repeated_prompts)
+        for path, spec in zip(measured, paths, strict=True)
+    ]
+    runs: dict[str, Sequence[Pair]]
+    if compare:
+        runs = compared(data)
+        found = None
+    else:
+        found = calibrated(data)
+        runs = found.runs
+        if output:
+            write_text(output, found.document)
+    if html:
+        from blis_tui.calibration.document import page  # noqa: PLC0415
+
+        write_text(html, page("Measured against predicted", runs))
+    write = text.as_json if output_format == "json" else text.as_table
+    write_standard_output(write(runs, durations, found))
+
+
+def _durations(stages: str | None) -> list[float]:
+    try:
+        found = [float(one) for one in stages.split(",")] if stages else []
+    except ValueError:
+        found = [0.0]
+    if any(not 0.0 < one < float("inf") for one in found):
+        raise click.UsageError(f"--stages {stages}: seconds are wanted, such as 600,600")
+    return found

@@ -1,0 +1,123 @@
+"""What lets clients wait for their answers: the workload hears of every request that comes to its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from blis_tui.cluster.passage import ARRIVAL, Passage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from blis_tui.engine.events import EventQueue
+    from blis_tui.engine.ledger import Ledger
+    from blis_tui.engine.request import Request
+
+
+class FeedbackSource(Protocol):
+    """A source of requests that depends on what becomes of them."""
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no request will come, whatever ends."""
+
+    def take_due(self) -> list[int]:
+        """Times of arrivals, in microseconds, that have become known since it was asked last."""
+
+    def next_request(self) -> Request | None:
+        """The earliest request that is known so far; ``None`` where there is none."""
+
+    def on_ended(self, request: Request, e2e_us: int, now: int) -> None:
+        """A request has come to its end, or is known to; ``e2e_us`` is what its client measured, -1 = no answer."""
+
+
+class Listening:
+    """Books that remember who has come to an end since the last look.
+
+    Attributes:
+        ended: requests and what their clients measured from end to end, in microseconds; -1 = no answer.
+    """
+
+    __slots__ = ("_books", "ended")
+
+    def __init__(self, books: Ledger) -> None:
+        self._books = books
+        self.ended: list[tuple[Request, int]] = []
+
+    def close(self, request: Request, ttft_us: int = -1, e2e_us: int = -1) -> None:
+        """``request`` has reached a terminal state."""
+        self._books.close(request, ttft_us, e2e_us)
+        self.ended.append((request, e2e_us))
+
+    @property
+    def contradictions(self) -> Sequence[str]:
+        """Requests whose times contradict each other, in words."""
+        return self._books.contradictions
+
+    def __len__(self) -> int:
+        return len(self._books)
+
+    def fingerprint(self) -> str:
+        """A digest of all books."""
+        return self._books.fingerprint()
+
+
+class Sending:
+    """A client sends its next request. What it asks for is decided then: others may send before."""
+
+    __slots__ = ("feedback",)
+
+    kind = "arrival"
+    request: Request | None = None
+    instance_index: int | None = None
+
+    def __init__(self, feedback: Feedback) -> None:
+        self.feedback = feedback
+
+    @property
+    def stale(self) -> bool:
+        """Whether no request will arrive any more."""
+        return self.feedback.source.exhausted
+
+    def happen(self, now: int) -> bool:
+        """Let it arrive."""
+        request = self.feedback.source.next_request()
+        if request is None:
+            return False
+        self.feedback.arrive(Passage(request, self.feedback.arrive), now)
+        return True
+
+    def drop(self) -> None:
+        """Nothing depends on it."""
+
+
+class Feedback:
+    """What clients send, and what they hear of it.
+
+    Attributes:
+        source: their requests.
+        ledger: the books, through which they hear.
+        arrive: what happens to a request that arrives.
+    """
+
+    __slots__ = ("_queue", "arrive", "ledger", "source")
+
+    def __init__(
+        self, source: FeedbackSource, books: Ledger, queue: EventQueue, arrive: Callable[[Passage, int], None]
+    ) -> None:
+        self.source = source
+        self.ledger = Listening(books)
+        self.arrive = arrive
+        self._queue = queue
+
+    def pull(self) -> None:
+        """Wait for every arrival that is known."""
+        for time_us in self.source.take_due():
+            self._queue.push(time_us, ARRIVAL, Sending(self))
+
+    def answer(self, now: int) -> None:
+        """Whoever has an answer may send the next prompt."""
+        for request, e2e_us in self.ledger.ended:
+            self.source.on_ended(request, e2e_us, now)
+        self.ledger.ended.clear()
+        self.pull()

@@ -1,0 +1,51 @@
+"""The time at the beginning of a run that its latencies leave out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from blis_tui.cluster.passage import LIFECYCLE, Audience, Background
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.engine.events import EventQueue
+    from blis_tui.engine.instance import Instance
+
+
+class Warming(Audience, Protocol):
+    """Whose instances warm up."""
+
+    queue: EventQueue
+
+    @property
+    def instances(self) -> Sequence[Instance]:
+        """All instances."""
+
+
+class WarmUp:
+    """It remembers what gaps between tokens had been counted when it was over: requests have their times in the books.
+
+    Args:
+        cluster: whose.
+        until_us: when it is over.
+    """
+
+    def __init__(self, cluster: Warming, until_us: int) -> None:
+        self._cluster = cluster
+        self._counted: tuple[dict[int, int], ...] = ()
+        cluster.queue.push(until_us, LIFECYCLE, Background("warm-up-over", cluster, None, self._end))
+
+    def _end(self, event: Background, now: int) -> bool:
+        del event, now
+        self._counted = tuple(dict(instance.tallies.itl_us) for instance in self._cluster.instances)
+        return True
+
+    def gaps_since(self, instance: Instance) -> dict[int, int]:
+        """Gaps between tokens of an instance, in microseconds, that it has counted since; of all before the end."""
+        gaps = instance.tallies.itl_us
+        if instance.index >= len(self._counted):
+            return gaps
+        before = self._counted[instance.index]
+        left = {gap: count - before.get(gap, 0) for gap, count in gaps.items()}
+        return {gap: count for gap, count in left.items() if count}

@@ -1,0 +1,25 @@
+"""The name under which an experiment leaves the choice of its step-time model to us."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.latency.model import LATENCY
+from blis_tui.errors import PolicyError
+
+if TYPE_CHECKING:
+    from blis_tui.engine.latency.model import StepTimeModel
+    from blis_tui.registry import NoSettings
+    from blis_tui.spec.model import Pool
+
+AUTO: Final = "auto"
+
+
+@LATENCY.plugin(AUTO, "`operators` where tables cover model and GPU, else the closest model that needs none.")
+def auto(_settings: NoSettings, pool: Pool) -> StepTimeModel:
+    """Loading an experiment puts the choice in its place, so none is left to be made here.
+
+    Raises:
+        PolicyError: always.
+    """
+    raise PolicyError(f"pool `{pool.name}` has no step-time model yet", help="load the experiment to have one chosen")

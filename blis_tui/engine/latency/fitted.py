@@ -1,0 +1,259 @@
+"""Step times from the shapes of model and accelerator, with a handful of named coefficients fitted to measured servers.
+
+A step is the sum of what a GPU does in it: the dense matrix products and those of the experts (each the larger of
+reading the weights and multiplying), attention of decodes (the larger of reading the KV cache and multiplying) and of
+prompt chunks, all-reduces, and time that depends on how many layers, requests and steps there are. Factors are
+multiples of what the datasheet allows, so none can be below 1. The law is one for all models, sizes and precisions;
+``docs/accuracy.md`` says what it was fitted on, and how far off it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.latency.fitted_shape import work_of
+from blis_tui.engine.latency.model import LATENCY, Overheads
+from blis_tui.engine.portable_math import ln, power
+from blis_tui.errors import PolicyError
+from blis_tui.registry import setting
+
+if TYPE_CHECKING:
+    from blis_tui.engine.latency.model import StepLoad
+    from blis_tui.spec.model import Pool
+
+_TIME: Final = {"minimum": 0, "maximum": 1e7}
+_FACTOR: Final = {"minimum": 1, "maximum": 1e4}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Coefficients."""
+
+    weights: float = setting(
+        "Reading weights of dense layers, as a multiple of bytes / memory bandwidth.",
+        default=1.081,
+        **_FACTOR,
+    )
+    flops: float = setting(
+        "Dense matrix products, as a multiple of FLOPs / peak rate, for a 16-bit peak of 989.5 TFLOPS (H100).",
+        default=1.742,
+        **_FACTOR,
+    )
+    flops_growth: float = setting(
+        "How much of a higher peak is lost: `flops` and `expert_flops` grow with (16-bit peak / 989.5 TFLOPS) to"
+        " this power, and stay the same below.",
+        default=0.172,
+        minimum=0,
+        maximum=1,
+    )
+    expert_weights: float = setting(
+        "Reading the weights of the experts that a step's tokens choose, as a multiple of bytes / memory bandwidth.",
+        default=1.091,
+        **_FACTOR,
+    )
+    expert_flops: float = setting(
+        "Matrix products of experts, as a multiple of FLOPs / peak rate: their batches are small.",
+        default=4.639,
+        **_FACTOR,
+    )
+    kv_cache: float = setting(
+        "Reading the KV cache in the attention of decodes, as a multiple of bytes / memory bandwidth.",
+        default=1.054,
+        **_FACTOR,
+    )
+    decode_attention: float = setting(
+        "Multiplying in the attention of decodes, as a multiple of FLOPs / 16-bit peak rate; counts where it takes"
+        " longer than reading, as with an 8-bit KV cache.",
+        default=26.88,
+        **_FACTOR,
+    )
+    prefill_attention: float = setting(
+        "Attention of prompt chunks, as a multiple of FLOPs / 16-bit peak rate.",
+        default=1.5,
+        **_FACTOR,
+    )
+    all_reduce: float = setting(
+        "All-reduces of tensor parallelism, as a multiple of bytes / bandwidth of the interconnect in one direction.",
+        default=1.754,
+        **_FACTOR,
+    )
+    layer_us: float = setting(
+        "Per layer: small kernels and gaps between them. Microseconds.",
+        default=58.86,
+        **_TIME,
+    )
+    layer_tp_us: float = setting(
+        "Per layer and log2 of `tensor_parallel`: the latency of two all-reduces. Microseconds.",
+        default=4.52,
+        **_TIME,
+    )
+    expert_layer_us: float = setting(
+        "Per layer with experts: routing and sorting tokens. Microseconds.",
+        default=17.53,
+        **_TIME,
+    )
+    request_us: float = setting(
+        "Per request in the step: sampling and bookkeeping. Microseconds.",
+        default=7.13,
+        **_TIME,
+    )
+    step_us: float = setting(
+        "Per step. Microseconds.",
+        default=0.0,
+        **_TIME,
+    )
+    prefill_step_us: float = setting(
+        "Per step that computes prompt tokens. Microseconds.",
+        default=1599.0,
+        **_TIME,
+    )
+    eager_step_us: float = setting(
+        "Per step of more tokens than `cuda_graph_tokens`. Microseconds.",
+        default=3500.0,
+        **_TIME,
+    )
+    eager_layer_us: float = setting(
+        "Per layer in steps of more tokens than `cuda_graph_tokens`: kernels launched one by one. Microseconds.",
+        default=251.3,
+        **_TIME,
+    )
+    cuda_graph_tokens: int = setting(
+        "The largest step that is captured as a CUDA graph (`max_cudagraph_capture_size` of vLLM).",
+        default=512,
+        minimum=0,
+        maximum=1_000_000,
+    )
+    sampler_us: float = setting(
+        "Per request and 1,000 entries of the vocabulary, where `sorted_sampling` holds. Microseconds.",
+        default=0.241,
+        **_TIME,
+    )
+    sorted_sampling: bool = setting(
+        "Whether clients sample with top-p or top-k, for which the engine sorts the vocabulary (vLLM does where a"
+        " model's generation_config.json says so).",
+        default=False,
+    )
+    first_token_us: float = setting(
+        "Per request before its first step: HTTP, scheduling, streaming. Microseconds.",
+        default=7031.0,
+        **_TIME,
+    )
+    prompt_token_us: float = setting(
+        "Per prompt token before the first step: tokenization. Microseconds.",
+        default=1.426,
+        **_TIME,
+    )
+
+
+REFERENCE_TFLOPS: Final = 989.5
+"""16-bit peak of the accelerator for which ``flops`` is given."""
+
+
+@LATENCY.plugin(
+    "fitted",
+    "The work of a step at the datasheet's rates, with named coefficients fitted to measured servers.",
+    Settings,
+)
+class FittedModel(Overheads):
+    """A few products and comparisons a step; heads and KV heads divide by ``tensor_parallel``, or are copied."""
+
+    __slots__ = (
+        "_all_reduce_us",
+        "_decode_us",
+        "_decode_window_us",
+        "_eager_from",
+        "_eager_us",
+        "_expert_token_us",
+        "_experts_us",
+        "_kv_us",
+        "_kv_window_us",
+        "_prefill_step_us",
+        "_prefill_us",
+        "_prefill_window_us",
+        "_request_us",
+        "_row_us",
+        "_step_us",
+        "_token_us",
+        "_weights_us",
+        "_window",
+    )
+
+    def __init__(self, settings: Settings, pool: Pool) -> None:
+        super().__init__(
+            queue_us=settings.first_token_us,
+            queue_per_token_us=settings.prompt_token_us,
+            output_token_us=0.0,
+            post_decode_us=0.0,
+        )
+        _check(settings)
+        work = work_of(pool)
+        growth = power(max(1.0, pool.hardware.peak_tflops_bf16 / REFERENCE_TFLOPS), settings.flops_growth)
+        flops = settings.flops * growth
+        self._weights_us = settings.weights * work.weights_us
+        self._token_us = flops * work.token_us
+        self._row_us = flops * work.row_us
+        self._experts_us = tuple(settings.expert_weights * time_us for time_us in work.experts_us)
+        self._expert_token_us = settings.expert_flops * growth * work.expert_token_us
+        self._kv_us = settings.kv_cache * work.kv_us
+        self._kv_window_us = settings.kv_cache * work.kv_window_us
+        self._decode_us = settings.decode_attention * work.decode_us
+        self._decode_window_us = settings.decode_attention * work.decode_window_us
+        self._prefill_us = settings.prefill_attention * work.prefill_us
+        self._prefill_window_us = settings.prefill_attention * work.prefill_window_us
+        self._window = work.window
+        self._all_reduce_us = settings.all_reduce * work.all_reduce_us
+        splits = ln(pool.tensor_parallel) / ln(2.0)
+        self._step_us = settings.step_us + work.expert_layers * settings.expert_layer_us
+        self._step_us += work.layers * (settings.layer_us + settings.layer_tp_us * splits)
+        sampler_us = settings.sampler_us * pool.model.vocab_size / 1e3 if settings.sorted_sampling else 0.0
+        self._request_us = settings.request_us + sampler_us
+        self._prefill_step_us = settings.prefill_step_us
+        self._eager_from = settings.cuda_graph_tokens
+        self._eager_us = settings.eager_step_us + settings.eager_layer_us * work.layers
+
+    def step_time_us(self, load: StepLoad) -> int:
+        """Duration of a step with this load, at least 1 us."""
+        rows = tokens = load.decode_requests
+        context = load.decode_context_tokens
+        seen = min(context, rows * self._window)
+        time_us = self._step_us
+        read = context * self._kv_us + seen * self._kv_window_us
+        multiplied = context * self._decode_us + seen * self._decode_window_us
+        time_us += read if read > multiplied else multiplied  # noqa: FURB136  (max() would double the cost of a step)
+        if load.chunks:
+            attended = windowed = 0.0
+            for chunk in load.chunks:
+                new = chunk.new
+                tokens += new
+                before = chunk.computed + new / 2.0
+                attended += new * before
+                windowed += new * min(before, self._window)
+            rows += len(load.chunks)
+            time_us += self._prefill_step_us + attended * self._prefill_us + windowed * self._prefill_window_us
+            if tokens > self._eager_from:
+                time_us += self._eager_us
+        elif not rows:
+            return 1
+        multiplied = tokens * self._token_us + rows * self._row_us
+        time_us += self._weights_us if self._weights_us > multiplied else multiplied  # noqa: FURB136  (as above)
+        if self._expert_token_us:
+            listed = self._experts_us
+            read = listed[tokens] if tokens < len(listed) else listed[-1]
+            multiplied = tokens * self._expert_token_us
+            time_us += read if read > multiplied else multiplied  # noqa: FURB136  (as above)
+        time_us += tokens * self._all_reduce_us + rows * self._request_us
+        return int(time_us) if time_us >= 1.0 else 1
+
+
+def _check(settings: Settings) -> None:
+    """For settings that no schema has seen.
+
+    Raises:
+        PolicyError: one is out of its range.
+    """
+    for one in fields(settings):
+        limits, value = one.metadata["limits"], getattr(settings, one.name)
+        if "minimum" in limits and not limits["minimum"] <= value <= limits["maximum"]:
+            message = f"{one.name} of fitted is {value}"
+            raise PolicyError(message, help=f"it must lie between {limits['minimum']:g} and {limits['maximum']:g}")

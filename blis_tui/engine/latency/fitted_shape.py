@@ -1,0 +1,144 @@
+"""What a step makes an accelerator read and compute, per token, request and context: before any coefficient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.latency.shape import check_heads_or_copies, shape_of
+
+if TYPE_CHECKING:
+    from blis_tui.spec.model import Hardware, Model, Pool
+
+_HEAD_BYTES: Final = 2.0
+"""The output head stays at 16 bits, whatever the weights are."""
+_NEARLY: Final = 1e-6
+_MOST_TOKENS: Final = 65_536
+"""Experts a longer step might still miss do not count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """Microseconds at the datasheet's rates, on one accelerator of an instance."""
+
+    weights_us: float
+    """Reading all dense weights and the output head, once a step."""
+    token_us: float
+    """Multiplying them with one token."""
+    row_us: float
+    """The output head for one request."""
+    experts_us: tuple[float, ...]
+    """Reading the experts that so many tokens choose; more tokens than listed choose all of them."""
+    expert_token_us: float
+    """Multiplying them with one token."""
+    kv_us: float
+    """Reading one token of context, on layers that see all of it; likewise below."""
+    kv_window_us: float
+    decode_us: float
+    """Attention of a decode to one token of context."""
+    decode_window_us: float
+    prefill_us: float
+    """Attention of one prompt token to one before it."""
+    prefill_window_us: float
+    window: int
+    """Tokens that layers with a sliding window see."""
+    all_reduce_us: float
+    """Of one token."""
+    layers: int
+    expert_layers: int
+
+
+def work_of(pool: Pool) -> Work:
+    """The work of a pool's model on its accelerators.
+
+    Raises:
+        PolicyError: heads do not divide by ``tensor_parallel``.
+    """
+    check_heads_or_copies("fitted", pool)
+    model, hardware, split = pool.model, pool.hardware, pool.tensor_parallel
+    bytes_per_us = hardware.memory_bandwidth_tb_per_s * 1e6
+    flops_16_per_us = hardware.peak_tflops_bf16 * 1e6
+    flops_per_us = _rate(model.weight_bytes, hardware) * 1e6
+    shape = shape_of(model)
+    layers, expert_layers, shared = _layers(model)
+    projections, cached, decoded = _attention(model, split)
+    dense_ffn = 3.0 * shape.hidden * shape.dense_ffn * (layers - expert_layers)
+    dense = layers * projections + dense_ffn + expert_layers * 3.0 * shape.hidden * shared
+    head = shape.hidden * model.vocab_size
+    expert = 3.0 * shape.hidden * shape.expert_ffn
+    expert_bytes = model.expert_weight_bytes or model.weight_bytes
+    expert_rate = _rate(expert_bytes, hardware) * 1e6
+    windowed = min(model.sliding_window_layers, layers)
+    full = layers - windowed
+    context_us = cached * model.kv_cache_bytes / bytes_per_us
+    decode_us = decoded / flops_16_per_us
+    heads_us = 4.0 * shape.query / split / flops_16_per_us
+    link_per_us = hardware.interconnect_gb_per_s / 2.0 * 1e3
+    ring = 2.0 * (split - 1) / split
+    return Work(
+        weights_us=(dense * model.weight_bytes + head * _HEAD_BYTES) / split / bytes_per_us,
+        token_us=2.0 * dense / split / flops_per_us,
+        row_us=2.0 * head / split / flops_16_per_us,
+        experts_us=_touched(model, expert_layers * expert * expert_bytes / split / bytes_per_us),
+        expert_token_us=expert_layers * 2.0 * model.num_experts_per_tok * expert / split / expert_rate,
+        kv_us=full * context_us,
+        kv_window_us=windowed * context_us,
+        decode_us=full * decode_us,
+        decode_window_us=windowed * decode_us,
+        prefill_us=full * heads_us,
+        prefill_window_us=windowed * heads_us,
+        window=model.sliding_window,
+        all_reduce_us=2.0 * layers * shape.hidden * model.activation_bytes * ring / link_per_us if split > 1 else 0.0,
+        layers=layers,
+        expert_layers=expert_layers,
+    )
+
+
+def _rate(weight_bytes: float, hardware: Hardware) -> float:
+    """TFLOPS of matrix products with weights of that size.
+
+    8-bit weights use the FP8 units; narrower ones are widened to 16 bits first, unless the accelerator has units for 4
+    bits: there, activations of 8 bits multiply them.
+    """
+    narrow = weight_bytes == 1.0 or (weight_bytes < 1.0 and hardware.peak_tflops_fp4 > 0.0)
+    return hardware.peak_tflops_fp8 if narrow and hardware.peak_tflops_fp8 > 0.0 else hardware.peak_tflops_bf16
+
+
+def _layers(model: Model) -> tuple[int, int, float]:
+    """All layers, those with experts, and the width of what each of them applies to all tokens.
+
+    A model of Llama 4's kind has experts in every ``interleave_moe_layer_step``-th layer, beside one of the same width
+    that all tokens pass, which its configuration does not mention.
+    """
+    layers = model.num_hidden_layers
+    shared = float(model.shared_expert_intermediate_size)
+    if model.num_experts <= 1:
+        return layers, 0, 0.0
+    if model.interleave_moe_layer_step > 0:
+        return layers, layers // model.interleave_moe_layer_step, shared or float(model.intermediate_size)
+    return layers, layers - min(layers, model.first_k_dense_replace), shared
+
+
+def _attention(model: Model, split: int) -> tuple[float, float, float]:
+    """Weights of a layer's projections; per token of context: elements cached on an accelerator, FLOPs of a decode."""
+    hidden, query = float(model.hidden_size), float(model.num_attention_heads * model.head_dim)
+    if model.kv_lora_rank > 0:  # the compressed vector is cached, and decodes attend to it as it is
+        cached = float(model.kv_lora_rank + model.qk_rope_head_dim)
+        weights = 2.0 * hidden * query + hidden * cached + 2.0 * model.kv_lora_rank * query
+        return weights, cached, 2.0 * model.num_attention_heads / split * (cached + model.kv_lora_rank)
+    heads = float(model.num_key_value_heads or model.num_attention_heads)
+    weights = 2.0 * hidden * query + 2.0 * hidden * heads * model.head_dim
+    return weights, 2.0 * max(heads / split, 1.0) * model.head_dim, 4.0 * query / split
+
+
+def _touched(model: Model, expert_us: float) -> tuple[float, ...]:
+    """Reading the experts that 0, 1, 2, … tokens choose: ``N (1 - (1 - k/N)^T)`` of the ``N`` in each layer."""
+    if not expert_us:
+        return (0.0,)
+    experts, missed = float(model.num_experts), 1.0
+    rate = 1.0 - model.num_experts_per_tok / experts
+    times = [0.0]
+    while missed > _NEARLY and len(times) < _MOST_TOKENS:
+        missed *= rate
+        times.append(expert_us * experts * (1.0 - missed))
+    return tuple(times)

@@ -1,0 +1,181 @@
+"""The operators of one pool's model on its GPUs: times over tokens, over batch and context, over pairs of tokens."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.latency.operator_layers import layers_of
+from blis_tui.engine.latency.operator_tables import Curve, OperatorTables, worst
+from blis_tui.errors import PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.engine.latency.operator_rest import Rest
+    from blis_tui.engine.latency.operator_tables import Known
+    from blis_tui.spec.model import Model
+
+_GRAPHS: Final = (1, 2, 4, *range(8, 257, 8), *range(272, 513, 16))
+"""Batch sizes in tokens for which vLLM captures CUDA graphs; a smaller batch is padded to the next one."""
+_LOGIT_BYTES: Final = 4.0
+_WIDEST_BYTES: Final = 2.0
+
+
+class OperatorCosts:
+    """What the operators of a step take, in all layers together and in microseconds.
+
+    Args:
+        document: the tables of the GPU.
+        model: what runs on it.
+        split: GPUs of an instance.
+
+    Raises:
+        PolicyError: the tables lack what the model needs.
+    """
+
+    def __init__(self, document: Mapping[str, object], model: Model, split: int) -> None:
+        tables = OperatorTables(document)
+        if max(model.weight_bytes, model.activation_bytes) > _WIDEST_BYTES:
+            raise PolicyError(
+                f"no operators of {max(model.weight_bytes, model.activation_bytes):g}-byte numbers were measured"
+            )
+        self.layers = layers = layers_of(model, split)
+        self.fused = tables.fused_all_reduce
+        self._hidden_bytes = model.hidden_size * model.activation_bytes
+        parts: dict[str, list[tuple[float, Curve]]] = {"products": []}
+        for product in layers.products:
+            parts["products"].append((product.times, tables.gemm(product.weights, product.n, product.k)))
+        if layers.expert_layers:
+            width = model.moe_intermediate_size or model.intermediate_size
+            curve = tables.experts(
+                layers.expert_weights, model.hidden_size, width, model.num_experts, model.num_experts_per_tok, split
+            )
+            if curve is None:
+                raise PolicyError(f"no mixture of experts was measured on {tables.name}")
+            parts["experts"] = [(layers.expert_layers, curve)]
+        if layers.sums:
+            curve = tables.all_reduce(split)
+            over_tokens = Curve(
+                tuple(size / self._hidden_bytes for size in curve.sizes),
+                curve.times_us,
+                curve.known,
+                curve.measured_up_to / self._hidden_bytes,
+            )
+            parts["all-reduce"] = [(layers.sums, over_tokens)]
+        self._parts = parts
+        self.head = tables.gemm(layers.head.weights, layers.head.n, layers.head.k)
+        self._decodes = tables.decode_attention(layers.kv_cache, layers.cache_dim, layers.kv_heads)
+        prompts = tables.prefill_attention(layers.kv_cache, layers.head_dim, layers.heads)
+        self.alone, self.shared = prompts.alone, prompts.shared
+        self._one = self.decode_attention(1)
+        self._start_us = min(self._one.times_us[0], self.alone.times_us[0] * model.num_hidden_layers)
+        self.moved_us_per_token = layers.moved_bytes / tables.bytes_per_us
+        self.logits_us = _LOGIT_BYTES * model.vocab_size / tables.bytes_per_us
+
+    def scale(self, rest: Rest) -> None:
+        """Take the fitted rest into account where it concerns operators."""
+        factors = {"products": rest.products}
+        if self.layers.expert_scales == "channel":
+            factors["experts"] = rest.experts_fp8_channel
+        for name, factor in factors.items():
+            self._parts[name] = [(times * factor, curve) for times, curve in self._parts.get(name, [])]
+
+    def known(self) -> dict[str, Known]:
+        """For each operator, how well its times are known within the sizes that were measured."""
+        found = {name: worst(*(curve.known for _, curve in curves)) for name, curves in self._parts.items()}
+        return {**found, "head": self.head.known, "attention": worst(self._decodes.known, self.alone.known)}
+
+    def parts_us(self, batch: int, context: int) -> dict[str, tuple[float, float]]:
+        """What each operator takes in a step of decodes with that mean context, and how much of it is extrapolated."""
+        padded = _padded(batch)
+        parts = {name: [(times, curve, padded) for times, curve in curves] for name, curves in self._parts.items()}
+        parts["head"] = [(1.0, self.head, batch)]
+        parts["attention"] = [(1.0, self.decode_attention(batch), context)]
+        found = {}
+        for name, curves in parts.items():
+            whole = guessed = 0.0
+            for times, curve, size in curves:
+                time = times * curve.at(size)
+                whole += time
+                guessed += time if curve.known_at(size) == "extrapolated" else 0.0
+            found[name] = (whole, guessed)
+        return found
+
+    def tokens_us(self, tokens: int) -> float:
+        """Everything that is computed token by token, in a step of so many."""
+        padded = _padded(tokens)
+        total = 0.0
+        for curves in self._parts.values():
+            for times, curve in curves:
+                total += times * curve.at(padded)
+        return total
+
+    def listed(self, most: int) -> list[float]:
+        """The same for 0 to ``most`` tokens; 0 where there are none."""
+        knots = sorted({*(size for one in self._parts.values() for _, curve in one for size in curve.sizes), *_GRAPHS})
+        sizes = [1, *(int(knot) for knot in knots if 1 < knot < most and knot == int(knot)), most]
+        found = [0.0]
+        before, low = 0, 0.0
+        for size in sizes:
+            if size <= before:
+                continue
+            high = self.tokens_us(size)
+            graph = size <= _GRAPHS[-1]
+            found += [
+                high if graph else low + (high - low) * (tokens - before) / (size - before)
+                for tokens in range(before + 1, size + 1)
+            ]
+            before, low = size, high
+        return found
+
+    def decode_attention(self, batch: int) -> Curve:
+        """Attention of a batch of decodes over their mean context."""
+        layers = self.layers
+        curve = self._decodes.over_context(batch)
+        if not layers.window_layers:
+            return Curve(
+                curve.sizes,
+                tuple(layers.attention_layers * time for time in curve.times_us),
+                curve.known,
+                curve.measured_up_to,
+            )
+        window = float(layers.window)
+        contexts = tuple(sorted({*curve.sizes, window}))
+        return Curve(
+            contexts,
+            tuple(
+                layers.attention_layers * curve.at(context) + layers.window_layers * curve.at(min(context, window))
+                for context in contexts
+            ),
+            curve.known,
+            curve.measured_up_to,
+        )
+
+    def prefill_attention_us(self, chunks: Sequence[tuple[int, int]], *, beside_decodes: bool) -> float:
+        """Attention of prefill chunks, each so many tokens before it and new ones.
+
+        Beside decodes they are part of the same kernels, whose start is counted there.
+
+        A chunk computes as many pairs of tokens as some whole prompt does, in the time of that prompt; and it reads the
+        cache of what comes before it, which takes as long as for one decode. Several chunks fill the GPU together.
+        """
+        layers = self.layers
+        longest = shared = 0.0
+        for before, new in chunks:
+            pairs = new * (before + (new + 1) / 2.0)
+            own = max(layers.attention_layers * self.alone.at(pairs), self._one.at(before + new))
+            part = layers.attention_layers * self.shared.at(pairs)
+            if layers.window_layers:
+                pairs = min(pairs, float(new * layers.window))
+                own += layers.window_layers * self.alone.at(pairs)
+                part += layers.window_layers * self.shared.at(pairs)
+            longest = max(longest, own)
+            shared += part
+        time_us = max(longest, shared) if len(chunks) > 1 else longest
+        return max(0.0, time_us - self._start_us) if beside_decodes else time_us
+
+
+def _padded(tokens: int) -> int:
+    """As many tokens as the CUDA graph has that takes them."""
+    return tokens if tokens > _GRAPHS[-1] else _GRAPHS[bisect_left(_GRAPHS, tokens)]

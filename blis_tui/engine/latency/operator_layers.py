@@ -1,0 +1,120 @@
+"""What one GPU computes in a step, as operators: which products a model's layers are, and how many of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from blis_tui.spec.model import Model
+
+_TYPES: Final = {2.0: "bfloat16", 1.0: "fp8", 0.5: "int4"}
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A dense product of the tokens with a matrix of ``k`` times ``n`` weights, so many times in a step."""
+
+    times: int
+    n: int
+    k: int
+    weights: str
+    """Type of the weights; routers and the head are never quantised."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layers:
+    """The operators of a model on one of ``split`` GPUs."""
+
+    expert_weights: str
+    expert_scales: str
+    """Of FP8 experts: ``block``, or ``channel``; empty for others."""
+    products: tuple[Product, ...]
+    head: Product
+    expert_layers: int
+    attention_layers: int
+    """With full attention."""
+    window_layers: int
+    """With attention to the last ``window`` tokens only."""
+    window: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    cache_dim: int
+    """Half the elements of the KV cache that a token has in a layer per KV head: keys and values are equally wide."""
+    kv_cache: str
+    sums: int
+    """All-reduces in a step."""
+    moved_bytes: float
+    """What a token reads and writes between the operators, in all layers: norms, activations, rotations."""
+
+
+def weight_type(bytes_: float) -> str:
+    """The type of weights of so many bytes; of others the next wider one."""
+    return next(name for size, name in sorted(_TYPES.items()) if bytes_ <= size or size == 2.0)
+
+
+def layers_of(model: Model, split: int) -> Layers:
+    """Take a model apart as vLLM does: fused QKV and gate-up products, columns or rows split over the GPUs."""
+    hidden, layers, act = model.hidden_size, model.num_hidden_layers, model.activation_bytes
+    query = model.num_attention_heads * model.head_dim
+    kv_heads = max(1, model.num_key_value_heads // split)
+    experts = _expert_layers(model)
+    expert_bytes = model.expert_weight_bytes or model.weight_bytes
+    width = model.intermediate_size or 4 * hidden
+    dense = (model.dense_intermediate_size or width) if model.num_experts > 1 else width
+    if model.kv_lora_rank:
+        attention = _latent_attention(model, split)
+        kv_heads, elements = 1, model.kv_lora_rank + model.qk_rope_head_dim
+    else:
+        elements = 2 * kv_heads * model.head_dim
+        attention = [(query // split + elements, hidden), (hidden, query // split)]
+    weights = weight_type(model.weight_bytes)
+    products = [Product(layers, n, k, weights) for n, k in attention]
+    moved = layers * (8.0 * hidden + (3.0 * query + elements) / split) * act
+    for count, wide in ((layers - experts, dense), (experts, model.shared_expert_intermediate_size)):
+        if count and wide:
+            products.append(Product(count, 2 * wide // split, hidden, weights))
+            products.append(Product(count, hidden, wide // split, weights))
+            moved += count * 3.0 * wide / split * act
+    if experts:
+        products.append(Product(experts, model.num_experts, hidden, "bfloat16"))
+        moved += experts * 2.0 * hidden * act
+    return Layers(
+        expert_weights="mxfp4" if 0.5 < expert_bytes < 1.0 else weight_type(expert_bytes),
+        expert_scales=model.fp8_scales if expert_bytes == 1.0 else "",
+        products=tuple(products),
+        head=Product(1, -(-model.vocab_size // split), hidden, "bfloat16"),
+        expert_layers=experts,
+        attention_layers=layers - model.sliding_window_layers,
+        window_layers=model.sliding_window_layers,
+        window=model.sliding_window,
+        heads=max(1, model.num_attention_heads // split),
+        kv_heads=kv_heads,
+        head_dim=model.head_dim,
+        cache_dim=elements // (2 * kv_heads),
+        kv_cache="fp8" if model.kv_cache_bytes < 2.0 else "bfloat16",
+        sums=2 * layers + 1 if split > 1 else 0,
+        moved_bytes=moved,
+    )
+
+
+def _latent_attention(model: Model, split: int) -> list[tuple[int, int]]:
+    """Products of multi-head latent attention: query, compressed KV (on every GPU), its two expansions, output."""
+    heads = max(1, model.num_attention_heads // split)
+    rank, rope, wide = model.kv_lora_rank, model.qk_rope_head_dim, model.head_dim
+    return [
+        (heads * (wide + rope), model.hidden_size),
+        (rank + rope, model.hidden_size),
+        (heads * wide, rank),
+        (heads * wide, rank),
+        (model.hidden_size, heads * wide),
+    ]
+
+
+def _expert_layers(model: Model) -> int:
+    if model.num_experts <= 1:
+        return 0
+    if model.interleave_moe_layer_step > 0:
+        return model.num_hidden_layers // (model.interleave_moe_layer_step + 1)
+    return model.num_hidden_layers - model.first_k_dense_replace

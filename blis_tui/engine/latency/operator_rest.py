@@ -1,0 +1,112 @@
+"""What no table shows of a step: few coefficients, one fit for all models, GPUs and tensor parallelism.
+
+Fitted on 146 measured decode steps of vLLM 0.15 on H100 (Llama 2 7B and 70B, Code Llama 34B, Mixtral 8x7B; TP 1, 2, 4)
+and on 138 measured servers of Llama 3.3 70B in FP8 (H100, H200, B200; TP 1 and 4; vLLM 0.10 and TensorRT-LLM 1.1);
+sampling on vLLM servers of Llama 3.1 70B and Qwen2.5 7B. ``docs/operators.md`` shows what remains.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.registry import setting
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ENGINES: Final = ("vllm", "tensorrt-llm")
+SAMPLING: Final = ("plain", "top-p", "penalties")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rest:
+    """The coefficients of an engine."""
+
+    products: float = 1.0
+    layer_tp_us: float = 8.0
+    moved: float = 1.8
+    experts_fp8_channel: float = 1.9
+    queue_us: float = 3000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Which tables, and the fitted rest."""
+
+    tables: str | None = setting(
+        "Name of the tables in `specs/latency/operators/`. Default: those that were measured on the hardware.",
+        default=None,
+    )
+    tables_sha256: str | None = setting("SHA-256 of their file; filled in.", default=None)
+    engine: str = setting("Whose coefficients count where they are not given.", default=ENGINES[0], enum=list(ENGINES))
+    sampling: str | None = setting(
+        "How tokens are chosen: `plain` (greedy, or from all logits), `top-p` (or top-k: logits sorted), `penalties`"
+        " (and sorted, and earlier tokens counted). Default: as the model's `generation_config` says.",
+        default=None,
+        enum=list(SAMPLING),
+    )
+    products: float | None = setting(
+        "Dense products relative to their tables. Default: 1 for vLLM, 0.85 for TensorRT-LLM.",
+        default=None,
+        exclusiveMinimum=0,
+    )
+    layer_tp_us: float | None = setting(
+        "Per layer and doubling of `tensor_parallel`: norms beside the all-reduces, waiting for the slowest GPU (us)."
+        " Default: 8 for vLLM; 0 for TensorRT-LLM and on GPUs where both engines fuse them.",
+        default=None,
+        minimum=0,
+    )
+    moved: float | None = setting(
+        "Norms, rotations, activations: time relative to moving their bytes at full memory bandwidth. Default: 1.8.",
+        default=None,
+        minimum=1,
+    )
+    experts_fp8_channel: float | None = setting(
+        "FP8 experts with a scale per channel, relative to block-wise scales, which were measured. Default: 1.9.",
+        default=None,
+        minimum=1,
+    )
+    queue_us: float | None = setting(
+        "From a request's arrival until it waits: HTTP, tokenizing (us). Default: 3000 for vLLM, 18000 for"
+        " TensorRT-LLM.",
+        default=None,
+        minimum=0,
+    )
+    queue_per_token_us: float = setting("The same, more per input token (us).", default=0.0, minimum=0)
+    output_token_us: float = setting("More until a client sees a token (us).", default=0.0, minimum=0)
+    sort_step_us: float = setting("Sorting logits: per step (us).", default=130.0, minimum=0)
+    sort_logits_us: float = setting(
+        "Sorting logits: per request and 1000 entries of the vocabulary (us). It works in the GPU's caches and is the"
+        " same whatever the memory's bandwidth.",
+        default=0.17,
+        minimum=0,
+    )
+    penalties_step_us: float = setting(
+        "Penalties: per step (us); the CPU gathers the tokens so far while the GPU waits.", default=650.0, minimum=0
+    )
+
+
+_PRESETS: Final[Mapping[str, Rest]] = MappingProxyType(
+    {
+        "vllm": Rest(),
+        "tensorrt-llm": Rest(products=0.85, layer_tp_us=0.0, queue_us=18000.0),
+    }
+)
+
+
+def rest_of(settings: Settings, *, fused: bool) -> Rest:
+    """The coefficients that count.
+
+    Args:
+        settings: what is said of them.
+        fused: whether the GPU's all-reduces include the norms beside them.
+    """
+    preset = _PRESETS[settings.engine]
+    chosen: dict[str, float] = {}
+    for one in fields(Rest):
+        said = getattr(settings, one.name)
+        default = 0.0 if fused and one.name == "layer_tp_us" else getattr(preset, one.name)
+        chosen[one.name] = default if said is None else said
+    return Rest(**chosen)

@@ -1,0 +1,60 @@
+"""Is what the steps took known from measurements?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.latency.operators import OperatorModel
+from blis_tui.engine.latency.pausing import Pausing
+from blis_tui.engine.latency.warming import Warming
+from blis_tui.metrics.lints.finding import Finding
+from blis_tui.units import percent_text
+
+if TYPE_CHECKING:
+    from blis_tui.engine.latency.model import StepTimeModel
+    from blis_tui.metrics.lints.finding import Group, Seen
+
+EXTRAPOLATED_SHARE: Final = 10
+"""Percent of a step that operators beyond the measured ones may take unmentioned."""
+
+
+def extrapolated(seen: Seen) -> Finding | str:
+    """Operators that were not measured take more than 10 % of a step of the largest batch there was."""
+    found = (_extrapolated(seen, group) for group in seen.by_pool())
+    return next((one for one in found if one is not None), "")
+
+
+def _extrapolated(seen: Seen, group: Group) -> Finding | None:
+    model = _operators(group.instances[0].latency)
+    batch = max((instance.tallies.peak_running for instance in group.instances), default=0)
+    if model is None or not batch:
+        return None
+    flow = seen.flow
+    context = flow.input_tokens // max(1, flow.total)
+    parts = model.costs.parts_us(batch, context)
+    whole = guessed = 0.0
+    names = []
+    for name, (time_us, guessed_us) in parts.items():
+        whole += time_us
+        guessed += guessed_us
+        if 2.0 * guessed_us > time_us:
+            names.append(name)
+    share = round(guessed), round(whole)
+    if 100 * guessed <= EXTRAPOLATED_SHARE * whole:
+        return None
+    return Finding(
+        id="extrapolated",
+        message=(
+            f"{percent_text(*share)} of a step of {batch} decodes{group.of} is extrapolated from other sizes or types"
+            f" than the model's: {', '.join(names)}."
+        ),
+        figures={"extrapolated_us": share[0], "step_us": share[1], "decodes": batch, "context_tokens": context},
+        advice="Trust the step times less than usual, or compare with another step-time model (latency.kind).",
+        keys=("latency.kind",),
+    )
+
+
+def _operators(latency: StepTimeModel) -> OperatorModel | None:
+    while isinstance(latency, Pausing | Warming):
+        latency = latency.model
+    return latency if isinstance(latency, OperatorModel) else None

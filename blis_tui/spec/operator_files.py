@@ -1,0 +1,66 @@
+"""Where the tables of measured operator times are, and which belong to a GPU."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.errors import InputError
+from blis_tui.inputs import input_digest
+from blis_tui.spec.places import shipped_specs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+MAX_TABLE_BYTES: Final = 16 * 1024 * 1024
+
+
+def table_names() -> tuple[str, ...]:
+    """All there are, sorted."""
+    return tuple(sorted(path.stem for path in _folder().glob("*.json")))
+
+
+def tables_of(hardware: str) -> str | None:
+    """The name of the tables that were measured on a GPU; None = there are none."""
+    return _by_hardware().get(hardware)
+
+
+def table_digest(name: str) -> str:
+    """SHA-256 of a table document in hexadecimal.
+
+    Raises:
+        InputError: there are no tables of that name.
+    """
+    return input_digest(_path(name), limit=MAX_TABLE_BYTES)
+
+
+@cache
+def read_tables(name: str) -> Mapping[str, object]:
+    """The tables of that name.
+
+    Raises:
+        InputError: there are none.
+    """
+    found: dict[str, object] = json.loads(_path(name).read_bytes())
+    return found
+
+
+@cache
+def _by_hardware() -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for name in table_names():
+        hardware = read_tables(name)["hardware"]
+        found |= dict.fromkeys(map(str, hardware), name) if isinstance(hardware, list) else {}
+    return found
+
+
+def _path(name: str) -> Path:
+    if name not in table_names():
+        raise InputError(f"no operator tables are named `{name}`", help=f"there are: {', '.join(table_names())}")
+    return _folder() / f"{name}.json"
+
+
+def _folder() -> Path:
+    return shipped_specs() / "latency" / "operators"

@@ -1,0 +1,146 @@
+"""The requests of single clients: what they ask for, and the gaps between them."""
+
+from __future__ import annotations
+
+from math import fsum
+from typing import TYPE_CHECKING
+
+from blis_tui.engine.network import Connection
+from blis_tui.engine.request import Request
+from blis_tui.engine.streams import Streams
+from blis_tui.errors import PolicyError
+from blis_tui.workload.arrivals import CLOSED_LOOP, create_gaps
+from blis_tui.workload.lengths import LENGTHS
+from blis_tui.workload.stages import DrawnStages, ExactStages
+
+if TYPE_CHECKING:
+    from blis_tui.engine.request import Segments
+    from blis_tui.registry import Registry
+    from blis_tui.spec.model import Client, PluginConfig, Workload
+    from blis_tui.workload.arrivals import Gaps
+    from blis_tui.workload.lengths import TokenCounts
+
+
+class ClientSource:
+    """The endless requests of one client.
+
+    Three streams (``workload/<client id>/arrivals``, ``input`` and ``output``) keep its numbers apart from
+    those of other clients, and its lengths apart from its arrivals.
+
+    Attributes:
+        gaps: its arrival process.
+    """
+
+    __slots__ = (
+        "_arrival_stream",
+        "_fresh",
+        "_input_stream",
+        "_inputs",
+        "_model",
+        "_network",
+        "_output_stream",
+        "_outputs",
+        "_prompts",
+        "_sent",
+        "_slo_class",
+        "_tenant",
+        "_timeout_us",
+        "gaps",
+    )
+
+    def __init__(self, client: Client, share: float, workload: Workload, streams: Streams, plugins: Registry) -> None:
+        path = f"workload/{client.id}"
+        self._arrival_stream = streams.stream(f"{path}/arrivals")
+        self._input_stream = streams.stream(f"{path}/input")
+        self._output_stream = streams.stream(f"{path}/output")
+        self.gaps = _gaps_of(client, share, workload, plugins)
+        self._inputs = _lengths(plugins, client.input_tokens)
+        self._outputs = _lengths(plugins, client.output_tokens)
+        prefix = client.prefix
+        head = 0 if prefix is None else prefix.tokens
+        # One tuple for all requests with the same prompt: comparing and pickling it costs nothing.
+        segments: Segments = () if prefix is None else ((prefix.group, prefix.tokens),)
+        self._prompts: list[tuple[int, Segments]] = []
+        for number in range(client.repeated_prompts):
+            tokens = self._inputs.sample(self._input_stream)
+            self._prompts.append((head + tokens, (*segments, (f"{client.id}/prompt-{number}", tokens))))
+        self._fresh = (head, segments)
+        self._sent = 0
+        self._slo_class = client.slo_class
+        self._tenant = client.tenant
+        self._model = client.model
+        self._timeout_us = client.timeout_us or 0
+        network = client.network
+        self._network = None if network is None else Connection(network.rtt_ms, network.bandwidth_mbps)
+
+    def next_gap_us(self) -> int:
+        """Time from this client's last arrival to its next; -1 = there is none."""
+        return self.gaps.sample(self._arrival_stream)
+
+    def state(self) -> tuple[object, ...]:
+        """Where its three streams stand, and whose turn it is where prompts repeat."""
+        streams = (self._arrival_stream.state(), self._input_stream.state(), self._output_stream.state())
+        return (*streams, self._sent) if self._prompts else streams
+
+    def request(self, index: int, arrival_us: int, user: int = -1) -> Request:
+        """The request that arrives at ``arrival_us``, the ``index``-th of all clients.
+
+        Where prompts repeat, ``user`` tells which one it is; -1 = they take turns.
+        """
+        if self._prompts:
+            turn = self._sent if user < 0 else user
+            self._sent += 1
+            tokens, segments = self._prompts[turn % len(self._prompts)]
+        else:
+            tokens, segments = self._fresh
+            tokens += self._inputs.sample(self._input_stream)
+        request = Request(
+            index,
+            f"request_{index}",
+            arrival_us,
+            tokens,
+            self._outputs.sample(self._output_stream),
+            segments,
+            self._slo_class,
+            self._tenant,
+            arrival_us + self._timeout_us if self._timeout_us else 0,
+            model=self._model,
+        )
+        request.network = self._network
+        return request
+
+
+def _lengths(plugins: Registry, config: PluginConfig) -> TokenCounts:
+    return plugins.create(LENGTHS, config.kind, config.settings)
+
+
+def _gaps_of(client: Client, share: float, workload: Workload, plugins: Registry) -> Gaps:
+    if client.arrivals.kind == CLOSED_LOOP:
+        return create_gaps(plugins, client.arrivals, 1.0)  # a rate that nobody asks for
+    if not workload.stages:
+        return create_gaps(plugins, client.arrivals, workload.rate_per_s * share)
+    if workload.exact_stage_counts:
+        return ExactStages(workload.stages, share)
+    return DrawnStages(create_gaps(plugins, client.arrivals, 1.0), workload.stages, share)
+
+
+def client_sources(workload: Workload, seed: int, plugins: Registry) -> list[ClientSource]:
+    """The clients of a workload that send anything.
+
+    Raises:
+        PolicyError: nobody does, or a distribution cannot be built.
+    """
+    streams = Streams(seed)
+    open_loop = [client for client in workload.clients if client.arrivals.kind != CLOSED_LOOP]
+    shares = fsum(client.share for client in open_loop)
+    waiting = len(open_loop) < len(workload.clients)
+    if not waiting and not (shares > 0.0 and (workload.rate_per_s > 0.0 or workload.stages)):
+        raise PolicyError(
+            f"workload {workload.name!r} generates no requests",
+            help="it needs a positive rate_per_s and a client with a positive share",
+        )
+    return [
+        ClientSource(client, client.share / shares if shares else 0.0, workload, streams, plugins)
+        for client in workload.clients
+        if client.share > 0.0
+    ]

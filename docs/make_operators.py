@@ -1,0 +1,336 @@
+"""Condense measured operator times into the tables under ``specs/latency/operators/``.
+
+Source: PyPI ``aiconfigurator-core`` (Apache-2.0, NVIDIA), ``systems/data/<gpu>/<operator>/vllm/<version>/*.parquet``.
+To make them again, from a folder the wheel was unpacked to, with ``pyarrow`` installed::
+
+    python docs/make_operators.py FOLDER/aiconfigurator_core/systems 0.12.0
+
+What is done to the figures, and why, stands with each function. Nothing is fitted here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+Row: TypeAlias = "dict[str, str | int | float]"
+Key: TypeAlias = "tuple[int, ...]"
+
+OUT: Final = Path(__file__).resolve().parent.parent / "specs" / "latency" / "operators"
+
+ROWS: Final = (1, 8, 16, 32, 64, 96, 128, 192, 256, 512, 1024, 1536, 2048, 3072, 4096, 8192, 16384, 32768)
+SIZES: Final = (128, 256, 512, 1024, 1536, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 65536)
+BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+CONTEXTS: Final = (1, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
+LENGTHS: Final = (1, 16, 64, 128, 256, 512, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384)
+HEADS: Final = (1, 2, 4, 8, 16, 32, 64)
+KV_HEADS: Final = (1, 2, 4, 8)
+HEAD_DIMS: Final = (64, 128, 256)
+TOKENS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+SPLITS: Final = (1, 2, 4, 8)
+TYPES: Final = {"bfloat16": "bfloat16", "fp8": "fp8", "fp8_block": "fp8", "int4_wo": "int4", "w4a16_mxfp4": "mxfp4"}
+"""Their types of weights -> ours; of the two kinds of scales in FP8 the faster counts, NVFP4 is not carried over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """Whose tables, for which documents in ``specs/hardware/``."""
+
+    name: str
+    folder: str
+    hardware: tuple[str, ...]
+    peak_tflops: Mapping[str, float]
+    """Dense, of the datasheet."""
+    bandwidth_tb_per_s: float
+    l2_mib: float
+    fused_all_reduce: bool = False
+    """Whether the engines run all-reduce and norm as one kernel there (FlashInfer on Blackwell)."""
+
+
+GPUS: Final = (
+    Gpu("a100", "a100_sxm", ("a100-80", "a100-sxm"), {"bfloat16": 312}, 2.039, 40),
+    Gpu("h100", "h100_sxm", ("h100",), {"bfloat16": 989.5, "fp8": 1979}, 3.35, 50),
+    Gpu("h200", "h200_sxm", ("h200",), {"bfloat16": 989.5, "fp8": 1979}, 4.8, 50),
+    Gpu("l40s", "l40s", ("l40s",), {"bfloat16": 362.05, "fp8": 733}, 0.864, 96),
+    Gpu("b200", "b200_sxm", ("b200",), {"bfloat16": 2250, "fp8": 4500}, 7.7, 126, fused_all_reduce=True),
+    Gpu("b300", "b300_sxm", ("b300",), {"bfloat16": 2250, "fp8": 4500}, 8.0, 126, fused_all_reduce=True),
+    Gpu("gb200", "gb200", ("gb200",), {"bfloat16": 2500, "fp8": 5000}, 8.0, 126, fused_all_reduce=True),
+    Gpu("gb300", "gb300", ("gb300",), {"bfloat16": 2500, "fp8": 5000}, 8.0, 126, fused_all_reduce=True),
+    Gpu("rtx-pro-6000", "rtx_pro_6000_server", ("rtx-pro-6000",), {"bfloat16": 504, "fp8": 1007}, 1.792, 128),
+)
+
+
+def read(systems: Path, gpu: Gpu, operator: str, table: str) -> tuple[list[Row], str]:
+    """The rows of an operator's newest table for vLLM, and which version of vLLM was measured."""
+    import pyarrow.parquet as pq  # type: ignore[import-not-found]  # noqa: PLC0415  (only this script needs it)
+
+    found = sorted(
+        systems.glob(f"data/{gpu.folder}/{operator}/vllm/*/{table}.parquet"),
+        key=lambda path: [int(part) for part in path.parent.name.split(".") if part.isdecimal()],
+    )
+    if not found:
+        return [], ""
+    return pq.read_table(found[-1]).to_pylist(), found[-1].parent.name
+
+
+def fastest(rows: Iterable[Row], *names: str) -> dict[Key, float]:
+    """Microseconds by the named columns; where several kernels were measured, the engine takes the fastest."""
+    best: dict[Key, float] = {}
+    for row in rows:
+        key = tuple(int(row[name]) for name in names)
+        best[key] = min(best.get(key, float("inf")), 1000.0 * float(row["latency"]))
+    return best
+
+
+def rising(values: Sequence[float | None]) -> list[float | None]:
+    """The nearest sequence that never falls (pool adjacent violators, in ratios): more work takes no less time."""
+    pools: list[tuple[float, int]] = []
+    for value in values:
+        if value is None:
+            continue
+        mean, count = value, 1
+        while pools and pools[-1][0] > mean:
+            before, weight = pools.pop()
+            mean = (before * weight + mean * count) / (weight + count)
+            count += weight
+        pools.append((mean, count))
+    flat = iter([mean for mean, count in pools for _ in range(count)])
+    return [None if value is None else next(flat) for value in values]
+
+
+def text(values: Iterable[float | None]) -> str:
+    """Three significant digits each; ``-`` where nothing was measured."""
+    return " ".join("-" if value is None else f"{float(f'{value:.3g}'):g}" for value in values)
+
+
+def gemm(rows: Sequence[Row]) -> dict[str, object]:
+    """Dense products ``[m, k] x [k, n]``.
+
+    Batches of more than 512 tokens are of any size, and in FP8 sizes that are multiples of 16 run up to 1.5 times
+    faster than all others: there a point is that of ``m + 1``, or beyond the last one measured as much slower than
+    ``m`` as there. In 16 bits it makes no such difference, and the geometric mean of both is less noisy.
+    """
+    tables: dict[str, object] = {}
+    for theirs in ("bfloat16", "fp8"):
+        best = fastest((row for row in rows if row["gemm_dtype"] == theirs), "m", "n", "k")
+        if not best:
+            continue
+        sizes = [one for one in ROWS if any(key[0] == one for key in best)]
+        lines = []
+        for n in SIZES:
+            for k in SIZES:
+                values: list[float | None] = []
+                slower = 1.0
+                for m in sizes:
+                    here, above = best.get((m, n, k)), best.get((m + 1, n, k))
+                    if here is not None and m > 512 and theirs == "fp8":
+                        slower = slower if above is None else above / here
+                        here *= slower
+                    elif here is not None and m > 512 and above is not None:
+                        here = math.sqrt(here * above)
+                    values.append(here)
+                lines.append(text(rising(values)))
+        tables[TYPES[theirs]] = {"m": list(sizes), "n": list(SIZES), "k": list(SIZES), "us": lines}
+    return tables
+
+
+def decode_attention(rows: Sequence[Row], gpu: Gpu) -> list[object]:
+    """One query per sequence.
+
+    The tables were measured on one and the same KV cache again and again, so what fits into the L2 cache came from
+    there; in a model each layer has its own and nothing is left of the last step. Points whose cache is between 1/8 of
+    the L2 and all of it are left out: a straight line from below to above is nearer to memory speed.
+    """
+    tables: list[object] = []
+    for cache in ("bfloat16", "fp8"):
+        for head_dim in HEAD_DIMS:
+            for kv_heads in KV_HEADS:
+                of = [
+                    row
+                    for row in rows
+                    if row["kv_cache_dtype"] == cache
+                    and row["head_dim"] == head_dim
+                    and row["num_key_value_heads"] == kv_heads
+                    and not row.get("window_size")
+                ]
+                best = fastest(of, "num_heads", "batch_size", "step")
+                counts = {key[0] for key in best}
+                if not counts:
+                    continue
+                heads = min(counts, key=lambda count: (abs(count / kv_heads - 4), count))
+                element = 2 if cache == "bfloat16" else 1
+                lines = []
+                for batch in BATCHES:
+                    values: list[float | None] = []
+                    for context in CONTEXTS:
+                        size = 2.0 * batch * context * kv_heads * head_dim * element / 2**20
+                        value = best.get((heads, batch, context - 1 if context > 1 else 1))
+                        cached = gpu.l2_mib / 8 < size <= 1.2 * gpu.l2_mib
+                        values.append(None if cached else value)
+                    lines.append(text(rising(values)))
+                tables.append(
+                    {
+                        "kv_cache": cache,
+                        "head_dim": head_dim,
+                        "kv_heads": kv_heads,
+                        "heads": heads,
+                        "batch": list(BATCHES),
+                        "context": list(CONTEXTS),
+                        "us": lines,
+                    }
+                )
+    return tables
+
+
+def prefill_attention(rows: Sequence[Row]) -> list[object]:
+    """Causal attention of whole prompts; ``saturated_us`` is a head's share where many prompts fill the GPU."""
+    tables: list[object] = []
+    for cache in ("bfloat16", "fp8"):
+        for head_dim in HEAD_DIMS:
+            of = [
+                row
+                for row in rows
+                if row["kv_cache_dtype"] == cache and row["head_dim"] == head_dim and not row.get("window_size")
+            ]
+            best = fastest(of, "num_heads", "batch_size", "isl")
+            if not best:
+                continue
+            lines = [text(rising([best.get((heads, 1, length)) for length in LENGTHS])) for heads in HEADS]
+            shares: dict[int, float] = {}
+            for (heads, batch, length), value in best.items():
+                shares[length] = min(shares.get(length, float("inf")), value / heads / batch)
+            tables.append(
+                {
+                    "kv_cache": cache,
+                    "head_dim": head_dim,
+                    "heads": list(HEADS),
+                    "length": list(LENGTHS),
+                    "us": lines,
+                    "saturated_us": text(rising([shares.get(length) for length in LENGTHS])),
+                }
+            )
+    return tables
+
+
+def experts(rows: Sequence[Row]) -> dict[str, object]:
+    """The expert part of a layer (routing, both products, sum), its experts split over ``split`` GPUs.
+
+    Measured were tokens that spread evenly over the experts, and others whose choices follow a power law. Evenly
+    spread, few tokens use as many experts as they can; tokens that choose on their own use ``N (1 - (1 - k/N) ** T)``.
+    So for few tokens (four times as many choices as experts) the time is that of as many evenly spread tokens as use
+    the same number of experts; for more it is the geometric mean of both measurements.
+    """
+    found: dict[tuple[str, Key], dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    for row in rows:
+        kind = TYPES.get(str(row["moe_dtype"]))
+        if kind is None or row["moe_ep_size"] != 1 or row["moe_tp_size"] not in SPLITS:
+            continue
+        names = ("hidden_size", "inter_size", "num_experts", "topk", "moe_tp_size")
+        curve = found[kind, tuple(int(row[name]) for name in names)][str(row["distribution"])]
+        tokens = int(row["num_tokens"])
+        curve[tokens] = min(curve.get(tokens, float("inf")), 1000.0 * float(row["latency"]))
+    lines = []
+    for (kind, key), curves in sorted(found.items()):
+        _, _, count, chosen, _ = key
+        values = [_as_chosen(curves, count, chosen, tokens) for tokens in TOKENS]
+        lines.append(f"{kind} {' '.join(map(str, key))}: {text(rising(values))}")
+    return {"columns": "type hidden intermediate experts top_k split", "tokens": list(TOKENS), "us": lines}
+
+
+def _as_chosen(curves: Mapping[str, Mapping[int, float]], experts: int, top_k: int, tokens: int) -> float | None:
+    """Time of a layer's experts for tokens that choose on their own."""
+    even = curves.get("balanced")
+    skewed = curves.get("power_law_1.01") or curves.get("power_law_1.2")
+    if even is None or skewed is None:
+        found: Mapping[int, float] = even or skewed or {}
+        return found.get(tokens)
+    if tokens not in even or tokens not in skewed:
+        return None
+    used = experts * (1.0 - (1.0 - top_k / experts) ** tokens)
+    if tokens * top_k > 4 * experts:
+        return math.sqrt(even[tokens] * skewed[tokens])
+    sizes = sorted(size for size in even if size <= max(tokens, 1))
+    times = rising([even[size] for size in sizes])
+    return _at(sizes, [time for time in times if time is not None], used / top_k)
+
+
+def _at(sizes: Sequence[int], times: Sequence[float], size: float) -> float:
+    """Between points, on a straight line."""
+    for low, high, below, above in zip(sizes, sizes[1:], times, times[1:], strict=False):
+        if size <= high:
+            return below + (above - below) * max(0.0, size - low) / (high - low)
+    return times[-1]
+
+
+def all_reduce(rows: Sequence[Row]) -> dict[str, object]:
+    """The all-reduce of vLLM's own, as CUDA graphs replay it.
+
+    The tables count messages in elements of 16 bits: NCCL's, which have INT8 too, show half the time for it.
+    """
+    graph = [row for row in rows if row["backend"] == "vllm_graph"] or rows
+    best = fastest(graph, "num_gpus", "message_size")
+    sizes = sorted({size for _, size in best if size >= 512})
+    gpus = sorted({count for count, _ in best})
+    return {
+        "gpus": gpus,
+        "bytes": [2 * size for size in sizes],
+        "us": [text(rising([best.get((count, size)) for size in sizes])) for count in gpus],
+    }
+
+
+def document(systems: Path, version: str, gpu: Gpu) -> dict[str, object]:
+    """All tables of a GPU."""
+    products, engine = read(systems, gpu, "gemm", "gemm_perf")
+    prompts, _ = read(systems, gpu, "attention", "context_attention_perf")
+    decodes, _ = read(systems, gpu, "attention", "generation_attention_perf")
+    mixtures, _ = read(systems, gpu, "moe", "moe_perf")
+    sums, _ = read(systems, gpu, "comm", "custom_allreduce_perf")
+    return {
+        "kind": "Operators",
+        "name": gpu.name,
+        "device": str(products[0]["device"]),
+        "hardware": list(gpu.hardware),
+        "source": f"PyPI aiconfigurator-core {version}, systems/data/{gpu.folder}, condensed by docs/make_operators.py",
+        "licence": "Apache-2.0, Copyright (c) 2025-2026 NVIDIA CORPORATION & AFFILIATES",
+        "engine": f"vllm {engine}",
+        "peak_tflops": dict(gpu.peak_tflops),
+        "fused_all_reduce": gpu.fused_all_reduce,
+        "memory_bandwidth_tb_per_s": gpu.bandwidth_tb_per_s,
+        "gemm": gemm(products),
+        "decode_attention": decode_attention(decodes, gpu),
+        "prefill_attention": prefill_attention(prompts),
+        "experts": experts(mixtures),
+        "all_reduce": all_reduce(sums),
+    }
+
+
+def laid_out(value: object, depth: int = 0) -> str:
+    """JSON with a line per row of a table, and lists of numbers on one line."""
+    pad = " " * (depth + 1)
+    if isinstance(value, dict):
+        parts = [f"{pad}{json.dumps(key)}: {laid_out(part, depth + 1)}" for key, part in value.items()]
+        return "{\n" + ",\n".join(parts) + f"\n{' ' * depth}}}"
+    if isinstance(value, list) and value and isinstance(value[0], dict | str):
+        return "[\n" + ",\n".join(pad + laid_out(part, depth + 1) for part in value) + f"\n{' ' * depth}]"
+    return json.dumps(value)
+
+
+def main() -> None:
+    """Write a document for every GPU there are tables of."""
+    systems, version = Path(sys.argv[1]), sys.argv[2]
+    for gpu in GPUS:
+        written = laid_out(document(systems, version, gpu)) + "\n"
+        (OUT / f"{gpu.name}.json").write_text(written)
+        sys.stderr.write(f"{gpu.name}: {len(written) / 1024:.0f} KiB\n")
+
+
+if __name__ == "__main__":
+    main()

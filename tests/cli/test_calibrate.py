@@ -1,0 +1,170 @@
+"""``blis-tui calibrate`` as a user meets it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner, Result
+
+from blis_tui import load
+from blis_tui.cli.failures import ExitCode
+from blis_tui.cli.main import cli
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_regressions.file_regression import FileRegressionFixture
+
+SPEC = """\
+apiVersion: blis/v1
+kind: Experiment
+metadata: {name: served}
+model: llama-3.1-8b-instruct
+hardware: h100
+latency: LATENCY
+policy: vllm-v1
+workload:
+  requests: 60
+  rate_per_s: 3
+  clients:
+    - {id: c, input_tokens: {kind: uniform, min: 100, max: 1500}, output_tokens: {kind: uniform, min: 20, max: 100}}
+"""
+BAD: dict[str, str] = {
+    "empty.csv": "",
+    "unknown-columns.csv": "a,b\n1,2\n",
+    "not-json.json": '{"ttfts": [',
+    "not-detailed.json": '{"input_lens": [1], "output_lens": [1]}',
+    "no-starts.json": '{"ttfts": [0.1], "itls": [[0.1]], "input_lens": [5], "output_lens": [2]}',
+    "words.json": '{"ttfts": ["x"], "itls": [[]], "input_lens": [5], "output_lens": [1], "start_times": [0]}',
+    "two-benchmarks.json": '{"benchmarks": [{}, {}]}',
+    "too-few.csv": "arrival_us,input_tokens,output_tokens,ttft_us,e2e_us\n0,10,5,1000,2000\n",
+    "no-number.csv": "arrival_us,input_tokens,output_tokens,ttft_us,e2e_us\n0,ten,5,1000,2000\n",
+    "backwards.csv": "arrival_us,input_tokens,output_tokens,ttft_us,e2e_us\n" + "0,10,5,3000,2000\n" * 20,
+    "no-info.json": '[{"start_time": 1.0}]',
+}
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "served.blis.yaml").write_text(SPEC.replace("LATENCY", "{kind: fitted, flops: 2.4}"))
+    (tmp_path / "base.blis.yaml").write_text(SPEC.replace("LATENCY", "fitted"))
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(cli, [*args])
+
+
+def measured() -> list[dict[str, str]]:
+    assert run("run", "served.blis.yaml", "--requests", "measured.csv").exit_code == ExitCode.OK
+    with open("measured.csv") as file:  # noqa: PTH123  (the test's own folder)
+        return list(csv.DictReader(file))
+
+
+def test_from_measurements_to_an_experiment(tmp_path: Path) -> None:
+    measured()
+    args = ("calibrate", "measured.csv", "--spec", "base.blis.yaml", "--html", "page.html", "--format", "json")
+    result = run(*args, "-o", "mine.yaml")
+    assert (result.exit_code, result.stderr) == (ExitCode.OK, "")
+    found = json.loads(result.stdout)
+    assert found["coefficients"]["flops"] == pytest.approx(2.4, rel=0.03)
+    assert found["left_out"]["expert_flops"] == "the model has no experts, or their other side counts"
+    assert found["runs"]["measured.csv"]["all"]["tpot"]["grade"] == "excellent"
+    text = (tmp_path / "mine.yaml").read_text()
+    assert "measured.csv: 60 requests (requests), llama-3.1-8b-instruct, 1 x h100, sha256 " in text
+    assert "<svg" in (tmp_path / "page.html").read_text()
+    (tmp_path / "uses.blis.yaml").write_text("extends: mine.yaml\n" + SPEC.replace("latency: LATENCY\n", ""))
+    (pool,) = load(tmp_path / "uses.blis.yaml").pools
+    assert pool.latency.settings["flops"] == found["coefficients"]["flops"]
+
+
+def test_two_runs_judge_each_other() -> None:
+    measured()
+    result = run("calibrate", "measured.csv", "measured.csv", "--spec", "base.blis.yaml")
+    assert result.exit_code == ExitCode.OK
+    assert "each run with coefficients fitted to the others" in result.stdout
+
+
+def test_compare(file_regression: FileRegressionFixture) -> None:
+    measured()
+    result = run("calibrate", "measured.csv", "--spec", "base.blis.yaml", "--compare", "--stages", "10,10")
+    assert (result.exit_code, result.stderr) == (ExitCode.OK, "")
+    file_regression.check(result.stdout)
+
+
+@pytest.mark.parametrize("tool", ["vllm", "guidellm", "inference-perf", "trace-v2"])
+def test_every_tool_says_the_same(tool: str, tmp_path: Path) -> None:
+    rows = [{key: float(row[key]) for key in ("arrival_us", "ttft_us", "e2e_us")} | row for row in measured()]
+    path = tmp_path / f"{tool}.json"
+    times = [(float(row["arrival_us"]), float(row["ttft_us"]), float(row["e2e_us"])) for row in rows]
+    counts = [(int(row["input_tokens"]), int(row["output_tokens"])) for row in rows]
+    if tool == "vllm":
+        path.write_text(
+            json.dumps(
+                {
+                    "start_times": [100 + start / 1e6 for start, _, _ in times],
+                    "ttfts": [ttft / 1e6 for _, ttft, _ in times],
+                    "itls": [[(e2e - ttft) / 1e6] for _, ttft, e2e in times],
+                    "input_lens": [prompt for prompt, _ in counts],
+                    "output_lens": [output for _, output in counts],
+                }
+            )
+        )
+    elif tool == "guidellm":
+        requests = [
+            {
+                "request_start_time": 100 + start / 1e6,
+                "prompt_tokens": prompt,
+                "output_tokens": output,
+                "time_to_first_token_ms": ttft / 1e3,
+                "request_latency": e2e / 1e6,
+            }
+            for (start, ttft, e2e), (prompt, output) in zip(times, counts, strict=True)
+        ]
+        path.write_text(json.dumps({"benchmarks": [{"requests": {"successful": requests, "errored": [{}]}}]}))
+    elif tool == "inference-perf":
+        entries = [
+            {
+                "start_time": start / 1e6,
+                "end_time": (start + e2e) / 1e6,
+                "info": {"input_tokens": prompt, "output_tokens": output, "output_token_times": [(start + ttft) / 1e6]},
+                "error": None,
+            }
+            for (start, ttft, e2e), (prompt, output) in zip(times, counts, strict=True)
+        ]
+        path.write_text(json.dumps(entries))
+    else:
+        lines = [
+            "input_tokens,output_tokens,server_input_tokens,arrival_time_us,first_chunk_time_us,last_chunk_time_us"
+        ]
+        lines += [
+            f"0,{output},{prompt},{start},{start + ttft},{start + e2e}"
+            for (start, ttft, e2e), (prompt, output) in zip(times, counts, strict=True)
+        ]
+        path.write_text("\n".join(lines))
+    args = ("--spec", "base.blis.yaml", "--compare", "--format", "json")
+    expected = json.loads(run("calibrate", "measured.csv", *args).stdout)["runs"]["measured.csv"]["all"]["e2e"]
+    found = json.loads(run("calibrate", path.name, *args).stdout)["runs"][path.name]["all"]["e2e"]
+    assert found["measured_ms"] == pytest.approx(expected["measured_ms"])
+    assert found["bias"] == pytest.approx(expected["bias"], abs=1e-3)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_files(name: str, tmp_path: Path, file_regression: FileRegressionFixture) -> None:
+    (tmp_path / name).write_text(BAD[name])
+    result = run("calibrate", name, "--spec", "base.blis.yaml")
+    assert (result.exit_code, result.stdout) == (ExitCode.IO, "")
+    file_regression.check(result.stderr)
+
+
+def test_usage() -> None:
+    for more, message in (
+        (("--compare", "-o", "x.yaml"), "only judges"),
+        (("--stages", "a,b"), "seconds are wanted"),
+        (("--spec", "base.blis.yaml"), "give one, or one for each file"),
+    ):
+        result = run("calibrate", "m.csv", "--spec", "base.blis.yaml", *more)
+        assert (result.exit_code, message in result.stderr) == (ExitCode.USAGE, True)

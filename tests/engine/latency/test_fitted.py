@@ -1,0 +1,188 @@
+"""The fitted step-time model: against measured servers, and term by term."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+
+from blis_tui.engine.latency.fitted import Settings
+from blis_tui.engine.latency.fitted_shape import work_of
+from blis_tui.engine.latency.model import Chunk, StepLoad, create_latency
+from blis_tui.engine.request import Request
+from blis_tui.errors import PolicyError
+from blis_tui.registry import builtin
+from blis_tui.spec.model import Hardware, Model, PluginConfig, Pool
+from tests.builders import experiment
+
+H100 = Hardware(
+    name="h100",
+    memory_gib=80.0,
+    peak_tflops_bf16=989.5,
+    peak_tflops_fp8=1979.0,
+    memory_bandwidth_tb_per_s=3.35,
+    mfu_prefill=0.45,
+    mfu_decode=0.30,
+    interconnect_gb_per_s=900.0,
+)
+CODELLAMA_34B = Model(
+    name="codellama-34b",
+    hidden_size=8192,
+    num_hidden_layers=48,
+    num_attention_heads=64,
+    num_key_value_heads=8,
+    head_dim=128,
+    intermediate_size=22016,
+    vocab_size=32000,
+    activation_bytes=2.0,
+    kv_cache_bytes=2.0,
+    weight_bytes=2.0,
+    max_position_embeddings=16384,
+)
+MIXTRAL = replace(
+    CODELLAMA_34B,
+    name="mixtral",
+    hidden_size=4096,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    intermediate_size=14336,
+    num_experts=8,
+    num_experts_per_tok=2,
+)
+LLAMA_70B_FP8 = replace(
+    CODELLAMA_34B,
+    name="llama-70b-fp8",
+    num_hidden_layers=80,
+    intermediate_size=28672,
+    vocab_size=128256,
+    weight_bytes=1.0,
+)
+B200 = replace(
+    H100, peak_tflops_bf16=2250.0, peak_tflops_fp8=4500.0, peak_tflops_fp4=9000.0, memory_bandwidth_tb_per_s=7.7
+)
+
+
+def pool_of(model: Model, hardware: Hardware = H100, tensor_parallel: int = 2, **settings: float) -> Pool:
+    (pool,) = experiment().pools
+    latency = PluginConfig(kind="fitted", settings=settings)
+    return replace(pool, model=model, hardware=hardware, tensor_parallel=tensor_parallel, latency=latency)
+
+
+def prefill(*chunks: tuple[int, int, int], decode: tuple[int, int] = (0, 0)) -> StepLoad:
+    """A load of ``(computed, new, prompt)`` chunks and ``(requests, context)`` decodes."""
+    request = Request(0, "r", 0, 128, 500)
+    return StepLoad([Chunk(request, *chunk) for chunk in chunks], *decode)
+
+
+def time_us(
+    load: StepLoad, model: Model = CODELLAMA_34B, hardware: Hardware = H100, tensor_parallel: int = 2, **settings: float
+) -> int:
+    return create_latency(builtin(), pool_of(model, hardware, tensor_parallel, **settings)).step_time_us(load)
+
+
+def decodes(count: int, context: int) -> StepLoad:
+    return prefill(decode=(count, count * context))
+
+
+@pytest.mark.parametrize(
+    ("model", "tensor_parallel", "batch", "context", "measured_us"),
+    [
+        (CODELLAMA_34B, 2, 14, 717, 14_172),
+        (CODELLAMA_34B, 2, 26, 717, 14_703),
+        (MIXTRAL, 2, 22, 713, 17_767),
+        (LLAMA_70B_FP8, 4, 4, 1440, 11_776),
+    ],
+)
+def test_decodes_take_as_long_as_measured(
+    model: Model, tensor_parallel: int, batch: int, context: int, measured_us: int
+) -> None:
+    """Figures of vLLM on H100; ``docs/accuracy.md`` compares many more."""
+    assert time_us(decodes(batch, context), model, tensor_parallel=tensor_parallel) == pytest.approx(
+        measured_us, rel=0.07
+    )
+
+
+def test_no_prompt_is_read_faster_than_the_accelerator_multiplies() -> None:
+    peak_us = 30_000 * 2 * 33.5e9 / 2 / 989.5e6
+    chunks = [time_us(prefill((at, 2000, 30_000))) for at in range(0, 30_000, 2000)]
+    assert chunks == sorted(chunks)
+    assert 1.3 * peak_us < sum(chunks) < 3 * peak_us
+
+
+def test_longer_chunks_take_longer() -> None:
+    times = [time_us(prefill((0, new, new))) for new in (1, 64, 512, 513, 1024, 2048, 8192)]
+    assert times == sorted(times)
+    assert len(set(times)) == len(times)
+
+
+def test_a_step_reads_the_experts_that_its_tokens_choose() -> None:
+    work = work_of(pool_of(MIXTRAL, H100, 1))
+    one, two = work.experts_us[1], work.experts_us[2]
+    assert one == pytest.approx(32 * 2 * 3 * 4096 * 14336 * 2 / 3.35e6)
+    assert two == pytest.approx(one * (2 - 2 / 8))
+    assert work.experts_us[-1] == pytest.approx(4 * one, rel=1e-5)
+
+
+def test_8_bits_halve_weights_and_cache() -> None:
+    wide, narrow = (
+        work_of(pool_of(replace(CODELLAMA_34B, vocab_size=1, weight_bytes=size, kv_cache_bytes=size), H100, 2))
+        for size in (2.0, 1.0)
+    )
+    assert narrow.weights_us == pytest.approx(wide.weights_us / 2)
+    assert narrow.kv_us == pytest.approx(wide.kv_us / 2)
+    assert narrow.token_us == pytest.approx(wide.token_us / 2)
+    assert narrow.prefill_us == wide.prefill_us
+
+
+def test_4_bit_experts_multiply_in_8_bits_where_there_are_units_for_4() -> None:
+    model = replace(MIXTRAL, expert_weight_bytes=0.53125)
+    hopper, blackwell = (work_of(pool_of(model, one, 1)).expert_token_us for one in (H100, B200))
+    assert hopper / blackwell == pytest.approx(4500 / 989.5)
+
+
+def test_a_sliding_window_caps_what_is_read() -> None:
+    model = replace(CODELLAMA_34B, sliding_window=128, sliding_window_layers=24)
+    short, full = time_us(decodes(32, 100), model), time_us(decodes(32, 100))
+    assert short == full
+    gain = time_us(decodes(32, 8128)) - time_us(decodes(32, 8128), model)
+    assert gain == pytest.approx((time_us(decodes(32, 8128)) - time_us(decodes(32, 128))) / 2, abs=2)
+    assert time_us(prefill((8000, 100, 8100)), model) < time_us(prefill((8000, 100, 8100)))
+
+
+def test_a_compressed_cache_is_read_instead_of_heads() -> None:
+    model = replace(CODELLAMA_34B, kv_lora_rank=512, qk_rope_head_dim=64)
+    work = work_of(pool_of(model, H100, 4))
+    assert work.kv_us == pytest.approx(48 * 576 * 2 / 3.35e6)
+
+
+def test_tensor_parallelism_costs_latency_and_bandwidth() -> None:
+    load = decodes(1, 100)
+    alone, together = time_us(load, tensor_parallel=1), time_us(load, tensor_parallel=8)
+    assert alone / 8 < together < alone
+    slow = replace(H100, interconnect_gb_per_s=64.0)
+    chunk = prefill((0, 2048, 2048))
+    assert time_us(chunk, hardware=slow, tensor_parallel=8) > 1.5 * time_us(chunk, tensor_parallel=8)
+
+
+def test_sampling_from_a_sorted_vocabulary_takes_the_same_time_on_every_accelerator() -> None:
+    slow = replace(H100, memory_bandwidth_tb_per_s=0.864)
+    plain = [time_us(decodes(64, 100), LLAMA_70B_FP8, one, 4) for one in (H100, slow)]
+    with_it = [time_us(decodes(64, 100), LLAMA_70B_FP8, one, 4, sorted_sampling=True) for one in (H100, slow)]
+    extra = [after - before for before, after in zip(plain, with_it, strict=True)]
+    assert extra[0] == pytest.approx(64 * 128.256 * Settings().sampler_us, abs=1)
+    assert extra[1] == pytest.approx(extra[0], abs=1)
+
+
+def test_no_factor_is_below_what_the_datasheet_allows() -> None:
+    factors = [one.name for one in fields(Settings) if one.metadata["limits"].get("maximum") == 1e4]
+    assert len(factors) == 8
+    plain = pool_of(CODELLAMA_34B)
+    for name in factors:
+        assert getattr(Settings(), name) >= 1.0
+        with pytest.raises(PolicyError, match=f"{name} of fitted is 0.9"):
+            create_latency(builtin(), replace(plain, latency=PluginConfig(kind="fitted", settings={name: 0.9})))
+
+
+def test_heads_that_do_not_split_are_refused() -> None:
+    with pytest.raises(PolicyError, match="fitted cannot split"):
+        time_us(decodes(1, 1), tensor_parallel=3)

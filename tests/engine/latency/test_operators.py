@@ -1,0 +1,254 @@
+"""Steps as sums of measured operators: against the tables, measured servers, published figures, and physics."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+import blis_tui
+from blis_tui.engine.latency.model import Chunk, StepLoad, create_latency
+from blis_tui.engine.latency.operator_costs import OperatorCosts
+from blis_tui.engine.latency.operator_tables import OperatorTables, touched_experts
+from blis_tui.engine.latency.operators import OperatorModel
+from blis_tui.spec.operator_files import read_tables, table_names, tables_of
+from tests.builders import request
+
+if TYPE_CHECKING:
+    from blis_tui.spec.model import Experiment
+
+SMALL = {"workload.requests": 5, "expect": []}
+
+
+def loaded(model: str, hardware: str, split: int = 1, **more: object) -> Experiment:
+    settings = {
+        "model": model,
+        "hardware": hardware,
+        "cluster.tensor_parallel": split,
+        "latency": {"kind": "operators"},
+        "engine.kv_blocks": 20_000,
+        **SMALL,
+    }
+    return blis_tui.load("steady-chat", set=settings | {key.replace("__", "."): value for key, value in more.items()})
+
+
+def steps(model: str, hardware: str, split: int = 1, **more: object) -> OperatorModel:
+    made = loaded(model, hardware, split, **more)
+    found = create_latency(made.plugins, made.pools[0])
+    assert isinstance(found, OperatorModel)
+    return found
+
+
+def decoding(model: OperatorModel, batch: int, context: int) -> int:
+    """Step time of so many decodes with that mean context."""
+    return model.step_time_us(StepLoad([], batch, batch * context))
+
+
+def prefilling(model: OperatorModel, new: int, before: int = 0) -> int:
+    """Step time of one chunk."""
+    whole = request(0, 0, before + new, 1)
+    return model.step_time_us(StepLoad([Chunk(whole, before, new, before + new)], 0, 0))
+
+
+def in_chunks(model: OperatorModel, length: int, size: int) -> int:
+    """Time of a prompt that is computed in chunks."""
+    return sum(prefilling(model, min(size, length - at), at) for at in range(0, length, size))
+
+
+# ---- the tables ----
+
+
+@pytest.mark.parametrize("name", table_names())
+def test_tables_say_where_they_are_from(name: str) -> None:
+    document = read_tables(name)
+    assert document["name"] == name
+    assert "aiconfigurator-core" in str(document["source"])
+    assert "Apache-2.0" in str(document["licence"])
+    assert str(document["engine"]).startswith("vllm ")
+
+
+def test_hardware_finds_its_tables() -> None:
+    assert tables_of("a100-sxm") == tables_of("a100-80") == "a100"
+    assert tables_of("a10g") is None
+
+
+def test_a_measured_point_is_what_was_measured() -> None:
+    document = read_tables("h100")
+    grid = document["gemm"]["bfloat16"]  # type: ignore[index]
+    row = grid["us"][grid["n"].index(8192) * len(grid["k"]) + grid["k"].index(8192)]
+    curve = OperatorTables(document).gemm("bfloat16", 8192, 8192)
+    assert curve.times_us == pytest.approx([float(one) for one in row.split()])
+    assert curve.known == "measured"
+    assert curve.known_at(1024) == "measured"
+    assert curve.known_at(1000) == "interpolated"
+    assert curve.known_at(100_000) == "extrapolated"
+
+
+def test_between_and_beyond_measured_sizes() -> None:
+    tables = OperatorTables(read_tables("h100"))
+    low, between, high = (tables.gemm("bfloat16", n, 8192).at(4096) for n in (8192, 10240, 12288))
+    assert low < between < high
+    assert tables.gemm("bfloat16", 10240, 8192).known == "interpolated"
+    assert tables.gemm("bfloat16", 200_000, 8192).known == "extrapolated"
+    # Beyond the largest matrix the time grows with the weights read: they are all there is at one token.
+    twice = tables.gemm("bfloat16", 131_072, 8192).at(1) / tables.gemm("bfloat16", 65_536, 8192).at(1)
+    assert 1.95 < twice < 2.0
+
+
+def test_types_without_a_table_move_their_own_bytes_and_are_extrapolated() -> None:
+    tables = OperatorTables(read_tables("a100"))
+    sixteen, eight, four = (tables.gemm(kind, 16384, 8192) for kind in ("bfloat16", "fp8", "int4"))
+    assert (sixteen.known, eight.known, four.known) == ("measured", "extrapolated", "extrapolated")
+    assert sixteen.at(1) / eight.at(1) == pytest.approx(2.0, rel=0.05)
+    assert sixteen.at(1) / four.at(1) == pytest.approx(4.0, rel=0.1)
+    assert eight.at(16384) == pytest.approx(sixteen.at(16384), rel=0.02)
+
+
+def test_experts_of_another_shape_scale_with_what_is_read_and_computed() -> None:
+    tables = OperatorTables(read_tables("h100"))
+    measured = tables.experts("bfloat16", 4096, 14336, 8, 2, 1)
+    wider = tables.experts("bfloat16", 4096, 20480, 8, 2, 1)
+    assert measured is not None
+    assert wider is not None
+    assert (measured.known, wider.known) == ("measured", "extrapolated")
+    assert wider.at(64) / measured.at(64) == pytest.approx(20480 / 14336, rel=0.1)
+    assert wider.at(8192) / measured.at(8192) == pytest.approx(20480 / 14336, rel=0.1)
+
+
+def test_few_tokens_touch_few_experts() -> None:
+    assert touched_experts(128, 8, 1) == pytest.approx(8.0)
+    assert touched_experts(8, 2, 2) == pytest.approx(8 * (1 - 0.75**2))
+    assert touched_experts(128, 8, 10_000) == pytest.approx(128.0)
+
+
+# ---- the step ----
+
+
+MEASURED = [
+    ("codellama-34b-instruct-hf", 2, 41, 700, 15127),
+    ("codellama-34b-instruct-hf", 2, 98, 698, 17474),
+    ("llama-2-7b-hf", 1, 54, 700, 12915),
+    ("llama-2-7b-hf", 1, 102, 699, 19027),
+    ("mixtral-8x7b-v0.1", 2, 18, 713, 17344),
+    ("mixtral-8x7b-v0.1", 2, 102, 695, 20461),
+    ("llama-3.1-70b-instruct", 4, 50, 690, 20138),
+    ("mistral-nemo-instruct-2407", 1, 26, 690, 10545),
+    ("qwen2.5-7b-instruct", 1, 10, 876, 6980),
+    ("yi-34b", 2, 23, 671, 15759),
+    ("llama-4-scout-17b-16e-instruct-fp8-dynamic", 2, 66, 690, 26770),
+]
+"""Steps of vLLM servers on H100, a few per cent of them shared with prefills: model, GPUs, decodes, context, us."""
+
+
+@pytest.mark.parametrize(("model", "split", "batch", "context", "measured_us"), MEASURED)
+def test_steps_are_those_of_measured_servers(
+    model: str, split: int, batch: int, context: int, measured_us: int
+) -> None:
+    assert decoding(steps(model, "h100", split), batch, context) == pytest.approx(measured_us, rel=0.055)
+
+
+def test_chunking_costs_what_was_published() -> None:
+    # Agrawal et al., Sarathi-Serve (OSDI 2024), Yi-34B on two A100: chunks of 512 take at most 25 % more, of 2048
+    # hardly any.
+    model = steps("yi-34b", "a100-80", 2, engine__max_num_batched_tokens=32768)
+    for length in (8192, 16384, 30000):
+        whole = prefilling(model, length)
+        assert 1.1 < in_chunks(model, length, 512) / whole < 1.25
+        assert 1.0 < in_chunks(model, length, 2048) / whole < 1.08
+
+
+@pytest.mark.parametrize(
+    ("model", "hardware", "split", "peak_tflops"),
+    [
+        ("llama-3.1-8b-instruct", "h100", 1, 989.5),
+        ("llama-3.1-70b-instruct", "h100", 4, 989.5),
+        ("yi-34b", "a100-80", 2, 312),
+    ],
+)
+@pytest.mark.parametrize("chunk", [512, 2048, 8192, 30000])
+def test_a_long_prompt_runs_below_the_peak_of_the_gpu(
+    model: str, hardware: str, split: int, peak_tflops: float, chunk: int
+) -> None:
+    made = loaded(model, hardware, split, engine__max_num_batched_tokens=32768)
+    shape, length = made.pools[0].model, 30_000
+    query, width = shape.num_attention_heads * shape.head_dim, shape.num_key_value_heads * shape.head_dim
+    weights = shape.hidden_size * (2 * query + 2 * width + 3 * shape.intermediate_size)
+    flops = shape.num_hidden_layers * (2 * weights * length + 2 * query * length**2)
+    latency = create_latency(made.plugins, made.pools[0])
+    assert isinstance(latency, OperatorModel)
+    share = flops / (in_chunks(latency, length, chunk) * split * peak_tflops * 1e6)
+    assert 0.4 < share < 0.8
+
+
+@pytest.mark.parametrize("name", table_names())
+def test_more_work_takes_no_less_time(name: str) -> None:
+    hardware = read_tables(name)["hardware"]
+    assert isinstance(hardware, list)
+    pool = loaded("llama-3.1-8b-instruct", "h100", latency={"kind": "operators", "tables": name}).pools[0]
+    assert pool.operators is not None
+    costs = OperatorCosts(pool.operators, pool.model, 1)
+    tokens = costs.listed(8192)
+    assert all(low <= high for low, high in pairwise(tokens))
+    made = loaded("llama-3.1-8b-instruct", "h100", latency={"kind": "operators", "tables": name})
+    model = create_latency(made.plugins, made.pools[0])
+    assert isinstance(model, OperatorModel)
+    for batch in (1, 3, 8, 100, 256):
+        times = [decoding(model, batch, context) for context in range(1, 40_000, 501)]
+        assert all(low <= high for low, high in pairwise(times))
+    for context in (1, 700, 5000):
+        times = [decoding(model, batch, context) for batch in range(1, 300, 7)]
+        assert all(low <= high for low, high in pairwise(times))
+    for before in (0, 1000, 100_000):
+        times = [prefilling(model, new, before) for new in range(1, 8000, 97)]
+        assert all(low <= high for low, high in pairwise(times))
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b-instruct", "qwen3-30b-a3b", "deepseek-v2-lite"])
+@pytest.mark.parametrize("batch", [1, 8, 64])
+def test_no_decode_step_is_faster_than_its_memory_traffic(model: str, batch: int) -> None:
+    made = loaded(model, "h100")
+    pool = made.pools[0]
+    latency = create_latency(made.plugins, pool)
+    shape, context = pool.model, 8000
+    kv = shape.kv_lora_rank + shape.qk_rope_head_dim or 2 * shape.num_key_value_heads * shape.head_dim
+    bytes_ = 2.0 * batch * context * shape.num_hidden_layers * kv
+    if shape.num_experts:
+        expert = 3 * shape.hidden_size * shape.moe_intermediate_size
+        touched = touched_experts(shape.num_experts, shape.num_experts_per_tok, batch)
+        bytes_ += 2.0 * (shape.num_hidden_layers - shape.first_k_dense_replace) * expert * touched
+    else:
+        bytes_ += 2.0 * shape.num_hidden_layers * 3 * shape.hidden_size * shape.intermediate_size
+    assert latency.step_time_us(StepLoad([], batch, batch * context)) > bytes_ / 3.35e6
+
+
+def test_a_sliding_window_bounds_what_its_layers_read() -> None:
+    layers = ["sliding_attention", "full_attention"] * 16
+    full = steps("llama-3.1-8b-instruct", "h100")
+    half = steps("llama-3.1-8b-instruct", "h100", model__config__sliding_window=128, model__config__layer_types=layers)
+    costs = [model.costs.decode_attention(64) for model in (full, half)]
+    assert costs[1].at(30_000) / costs[0].at(30_000) == pytest.approx(0.5, rel=0.05)
+    assert costs[1].at(100) == pytest.approx(costs[0].at(100))
+    assert prefilling(half, 8000) < prefilling(full, 8000)
+
+
+def test_a_narrow_cache_is_read_faster() -> None:
+    wide = steps("llama-3.1-8b-instruct", "h100")
+    narrow = steps("llama-3.1-8b-instruct", "h100", engine__kv_cache_dtype="fp8")
+    ratio = narrow.costs.decode_attention(64).at(16_000) / wide.costs.decode_attention(64).at(16_000)
+    assert 0.45 < ratio < 0.8
+
+
+def test_engines_and_sampling_differ_by_their_coefficients() -> None:
+    name = "llama-3.1-70b-instruct"
+    vllm, other = steps(name, "h200", 4), steps(name, "h200", 4, latency__engine="tensorrt-llm")
+    assert decoding(other, 16, 1000) < 0.9 * decoding(vllm, 16, 1000)
+    plain = steps(name, "h200", 4, latency__sampling="plain")
+    # 128,256 logits of 16 requests are sorted, in 22 us each, and 130 us a step.
+    assert decoding(vllm, 16, 1000) - decoding(plain, 16, 1000) == pytest.approx(130 + 16 * 0.17 * 128.256, abs=2)
+
+
+def test_where_engines_fuse_all_reduce_and_norm_nothing_is_added_for_it() -> None:
+    hopper, blackwell = (steps("llama-3.1-70b-instruct", gpu, 4, latency__layer_tp_us=0) for gpu in ("h200", "b200"))
+    assert decoding(steps("llama-3.1-70b-instruct", "b200", 4), 8, 1000) == decoding(blackwell, 8, 1000)
+    assert decoding(steps("llama-3.1-70b-instruct", "h200", 4), 8, 1000) > decoding(hopper, 8, 1000) + 1000
