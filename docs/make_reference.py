@@ -177,8 +177,9 @@ def _report_page() -> str:
 
 def _checks() -> Iterator[str]:
     """The checks behind the warnings: each ``Lint("id", ...)`` of the table, and the docstring of its function."""
-    tree = ast.parse((_PACKAGE / "metrics/lints/checks.py").read_text(encoding="utf-8"))
-    docs = {node.name: ast.get_docstring(node) or "" for node in tree.body if isinstance(node, ast.FunctionDef)}
+    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in sorted((_PACKAGE / "metrics/lints").glob("*.py"))]
+    functions = [node for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)]
+    docs = {node.name: ast.get_docstring(node) or "" for node in functions}
     table = ast.parse((_PACKAGE / "metrics/lints/lints.py").read_text(encoding="utf-8"))
     for node in ast.walk(table):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "Lint":

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from blis_tui.importers.draft import Imported
     from blis_tui.spec.source import DataPath, Json
 
+_ATTENTION: Final = frozenset({"full_attention", "sliding_attention"})
 _CONSEQUENCES: Final = {
-    "sliding_window": "every layer attends to the whole context",
-    "layer_types": "all layers count as full attention",
     "full_attention_interval": "all layers count as full attention",
     "attention_chunk_size": "every layer attends to the whole context",
     "hybrid_override_pattern": "all layers count as attention and MLP",
@@ -100,9 +99,12 @@ def _notes(given: Input, name: str, config: dict[str, Json]) -> None:
     known = {*properties_of("Model", "config"), "text_config"}
     idle: list[str] = []
     for path, key, value in _keys(given.document.data):
-        if key in known or value is None:
+        if value is None:
             continue
-        if key in _CONSEQUENCES and _matters(given, path, key, value, config):
+        if key in known:
+            if key == "layer_types" and isinstance(value, list) and not _ATTENTION.issuperset(map(str, value)):
+                given.note(Fate.APPROXIMATED, path, "layers of neither full nor sliding attention count as full")
+        elif key in _CONSEQUENCES and _matters(key, value, config):
             given.note(Fate.NOT_CARRIED, path, _CONSEQUENCES[key])
         elif key not in _CONSEQUENCES:
             idle.append(key)
@@ -126,11 +128,7 @@ def _keys(data: Json) -> list[tuple[DataPath, str, Json]]:
     return found
 
 
-def _matters(given: Input, path: DataPath, key: str, value: Json, config: dict[str, Json]) -> bool:
-    if key == "sliding_window":
-        return given.document.get(*path[:-1], "use_sliding_window") is not False
-    if key == "layer_types":
-        return isinstance(value, list) and any(one != "full_attention" for one in value)
+def _matters(key: str, value: Json, config: dict[str, Json]) -> bool:
     if key == "rope_parameters":
         kind = value.get("rope_type") if isinstance(value, dict) else None
         return kind not in {None, "default"} and "rope_scaling" not in config
@@ -147,4 +145,4 @@ def _weights_are_unknown(name: str, config: dict[str, Json]) -> bool:
         model = build_model(name, part if isinstance(part, dict) else {})
     except (KeyError, TypeError, ValueError, ZeroDivisionError):  # not valid: the check says so, with places
         return False
-    return model.weight_bytes == model.activation_bytes
+    return model.weight_bytes == model.activation_bytes and not model.expert_weight_bytes

@@ -17,7 +17,7 @@ from blis_tui.registry import builtin
 from blis_tui.spec import model as spec
 from blis_tui.spec.document_parts import Part, floats_of, plugin_of
 from blis_tui.spec.hf import build_model
-from blis_tui.spec.operator_files import read_tables, table_digest
+from blis_tui.spec.operator_files import tables_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -203,18 +203,8 @@ def _pool(stack: Mapping[str, object], instances: int) -> spec.Pool:
         tensor_parallel=part.integer("tensor_parallel"),
         engine=_engine(part.part("engine")),
         latency=latency,
-        operators=_tables(latency),
+        operators=tables_for(latency),
     )
-
-
-def _tables(latency: spec.PluginConfig) -> Mapping[str, object] | None:
-    """The measured operators that a step-time model asks for."""
-    name, expected = latency.settings.get("tables"), latency.settings.get("tables_sha256")
-    if not isinstance(name, str):
-        return None
-    if expected != (found := table_digest(name)):
-        raise InputError(f"operator tables `{name}` are not the recorded ones: SHA-256 {found}, expected {expected}")
-    return read_tables(name)
 
 
 def _cluster(part: Part, policy: spec.Policy, pools: tuple[spec.Pool, ...]) -> spec.Cluster:

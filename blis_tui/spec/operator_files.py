@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from blis_tui.spec.model import PluginConfig
+
 MAX_TABLE_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -45,6 +47,20 @@ def read_tables(name: str) -> Mapping[str, object]:
     """
     found: dict[str, object] = json.loads(_path(name).read_bytes())
     return found
+
+
+def tables_for(latency: PluginConfig) -> Mapping[str, object] | None:
+    """The tables that a step-time model asks for; None where it asks for none.
+
+    Raises:
+        InputError: they are not there, or not the ones that were pinned.
+    """
+    name, expected = latency.settings.get("tables"), latency.settings.get("tables_sha256")
+    if not isinstance(name, str):
+        return None
+    if expected != (found := table_digest(name)):
+        raise InputError(f"operator tables `{name}` are not the recorded ones: SHA-256 {found}, expected {expected}")
+    return read_tables(name)
 
 
 @cache
