@@ -142,7 +142,13 @@ def test_words(word: str, meant: str) -> None:
         ("a100", "did you mean `a100-80`?"),
         ("NVIDIA-H100-80GB-HBM3", "did you mean `h100`?"),
         ("H200", "did you mean `h200`?"),
-        ("v100", "known names are `a100-80`, `a100-sxm`, `a10g`, `b200`, `h100`, `h200`, `l40s`, `rtx-4090`"),
+        (
+            "v100",
+            (
+                "known names are `a100-80`, `a100-sxm`, `a10g`, `b200`, `b300`, `gb200`, `gb300`, `h100`, `h200`, `l4`,"
+                " `l40s`, `rtx-4090` and 1 more"
+            ),
+        ),
     ],
 )
 def test_accelerators(name: str, hint: str) -> None:
