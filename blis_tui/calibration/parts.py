@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Pool
 
 STEP_TERMS: Final = (
-    *("weights", "flops", "expert_weights", "expert_flops", "kv_cache", "decode_attention", "prefill_attention"),
+    *("weights", "flops", "expert_weights", "expert_flops", "kv_read", "decode_attention", "prefill_attention"),
     *("all_reduce", "layer_us", "layer_tp_us", "expert_layer_us", "request_us", "sampler_us", "step_us"),
     *("prefill_step_us", "eager_step_us", "eager_layer_us"),
 )
@@ -58,7 +58,7 @@ class Parts:
             settings.expert_flops * self._growth * tokens * work.expert_token_us,
         )
         decoding = _larger(
-            settings.kv_cache * (context * work.kv_us + seen * work.kv_window_us),
+            settings.kv_read * (context * work.kv_us + seen * work.kv_window_us),
             settings.decode_attention * (context * work.decode_us + seen * work.decode_window_us),
         )
         return (

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
 
 BASE = Settings()
-TRUTH = replace(BASE, flops=2.0, kv_cache=1.3, layer_us=72.0, first_token_us=9000.0)
+TRUTH = replace(BASE, flops=2.0, kv_read=1.3, layer_us=72.0, first_token_us=9000.0)
 
 
 def served(model: str, rate: float, prompt: int, seed: int = 1, requests: int = 150) -> Experiment:

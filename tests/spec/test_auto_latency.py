@@ -22,8 +22,8 @@ AUTO = {"latency": "auto", "expect": []}
     ("settings", "kind"),
     [
         ({}, "operators"),
-        ({"hardware": "a10g", "cluster.tensor_parallel": 2}, "trained-physics"),
-        ({"model.config.torch_dtype": "float32"}, "trained-physics"),
+        ({"hardware": "a10g", "cluster.tensor_parallel": 2}, "fitted"),
+        ({"model.config.torch_dtype": "float32"}, "fitted"),
     ],
 )
 def test_operators_where_tables_cover_model_and_gpu(settings: dict[str, object], kind: str) -> None:
@@ -42,7 +42,7 @@ def test_each_pool_gets_its_own() -> None:
 def test_kinds_that_are_not_there_are_passed_over() -> None:
     stack = stack_of(blis_tui.load("steady-chat", set=AUTO).document)
     without = Registry(one for one in builtin().plugins if one.name != "operators")
-    assert chosen_kind(stack, without) in {"fitted", "trained-physics"}
+    assert chosen_kind(stack, without) == "fitted"
 
 
 def test_an_experiment_made_by_hand_must_choose() -> None:

@@ -57,7 +57,7 @@ class Settings:
         default=4.639,
         **_FACTOR,
     )
-    kv_cache: float = setting(
+    kv_read: float = setting(
         "Reading the KV cache in the attention of decodes, as a multiple of bytes / memory bandwidth.",
         default=1.054,
         **_FACTOR,
@@ -195,8 +195,8 @@ class FittedModel(Overheads):
         self._row_us = flops * work.row_us
         self._experts_us = tuple(settings.expert_weights * time_us for time_us in work.experts_us)
         self._expert_token_us = settings.expert_flops * growth * work.expert_token_us
-        self._kv_us = settings.kv_cache * work.kv_us
-        self._kv_window_us = settings.kv_cache * work.kv_window_us
+        self._kv_us = settings.kv_read * work.kv_us
+        self._kv_window_us = settings.kv_read * work.kv_window_us
         self._decode_us = settings.decode_attention * work.decode_us
         self._decode_window_us = settings.decode_attention * work.decode_window_us
         self._prefill_us = settings.prefill_attention * work.prefill_us
