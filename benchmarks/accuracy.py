@@ -80,6 +80,15 @@ CONFIGS: dict[str, dict[str, object]] = {
 """Models that do not ship with the package."""
 
 
+POLICY = {
+    "apiVersion": "blis/v1",
+    "kind": "Policy",
+    "metadata": {"name": "vllm"},
+    "batching": {"kind": "vllm-v1", "async_scheduling": True},
+}
+"""As the servers ran."""
+
+
 @dataclass(frozen=True)
 class Run:
     """One measured run: what to simulate, and what was measured, in milliseconds."""
@@ -105,7 +114,7 @@ def spec_of(name: str, model: str, hardware: str, tensor_parallel: int, **more: 
         "metadata": {"name": name},
         "model": described if model in CONFIGS else model,
         "hardware": hardware,
-        "policy": "vllm-v1",
+        "policy": POLICY,
         "cluster": {"instances": 1, "tensor_parallel": tensor_parallel},
         **more,
     }
@@ -222,6 +231,8 @@ def latency_of(kind: str, run: Run, left_out: dict[str, dict[str, dict[str, floa
 
     The one development run of Llama 2 7B was not in the fit at all; the training runs of that model were.
     """
+    if kind == "operators":
+        return {"kind": kind, "engine": run.engine}
     if not kind.startswith("fitted"):
         return {"kind": kind}
     known = left_out.get(run.model) if (run.group, run.model) != ("development", "llama-2-7b-hf") else None

@@ -28,7 +28,7 @@ class Rest:
     layer_tp_us: float = 8.0
     moved: float = 1.8
     experts_fp8_channel: float = 1.9
-    queue_us: float = 3000.0
+    queue_us: float = 8200.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class Settings:
         minimum=1,
     )
     queue_us: float | None = setting(
-        "From a request's arrival until it waits: HTTP, tokenizing (us). Default: 3000 for vLLM, 18000 for"
+        "From a request's arrival until it waits: HTTP, tokenizing (us). Default: 8200 for vLLM, 18000 for"
         " TensorRT-LLM.",
         default=None,
         minimum=0,
