@@ -232,7 +232,7 @@ def latency_of(kind: str, run: Run, left_out: dict[str, dict[str, dict[str, floa
     The one development run of Llama 2 7B was not in the fit at all; the training runs of that model were.
     """
     if kind == "operators":
-        return {"kind": kind, "engine": run.engine}
+        return {"kind": kind, "engine": "tensorrt-llm" if run.engine == "trtllm" else run.engine}
     if not kind.startswith("fitted"):
         return {"kind": kind}
     known = left_out.get(run.model) if (run.group, run.model) != ("development", "llama-2-7b-hf") else None

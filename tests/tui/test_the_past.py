@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from blis_tui.tui.view import View
 
 WIDTH = 100
-PLACES = 4
+PLACES = 2
 
 
 def _said(made: Debugger, names: list[str]) -> Iterator[str]:
