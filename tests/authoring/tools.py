@@ -36,7 +36,11 @@ def fetched(
             pytest.skip(f"cannot fetch {name}: {error}")
         if done.returncode:
             pytest.skip(f"cannot fetch {name}: {done.stderr.strip()[-300:]}")
-        unfinished.rename(folder)
+        try:
+            unfinished.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # or another process was faster
+                raise
     return folder
 
 

