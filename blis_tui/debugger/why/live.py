@@ -391,7 +391,15 @@ def _running(debugger: Debugger, live: RequestSnapshot, instance: InstanceSnapsh
                 f" and has generated {plural(live.generated_tokens, 'token')}; each step adds one.",
             )
         )
-    if latest is not None:
+    life = debugger.tape.life(live.request_id, debugger.event, debugger.settled)
+    if debugger.tape.plans_ahead and life and life[-1].what == "scheduled":
+        since = say(
+            f"It was planned at {time_text(life[-1].time_us)} (", event_ref(life[-1].event), ") for the next step, "
+        )
+        start_us = -1 if latest is None else latest.step.next_step_us
+        starts = f"which starts at {time_text(start_us)}: " if start_us >= 0 else ""
+        sentences.append(since + say(f"{starts}the step under way has to end first."))
+    elif latest is not None:
         sentences += _part_in_step(debugger, live, latest)
     sentences.append(
         say(
