@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from blis_tui.cluster.lives import ACTIVE
+from blis_tui.engine.records import ChunkDone
 from blis_tui.engine.request import RequestState, handover_of
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.cluster.disaggregation import Splitter
     from blis_tui.cluster.gateway.gateway import GatewayControl
+    from blis_tui.engine.batch import Batch
     from blis_tui.engine.events import Event
     from blis_tui.engine.instance import Instance
     from blis_tui.engine.profile import Profile
@@ -75,6 +77,19 @@ class KvSnapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSnapshot:
+    """A step that is planned and not over; figures as of when it was planned."""
+
+    chunks: tuple[ChunkDone, ...]
+    decode_requests: int
+    preempted: tuple[tuple[str, str], ...]
+    """Who was preempted, and for whom."""
+    places: int
+    """Requests with a place in the batch, those included whose last token is being computed."""
+    free_blocks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSnapshot:
     """One instance: its queue head first, its batch in order of admission."""
 
@@ -99,6 +114,8 @@ class InstanceSnapshot:
     """Where it stands in its life, such as ``loading``; ``active`` where instances neither come nor go."""
     transfers: int
     """KV transfers under way from it or to it."""
+    planned: PlannedSnapshot | None
+    """Where steps are planned ahead, the one to come, in the middle of a step that one; None = none is planned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,6 +311,23 @@ def _instance(instance: Instance, cluster: Cluster, window: int | None, transfer
         in_flight=instance.in_flight,
         life=ACTIVE if cluster.lifecycle is None else cluster.lifecycle.lives[instance.index].state,
         transfers=transfers,
+        planned=_planned(instance.batch),
+    )
+
+
+def _planned(batch: Batch) -> PlannedSnapshot | None:
+    if batch.planned is None:
+        return None
+    plan = batch.planned.plan
+    decodes = plan is None or plan.decodes
+    return PlannedSnapshot(
+        chunks=() if plan is None else tuple(ChunkDone(c.request.request_id, c.computed, c.new) for c in plan.chunks),
+        decode_requests=batch.load.decode_requests if decodes else 0,
+        preempted=()
+        if plan is None
+        else tuple((one.victim.request_id, one.beneficiary.request_id) for one in plan.preempted),
+        places=batch.planned.places,
+        free_blocks=batch.planned.free_blocks,
     )
 
 

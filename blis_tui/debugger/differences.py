@@ -198,7 +198,6 @@ def _news_of(record: Record) -> Iterator[tuple[str, _News]]:
     if isinstance(record, StepFinished):
         yield from _each(record.completed, _News("done", "done", "its last token is computed"))
         yield from _each(record.first_tokens, _News("first-token", "first token", "its first token"))
-        yield from _each(record.admitted, _News("scheduled", "scheduled", "joined the batch"))
         return
     name, shown = getattr(record, "request_id", ""), record.shown
     if name and shown.change:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.records import StepFinished
+from blis_tui.engine.records import Preempted, Scheduled, StepFinished
 
 if TYPE_CHECKING:
     from blis_tui.cluster.snapshot import InstanceSnapshot, RequestSnapshot, Snapshot
@@ -22,6 +22,17 @@ _COMPLETE: Final = PHASES.index("complete")
 def settles(phase: int | None) -> bool:
     """Whether at a phase (None = that of another event than a step) everything that the event did is past."""
     return phase is None or phase >= _COMPLETE
+
+
+def before_results(records: tuple[Record, ...]) -> tuple[Record, ...]:
+    """What of a step's records is past in its middle: no results, and no plan for the step after it."""
+    over = False
+    found: list[Record] = []
+    for record in records:
+        over = over or isinstance(record, StepFinished)
+        if not record.shown.result and not (over and isinstance(record, Scheduled | Preempted)):
+            found.append(record)
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +85,7 @@ class Moment:
         """What the event has done so far at the phase the reader is in."""
         if settles(self.phase):
             return self.records
-        return tuple(record for record in self.records if not record.shown.result)
+        return before_results(self.records)
 
     def instance(self, index: int) -> InstanceSnapshot:
         """An instance at the phase the reader is in."""

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.cluster.lifecycle_records import InstanceChanged
-from blis_tui.debugger.tape import CHUNK, LAST_TOKEN, RESUMED, STALLED, text_fields
+from blis_tui.debugger.tape import CHUNK, LAST_TOKEN, RESUMED, STALLED, STARTED, text_fields
 from blis_tui.engine.records import Arrived, Completed, FirstToken, Preempted, StepFinished, streamed_kinds
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Recorder:
         self._latest: dict[int, tuple[int, int, int]] = {}
         self._stalled: dict[int, frozenset[str]] = {}
         self._totals = _NOTHING
+        self._steps: dict[int, StepFinished] = {}
 
     def listen(self, simulation: Simulation) -> Callable[[], None]:
         """Record what a simulation does from now on; it must stand at the tape's end. Returns what stops it."""
@@ -128,6 +129,11 @@ class Recorder:
     def _step(self, record: StepFinished) -> None:
         index = record.instance
         prefill = 0
+        planned = record.event
+        if self._tape.plans_ahead:
+            planned = self._planned(record)
+            for name in record.admitted:
+                self._note(name, record.event, STARTED)
         for chunk in record.chunks:
             prefill += chunk.new_tokens
             self._note(chunk.request_id, record.event, CHUNK, chunk.computed_tokens, chunk.new_tokens)
@@ -156,7 +162,24 @@ class Recorder:
                 record.kv_used_blocks,
                 record.step,
                 *self._totals,
+                planned,
             ),
             record.running // _BUSY_BATCH if record.stalled or record.preempted else 0,
         )
         self._tape.overview.step(record, prefill + record.decode_requests, self._totals)
+
+    def _planned(self, record: StepFinished) -> int:
+        """The event in which a step was planned: the start of the step before, if it follows that without a pause.
+
+        Where that plan could do nothing, the step was planned when it started, and so were those whom it admits.
+        """
+        before = self._steps.get(record.instance)
+        self._steps[record.instance] = record
+        if before is None or before.next_step_us != record.time_us:
+            return record.event
+        for name in record.admitted:
+            number = self._tape.number(name)
+            found = None if number is None else self._tape.latest(number, "scheduled", record.event)
+            if found is not None and found.event == record.event:
+                return record.event
+        return before.event

@@ -40,6 +40,8 @@ class StepRow(NamedTuple):
     """Of all instances together, after it; likewise below."""
     all_running: int
     all_kv_used_blocks: int
+    planned: int
+    """The event in which it was planned: its own, or with asynchronous scheduling the start of the step before."""
 
     @property
     def batch_tokens(self) -> int:
@@ -52,7 +54,8 @@ class RequestEvent:
     """One thing that happened to a request.
 
     ``what`` is a kind of record; ``first`` and ``second`` are then the figures of its description, requests by their
-    number. Of steps, it is also chunk (tokens computed before it, tokens it adds), stalled and resumed (-, -: the first
+    number. Of steps, it is also started (where steps are planned ahead: -, -: the first step after it was scheduled),
+    chunk (tokens computed before it, tokens it adds), stalled and resumed (-, -: the first
     step without a token for it, and the next one with a token again), and last-token (time of the token, -).
     """
 

@@ -74,7 +74,12 @@ class Standing:
 
 
 NOT_ARRIVED: Final = Standing("not arrived")
-_AFTER: Final[Mapping[str, str]] = {"chunk": "running", "stalled": "stalled", "resumed": "running"}
+_AFTER: Final[Mapping[str, str]] = {
+    "started": "running",
+    "chunk": "running",
+    "stalled": "stalled",
+    "resumed": "running",
+}
 """What a step did to a request last -> where it stands since; records say it themselves."""
 
 

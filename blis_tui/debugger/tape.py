@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from blis_tui.engine.profile import Profile
     from blis_tui.engine.records import Record, StepFinished
 
-_WORDS: Final = ("step", "chunk", "stalled", "resumed", "last-token")
+_WORDS: Final = ("step", "chunk", "stalled", "resumed", "last-token", "started")
 """What has a code of its own on every tape; the kinds of records get theirs when they are first met."""
-STEP, CHUNK, STALLED, RESUMED, LAST_TOKEN = range(len(_WORDS))
+STEP, CHUNK, STALLED, RESUMED, LAST_TOKEN, STARTED = range(len(_WORDS))
 _STEP_WIDTH: Final = len(StepRow._fields)
 _RESULTS: Final = frozenset({"chunk", "last-token"})
 """What of it is a step's result, as some records are: in the middle of the step it is still to come."""
+_PLANNED: Final = frozenset({"scheduled", "preempted"})
+"""What a plan does; one for the step to come is made once the results of the present step count."""
 _COUNTED: Final = (Scheduled, Preempted, FirstToken)
 """What accompanies other records and is counted in the figures of steps."""
 
@@ -46,6 +48,7 @@ class Tape:
         profiles: what each instance is like.
         keeps_output: whether preempted requests keep the tokens they have generated; else a preemption takes also a
             first token back.
+        plans_ahead: whether a step is planned when the one before it starts, in the same event.
         overview: figures of the whole run in a fixed number of buckets of time.
         latencies: what the clients have measured.
     """
@@ -53,6 +56,7 @@ class Tape:
     def __init__(self, profiles: Iterable[Profile]) -> None:
         self.profiles = list(profiles)
         self.keeps_output = self.profiles[0].traits.keeps_output
+        self.plans_ahead = self.profiles[0].traits.plans_ahead
         self._words = list(_WORDS)
         self._codes = {word: code for code, word in enumerate(_WORDS)}
         self._times = array("q")
@@ -258,6 +262,9 @@ class Tape:
                 break
             what = self._words[flat[i + 1]]
             if settled is not None and event > settled and (what in _RESULTS or described(what).result):
+                continue
+            ahead = self.plans_ahead and what in _PLANNED and tuple(flat[i + 4 : i + 6]) != (event, STARTED)
+            if settled is not None and event > settled and ahead:
                 continue
             found.append(RequestEvent(event, self._times[event - 1], what, flat[i + 2], flat[i + 3]))
         return tuple(found)

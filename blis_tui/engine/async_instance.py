@@ -12,11 +12,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blis_tui.engine.instance import Instance
-from blis_tui.engine.plan import Planned
+from blis_tui.engine.plan import Plan, Planned
 from blis_tui.engine.step_event import NO_STEP
 
 if TYPE_CHECKING:
-    from blis_tui.engine.plan import Plan
     from blis_tui.engine.request import Request
 
 
@@ -41,8 +40,20 @@ class AsyncInstance(Instance):
             if ready is None:
                 return NO_STEP
         upcoming = super().step(now, planned=True) if ready.plan is None else self._run(ready.plan, ready.epoch, now)
-        batch.planned = self._plan_next(now, ahead=True)
+        batch.planned = following = self._plan_next(now, ahead=True)
+        if self.waiting.items:
+            plan = (following and following.plan) or Plan()
+            self._tally_wait(
+                plan, self.pool.epoch, len(batch.ending), self._free_us - now, full_budget=self._full(plan)
+            )
         return upcoming
+
+    def _full(self, plan: Plan) -> bool:
+        """Whether a plan spends the whole token budget."""
+        tokens = self.batch.load.decode_requests if plan.decodes else 0
+        for chunk in plan.chunks:
+            tokens += chunk.new
+        return tokens >= self.batch.limits.max_num_batched_tokens
 
     def _plan_anew(self, before: Planned | None, now: int) -> Planned | None:
         """Plan the step that starts now; what a plan before it preempted that computes nothing belongs to it."""
@@ -66,7 +77,7 @@ class AsyncInstance(Instance):
                 return None
             self.pool.planned()
         batch.cohort.ahead = int(batch.load.decode_requests > 0 and (plan is None or plan.decodes))
-        return Planned(plan, self.pool.epoch)
+        return Planned(plan, self.pool.epoch, self.pool.free, len(batch.running) + len(batch.ending))
 
     def _due_for_plain_decode(self) -> int:
         """The KV blocks due where there is nothing to decide and every running request gets its token; else -1."""
@@ -113,7 +124,7 @@ class AsyncInstance(Instance):
         ending = sorted(self.batch.ending)
         if self.batch.planned is None:
             return (ending,)
-        plan, epoch = self.batch.planned
+        plan, epoch, _, _ = self.batch.planned
         if plan is None:
             return (ending, epoch)
         chunks = [(chunk.request.index, chunk.computed, chunk.new) for chunk in plan.chunks]

@@ -352,7 +352,7 @@ class Instance:
             self._complete(finishing, end)
         tallies.steps += 1
         tallies.busy_us += duration
-        if waiting and len(batch.running) + len(finishing or ()) >= batch.limits.max_num_seqs:
+        if waiting and not planned and len(batch.running) + len(finishing or ()) >= batch.limits.max_num_seqs:
             tallies.seqs_wait_us += duration
         upcoming = end if waiting or batch.running else IDLE
         if self._observers.kinds:
@@ -381,8 +381,9 @@ class Instance:
             if request.scheduled_us < 0:
                 request.scheduled_us = now
         for preemption in plan.preempted:
-            tallies.preemptions += 1
-            tallies.preempted_requests += preemption.victim.preemptions == 1
+            if preemption.victim.state is RequestState.WAITING:  # else its last token is being computed already
+                tallies.preemptions += 1
+                tallies.preempted_requests += preemption.victim.preemptions == 1
         tallies.peak_running = max(tallies.peak_running, len(batch.running))
         if self._observers.kinds:
             emit_plan(self._observers, self.index, now, plan)
@@ -434,16 +435,28 @@ class Instance:
             tallies.prefill_us += duration
             tallies.beside_prefill_us += duration * decodes
         waiting = batch.waiting.items
-        if waiting and (plan.preempted or not full_budget):
-            if not plan.preempted and len(batch.running) + len(finishing) >= batch.limits.max_num_seqs:
-                tallies.seqs_wait_us += duration
-            elif plan.preempted or (batch.refused is not None and batch.refused[1] == epoch):
-                tallies.kv_wait_us += duration
+        if waiting and not self.rule.traits.plans_ahead:
+            self._tally_wait(plan, epoch, len(finishing), duration, full_budget=full_budget)
         self._free_us = end
         upcoming = end if waiting or batch.running else IDLE
         if observed:
             self._emit_step(plan, Done(now, duration, decodes, context, first_tokens, finishing, upcoming))
         return upcoming
+
+    def _tally_wait(self, plan: Plan, epoch: int, finishing: int, duration: int, *, full_budget: bool) -> None:
+        """Somebody waits for the duration of a step: by what its plan tells, for want of blocks or of places.
+
+        ``finishing``: how many requests have a place in the batch until the step ends, and none after it.
+        """
+        batch, tallies = self.batch, self.tallies
+        if plan.preempted:
+            tallies.kv_wait_us += duration
+        elif full_budget:
+            pass
+        elif len(batch.running) + finishing >= batch.limits.max_num_seqs:
+            tallies.seqs_wait_us += duration
+        elif batch.refused is not None and batch.refused[1] == epoch:
+            tallies.kv_wait_us += duration
 
     def _end_prefill(self, request: Request, end: int, finishing: list[Request]) -> None:
         """The last token of its prefill is computed: a first token comes out, or (after a preemption) the next one."""

@@ -53,6 +53,10 @@ class Planned(NamedTuple):
     """None = a plain decode."""
     epoch: int
     """Of the block pool, after planning."""
+    free_blocks: int
+    """After planning."""
+    places: int
+    """Requests with a place in the batch after planning."""
 
     @property
     def prefills_nothing(self) -> bool:

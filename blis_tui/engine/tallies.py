@@ -25,7 +25,11 @@ class Tallies:
     full_budget_us: int = 0
     """Of steps that used up ``max_num_batched_tokens``."""
     kv_wait_us: int = 0
-    """Of steps that left somebody waiting for want of KV blocks (preempted requests wait, too)."""
+    """Of steps that left somebody waiting for want of KV blocks (preempted requests wait, too).
+
+    Where steps are planned ahead, whoever waits during a step was left out by the plan for the step after it: by that
+    plan this and ``seqs_wait_us`` are counted.
+    """
     seqs_wait_us: int = 0
     """Of steps that left somebody waiting because ``max_num_seqs`` ran, though not all of the token budget was used."""
     itl_us: dict[int, int] = field(default_factory=dict)

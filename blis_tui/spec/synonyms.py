@@ -130,7 +130,7 @@ _NOTES: Final = {
     ),
     "max_num_partial_prefills": "it is `policy.batching.max_num_partial_prefills` here, of the batching kind `vllm-v1`",
     "scheduler_reserve_full_isl": "it is `policy.batching.reserve_full_input` here, of the batching kind `vllm-v1`",
-    "async_scheduling": "a step is scheduled when the previous one has ended",
+    "async_scheduling": "it is `policy.batching.async_scheduling` here, of the batching kind `vllm-v1`",
     "enforce_eager": "step times come from `latency`, which has no execution modes",
     "enable_lora": "LoRA adapters are not simulated",
     "trust_remote_code": "no code is loaded",

@@ -36,6 +36,8 @@ class Standing:
     arrival_us: int
     input_tokens: int
     phase: str = "in-transit"
+    planned: bool = False
+    """It takes part from the next step on."""
     computed: int = 0
     generated: int = 0
     target: int = 0
@@ -63,6 +65,9 @@ class Reader:
     """Duration and decoding requests of each step."""
     completed: dict[str, int] = field(default_factory=dict)
     ended: dict[str, Standing] = field(default_factory=dict)
+    plans_ahead: bool = False
+    ends_us: dict[int, int] = field(default_factory=dict)
+    """When the latest step of each instance ends."""
 
     def read(self, records: Iterable[Record]) -> None:
         for record in records:
@@ -79,9 +84,12 @@ class Reader:
         elif isinstance(record, Scheduled):
             one = live[record.request_id]
             one.phase, one.computed = "prefill", record.cached_tokens
+            one.planned = self.plans_ahead
             one.queued_us += record.time_us - one.waits_since_us
         elif isinstance(record, Preempted):
             one = live[record.request_id]
+            if one.phase == "leaving":
+                return  # it loses its blocks while its last token is computed
             if self.keeps_output:
                 one.target = max(one.target, record.lost_tokens + 1) if one.phase != "prefill" else one.target
             else:
@@ -89,7 +97,7 @@ class Reader:
                 one.token_times_us.clear()
                 self.first_tokens = [pair for pair in self.first_tokens if pair[0] != record.request_id]
             one.phase, one.computed = "waiting", 0
-            one.waits_since_us = record.time_us
+            one.waits_since_us = self.ends_us.get(record.instance, 0) if self.plans_ahead else record.time_us
             one.preemptions += 1
         elif isinstance(record, StepFinished):
             self._step(record)
@@ -107,12 +115,15 @@ class Reader:
             assert isinstance(record, Admitted)
 
     def _step(self, step: StepFinished) -> None:
-        end_us = step.time_us + step.duration_us
+        end_us = self.ends_us[step.instance] = step.time_us + step.duration_us
         self.gaps_us.append((step.duration_us, step.decode_requests))
         computing = {chunk.request_id: chunk.new_tokens for chunk in step.chunks}
         for name, one in self.live.items():
             if one.instance != step.instance or one.phase not in ("prefill", "decode", "stalled"):
                 continue
+            if one.planned and name not in step.admitted:
+                continue
+            one.planned = False
             one.known_until_us = end_us
             if one.phase == "prefill":
                 instant = name in step.admitted and name not in computing
@@ -134,4 +145,11 @@ class Reader:
 
 def past_of(records: Iterable[Record], event: int, settled: int) -> list[Record]:
     """The records that are past at a position."""
-    return [one for one in records if one.event <= settled or (one.event == event and isinstance(one, DECISIONS))]
+    found: list[Record] = []
+    over = -1
+    for one in records:
+        if isinstance(one, StepFinished):
+            over = one.event
+        if one.event <= settled or (one.event == event and isinstance(one, DECISIONS) and over != event):
+            found.append(one)
+    return found

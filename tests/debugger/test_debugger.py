@@ -229,6 +229,8 @@ def test_lives_tell_everything_that_records_say_of_a_request() -> None:
         if record.kind == "step":
             for chunk in record.chunks:
                 told.setdefault(chunk.request_id, []).append((record.event, "chunk"))
+            for admitted in record.admitted:
+                told.setdefault(admitted, []).append((record.event, "started"))
             for done in record.completed:
                 told.setdefault(done, []).append((record.event, "last-token"))
         else:

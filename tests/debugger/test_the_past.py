@@ -73,7 +73,7 @@ class Run:
 
     def read(self) -> Reader:
         """What the records say up to the debugger's position."""
-        reader = Reader(self.keeps_output)
+        reader = Reader(self.keeps_output, plans_ahead=self.debugger.tape.plans_ahead)
         reader.read(past_of(self.records, self.debugger.event, self.debugger.settled))
         return reader
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from blis_tui.debugger.why.waits import step_cause
+from blis_tui.debugger.why.waits import planned_cause, step_cause
 from tests.builders import profiles
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ class InstanceTally:
     """Requests present, added up over time."""
     leaving: list[tuple[int, int]] = field(default_factory=list)
     """Ends of steps that lie ahead, and how many complete then."""
+    before: tuple[EventRow, StepRow] | None = None
+    """The latest step, where steps are planned ahead."""
 
     def pass_time(self, now_us: int) -> None:
         """Count who was present until now."""
@@ -45,7 +47,8 @@ class Tally:
         prefill_us: durations of the steps that computed prompt tokens.
         beside_prefill_us: the same, once for each request that decoded in them.
         full_budget_us: those of steps that used up the token budget.
-        kv_wait_us: those of steps that left somebody waiting for want of KV blocks.
+        kv_wait_us: those of steps that left somebody waiting for want of KV blocks. Where steps are planned ahead, this
+            and ``seqs_wait_us`` go by the plan that is made when the step starts, for the one after it.
         room_us: those of steps after which the records do not tell whether blocks or tokens were short.
         seqs_wait_us: those of steps that left somebody waiting because the batch was full, with tokens left.
         prefill_tokens: prompt tokens that steps computed.
@@ -74,6 +77,7 @@ class Tally:
         self.unsound = -1
         self._profile = profiles(experiment)[0]
         self._keeps_output = experiment.policy.batching.kind == "vllm-v1"
+        self._plans_ahead = self._profile.traits.plans_ahead
 
     def follow(self, tape: Tape, events: int) -> bool:
         """Count up to so many more events; returns whether it has them all."""
@@ -116,10 +120,23 @@ class Tally:
         self.prefill_tokens += step.prefill_tokens
         self.decode_tokens += step.decode_requests
         full = step.batch_tokens >= self._profile.limits.max_num_batched_tokens
-        cause = step_cause(step, self._profile) if step.waiting else ""
         self.full_budget_us += duration if full else 0
         self.prefill_us += duration if step.prefill_tokens else 0
         self.beside_prefill_us += duration * step.decode_requests if step.prefill_tokens else 0
+        if not self._plans_ahead:
+            if step.waiting:
+                self._wait(step_cause(step, self._profile), duration, full=full)
+            return
+        # Whoever waits during a step was left out by the plan for the step after it.
+        before, instance.before = instance.before, (row, step)
+        if before is not None:
+            of, by = before
+            made = step.planned == of.event
+            if by.waiting + step.preempted - (step.admitted if made else 0) > 0:
+                cause = planned_cause(of.event, by, step, self._profile)
+                self._wait(cause, by.duration_us, full=full and made)
+
+    def _wait(self, cause: str, duration: int, *, full: bool) -> None:
         self.kv_wait_us += duration if cause in ("preempted", "blocks") else 0
         self.seqs_wait_us += duration if cause == "seqs" and not full else 0
         self.room_us += duration if cause == "room" else 0

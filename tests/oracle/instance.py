@@ -413,7 +413,6 @@ class Instance:
                 block.content = None  # it would have been computed in this step
         plan.preempted.append(Preemption(job, beneficiary, job.computed, len(job.table)))
         if job in self.ending:
-            self.preemptions += 1
             self.pool.release(job.table)
             self.ending.remove(job)
             return

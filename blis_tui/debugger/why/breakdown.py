@@ -24,6 +24,7 @@ KINDS: Final = {
     "routing": "routing",
     "intake": "tokenization and enqueue",
     "wait": "waiting in the queue",
+    "planned": "planned for the next step",
     "lost": "lost work",
     "again": "waiting again",
     "prefill": "prefill",
@@ -124,8 +125,8 @@ def _broken_down(life: Life, spans: list[Span], total_us: int, end_us: int, tape
 
 
 def _kind(life: Life, span: Span) -> str:
-    if span.what == "wait":
-        return "again" if span.attempt else "wait"
+    if span.what in ("wait", "planned"):
+        return "again" if span.attempt else span.what
     if life.keeps_output:
         return "recompute" if span.what == "prefill" and span.attempt else span.what
     return "lost" if span.lost else span.what

@@ -38,9 +38,9 @@ from blis_tui.debugger.why.lifecycle import (
     scaling_decided_event,
     stranded_event,
 )
-from blis_tui.debugger.why.lifespans import last_step
-from blis_tui.debugger.why.waits import cause_sentence, step_cause
-from blis_tui.engine.records import Preempted, Routed, StepFinished, described
+from blis_tui.debugger.why.lifespans import last_step, next_step
+from blis_tui.debugger.why.waits import cause_sentence, planned_cause, preempted_by, step_cause
+from blis_tui.engine.records import Routed, StepFinished, described
 from blis_tui.units import count_text, percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def _step(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     figures = debugger.tape.step(row.step)
     records = debugger.records_of(row.event)
     record = next(one for one in records if isinstance(one, StepFinished))
-    preempted = [one for one in records if isinstance(one, Preempted)]
+    preempted = preempted_by(debugger.tape, row.event, record.preempted)
     usual = usual_duration(debugger.tape, row.instance, row.event)
     # In the middle of a step, its later phases are still to come.
     here = debugger.phase if row.event == debugger.event else None
@@ -221,9 +221,22 @@ def _step(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
             head += f", {figures.duration_us / usual:.1f} times as long as usual"
         parts.append(_duration(figures, usual))
     parts.append(_decisions(record, preempted))
+    if debugger.tape.plans_ahead:
+        parts.insert(0, _plan(debugger.tape, row, figures))
     if phase >= _COMPLETE:
         parts += [_outcome(record), _admissions(debugger, row, record, figures)]
     return f"{head}.", [part for part in parts if part.sentences or part.rows]
+
+
+def _plan(tape: Tape, row: EventRow, figures: StepRow) -> Part:
+    """When a step was planned, where that is not when it starts."""
+    if figures.planned == row.event:
+        facts = say(f"It was planned when it started, at {time_text(row.time_us)}.")
+    else:
+        facts = say(
+            f"It was planned at {time_text(tape.time_us(figures.planned))} (", event_ref(figures.planned), ") "
+        ) + say(f"and started at {time_text(row.time_us)}, when the step before it had ended.")
+    return Part("When it was planned", (facts,))
 
 
 def _is_slow(figures: StepRow, usual: int | None) -> bool:
@@ -286,13 +299,13 @@ def _named(*lists: tuple[str, tuple[str, ...]]) -> list[Sentence]:
     ]
 
 
-def _decisions(record: StepFinished, preempted: list[Preempted]) -> Part:
+def _decisions(record: StepFinished, preempted: tuple[tuple[str, str], ...]) -> Part:
     facts = _named(
         ("Scheduled from the queue", record.admitted),
         ("Preempted", record.preempted),
         ("Stalled (got no token)", record.stalled),
     )
-    made_for = list(dict.fromkeys(one.for_request for one in preempted))
+    made_for = list(dict.fromkeys(beneficiary for _, beneficiary in preempted))
     if made_for:
         facts.append(say("Preempted to free KV blocks for ", *listing([request_ref(name) for name in made_for]), "."))
     return Part("What it scheduled", tuple(facts))
@@ -308,8 +321,15 @@ def _outcome(record: StepFinished) -> Part:
 def _admissions(debugger: Debugger, row: EventRow, record: StepFinished, figures: StepRow) -> Part:
     """Why no further request was scheduled, and when the next step begins."""
     facts: list[Sentence] = []
-    if record.waiting:
-        profile = debugger.tape.profiles[row.instance]
+    profile = debugger.tape.profiles[row.instance]
+    if record.waiting and profile.traits.plans_ahead:
+        event = next_step(debugger.tape, row.instance, row.event, debugger.event)
+        if event:
+            following = debugger.tape.step(debugger.tape.row(event).step)
+            if record.waiting > (following.admitted if following.planned == row.event else 0):
+                cause = planned_cause(row.event, figures, following, profile)
+                facts.append(say("The step after it was planned when it started. ", cause_sentence(cause, profile)))
+    elif record.waiting:
         facts.append(say(cause_sentence(step_cause(figures, profile), profile)))
     if record.next_step_us < 0:
         facts.append(say("No request is left: ", instance_ref(row.instance), " is idle until a request arrives."))

@@ -24,8 +24,8 @@ class Span:
 
     ``what`` is one of ``admission`` (until admission control decided), ``deferral`` (until the cluster was idle),
     ``gateway`` (in its queue), ``routing`` (until an instance was chosen), ``intake`` (tokenization and hand-over,
-    until it stood in the queue), ``wait``, ``prefill``, ``transfer`` (of its KV blocks to the instance that decodes)
-    and ``decode``.
+    until it stood in the queue), ``wait``, ``planned`` (scheduled for the step after the one under way, where steps are
+    planned ahead), ``prefill``, ``transfer`` (of its KV blocks to the instance that decodes) and ``decode``.
     """
 
     what: str
@@ -69,6 +69,8 @@ class Life:
     chunks: tuple[Chunks, ...]
     prefilled_us: tuple[int, ...]
     """When its prefills ended, each with a token; the decode after one may take no time."""
+    preemptions: tuple[RequestEvent, ...]
+    """When it was preempted. Who loses the blocks early while the last token is computed goes on nevertheless."""
     stalls: tuple[tuple[int, int], ...]
     """When it ran without getting tokens: from and to, in microseconds."""
     keeps_output: bool
@@ -98,11 +100,6 @@ class Life:
     def end(self) -> RequestEvent | None:
         """How it ended."""
         return next((one for one in reversed(self.entries) if described(one.what).ends), None)
-
-    @property
-    def preemptions(self) -> tuple[RequestEvent, ...]:
-        """When it was preempted."""
-        return tuple(one for one in self.entries if one.what == "preempted")
 
     @property
     def first_token(self) -> RequestEvent | None:
@@ -154,6 +151,7 @@ def read_life(tape: Tape, name: str, until: int, settled: int | None = None) -> 
         spans=spans,
         chunks=tuple(reader.chunks),
         prefilled_us=tuple(reader.prefilled_us),
+        preemptions=tuple(reader.preemptions),
         stalls=tuple(reader.stalls if reader.stalled_us < 0 else [*reader.stalls, (reader.stalled_us, now_us)]),
         keeps_output=keeps,
         until=until,
@@ -205,6 +203,7 @@ class _Reader:
     target: int = 0
     instance: int = -1
     prefilled_us: list[int] = field(default_factory=list)
+    preemptions: list[RequestEvent] = field(default_factory=list)
     stalls: list[tuple[int, int]] = field(default_factory=list)
     stalled_us: int = -1
     handed: bool = False
@@ -231,7 +230,9 @@ class _Reader:
             if not self.what:  # else it is under way already
                 self.handed = True
                 self._turn("transfer", entry.time_us, entry.event)
-        elif what == "scheduled":
+        elif what == "scheduled" and self.tape.plans_ahead:
+            self._turn("planned", entry.time_us, entry.event)
+        elif what in ("scheduled", "started"):
             self._turn("decode" if self.handed else "prefill", entry.time_us, entry.event)
         elif what == "chunk":
             self.chunks.append(Chunks(event=entry.event, start_us=entry.time_us, tokens=entry.second))
@@ -241,16 +242,24 @@ class _Reader:
         elif what == "first-token":
             if self.what == "prefill":  # its whole prompt was in the cache: there was no chunk
                 self._turn("decode", entry.first, entry.event)
-        elif what == "preempted":
+        elif what == "preempted" and self.what:
             if self.keeps_output and entry.first >= self.target:
                 self.target = entry.first + 1
-            self._turn("wait", entry.time_us, entry.event)
+            self._turn("wait", self._end_of_part(entry), entry.event)
             self.attempt += 1
+            self.preemptions.append(entry)
             self.handed = False
         elif what == "last-token":
             self._turn("", entry.first, entry.event)
         elif described(what).ends:
             self._turn("", entry.time_us, entry.event)
+
+    def _end_of_part(self, preempted: RequestEvent) -> int:
+        """Until when a victim computes: planned ahead, a preemption begins when the step under way ends."""
+        row = self.tape.row(preempted.event)
+        if not self.tape.plans_ahead or row.step < 0:
+            return preempted.time_us
+        return preempted.time_us + self.tape.step(row.step).duration_us
 
     def _turn(self, what: str, time_us: int, event: int) -> None:
         if self.handed:  # what overlaps with the step before counts as that step's
@@ -298,3 +307,11 @@ def last_step(tape: Tape, instance: int, until: int) -> int:
         event = tape.next_step(event, back=True)
         if not event or tape.row(event).instance == instance:
             return event
+
+
+def next_step(tape: Tape, instance: int, event: int, until: int) -> int:
+    """The step of an instance that follows an event, up to another one; 0 when it has not started by then."""
+    while 0 < (event := tape.next_step(event)) <= until:
+        if tape.row(event).instance == instance:
+            return event
+    return 0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from blis_tui.debugger.why.explanation import Part, Ref, Sentence, event_ref, instance_ref, listing, request_ref, say
 from blis_tui.debugger.why.lifespans import last_step
-from blis_tui.debugger.why.waits import step_cause
-from blis_tui.engine.records import Preempted, StepFinished, described
+from blis_tui.debugger.why.waits import preempted_by, step_cause
+from blis_tui.engine.records import StepFinished, described
 from blis_tui.units import bytes_text, count_text, percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.rows import StepRow
     from blis_tui.engine.profile import Profile
-    from blis_tui.engine.records import Record
     from blis_tui.spec.model import Experiment
 
 _HEAD_FIRST = "no request is scheduled before the queue head"
@@ -27,13 +26,18 @@ class LatestStep:
     """The latest step of an instance: its event, its figures and its records.
 
     Where it is under way (``over`` is false), the figures are those in its middle, and its results still to come.
+    Where steps are planned ahead, it may stand for the one that is planned (``ahead``), with what the plan saw.
     """
 
     event: int
     row: StepRow
     step: StepFinished
-    records: tuple[Record, ...]
+    preempted: tuple[tuple[str, str], ...]
+    """Victims and whom they made room for."""
     over: bool
+    planned: int
+    """The event in which it was planned."""
+    ahead: bool = False
 
 
 def latest_step(debugger: Debugger, instance: InstanceSnapshot) -> LatestStep | None:
@@ -50,7 +54,32 @@ def latest_step(debugger: Debugger, instance: InstanceSnapshot) -> LatestStep | 
         row = row._replace(
             first_tokens=0, completed=0, running=instance.running_count, kv_used_blocks=instance.kv.used_blocks
         )
-    return LatestStep(event, row, step, records, over)
+    return LatestStep(event, row, step, preempted_by(tape, event, step.preempted), over, row.planned)
+
+
+def latest_plan(debugger: Debugger, instance: InstanceSnapshot, latest: LatestStep) -> LatestStep | None:
+    """The plan that the queue was last considered for; None where that came to nothing."""
+    if not instance.profile.traits.plans_ahead:
+        return latest
+    plan = instance.planned
+    if plan is None:
+        return None
+    planned = latest.event if latest.over else latest.planned
+    row = latest.row._replace(
+        preempted=len(plan.preempted),
+        prefill_tokens=sum(chunk.new_tokens for chunk in plan.chunks),
+        decode_requests=plan.decode_requests,
+        completed=0,
+        running=plan.places,
+        kv_used_blocks=instance.profile.limits.kv_blocks - plan.free_blocks,
+    )
+    step = replace(
+        latest.step,
+        time_us=debugger.tape.time_us(planned),
+        chunks=plan.chunks,
+        decode_requests=plan.decode_requests,
+    )
+    return LatestStep(latest.event, row, step, plan.preempted, latest.over, planned, ahead=True)
 
 
 def live_part(debugger: Debugger, live: RequestSnapshot) -> Part:
@@ -167,11 +196,27 @@ def _why_not_admitted(
     head = instance.waiting[0]
     name = request_ref(head.request_id)
     here = instance_ref(instance.index)
-    if latest is None or _joined_after(debugger, head, latest.event):
+    if latest is not None and instance.profile.traits.plans_ahead:
+        planned = latest.event if latest.over else latest.planned
+        if _joined_after(debugger, head, planned):
+            late = " was queued after the next step of " if latest.over else " was queued after the step under way of "
+            then = "another one is planned when the step under way ends" if latest.over else "the next one is planned"
+            return [say(name, late, here, " had been planned (", event_ref(planned), f"); {then}.")]
+        plan = latest_plan(debugger, instance, latest)
+        if plan is None:
+            return [
+                say(name, " did not fit beside the requests whose last token is being computed."),
+                say("The next step is planned when the step under way ends."),
+            ]
+        latest = plan
+    elif latest is None or _joined_after(debugger, head, latest.event):
         return [say(name, " was queued after the latest step of ", here, " had begun; ", *_next_look(latest))]
     profile = instance.profile
     limits, cause = profile.limits, step_cause(latest.row, profile)
     step = say("In the latest step (", event_ref(latest.event), ") ")
+    if latest.ahead:
+        which = "When the next step was planned (" if latest.over else "When the step under way was planned ("
+        step = say(which, event_ref(latest.planned), ") ")
     if cause == "preempted":
         return [step + _preemptions(latest), say("A step that preempts schedules no request from the queue.")]
     if cause == "seqs":
@@ -200,9 +245,9 @@ def _next_look(latest: LatestStep | None) -> Sentence:
 
 
 def _preemptions(latest: LatestStep) -> Sentence:
-    victims = [record for record in latest.records if isinstance(record, Preempted)]
-    made_for = list(dict.fromkeys(record.for_request for record in victims))
-    if made_for == [record.request_id for record in victims]:
+    victims = [victim for victim, _ in latest.preempted]
+    made_for = list(dict.fromkeys(beneficiary for _, beneficiary in latest.preempted))
+    if made_for == victims:
         return say(
             "the running requests needed more KV blocks than were free: ",
             *listing([request_ref(name) for name in made_for]),
@@ -210,7 +255,7 @@ def _preemptions(latest: LatestStep) -> Sentence:
         )
     return say(
         "the running requests needed more KV blocks than were free: ",
-        *listing([request_ref(record.request_id) for record in victims]),
+        *listing([request_ref(name) for name in victims]),
         f" {'was' if len(victims) == 1 else 'were'} preempted to free blocks for ",
         *listing([request_ref(name) for name in made_for]),
         ".",
@@ -346,7 +391,15 @@ def _running(debugger: Debugger, live: RequestSnapshot, instance: InstanceSnapsh
                 f" and has generated {plural(live.generated_tokens, 'token')}; each step adds one.",
             )
         )
-    if latest is not None:
+    life = debugger.tape.life(live.request_id, debugger.event, debugger.settled)
+    if debugger.tape.plans_ahead and life and life[-1].what == "scheduled":
+        since = say(
+            f"It was planned at {time_text(life[-1].time_us)} (", event_ref(life[-1].event), ") for the next step, "
+        )
+        start_us = -1 if latest is None else latest.step.next_step_us
+        starts = f"which starts at {time_text(start_us)}: " if start_us >= 0 else ""
+        sentences.append(since + say(f"{starts}the step under way has to end first."))
+    elif latest is not None:
         sentences += _part_in_step(debugger, live, latest)
     sentences.append(
         say(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.debugger.why.breakdown import PREEMPTION, e2e_breakdown
 from blis_tui.debugger.why.explanation import Part, Row, Sentence, event_ref, request_ref, say
-from blis_tui.debugger.why.lifespans import read_life
+from blis_tui.debugger.why.lifespans import next_step, read_life
 from blis_tui.debugger.why.ranking import Position, Ranked, ranking
 from blis_tui.engine.records import Preempted, StepFinished
 from blis_tui.units import count_text, percent_text, plural, span_text
@@ -28,6 +28,7 @@ GROUPS: Final = {
     "waiting in the gateway": ("deferral", "gateway"),
     "KV transfer": ("transfer",),
     "waiting in the queue": ("wait",),
+    "planned for the next step": ("planned",),
     "preemption": PREEMPTION,
     "prefill": ("prefill",),
     "decode": ("decode-only",),
@@ -57,7 +58,11 @@ def _preemption_part(debugger: Debugger, life: Life, preempted: RequestEvent) ->
     beneficiary = tape.name(preempted.second)
     records = debugger.records_of(preempted.event)
     record = next(one for one in records if isinstance(one, Preempted) and one.request_id == life.name)
-    step = next(one for one in records if isinstance(one, StepFinished))
+    step: StepFinished | None = next(one for one in records if isinstance(one, StepFinished))
+    if tape.plans_ahead:  # it was preempted by the plan for the step after it
+        event = next_step(tape, record.instance, preempted.event, debugger.event)
+        following = debugger.records_of(event) if event else ()
+        step = next((one for one in following if isinstance(one, StepFinished)), None)
     rule = tape.profiles[record.instance].victims
     own = beneficiary == life.name
     sentences = [
@@ -74,10 +79,12 @@ def _preemption_part(debugger: Debugger, life: Life, preempted: RequestEvent) ->
     return Part(f"Why it was preempted after {span_text(preempted.time_us - life.arrival_us)}", tuple(sentences))
 
 
-def _shortage(step: StepFinished, beneficiary: str, *, own: bool) -> Sentence:
+def _shortage(step: StepFinished | None, beneficiary: str, *, own: bool) -> Sentence:
     """Why blocks were short."""
-    chunk = next((chunk for chunk in step.chunks if chunk.request_id == beneficiary), None)
     name = "it" if own else request_ref(beneficiary)
+    if step is None:
+        return say("The KV cache was full: ", name, " needed more KV blocks than were free.")
+    chunk = next((chunk for chunk in step.chunks if chunk.request_id == beneficiary), None)
     if chunk is not None:
         need = f" needed blocks for {plural(chunk.new_tokens, 'token')} of its prefill, and too few were free."
     elif beneficiary in step.preempted:
@@ -100,8 +107,9 @@ def _restart(life: Life, preempted: RequestEvent) -> list[Sentence]:
     waited = span_text(again.time_us - preempted.time_us)
     found = f", {plural(again.first, 'token')} of it still cached" if again.first else ""
     sentence = say(f"It waited {waited} to be scheduled again (", event_ref(again.event), f"){found}")
+    attempt = life.preemptions.index(preempted) + 1
     prefill = next(
-        (span for span in life.spans if span.what == "prefill" and span.start_us == again.time_us and not span.open),
+        (span for span in life.spans if span.what == "prefill" and span.attempt == attempt and not span.open),
         None,
     )
     if prefill is None:
@@ -109,7 +117,7 @@ def _restart(life: Life, preempted: RequestEvent) -> list[Sentence]:
     tokens = sum(chunk.tokens for chunk in life.chunks if prefill.start_us <= chunk.start_us < prefill.end_us)
     after = span_text(prefill.end_us - preempted.time_us)
     facts.append(sentence + say(f" and then computed {plural(tokens, 'token')} in {span_text(prefill.duration_us)}."))
-    cut = any(one.time_us == prefill.end_us for one in life.preemptions)
+    cut = prefill.end_us not in life.prefilled_us or any(one.time_us == prefill.end_us for one in life.preemptions)
     facts.append(
         say("Then it was preempted again.") if cut else say(f"Its next token came {after} after the preemption.")
     )

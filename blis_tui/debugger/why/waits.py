@@ -12,6 +12,10 @@ serve the running requests first and then admit from the head of the queue until
 
 Where several hold, the first is named. Time that passes before an instance's next step begins is the cause ``step``:
 the engine decides between steps only.
+
+Where steps are planned ahead (asynchronous scheduling), the plan that counts from the start of a step on is that of the
+step after it. It saw the batch as the starting step leaves it; those whose last token that computes still have their
+place in the batch. It is known once its own step starts; until then the cause is ``step``.
 """
 
 from __future__ import annotations
@@ -19,18 +23,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.debugger.why.lifespans import steps_within
+from blis_tui.debugger.why.lifespans import next_step, steps_within
 from blis_tui.units import span_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from blis_tui.debugger.rows import StepRow
     from blis_tui.debugger.tape import Tape
     from blis_tui.debugger.why.lifespans import Life, Span
     from blis_tui.engine.profile import Profile
 
-CAUSES: Final = ("step", "preempted", "seqs", "tokens", "blocks", "room")
+CAUSES: Final = ("step", "planned", "preempted", "seqs", "tokens", "blocks", "room")
 """Every cause, in the order in which they are longest."""
 
 
@@ -41,6 +45,27 @@ def step_cause(row: StepRow, profile: Profile) -> str:
     if row.running + row.completed >= profile.limits.max_num_seqs:
         return "seqs"
     if row.batch_tokens >= profile.limits.max_num_batched_tokens:
+        return "tokens"
+    return "blocks" if profile.traits.chunked_prefill else "room"
+
+
+def planned_cause(event: int, row: StepRow, following: StepRow | None, profile: Profile) -> str:
+    """The same of the plan that was made when a step started, for the step that follows.
+
+    Args:
+        event: the step that started.
+        row: its figures.
+        following: those of the step after it; None = it has not started yet.
+        profile: of the instance.
+    """
+    if following is None:
+        return "step"
+    if following.preempted:
+        return "preempted"
+    made = following.planned == event  # else it came to nothing, and the step after it was planned when it started
+    if row.running + row.completed + (following.admitted if made else 0) >= profile.limits.max_num_seqs:
+        return "seqs"
+    if made and following.batch_tokens >= profile.limits.max_num_batched_tokens:
         return "tokens"
     return "blocks" if profile.traits.chunked_prefill else "room"
 
@@ -57,19 +82,40 @@ def wait_causes(tape: Tape, profile: Profile, span: Span, instance: int, until: 
     """Divide a wait: each step that did not admit the request accounts for the time until the next one began."""
     us = dict.fromkeys(CAUSES, 0)
     steps = dict.fromkeys(CAUSES, 0)
+    if span.what == "planned":
+        return WaitCauses({"planned": span.duration_us}, steps)
     cause, since = "step", span.start_us
-    for _, start_us, row in steps_within(tape, instance, span.start_us, span.end_us, until):
+    for event, start_us, row in steps_within(tape, instance, span.start_us, span.end_us, until):
         us[cause] += start_us - since
-        cause, since = step_cause(row, profile), start_us
-        steps[cause] += 1
+        if profile.traits.plans_ahead:
+            following = next_step(tape, instance, event, until)
+            figures = tape.step(tape.row(following).step) if following else None
+            cause = planned_cause(event, row, figures, profile)
+        else:
+            cause = step_cause(row, profile)
+        since = start_us
+        steps[cause] += cause != "step"
     us[cause] += span.end_us - since
     return WaitCauses({name: value for name, value in us.items() if value}, steps)
+
+
+def preempted_by(tape: Tape, event: int, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Whom a step's plan preempted (``StepFinished.preempted``), and for whom."""
+    until = event - 1 if tape.plans_ahead else event
+    found: list[tuple[str, str]] = []
+    for name in names:
+        number = tape.number(name)
+        entry = None if number is None else tape.latest(number, "preempted", until)
+        if entry is not None:
+            found.append((name, tape.name(entry.second)))
+    return tuple(found)
 
 
 def cause_text(cause: str, profile: Profile) -> str:
     """A cause in a few words."""
     return {
         "step": "step under way",
+        "planned": "planned for the next step",
         "preempted": "preemption",
         "seqs": f"batch full ({profile.limits.max_num_seqs:,})",
         "tokens": f"token budget spent ({profile.limits.max_num_batched_tokens:,})",
@@ -82,6 +128,7 @@ def cause_sentence(cause: str, profile: Profile) -> str:
     """Why a step scheduled no further request, for people who never read the documentation."""
     limits = profile.limits
     return {
+        "planned": "It is planned for the next step; the one under way has to end first.",
         "step": "Requests are scheduled only between steps, and one was under way.",
         "preempted": "The step preempted running requests; such a step schedules no request from the queue.",
         "seqs": f"{limits.max_num_seqs:,} requests ran, which is the limit (max_num_seqs).",

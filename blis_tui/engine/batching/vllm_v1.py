@@ -35,7 +35,7 @@ class Settings:
     async_scheduling: bool = setting(
         "Plan a step while the one before it runs: the engine never waits for the scheduler, and who arrives during a "
         "step is seen one step later.",
-        default=False,
+        default=True,
     )
     watermark: float = setting(
         "Share of the KV blocks kept free when a waiting request is admitted, 0 to 1.",

@@ -87,7 +87,10 @@ def _card(view: View, instance: int | None, width: int) -> list[Line]:
         return []
     budget = view.tape.profiles[step.instance].limits.max_num_batched_tokens
     head = [heading(f"step {count_text(step.step)} of instance {step.instance}")] if instance is None else []
-    return [BLANK, *head, *step_card(step, view.moment.phase, budget, width)]
+    planned_us = None
+    if view.tape.plans_ahead:
+        planned_us = view.tape.time_us(view.tape.step(view.tape.row(step.event).step).planned)
+    return [BLANK, *head, *step_card(step, view.moment.phase, budget, width, planned_us)]
 
 
 def _figures(instance: InstanceSnapshot) -> list[Content]:

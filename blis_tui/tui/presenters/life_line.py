@@ -43,6 +43,7 @@ STRETCHES: Final[Mapping[str, Look]] = MappingProxyType(
         "routing": Look("·", "routing", "$text-muted"),
         "intake": Look("·", "enqueue", "$text-muted"),
         "wait": Look("░", "queue", PHASE_LOOKS["waiting"].style),
+        "planned": Look("▹", "planned", "$text-muted"),
         "prefill": Look("▒", "prefill", PHASE_LOOKS["prefill"].style),
         "transfer": Look("→", "transfer", "$accent"),
         "decode": Look("█", "decode", PHASE_LOOKS["decode"].style),
@@ -116,6 +117,7 @@ def _ender(life: Life, span: Span, following: Span | None) -> RequestEvent | Non
     here = [one for one in life.entries if one.event == event]
     ends = tuple(kind for kind, record in RECORD_KINDS.items() if record.shown.ends)
     wanted = {
+        "planned": ("started", *ends),
         "prefill": ("first-token", "chunk", "preempted", *ends),
         "decode": ("preempted", *ends, "last-token"),
     }
@@ -127,6 +129,8 @@ def ending_text(end: RequestEvent, tape: Tape, *, lost: bool) -> str:
     """A entry as what ends a stretch; ``lost``: what was computed in it was lost in a preemption."""
     if end.what == "chunk":
         return "prompt and output are recomputed"
+    if end.what == "started":
+        return "its step started"
     if end.what == "first-token" and lost:
         return "first token, lost later"
     shown = described(end.what)

@@ -20,7 +20,9 @@ _NAMES: Final = 3
 _SEPARATOR: Final = " · "
 
 
-def step_card(step: StepFinished, phase: int | None, budget: int, width: int) -> list[Line]:
+def step_card(
+    step: StepFinished, phase: int | None, budget: int, width: int, planned_us: int | None = None
+) -> list[Line]:
     """The four phases, ``▶`` at the present one; those not looked into yet have a dot and are dimmed.
 
     Args:
@@ -28,9 +30,11 @@ def step_card(step: StepFinished, phase: int | None, budget: int, width: int) ->
         phase: how far it has been looked into, as an index of ``PHASES``; None = all of it.
         budget: ``max_num_batched_tokens``.
         width: in cells.
+        planned_us: when it was planned, where steps are planned ahead.
     """
     here = LAST_PHASE if phase is None else phase
-    facts = (_schedule(step, budget), _execute(step), _complete(step), _next(step))
+    planned = [] if planned_us is None else [Content(f"planned at {time_text(planned_us)}")]
+    facts = ([*_schedule(step, budget), *planned], _execute(step), _complete(step), _next(step))
     lines: list[Line] = []
     for at, (name, items) in enumerate(zip(PHASES, facts, strict=True)):
         mark = "▶" if at == here else "·" if at > here else " "

@@ -34,7 +34,8 @@ def figures(reader: Reader) -> dict[str, dict[str, int]]:
 def test_every_request_has_its_place(name: str) -> None:
     debugger = finished(name)
     end = Position(debugger.frontier, debugger.frontier)
-    reader = Reader(keeps_output=debugger.experiment.policy.batching.kind == "vllm-v1")
+    keeps_output = debugger.experiment.policy.batching.kind == "vllm-v1"
+    reader = Reader(keeps_output, plans_ahead=debugger.tape.plans_ahead)
     simulation = blis_tui.Simulation(debugger.experiment)
     simulation.subscribe("all", lambda record: reader.read([record]))
     simulation.run()

@@ -14,7 +14,7 @@ from blis_tui.debugger.why.explain import explain, explain_event, explain_reques
 from blis_tui.debugger.why.explanation import Explanation, Part, Ref, event_ref, instance_ref, request_ref, said
 from blis_tui.debugger.why.ranking import Position, Ranked, ranking
 from blis_tui.engine.records import RECORD_KINDS, Preempted
-from blis_tui.units import plural, span_text
+from blis_tui.units import plural, span_text, time_text
 from tests.debugger.pressed_runs import RUNS, experiment, finished, refs
 
 
@@ -345,3 +345,28 @@ def test_a_comparison_says_how_much_there_was_to_compute() -> None:
     rows = {row.label: said(row.note) for row in part(explain_request(debugger, ranked[0].name), "Compared").rows}
     assert rows["prefill"] == f"{lives[0][0].first:,} prompt tokens, median {lives[1][0].first:,}"
     assert rows["decode"] == f"{lives[0][-1].first:,} output tokens, median {lives[1][-1].first:,}"
+
+
+def test_a_step_tells_when_it_was_planned_and_who_is_planned_waits_for_the_step_under_way() -> None:
+    debugger = finished("vllm-preemption")
+    tape = debugger.tape
+    checked = 0
+    for name in tape.names()[5:60:9]:
+        scheduled = next(one for one in tape.life(name) if one.what == "scheduled")
+        started = next(one for one in tape.life(name) if one.what == "started")
+        run_to_stop(debugger.seek(scheduled.event))
+        explained = explain_event(debugger, started.event)
+        told = sentences(part(explained, "When it was planned"))
+        if started.event == scheduled.event:
+            assert told == f"It was planned when it started, at {time_text(started.time_us)}."
+            continue
+        assert told.startswith(
+            f"It was planned at {time_text(scheduled.time_us)} (event {scheduled.event:,}) and started"
+        )
+        now = sentences(part(explain_request(debugger, name), "What it does now"))
+        assert f"for the next step, which starts at {time_text(started.time_us)}: the step under way has to end" in now
+        run_to_stop(debugger.seek(started.event))
+        rows = {row.label: row.figure for row in explain_request(debugger, name).parts[-1].rows}
+        assert rows["planned for the next step"] == span_text(started.time_us - scheduled.time_us)
+        checked += 1
+    assert checked

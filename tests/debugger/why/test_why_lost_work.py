@@ -43,15 +43,17 @@ def preempted_lives(run: str) -> Iterator[tuple[Life, RequestSnapshot]]:
     """Every preempted request right after each of its preemptions: what is read of it, and what the engine has."""
     debugger = finished(run)
     tape = debugger.tape
-    last = debugger.frontier
-    for event in [one for one in range(1, last) if tape.is_step(one) and tape.step(tape.row(one).step).preempted]:
+    found = {one.event for name in tape.names() for one in tape.life(name) if one.what == "preempted"}
+    for event in sorted(found):
         run_to_stop(debugger.seek(event))
         for record in debugger.records_of(event):
             if isinstance(record, Preempted):
                 life = read_life(tape, record.request_id, event)
                 live = debugger.request(record.request_id)
                 assert life is not None
-                assert live is not None
+                if live is None:  # it lost its blocks while its last token was computed, and goes on
+                    assert not life.preemptions or life.preemptions[-1].event < event
+                    continue
                 yield life, live
 
 
