@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from blis_tui.engine.instance import Instance
 from blis_tui.engine.plan import Plan, Planned
 from blis_tui.engine.step_event import NO_STEP
+from blis_tui.engine.tallies import tally_wait
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
@@ -43,9 +44,8 @@ class AsyncInstance(Instance):
         batch.planned = following = self._plan_next(now, ahead=True)
         if self.waiting.items:
             plan = (following and following.plan) or Plan()
-            self._tally_wait(
-                plan, self.pool.epoch, len(batch.ending), self._free_us - now, full_budget=self._full(plan)
-            )
+            full, duration = self._full(plan), self._free_us - now
+            tally_wait(self.tallies, batch, plan, self.pool.epoch, len(batch.ending), duration, full_budget=full)
         return upcoming
 
     def _full(self, plan: Plan) -> bool:

@@ -263,14 +263,17 @@ class Batch:
 
     def abort(self, request: Request) -> None:
         """A running request leaves with nothing."""
-        slot = request.batch_slot
+        slot, granted = request.batch_slot, 0
         if request.joined_clock >= 0:
+            granted = self.cohort.ahead
             self.cohort.leave(request)
+        elif self.planned is not None and self.planned.plan is not None:
+            granted = next((chunk.new for chunk in self.planned.plan.chunks if chunk.request is request), 0)
         del self.running[slot]
         self.prefills.pop(slot, None)
         self.stalled.pop(slot, None)
         request.batch_slot = -1
-        self.pool.release(request, request.computed_tokens)
+        self.pool.release(request, self._content_tokens(request, granted))
 
     def deadlock(self, index: int, now: int) -> StalledError:
         """There is work, and nothing of it can be scheduled."""

@@ -16,7 +16,7 @@ from blis_tui.engine.records import Completed, Dropped, Prefilled, Queued, Timed
 from blis_tui.engine.request import RequestState, handover_of
 from blis_tui.engine.step_event import IDLE, NO_STEP, Step
 from blis_tui.engine.step_records import Done, emit_first_tokens, emit_plan, emit_step
-from blis_tui.engine.tallies import Presence, Tallies
+from blis_tui.engine.tallies import Presence, Tallies, tally_wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,7 +144,10 @@ class Instance:
     @property
     def seen_kv_used(self) -> int:
         """Blocks in use as others see it: never more than there are, though left ones may be in use again."""
-        return min(self.pool.used + sum(self._leaving.values()), self.pool.total)
+        used = self.pool.used
+        for blocks in self._leaving.values():
+            used += blocks
+        return min(used, self.pool.total)
 
     def policy_state(self) -> tuple[object, ...]:
         """What its rules remember, as plain values (for digests)."""
@@ -392,7 +395,6 @@ class Instance:
     def _run(self, plan: Plan, epoch: int, now: int) -> int:
         """Execute what was scheduled, and take note of what comes of it; ``epoch`` is the pool's after scheduling."""
         batch, tallies = self.batch, self.tallies
-        # Execute.
         load = batch.load if plan.decodes else StepLoad()
         load.chunks = plan.chunks
         decodes = load.decode_requests
@@ -436,27 +438,12 @@ class Instance:
             tallies.beside_prefill_us += duration * decodes
         waiting = batch.waiting.items
         if waiting and not self.rule.traits.plans_ahead:
-            self._tally_wait(plan, epoch, len(finishing), duration, full_budget=full_budget)
+            tally_wait(tallies, batch, plan, epoch, len(finishing), duration, full_budget=full_budget)
         self._free_us = end
         upcoming = end if waiting or batch.running else IDLE
         if observed:
             self._emit_step(plan, Done(now, duration, decodes, context, first_tokens, finishing, upcoming))
         return upcoming
-
-    def _tally_wait(self, plan: Plan, epoch: int, finishing: int, duration: int, *, full_budget: bool) -> None:
-        """Somebody waits for the duration of a step: by what its plan tells, for want of blocks or of places.
-
-        ``finishing``: how many requests have a place in the batch until the step ends, and none after it.
-        """
-        batch, tallies = self.batch, self.tallies
-        if plan.preempted:
-            tallies.kv_wait_us += duration
-        elif full_budget:
-            pass
-        elif len(batch.running) + finishing >= batch.limits.max_num_seqs:
-            tallies.seqs_wait_us += duration
-        elif batch.refused is not None and batch.refused[1] == epoch:
-            tallies.kv_wait_us += duration
 
     def _end_prefill(self, request: Request, end: int, finishing: list[Request]) -> None:
         """The last token of its prefill is computed: a first token comes out, or (after a preemption) the next one."""

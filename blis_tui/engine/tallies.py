@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from blis_tui.engine.batch import Batch
+    from blis_tui.engine.plan import Plan
 
 
 @dataclass(slots=True)
@@ -63,3 +68,21 @@ class Presence:
     def area_us(self, now: int) -> int:
         """The number present, added up over time until now."""
         return self._area_us + self.count * (now - self._since_us)
+
+
+def tally_wait(
+    tallies: Tallies, batch: Batch, plan: Plan, epoch: int, finishing: int, duration: int, *, full_budget: bool
+) -> None:
+    """Somebody waits for the duration of a step: by what its plan tells, for want of blocks or of places.
+
+    ``epoch``: the pool's after planning; ``finishing``: how many requests have a place in the batch until the step
+    ends, and none after it.
+    """
+    if plan.preempted:
+        tallies.kv_wait_us += duration
+    elif full_budget:
+        pass
+    elif len(batch.running) + finishing >= batch.limits.max_num_seqs:
+        tallies.seqs_wait_us += duration
+    elif batch.refused is not None and batch.refused[1] == epoch:
+        tallies.kv_wait_us += duration
