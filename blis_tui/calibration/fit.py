@@ -33,8 +33,8 @@ ROUNDS: Final = 10
 _PACES: Final = 5
 """Before that, all coefficients of a step are scaled until batches are as large as they were."""
 _OPTIMISM: Final = 2.5
-"""A replay misses each request's place within a step, and residuals do not show it: over ten simulated servers, errors were
-up to so many times what the covariance says."""
+"""A replay misses each request's place within a step, and residuals do not show it: over ten simulated servers, errors
+were up to so many times what the covariance says."""
 KNOWN_WITHIN: Final = 0.015
 """A coefficient counts as told when its standard error, whatever the others are, is at most this share of it."""
 _PRIOR: Final = 0.5
