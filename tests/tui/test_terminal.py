@@ -41,6 +41,8 @@ class Terminal:
         # them: readline, which pytest imports, tells the size to children only, past `os.environ`.
         self._environment = {key: value for key, value in os.environ.items() if key not in OUTER}
         self._run("new-session", "-d", "-x", "80", "-y", "24", "-c", str(folder), "sh")
+        # What is typed before the shell asks for it is echoed in front of its prompt.
+        self.until(lambda screen: bool(screen.strip()))
 
     def _run(self, *arguments: str) -> str:
         command = [*self._tmux, *arguments]
