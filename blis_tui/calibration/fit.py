@@ -28,20 +28,17 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-ROUNDS: Final = 10
+ROUNDS: Final = 6
 """The load is replayed with better coefficients each time: they decide who meets whom in a batch."""
 _PACES: Final = 5
 """Before that, all coefficients of a step are scaled until batches are as large as they were."""
-_OPTIMISM: Final = 2.5
-"""A replay misses each request's place within a step, and residuals do not show it: over ten simulated servers, errors
-were up to so many times what the covariance says."""
-KNOWN_WITHIN: Final = 0.015
+KNOWN_WITHIN: Final = 0.01
 """A coefficient counts as told when its standard error, whatever the others are, is at most this share of it."""
 _PRIOR: Final = 0.5
 """How far from its base a coefficient is expected to be, as a share of it."""
-_USEFUL: Final = 0.25
+_USEFUL: Final = 0.1
 """Where no coefficient is known this well, there is nothing to write."""
-_UNTOLD: Final = 1.0
+_UNTOLD: Final = 0.4
 """Of a coefficient with a larger standard error the data say next to nothing."""
 _RARE: Final = 0.002
 """A coefficient that stands for less than this share of the time is left out."""
@@ -49,7 +46,6 @@ _QUEUED_STEPS: Final = 6
 """A request that waited longer stood in a queue: its time to first token says nothing of single steps."""
 _ROBUST_ROUNDS: Final = 4
 _CLOSE: Final = 0.02
-_SETTLED: Final = 0.002
 _DAMPING: Final = 0.7
 """Slower steps make larger batches, which make slower steps."""
 
@@ -117,9 +113,8 @@ def fit(data: Sequence[Data], base: Settings) -> Fit:
         answered = [replay(one.experiment, one.recording, settings, repeated=one.repeated) for one in data]
         found, left_out = _solve(answered, settings, base)
         before, settings = settings, with_values(base, {one.name: one.value for one in found})
-        if all(
-            abs(getattr(settings, name) - getattr(before, name)) <= _SETTLED * getattr(before, name) for name in TERMS
-        ):
+        # Each replay meets other batches, which moves coefficients by about as much for ever.
+        if all(abs(one.value - getattr(before, one.name)) <= one.standard_error * one.value for one in found):
             break
     if not any(one.standard_error <= _USEFUL for one in found):
         raise InputError("these measurements tell no coefficient", help=_words(left_out))
@@ -160,20 +155,23 @@ def _words(left_out: Sequence[LeftOut]) -> str:
     return f"record more requests, under several loads, models or sizes ({told})"
 
 
-def _equations(answered: Sequence[Sequence[Answered]]) -> tuple[Array, Array]:
-    """Parts in units of the measured time, a row each; and ones."""
+def _equations(answered: Sequence[Sequence[Answered]]) -> tuple[Array, NDArray[np.bool_]]:
+    """Parts in units of the measured time, a row each; and whether it is a time to first token."""
     import numpy as np  # noqa: PLC0415  (an extra)
 
     rows: list[list[float]] = []
+    first: list[bool] = []
     zeros = [0.0] * (len(TERMS) - len(STEP_TERMS))
     for run in answered:
         for one in run:
             decode_us = one.measured.e2e_us - one.measured.ttft_us
             if one.measured.output_tokens > 1 and decode_us > 0.0:
                 rows.append([part / decode_us for part in (*one.decode_parts, *zeros)])
+                first.append(False)
             if one.steps_to_first <= _QUEUED_STEPS:
                 rows.append([part / one.measured.ttft_us for part in one.first_parts])
-    return np.array(rows), np.ones(len(rows))
+                first.append(True)
+    return np.array(rows), np.array(first)
 
 
 def _solve(
@@ -183,7 +181,7 @@ def _solve(
     import numpy as np  # noqa: PLC0415  (an extra)
     from scipy.optimize import lsq_linear  # noqa: PLC0415  (an extra)
 
-    parts, ones = _equations(answered)
+    parts, first = _equations(answered)
     back = np.array([getattr(base, name) / getattr(at, name) if getattr(at, name) else 1.0 for name in TERMS])
     share = parts.mean(axis=0)
     why = {name: _absent(name, answered) for name, part in zip(TERMS, share, strict=True) if part < _RARE}
@@ -191,21 +189,24 @@ def _solve(
     if not active:
         return (), tuple(LeftOut(name, why[name]) for name in TERMS)
     rest = [place for place in range(len(TERMS)) if place not in active]
-    matrix, target = parts[:, active], ones - parts[:, rest] @ back[rest]
+    matrix, target = parts[:, active], 1.0 - parts[:, rest] @ back[rest]
     lower = np.array([_lowest(TERMS[place], at) for place in active])
     width = _PRIOR * back[active]
-    weights, deviation = np.ones(len(ones)), 0.1
+    weights, deviation = np.ones(len(first)), np.full(len(first), 0.1)
     for _ in range(_ROBUST_ROUNDS):
         # In units of the noise; outliers (a compilation, a hiccup of the client) count no more than four deviations.
-        rows = np.vstack([matrix * weights[:, None] / deviation, np.diag(1.0 / width)])
+        rows = np.vstack([matrix * (weights / deviation)[:, None], np.diag(1.0 / width)])
         aim = np.concatenate([target * weights / deviation, back[active] / width])
         factors = lsq_linear(rows, aim, bounds=(np.minimum(lower, back[active]), np.inf)).x
         residual = np.abs(target - matrix @ factors)
-        deviation = max(float(np.median(residual)) * 1.4826, 1e-6)
+        # A replay meets steps at other moments than the server did, which a first token shows most: each kind its own.
+        for kind in (first, ~first):
+            if kind.any():
+                deviation[kind] = max(float(np.median(residual[kind])) * 1.4826, 1e-6)
         weights = np.sqrt(np.minimum(1.0, 4.0 * deviation / np.maximum(residual, 1e-12)))
     covariance = np.linalg.inv(rows.T @ rows)
     sigma = np.sqrt(np.diag(covariance))
-    errors = _OPTIMISM * sigma / np.maximum(factors, 1e-9)
+    errors = sigma / np.maximum(factors, 1e-9)
     alike = np.abs(covariance / np.outer(sigma, sigma)) - 2.0 * np.eye(len(active))
     found = []
     for order, place in enumerate(active):
