@@ -87,8 +87,9 @@ def bundle(path: Path, resolved: Jobs) -> None:
     """Pack the package's sources, its tables, the runner, and the jobs with their traces."""
     jobs: Jobs = {}
     with ZipFile(path, "w") as archive:
-        for source in sorted((ROOT / "blis_tui").rglob("*.py")):
-            archive.write(source, source.relative_to(ROOT))
+        for suffix in ("py", "json"):
+            for source in sorted((ROOT / "blis_tui").rglob(f"*.{suffix}")):
+                archive.write(source, source.relative_to(ROOT))
         for table in sorted((ROOT / "specs" / "latency" / "operators").glob("*.json")):
             archive.write(table, table.relative_to(ROOT))
         archive.write(RUNNER, RUNNER.name)

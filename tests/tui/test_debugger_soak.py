@@ -33,7 +33,7 @@ async def test_soak(
     monkeypatch.chdir(tmp_path)
     random = Random(seed)  # noqa: S311  (which keys are pressed is no secret)
     async with debugging(name, requests=40, size=size) as here:
-        for number in range(2000):
+        for number in range(700):  # two thousand in all three
             # Windows are left often enough for the debugger to get most of the keys.
             if not here.on_top and random.random() < 0.3:
                 key = "escape" if random.random() < 0.7 else "q"
