@@ -37,6 +37,7 @@ class AsyncInstance(Instance):
         if ready is None or (ready.prefills_nothing and not decodes):
             if not self.has_work:
                 return NO_STEP
+            self._lapse(now)
             ready = self._plan_anew(ready, now)
             if ready is None:
                 return NO_STEP
@@ -101,6 +102,12 @@ class AsyncInstance(Instance):
         if plan is not None:
             plan.chunks = [chunk for chunk in plan.chunks if chunk.request is not request]
             plan.admitted = [one for one in plan.admitted if one is not request]
+            if not self.has_work:
+                self._lapse(now)
+
+    def _lapse(self, now: int) -> None:
+        """Whoever a plan was made for has left: what is in their blocks counts as computed."""
+        self.pool.computed(now, -1)
 
     def leave(self, request: Request, now: int) -> None:
         """The client of a completed request has its whole answer."""

@@ -115,7 +115,7 @@ class Instance:
         self._observers = observers
         self._watch: Watch | None = None
         self._free_us = 0
-        self._leaving: dict[int, int] = {}
+        self._leaving: dict[int, int] = {}  # blocks by request; by its complement where a prompt was handed over
 
     def watch(self, watch: Watch) -> None:
         """Tell the control plane from now on what happens to requests here."""
@@ -196,7 +196,7 @@ class Instance:
             self._expire(request, now, was_running=False)
             return
         self.pool.extend(request, request.input_tokens)
-        self.pool.computed(-1, -1)  # elsewhere, and not in a step
+        self.pool.delivered(request)
         if request.generated_tokens >= min(request.output_tokens, request.max_output_tokens):
             request.generated_tokens -= 1  # as in BLIS, it decodes at least once here
         request.joined_us = min(request.first_token_us, now)
@@ -272,7 +272,7 @@ class Instance:
 
     def hand_over(self, request: Request, now: int) -> None:
         """The step is over that computed a prompt for another instance."""
-        self._leave(request, now)
+        self._leave(request, ~request.index, now)
         watch, observers = self._watch, self._observers
         if watch is not None and not watch.early_transfers:
             watch.prefilled.append(request)
@@ -288,18 +288,18 @@ class Instance:
         """What is planned and not carried out, as plain values (for digests)."""
         return ()
 
-    def _leave(self, request: Request, now: int) -> None:
+    def _leave(self, request: Request, place: int, now: int) -> None:
         self.present.change(-1, now)
         watch = self._watch
         if watch is None:
             self.in_flight -= 1
         elif not watch.early:
-            del self._leaving[request.index]
+            del self._leaving[place]
             self.depart(request)
 
     def leave(self, request: Request, now: int) -> None:
         """The client of a completed request has its whole answer."""
-        self._leave(request, now)
+        self._leave(request, request.index, now)
         observers = self._observers
         if Completed in observers.kinds:
             latency = self.latency
@@ -483,7 +483,7 @@ class Instance:
                 pool.take_spare(request)
             self._vacate(request)
             if watch is not None:
-                self._seen_leaving(request, pool.free - free)
+                self._seen_leaving(request, request.index, pool.free - free)
             request.state = RequestState.COMPLETED
             request.length_capped = request.generated_tokens < request.output_tokens
             request.completed_us = end
@@ -499,7 +499,7 @@ class Instance:
         """A prompt is computed for another instance: what is left of the request happens there."""
         free = self.pool.free
         self._vacate(request)
-        self._seen_leaving(request, self.pool.free - free)
+        self._seen_leaving(request, ~request.index, self.pool.free - free)
         handover_of(request).prefilled = True
         request.state = RequestState.CREATED
         watch = self._watch
@@ -508,12 +508,12 @@ class Instance:
         event = RequestCallback("prefill-left", request, self.hand_over, self.index)
         self._events.push(end, self._order_left, event)
 
-    def _seen_leaving(self, request: Request, blocks: int) -> None:
+    def _seen_leaving(self, request: Request, place: int, blocks: int) -> None:
         """It has left the batch: others see that now, or at the step's end."""
         if self._watch is not None and self._watch.early:
             self.depart(request)
         else:
-            self._leaving[request.index] = blocks
+            self._leaving[place] = blocks
 
     def _emit_step(self, plan: Plan, done: Done) -> None:
         emit_step(self._observers, self.index, self.tallies.steps, self.batch, plan, done)

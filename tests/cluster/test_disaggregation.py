@@ -115,6 +115,13 @@ def test_a_transfer_may_start_with_the_step_that_completes_the_prefill() -> None
     assert outcome.rows["0"].completed_us == 28 + 2 * 50
 
 
+def test_an_instance_may_decode_what_it_has_prefilled_before_that_step_ends() -> None:
+    made = split(starts="step-start", base_latency_us=0)
+    both = replace(made, pools=(replace(made.pools[0], role="any"),))
+    outcome = Outcome(both, [request(number, 0, 36, 0) for number in range(4)] + [request(4, 0, 9, 1)])
+    assert [row.state for row in outcome.rows.values()] == ["completed"] * 5
+
+
 @pytest.mark.parametrize("order", ["prefill-first", "decode-first"])
 def test_prompts_that_fill_the_cache_together_do_not_wait_for_each_other(order: str) -> None:
     outcome = Outcome(split(order=order), [request(0, 0, 20, 5), request(1, 0, 20, 5)])

@@ -175,3 +175,16 @@ def test_without_prefix_caching_nothing_is_found_again() -> None:
     pool.release(first, first.computed_tokens, findable=True)
     assert (pool.cached_prefix(first, 3), pool.cached_prefix(second, 3)) == (0, 0)
     assert (pool.free, pool.cached_free(), pool.audit([])) == (10, 0, "")
+
+
+def test_what_has_been_delivered_is_seen_while_a_step_here_computes_the_same() -> None:
+    pool = make_pool()
+    pool.unseen = {}
+    here, elsewhere, asking = (prompt(index, 8, shared=8) for index in range(3))
+    compute(pool, here, 8)
+    pool.computed(100, 200)
+    pool.hold(elsewhere, 8)
+    assert pool.visible_head(asking.segments, 150) == 0
+    compute(pool, elsewhere, 8)
+    pool.delivered(elsewhere)
+    assert pool.visible_head(asking.segments, 150) == 2

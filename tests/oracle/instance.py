@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.request import Request, RequestState
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Pool as PoolSpec
 
 Token = tuple[str, int]
+
+
+NEVER: Final = 1 << 62
 
 
 @dataclass(eq=False)
@@ -492,6 +495,7 @@ class Instance:
         if self.plans_ahead:
             known = min(end, job.request.input_tokens + job.generated - (job.last_token_us > now))
         for block in self._fill(job, known):
+            block.computed_us = NEVER
             plan.filled.setdefault(job, []).append(block)
 
     def _fill(self, job: Job, tokens: int) -> list[Block]:
@@ -532,6 +536,12 @@ class Instance:
         ]
         decodes = [job for job in plan.tokens if not job.prefilling]
         return StepLoad(chunks, len(decodes), sum(job.computed for job in decodes))
+
+    def lapse(self, plan: Plan) -> None:
+        """Whoever it was made for has left before: what is in their blocks counts as computed."""
+        for blocks in plan.filled.values():
+            for block in blocks:
+                block.computed_us = -1
 
     def advance(self, plan: Plan, end: int, duration_us: int) -> tuple[list[Job], list[Job]]:
         """Compute the planned tokens; who got a first token, and who is done (here, if split)."""

@@ -545,6 +545,8 @@ class Oracle:
         if instance.planned is not None:
             instance.planned.tokens.pop(job, None)
             instance.planned.admitted = [other for other in instance.planned.admitted if other is not job]
+            if not instance.running and not instance.waiting:
+                instance.lapse(instance.planned)
         self._expire(job, instance, now, was_running=was_running)
 
     def _expire(self, job: Job, instance: Instance, now: int, *, was_running: bool) -> None:
@@ -567,6 +569,8 @@ class Oracle:
         plan = instance.planned
         if plan is None or not plan.tokens:
             before = [] if plan is None else plan.preempted
+            if plan is not None:
+                instance.lapse(plan)
             plan = instance.schedule(now)
             if not plan.tokens and not plan.preempted and instance.expected:
                 return False

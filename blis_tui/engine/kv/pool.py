@@ -231,6 +231,15 @@ class BlockPool:
         if self.unseen is not None:
             self.unseen.update(dict.fromkeys(self.fresh, _NEVER))
 
+    def delivered(self, request: Request) -> None:
+        """Its prompt has come from elsewhere: others see that at once, even while a step here computes the same."""
+        if self.unseen is None:
+            return
+        for key in self._prefix(request, request.input_tokens // self.block_size_tokens):
+            self.unseen.pop(key, None)
+            if key in self.fresh:
+                self.fresh.remove(key)
+
     def idle_among(self, request: Request, blocks: int) -> int:
         """How many of the first ``blocks`` cached blocks nobody references: pinning them takes free blocks."""
         if self._span(request, blocks) is not None:
