@@ -51,29 +51,29 @@ class Gpu:
     """Dense, of the datasheet."""
     bandwidth_tb_per_s: float
     l2_mib: float
-    fused_all_reduce: bool = False
-    """Whether the engines run all-reduce and norm as one kernel there (FlashInfer on Blackwell)."""
+    capability: float
+    """CUDA compute capability."""
 
 
 GPUS: Final = (
-    Gpu("a100", "a100_sxm", ("a100-80", "a100-sxm"), {"bfloat16": 312}, 2.039, 40),
-    Gpu("h100", "h100_sxm", ("h100",), {"bfloat16": 989.5, "fp8": 1979}, 3.35, 50),
-    Gpu("h200", "h200_sxm", ("h200",), {"bfloat16": 989.5, "fp8": 1979}, 4.8, 50),
-    Gpu("l40s", "l40s", ("l40s",), {"bfloat16": 362.05, "fp8": 733}, 0.864, 96),
-    Gpu("b200", "b200_sxm", ("b200",), {"bfloat16": 2250, "fp8": 4500}, 7.7, 126, fused_all_reduce=True),
-    Gpu("b300", "b300_sxm", ("b300",), {"bfloat16": 2250, "fp8": 4500}, 8.0, 126, fused_all_reduce=True),
-    Gpu("gb200", "gb200", ("gb200",), {"bfloat16": 2500, "fp8": 5000}, 8.0, 126, fused_all_reduce=True),
-    Gpu("gb300", "gb300", ("gb300",), {"bfloat16": 2500, "fp8": 5000}, 8.0, 126, fused_all_reduce=True),
-    Gpu("rtx-pro-6000", "rtx_pro_6000_server", ("rtx-pro-6000",), {"bfloat16": 504, "fp8": 1007}, 1.792, 128),
+    Gpu("a100", "a100_sxm", ("a100-80", "a100-sxm"), {"bfloat16": 312}, 2.039, 40, 8.0),
+    Gpu("h100", "h100_sxm", ("h100",), {"bfloat16": 989.5, "fp8": 1979}, 3.35, 50, 9.0),
+    Gpu("h200", "h200_sxm", ("h200",), {"bfloat16": 989.5, "fp8": 1979}, 4.8, 50, 9.0),
+    Gpu("l40s", "l40s", ("l40s",), {"bfloat16": 362.05, "fp8": 733}, 0.864, 96, 8.9),
+    Gpu("b200", "b200_sxm", ("b200",), {"bfloat16": 2250, "fp8": 4500}, 7.7, 126, 10.0),
+    Gpu("b300", "b300_sxm", ("b300",), {"bfloat16": 2250, "fp8": 4500}, 8.0, 126, 10.3),
+    Gpu("gb200", "gb200", ("gb200",), {"bfloat16": 2500, "fp8": 5000}, 8.0, 126, 10.0),
+    Gpu("gb300", "gb300", ("gb300",), {"bfloat16": 2500, "fp8": 5000}, 8.0, 126, 10.3),
+    Gpu("rtx-pro-6000", "rtx_pro_6000_server", ("rtx-pro-6000",), {"bfloat16": 504, "fp8": 1007}, 1.792, 128, 12.0),
 )
 
 
-def read(systems: Path, gpu: Gpu, operator: str, table: str) -> tuple[list[Row], str]:
-    """The rows of an operator's newest table for vLLM, and which version of vLLM was measured."""
+def read(systems: Path, gpu: Gpu, operator: str, table: str, engine: str = "vllm") -> tuple[list[Row], str]:
+    """The rows of an operator's newest table for an engine, and which version of the engine was measured."""
     import pyarrow.parquet as pq  # type: ignore[import-not-found]  # noqa: PLC0415  (only this script needs it)
 
     found = sorted(
-        systems.glob(f"data/{gpu.folder}/{operator}/vllm/*/{table}.parquet"),
+        systems.glob(f"data/{gpu.folder}/{operator}/{engine}/*/{table}.parquet"),
         key=lambda path: [int(part) for part in path.parent.name.split(".") if part.isdecimal()],
     )
     if not found:
@@ -245,6 +245,22 @@ def experts(rows: Sequence[Row]) -> dict[str, object]:
     return {"columns": "type hidden intermediate experts top_k split", "tokens": list(TOKENS), "us": lines}
 
 
+def with_8_bit_activations(rows: Sequence[Row], others: Sequence[Row]) -> list[Row]:
+    """MXFP4 experts as FlashInfer's kernel of TensorRT-LLM computes them with MXFP8 activations.
+
+    Servers of gpt-oss on B200 and its kin run it (vLLM with ``VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8=1``), but vLLM's
+    tables have 16-bit activations only. SGLang calls the same kernel: with 16 bits its times are vLLM's within 3 %.
+    """
+    found = [{**row, "moe_dtype": "w4a16_mxfp4"} for row in others if row["moe_dtype"] == "w4a8_mxfp4_mxfp8"]
+    there = {(row["hidden_size"], row["inter_size"], row["num_experts"], row["topk"]) for row in found}
+    return found + [
+        row
+        for row in rows
+        if row["moe_dtype"] != "w4a16_mxfp4"
+        or (row["hidden_size"], row["inter_size"], row["num_experts"], row["topk"]) not in there
+    ]
+
+
 def _as_chosen(curves: Mapping[str, Mapping[int, float]], experts: int, top_k: int, tokens: int) -> float | None:
     """Time of a layer's experts for tokens that choose on their own."""
     even = curves.get("balanced")
@@ -292,6 +308,8 @@ def document(systems: Path, version: str, gpu: Gpu) -> dict[str, object]:
     prompts, _ = read(systems, gpu, "attention", "context_attention_perf")
     decodes, _ = read(systems, gpu, "attention", "generation_attention_perf")
     mixtures, _ = read(systems, gpu, "moe", "moe_perf")
+    if 10 <= gpu.capability < 12:
+        mixtures = with_8_bit_activations(mixtures, read(systems, gpu, "moe", "moe_perf", "sglang")[0])
     sums, _ = read(systems, gpu, "comm", "custom_allreduce_perf")
     return {
         "kind": "Operators",
@@ -302,7 +320,7 @@ def document(systems: Path, version: str, gpu: Gpu) -> dict[str, object]:
         "licence": "Apache-2.0, Copyright (c) 2025-2026 NVIDIA CORPORATION & AFFILIATES",
         "engine": f"vllm {engine}",
         "peak_tflops": dict(gpu.peak_tflops),
-        "fused_all_reduce": gpu.fused_all_reduce,
+        "compute_capability": gpu.capability,
         "memory_bandwidth_tb_per_s": gpu.bandwidth_tb_per_s,
         "gemm": gemm(products),
         "decode_attention": decode_attention(decodes, gpu),

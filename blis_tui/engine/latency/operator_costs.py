@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.latency.operator_layers import layers_of
@@ -41,7 +42,7 @@ class OperatorCosts:
                 f"no operators of {max(model.weight_bytes, model.activation_bytes):g}-byte numbers were measured"
             )
         self.layers = layers = layers_of(model, split)
-        self.fused = tables.fused_all_reduce
+        self.capability = tables.capability
         self._hidden_bytes = model.hidden_size * model.activation_bytes
         parts: dict[str, list[tuple[float, Curve]]] = {"products": []}
         for product in layers.products:
@@ -80,6 +81,13 @@ class OperatorCosts:
             factors["experts"] = rest.experts_fp8_channel
         for name, factor in factors.items():
             self._parts[name] = [(times * factor, curve) for times, curve in self._parts.get(name, [])]
+        if self.layers.expert_weights == "mxfp4" and "experts" in self._parts:
+            [(times, curve)] = self._parts["experts"]
+            eager = tuple(
+                time * rest.experts_mxfp4 + size * rest.experts_token_us if size > _GRAPHS[-1] else time
+                for size, time in zip(curve.sizes, curve.times_us, strict=True)
+            )
+            self._parts["experts"] = [(times, replace(curve, times_us=eager))]
 
     def known(self) -> dict[str, Known]:
         """For each operator, how well its times are known within the sizes that were measured."""

@@ -2,12 +2,13 @@
 
 Fitted on 146 measured decode steps of vLLM 0.15 on H100 (Llama 2 7B and 70B, Code Llama 34B, Mixtral 8x7B; TP 1, 2, 4)
 and on 138 measured servers of Llama 3.3 70B in FP8 (H100, H200, B200; TP 1 and 4; vLLM 0.10 and TensorRT-LLM 1.1);
-sampling on vLLM servers of Llama 3.1 70B and Qwen2.5 7B. ``docs/operators.md`` shows what remains.
+sampling on vLLM servers of Llama 3.1 70B and Qwen2.5 7B; MXFP4 experts on measured servers of gpt-oss-120b (H100, H200,
+B200; TP 1 and 4). ``docs/operators.md`` shows what remains.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +29,8 @@ class Rest:
     layer_tp_us: float = 8.0
     moved: float = 1.8
     experts_fp8_channel: float = 1.9
+    experts_mxfp4: float = 1.0
+    experts_token_us: float = 0.1
     queue_us: float = 8200.0
 
 
@@ -68,6 +71,18 @@ class Settings:
         default=None,
         minimum=1,
     )
+    experts_mxfp4: float | None = setting(
+        "MXFP4 experts in steps outside of CUDA graphs, relative to their tables. Default: 2 on Hopper, where servers"
+        " took that much longer than the newer kernels of the tables; 1 elsewhere.",
+        default=None,
+        exclusiveMinimum=0,
+    )
+    experts_token_us: float | None = setting(
+        "Around MXFP4 experts in such steps: routing and quantizing, per token and layer, on every GPU alike (us)."
+        " Default: 0.1 for vLLM, 0.05 for TensorRT-LLM.",
+        default=None,
+        minimum=0,
+    )
     queue_us: float | None = setting(
         "From a request's arrival until it waits: HTTP, tokenizing (us). Default: 8200 for vLLM, 18000 for"
         " TensorRT-LLM.",
@@ -91,22 +106,24 @@ class Settings:
 _PRESETS: Final[Mapping[str, Rest]] = MappingProxyType(
     {
         "vllm": Rest(),
-        "tensorrt-llm": Rest(products=0.85, layer_tp_us=0.0, queue_us=18000.0),
+        "tensorrt-llm": Rest(products=0.85, layer_tp_us=0.0, experts_token_us=0.05, queue_us=18000.0),
     }
 )
 
 
-def rest_of(settings: Settings, *, fused: bool) -> Rest:
-    """The coefficients that count.
+_ON_BLACKWELL: Final[Mapping[str, float]] = MappingProxyType({"layer_tp_us": 0.0})
+"""There all-reduces include the norms beside them."""
+_ON_HOPPER: Final[Mapping[str, float]] = MappingProxyType({"experts_mxfp4": 2.0})
+
+
+def rest_of(settings: Settings, capability: float) -> Rest:
+    """The coefficients that count: what is said of them, else those of the engine on that GPU.
 
     Args:
-        settings: what is said of them.
-        fused: whether the GPU's all-reduces include the norms beside them.
+        settings: what is said.
+        capability: the GPU's compute capability.
     """
-    preset = _PRESETS[settings.engine]
-    chosen: dict[str, float] = {}
-    for one in fields(Rest):
-        said = getattr(settings, one.name)
-        default = 0.0 if fused and one.name == "layer_tp_us" else getattr(preset, one.name)
-        chosen[one.name] = default if said is None else said
-    return Rest(**chosen)
+    of_gpu = _ON_BLACKWELL if 10 <= capability < 12 else _ON_HOPPER if 9 <= capability < 10 else {}
+    preset = {**asdict(_PRESETS[settings.engine]), **of_gpu}
+    said = {name: getattr(settings, name) for name in preset}
+    return Rest(**{name: preset[name] if value is None else value for name, value in said.items()})

@@ -125,7 +125,7 @@ class OperatorTables:
     def __init__(self, document: Mapping[str, object]) -> None:
         part = _Part(document)
         self.name = part.text("name")
-        self.fused_all_reduce = part.data.get("fused_all_reduce") is True
+        self.capability = part.number("compute_capability")
         peaks = part.part("peak_tflops")
         self._peak_per_us = {kind: peaks.number(kind) * 1e6 for kind in peaks.data}
         self.bytes_per_us = part.number("memory_bandwidth_tb_per_s") * 1e6

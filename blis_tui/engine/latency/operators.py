@@ -64,7 +64,7 @@ class OperatorModel(Overheads):
         if pool.operators is None:
             raise PolicyError(f"no operators were measured on {pool.hardware.name!r}", help="take another kind")
         self.costs = costs = OperatorCosts(pool.operators, pool.model, pool.tensor_parallel)
-        rest = rest_of(settings, fused=costs.fused)
+        rest = rest_of(settings, costs.capability)
         costs.scale(rest)
         super().__init__(
             queue_us=rest.queue_us,

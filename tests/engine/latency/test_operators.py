@@ -252,3 +252,24 @@ def test_where_engines_fuse_all_reduce_and_norm_nothing_is_added_for_it() -> Non
     hopper, blackwell = (steps("llama-3.1-70b-instruct", gpu, 4, latency__layer_tp_us=0) for gpu in ("h200", "b200"))
     assert decoding(steps("llama-3.1-70b-instruct", "b200", 4), 8, 1000) == decoding(blackwell, 8, 1000)
     assert decoding(steps("llama-3.1-70b-instruct", "h200", 4), 8, 1000) > decoding(hopper, 8, 1000) + 1000
+
+
+@pytest.mark.parametrize(("gpu", "slower"), [("h200", 2.0), ("b200", 1.0)])
+def test_mxfp4_experts_take_longer_outside_of_cuda_graphs(gpu: str, slower: float) -> None:
+    as_measured = {"latency__experts_mxfp4": 1, "latency__experts_token_us": 0}
+    served, table = (steps("gpt-oss-120b", gpu, 4, **more) for more in ({}, as_measured))
+    assert decoding(served, 256, 1000) == decoding(table, 256, 1000)
+    tables = OperatorTables(read_tables(gpu))
+    experts = tables.experts("mxfp4", 2880, 2880, 128, 4, 4)
+    assert experts is not None
+    more = prefilling(served, 4096) - prefilling(table, 4096)
+    assert more == pytest.approx(36 * ((slower - 1) * experts.at(4096) + 0.1 * 4096), abs=2)
+
+
+def test_mxfp4_experts_have_8_bit_activations_where_servers_do() -> None:
+    """A B200 computes 8,192 tokens' experts of gpt-oss-120b at more than its peak in 16 bits."""
+    experts = OperatorTables(read_tables("b200")).experts("mxfp4", 2880, 2880, 128, 4, 1)
+    assert experts is not None
+    assert experts.known == "measured"
+    operations = 6.0 * 8192 * 4 * 2880 * 2880
+    assert 2250e6 * 0.7 < operations / experts.at(8192) < 4500e6
