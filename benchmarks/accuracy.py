@@ -18,10 +18,11 @@ import gzip
 import json
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import blis_tui
 from blis_tui.errors import BlisError
@@ -35,6 +36,8 @@ KINDS = ("trained-physics", "roofline", "fitted", "fitted-seen", "operators")
 SEEN = "fitted-seen"
 """``fitted`` as it ships, with coefficients that have seen all models."""
 METRICS = ("e2e", "ttft", "itl")
+EXPECTED = HERE.parent / "blis_tui/metrics/expected_errors.json"
+SUMMARY_BEGIN, SUMMARY_END = "<!-- begin of the summary -->", "<!-- end of the summary -->"
 BEGIN, END = "<!-- begin of the tables -->", "<!-- end of the tables -->"
 SORTED_SAMPLING = ("llama-3.1-70b-instruct", "qwen2.5-7b-instruct", "llama-4-scout-17b-16e-instruct-fp8-dynamic")
 """Models whose generation_config.json asks for top-p or top-k, which clients left as it is."""
@@ -59,23 +62,6 @@ CONFIGS: dict[str, dict[str, object]] = {
         "vocab_size": 128256,
         "quantization_config": {"quant_method": "fp8"},
     },
-    "gpt-oss-120b": {
-        "hidden_size": 2880,
-        "num_hidden_layers": 36,
-        "num_attention_heads": 64,
-        "num_key_value_heads": 8,
-        "head_dim": 64,
-        "intermediate_size": 2880,
-        "num_local_experts": 128,
-        "num_experts_per_tok": 4,
-        "max_position_embeddings": 131072,
-        "vocab_size": 201088,
-        "hidden_act": "silu",
-        "torch_dtype": "bfloat16",
-        "sliding_window": 128,
-        "layer_types": ["sliding_attention", "full_attention"] * 18,
-        "quantization_config": {"quant_method": "mxfp4"},
-    },
 }
 """Models that do not ship with the package."""
 
@@ -87,6 +73,16 @@ POLICY = {
     "batching": {"kind": "vllm-v1", "async_scheduling": True},
 }
 """As the servers ran."""
+
+
+class Expected(TypedDict):
+    """What reports quote of a step-time model."""
+
+    settings: dict[str, object]
+    """Those that were judged: with others, nothing is known."""
+    varied: list[str]
+    """Names of those that differed from run to run."""
+    gpus: dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True)
@@ -290,6 +286,59 @@ def table(runs: list[Run], errors: dict[str, list[dict[str, float] | None]]) -> 
     return "\n".join(lines) + "\n"
 
 
+def expected(runs: list[Run], errors: dict[str, list[dict[str, float] | None]]) -> dict[str, Expected]:
+    """Step-time model -> what was judged, and GPU -> median absolute errors on vLLM servers in percent."""
+    judged = [run for run in runs if run.engine == "vllm"]
+    found: dict[str, Expected] = {}
+    for kind, all_errors in errors.items():
+        if kind == SEEN:
+            continue
+        on: dict[str, dict[str, float]] = {}
+        for gpu in sorted({run.hardware for run in judged}):
+            pairs = [(run, error) for run, error in zip(runs, all_errors, strict=True) if error and run in judged]
+            there = [error for run, error in pairs if run.hardware == gpu]
+            if there:
+                typical = {
+                    metric: round(median(abs(one[metric]) * 100 for one in there if metric in one), 1)
+                    for metric in METRICS
+                    if any(metric in one for one in there)
+                }
+                on[gpu] = {"runs": len(there), **typical}
+        settings, varied = shipped_settings(kind, judged)
+        found[kind] = {"settings": settings, "varied": varied, "gpus": on}
+    return found
+
+
+def shipped_settings(kind: str, runs: list[Run]) -> tuple[dict[str, object], list[str]]:
+    """The settings of a step-time model, as it ships, that all runs have in common; and the names of the others."""
+    values: dict[str, list[object]] = {}
+    for run in runs:
+        try:
+            (pool,) = blis_tui.load({**run.spec, "latency": {"kind": kind}}).pools
+        except BlisError:
+            continue
+        for name, one in pool.latency.settings.items():
+            values.setdefault(name, []).append(list(one) if isinstance(one, tuple) else one)
+    common = {name: found[0] for name, found in sorted(values.items()) if all(one == found[0] for one in found)}
+    return common, sorted(values.keys() - common.keys())
+
+
+def summary(found: dict[str, Expected]) -> str:
+    """The same as a table."""
+    lines = ["| step time | GPU | runs | E2E | TTFT | ITL |", "|---|---|--:|--:|--:|--:|"]
+    for kind, one in found.items():
+        for gpu, row in one["gpus"].items():
+            cells = [str(row.get(metric, "")) for metric in METRICS]
+            lines.append(f"| `{kind}` | {gpu} | {row['runs']} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def between(page: str, begin: str, text: str, end: str) -> str:
+    """The page with other text between two markers."""
+    head, _, rest = page.partition(begin)
+    return f"{head}{begin}\n\n{text}\n{end}{rest.partition(end)[2]}"
+
+
 def main() -> int:
     """Simulate, compare, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -297,7 +346,10 @@ def main() -> int:
     parser.add_argument("--kinds", nargs="+", default=None, help=f"step-time models (default: {' '.join(KINDS)})")
     parser.add_argument("--groups", nargs="+", default=["development", "training", "serving"])
     parser.add_argument("--every", type=int, default=1, metavar="N", help="take every N-th run of the serving ones")
-    parser.add_argument("--write", type=Path, help="a page whose tables between the markers are replaced")
+    parser.add_argument("--jobs", type=int, default=None, help="processes (default: one a core)")
+    parser.add_argument(
+        "--write", type=Path, help="a page whose tables between the markers are replaced; and what reports quote"
+    )
     options = parser.parse_args()
     if not (options.data / "training-steps").is_dir():
         sys.stderr.write(f"{options.data} holds no measurements: nothing to compare with\n")
@@ -310,19 +362,19 @@ def main() -> int:
     for group in options.groups:
         found = list(makers[group](options.data))
         runs += found[:: options.every] if group == "serving" else found
-    errors: dict[str, list[dict[str, float] | None]] = {kind: [] for kind in kinds}
     started = time.monotonic()
-    for number, run in enumerate(runs, 1):
-        for kind in kinds:
-            errors[kind].append(errors_of(run, kind, left_out))
-        sys.stderr.write(f"\r{number} of {len(runs)} runs, {time.monotonic() - started:.0f} s ")
+    with ProcessPoolExecutor(options.jobs) as pool:
+        jobs = [pool.submit(errors_of, run, kind, left_out) for run in runs for kind in kinds]
+        for number, _ in enumerate(as_completed(jobs), 1):
+            sys.stderr.write(f"\r{number} of {len(jobs)} simulations, {time.monotonic() - started:.0f} s ")
     sys.stderr.write("\n")
-    text = table(runs, errors)
-    sys.stdout.write(text)
+    errors = {kind: [job.result() for job in jobs[at :: len(kinds)]] for at, kind in enumerate(kinds)}
+    text, means = table(runs, errors), expected(runs, errors)
+    sys.stdout.write(f"{summary(means)}\n{text}")
     if options.write:
-        page = options.write.read_text()
-        head, _, rest = page.partition(BEGIN)
-        options.write.write_text(f"{head}{BEGIN}\n\n{text}\n{END}{rest.partition(END)[2]}")
+        page = between(options.write.read_text(), SUMMARY_BEGIN, summary(means), SUMMARY_END)
+        options.write.write_text(between(page, BEGIN, text, END))
+        EXPECTED.write_text(json.dumps(means, indent=2) + "\n")
     return 0
 
 

@@ -54,6 +54,8 @@ _REPORT_PARTS: Final = (
     ("metrics/lifecycle.py", "LifecycleReport"),
     ("metrics/lifecycle.py", "InstanceLife"),
     ("metrics/lifecycle.py", "ScalingEvent"),
+    ("metrics/step_time.py", "StepTime"),
+    ("metrics/step_time.py", "ExpectedError"),
     ("metrics/expectations.py", "Verdict"),
     ("metrics/request_log.py", "RequestTable"),
     ("metrics/request_log.py", "RequestRow"),

@@ -17,6 +17,7 @@ from blis_tui.metrics.lints.lints import check_all
 from blis_tui.metrics.load import Flow
 from blis_tui.metrics.sections import Sections, build_sections
 from blis_tui.metrics.stats import WHERE_IT_APPLIES, Distribution, of_histogram, of_ratios, of_samples
+from blis_tui.metrics.step_time import expected_errors, step_times
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from blis_tui.metrics.lints.lints import Checkup
     from blis_tui.metrics.load import Offered, Steady
     from blis_tui.metrics.request_log import RequestLog, RequestTable, Row
+    from blis_tui.metrics.step_time import ExpectedError, StepTime
     from blis_tui.spec.model import Experiment
 
 
@@ -132,6 +134,8 @@ class Report(Sections):
     """Everything a run found out, in the order of the file; the sections that apply come before ``invariants``."""
 
     meta: Meta
+    step_time: Mapping[str, StepTime]
+    """For each pool."""
     requests: RequestCounts
     tokens: TokenCounts
     duration_us: int
@@ -151,6 +155,8 @@ class Report(Sections):
     """What looks wrong with the run, defects of the simulator first; empty when nothing does."""
     lifecycle: LifecycleReport | None = field(default=None, metadata=WHERE_IT_APPLIES)
     """Instances that came and went; left out where none can."""
+    expected_errors: Mapping[str, ExpectedError | None] = field(repr=False, compare=False)
+    """Of each pool's step-time model, where that was measured; not part of the JSON document, as ``rows``."""
     rows: RequestTable = field(repr=False, compare=False)
     """One row a request, in order of arrival; not part of the JSON document."""
 
@@ -162,7 +168,7 @@ class Report(Sections):
     def to_dict(self) -> dict[str, object]:
         """The report as plain data, in the order of the file."""
         document = _fields(self)
-        own = [name for name in document if name not in _SECTIONS and name != "rows"]
+        own = [name for name in document if name not in _SECTIONS and name not in _NOT_WRITTEN]
         at = own.index("invariants")
         sections = [name for name in _SECTIONS if document[name] is not None]
         return {name: _plain(document[name]) for name in (*own[:at], *sections, *own[at:])}
@@ -172,6 +178,7 @@ class Report(Sections):
         return to_json(self.to_dict())
 
 
+_NOT_WRITTEN: Final = ("expected_errors", "rows")
 _SECTIONS: Final = tuple(one.name for one in fields(Sections))
 
 
@@ -281,6 +288,7 @@ def build_report(
             seen = gap + instance.latency.output_token_overhead_us
             merged[seen] = merged.get(seen, 0) + count
     found = build_sections(experiment, cluster, table, duration_us)
+    errors = expected_errors(experiment)
     report = Report(
         **{name: getattr(found, name) for name in _SECTIONS},
         meta=Meta(
@@ -290,6 +298,8 @@ def build_report(
             engine=ENGINE,
             complete=complete,
         ),
+        step_time=step_times(experiment, errors),
+        expected_errors=errors,
         requests=counts,
         tokens=TokenCounts(input=cluster.input_tokens, output=overall.output_tokens, cached=overall.cached_tokens),
         duration_us=duration_us,

@@ -8,6 +8,29 @@ if TYPE_CHECKING:
     from blis_tui.metrics.control_plane import DisaggregationReport, GatewayReport
     from blis_tui.metrics.goodput import SloReport
     from blis_tui.metrics.report import Report
+    from blis_tui.metrics.step_time import ExpectedError, StepTime
+
+
+def instance_lines(report: Report) -> dict[str, str]:
+    """What was simulated, and how well its step times are known."""
+    lines: dict[str, str] = {}
+    if report.pools is None:
+        (one,) = report.step_time.values()
+        lines["instances"] = f"{len(report.instances):,} of {one.model} on {one.hardware}, TP {one.tensor_parallel}"
+    texts: dict[str, list[str]] = {}
+    for name, one in report.step_time.items():
+        texts.setdefault(_step_time(one, report.expected_errors[name]), []).append(name)
+    named = [f"{', '.join(pools)}: {text}" for text, pools in texts.items()]
+    lines["step times"] = "; ".join(texts if len(texts) == 1 else named)
+    return lines
+
+
+def _step_time(one: StepTime, known: ExpectedError | None) -> str:
+    if known is None:
+        return f"{one.kind}, not compared with measured servers on {one.hardware}"
+    errors = {"E2E": known.e2e, "TTFT": known.ttft, "ITL": known.itl}
+    listed = ", ".join(f"{name} {error:.1f} %" for name, error in errors.items() if error is not None)
+    return f"{one.kind}, median error on {known.runs} measured servers: {listed}"
 
 
 def section_lines(report: Report) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.records.section_text import section_lines
+from blis_tui.records.section_text import instance_lines, section_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +28,7 @@ def summary_text(report: Report) -> str:
         _pairs(
             {
                 "experiment": report.meta.experiment + ("" if report.meta.complete else "  (interrupted)"),
+                **instance_lines(report),
                 "simulated": f"{report.duration_us / 1e6:,.3f} s",
                 "requests": ", ".join(
                     f"{count:,} {word}"

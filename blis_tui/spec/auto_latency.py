@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.latency.operator_costs import OperatorCosts
-from blis_tui.errors import PolicyError
+from blis_tui.errors import InputError, PolicyError
 from blis_tui.spec.build import build_model_part
 from blis_tui.spec.operator_files import read_tables, tables_of
 
@@ -24,7 +24,7 @@ def _operators_cover(stack: Mapping[str, object]) -> bool:
         return False
     try:
         OperatorCosts(read_tables(name), build_model_part(stack), split)
-    except PolicyError:
+    except (PolicyError, InputError):  # a model that is not whole is told of where documents are checked
         return False
     return True
 

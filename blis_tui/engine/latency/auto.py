@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 AUTO: Final = "auto"
 
 
-@LATENCY.plugin(AUTO, "`operators` where tables cover model and GPU, else the closest model that needs none.")
+@LATENCY.plugin(AUTO, "`operators` where tables cover model and GPU, else `fitted`.")
 def auto(_settings: NoSettings, pool: Pool) -> StepTimeModel:
     """Loading an experiment puts the choice in its place, so none is left to be made here.
 

@@ -43,7 +43,9 @@ class Settings:
 
 
 @LATENCY.plugin(
-    "trained-physics", "A physics-informed model with trained corrections; the most accurate across models.", Settings
+    "trained-physics",
+    "A roofline with trained corrections; the most accurate of the models that BLIS knows, too.",
+    Settings,
 )
 def trained_physics(settings: Settings, pool: Pool) -> TwoPhaseModel:
     """Build the model; heads and KV heads divide by ``tensor_parallel``."""
