@@ -56,7 +56,7 @@ def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_origins(child: Path) -> None:
-    composed = compose(str(child), overrides=["engine.kv_blocks=900", "policy=vllm-v1"], seed=7)
+    composed = compose(str(child), overrides=["engine.kv_blocks=900", "policy=vllm-v1", "latency=roofline"], seed=7)
     origins = {".".join(map(str, path)): origin for path, origin in composed.origins.items()}
     assert origins["metadata.name"] == "child.blis.yaml:3"
     assert origins["cluster.instances"] == "child.blis.yaml:6"
@@ -72,7 +72,7 @@ def test_origins(child: Path) -> None:
     text = composed.to_yaml()
     assert (
         load("-", stdin_text=text).sha256
-        == load(child, overrides=["engine.kv_blocks=900", "policy=vllm-v1"], seed=7).sha256
+        == load(child, overrides=["engine.kv_blocks=900", "policy=vllm-v1", "latency=roofline"], seed=7).sha256
     )
     told = [line for line in text.splitlines() if not line.startswith("#") and not line.rstrip().endswith(":")]
     assert all("  # " in line for line in told)

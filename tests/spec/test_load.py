@@ -103,7 +103,9 @@ def test_overrides_as_a_mapping() -> None:
 def test_overrides_reach_into_what_was_left_out() -> None:
     assert load("-", stdin_text=BASE, overrides=["policy.scheduling.kind=sjf"]).policy.scheduling.kind == "sjf"
     assert load("-", stdin_text=BASE, overrides=["engine.kv_blocks=100"]).pools[0].engine.kv_blocks == 100
-    assert load("-", stdin_text=BASE, overrides=["latency.alpha=[1, 2, 3]"]).pools[0].latency.settings["alpha"] == (
+    assert load("-", stdin_text=BASE, overrides=["latency=roofline", "latency.alpha=[1, 2, 3]"]).pools[
+        0
+    ].latency.settings["alpha"] == (
         1.0,
         2.0,
         3.0,

@@ -44,7 +44,7 @@ class Settings:
 
 @LATENCY.plugin(
     "trained-physics",
-    "A roofline with trained corrections; the most accurate of the models that BLIS knows, too.",
+    "A roofline with trained corrections; the most accurate of the models of BLIS.",
     Settings,
 )
 def trained_physics(settings: Settings, pool: Pool) -> TwoPhaseModel:
