@@ -185,10 +185,13 @@ class Cluster(ComingAndGoing):
     @property
     def finished(self) -> bool:
         """Whether all requests have ended, or wait for what will never be, and none will come."""
-        if not (self._exhausted if self._feedback is None else self._feedback.source.exhausted):
+        source = None if self._feedback is None else self._feedback.source
+        if not (self._exhausted if source is None else source.silent):
             return False
         left = self.arrived - len(self.ledger)
-        return not left or (self.lifecycle is not None and self.lifecycle.hopeless(left))
+        if not left:
+            return source is None or source.exhausted
+        return self.lifecycle is not None and self.lifecycle.hopeless(left)
 
     @property
     def deferred(self) -> int:
