@@ -166,13 +166,16 @@ class Lifecycle:
         if not delay:
             self._loaded(index, now, reason)
             return
+        self.lives[index].loaded_us = now + delay
         self._change(index, LOADING, now, f"loading, {reason}")
         self.later(now + delay, "instance-loaded", index, self._load_ended)
 
     def _load_ended(self, event: Background, now: int) -> bool:
         index = _index(event)
-        if self.lives[index].state == LOADING:
-            self._loaded(index, now, "loaded")
+        life = self.lives[index]
+        if life.state != LOADING or life.loaded_us != now:  # it died meanwhile, and may load again
+            return False
+        self._loaded(index, now, "loaded")
         return True
 
     def _loaded(self, index: int, now: int, reason: str) -> None:
