@@ -65,7 +65,7 @@ class Lifecycle:
         split = settings.disaggregation
         if split is not None and split.transfer.starts == "step-start":
             raise PolicyError(
-                "a transfer that starts before its prefill is over cannot be broken off when an instance goes",
+                "`transfer.starts: step-start` cannot be combined with instances that come and go",
                 help="leave out transfer.starts, or lifecycle, failures, nodes and autoscaler",
             )
         self.lives: list[Life] = []
