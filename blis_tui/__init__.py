@@ -20,6 +20,7 @@ from blis_tui._version import __version__
 
 if TYPE_CHECKING:
     from blis_tui.api import load, run
+    from blis_tui.cluster.reroute import Reroute
     from blis_tui.compare.whatif import whatif
     from blis_tui.errors import (
         BlisError,
@@ -45,6 +46,7 @@ __all__ = [
     "InvariantError",
     "PolicyError",
     "Report",
+    "Reroute",
     "RouteError",
     "Simulation",
     "SimulationError",
@@ -60,6 +62,7 @@ __all__ = [
 _HOMES = {
     "Experiment": "spec.model",
     "Report": "metrics.report",
+    "Reroute": "cluster.reroute",
     "Simulation": "simulation",
     "load": "api",
     "run": "api",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from blis_tui._version import ENGINE, __version__
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.figures import FIGURES
+from blis_tui.cluster.reroute import Routes, reroutes
 from blis_tui.cluster.snapshot import digest, find_request, peek, take_snapshot
 from blis_tui.cluster.split_invariants import SPLIT_INVARIANTS, outcomes
 from blis_tui.engine.invariants import INVARIANTS
@@ -29,7 +30,7 @@ from blis_tui.workload.source import TraceSource
 from blis_tui.workload.trace_table import TraceTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot, Snapshot
     from blis_tui.metrics.lints.lints import Checkup
@@ -79,14 +80,14 @@ class Simulation:
     Args:
         experiment: what to simulate (see :func:`blis_tui.load`).
         check: when to verify the invariants: after every event (``all``), in the report (``end``), or never (``off``).
-        routes: routing decisions to overrule: request -> index of its instance (see :func:`blis_tui.whatif`).
+        routes: routing decisions to overrule: request -> index of its instance, or a ``Reroute`` (which decision).
 
     Raises:
         TraceError: rows of a recorded workload are wrong.
         PolicyError: a policy does not exist or rejects its settings.
     """
 
-    def __init__(self, experiment: Experiment, *, check: str = "end", routes: Mapping[str, int] | None = None) -> None:
+    def __init__(self, experiment: Experiment, *, check: str = "end", routes: Routes | None = None) -> None:
         if not isinstance(experiment, Experiment):
             raise TypeError(f"not an experiment but {type(experiment).__name__}: load one with blis_tui.load()")
         if check not in CHECKS:
@@ -96,7 +97,7 @@ class Simulation:
         self._observers = Observers()
         self._log = RequestLog(detours=experiment.has_detours, facts=experiment.request_facts)
         self._archive = _Archive(self._log)
-        self._routes = dict(routes or {})
+        self._routes = reroutes(routes)
         self._broken = False
         self._look: Callable[[], None] | None = None
         try:
@@ -425,7 +426,7 @@ class Simulation:
     def _seal(self, content: bytes) -> bytes:
         """What must stand before a checkpoint's content."""
         used = "".join(f" {one.name} {one.origin}" for one in self.experiment.plugins_used())
-        routes = "".join(f" {name} to {index}" for name, index in self._routes.items())
+        routes = "".join(f" {name} to {one.instance} at {one.event}" for name, one in self._routes.items())
         about = f"{__version__} {ENGINE} {self.experiment.sha256}{used}{routes}".encode()
         return _MAGIC + sha256(about).digest() + sha256(content).digest()
 

@@ -17,6 +17,12 @@ from blis_tui.cli.options import format_option, known_plugins, plugins_option, s
 @click.argument("source", metavar="SPEC", shell_complete=completion.experiments)
 @click.option("--request", required=True, metavar="ID", help="The request, by its name in `run --requests`.")
 @click.option("--route-to", required=True, type=int, metavar="N", help="The index of the instance it goes to instead.")
+@click.option(
+    "--event",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The event of the decision, where the request is routed several times; by default the first that can change.",
+)
 @case_option
 @set_option
 @seed_option
@@ -28,6 +34,7 @@ def whatif(
     source: str,
     request: str,
     route_to: int,
+    event: int | None,
     case: str | None,
     overrides: tuple[str, ...],
     seed: int | None,
@@ -51,7 +58,7 @@ def whatif(
     assignments = case_overrides(source, case, overrides, stdin_text, known)
     experiment = load(source, overrides=assignments, seed=seed, stdin_text=stdin_text, plugins=known)
     try:
-        found = ask(experiment, request, route_to)
+        found = ask(experiment, request, route_to, event=event)
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)
     if output_format == "json":

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Autoscaler, Pool
 
 _NEVER: Final = -1
+_CYCLES: Final = 10
+"""Decisions it has time for while all requests wait for an instance that only it could bring."""
+_SIGMAS: Final = 6
+"""Standard deviations that no delay is expected to exceed."""
 
 
 class _Balance(NamedTuple):
@@ -64,6 +68,18 @@ class AutoscalerControl:
         self._down_since_us = [_NEVER] * len(roles)
         self.scaled: list[tuple[int, str, int, str]] = []
         """What took effect: time, pool, change, reason."""
+        delay = settings.scrape_delay
+        self._patience_us = _CYCLES * (
+            settings.interval_us
+            + settings.scale_up_window_us
+            + settings.scale_down_window_us
+            + delay.mean_us
+            + _SIGMAS * delay.std_dev_us
+        )
+        self._seen = self._progress()
+        self._seen_us = 0
+        """Since when it has seen no progress."""
+        self._gave_up = False
 
     def begin(self) -> None:
         """Look for the first time."""
@@ -76,11 +92,17 @@ class AutoscalerControl:
             (tuple(self._up_since_us), tuple(self._down_since_us)),
             self._stream.state(),
             tuple(self.scaled),
+            (self._seen, self._seen_us, self._gave_up),
         )
 
     def may_add(self, pool: int) -> bool:
         """Whether it may ever order one more instance of a pool."""
         return self._count(pool) < self._bounds(pool)[1]
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether it has not brought an instance to anybody for long enough, and nobody has come since."""
+        return self._gave_up and self._seen == self._progress()
 
     # ---- looking ----
 
@@ -90,11 +112,26 @@ class AutoscalerControl:
     def _look(self, event: Background, now: int) -> bool:  # noqa: ARG002
         for group in range(len(self._groups)):
             self._decide(group, now)
+        self._note_progress(now)
         # Where nothing else will ever happen, what it sees does not change: only a window may still be running.
         waiting = any(since != _NEVER for since in (*self._up_since_us, *self._down_since_us))
         if waiting or any(not entry[3].stale for entry in self._cluster.queue.heap):
             self._look_later(now + self._settings.interval_us)
         return True
+
+    def _note_progress(self, now: int) -> None:
+        """Give up after a while without any: instances that fail and return could go on with that for ever."""
+        seen = self._progress()
+        if seen != self._seen:
+            self._seen, self._seen_us = seen, now
+        self._gave_up = now - self._seen_us >= self._patience_us
+
+    def _progress(self) -> tuple[int, int, int]:
+        """How many requests have come, how many have ended, and how often one was sent to an instance."""
+        routed = 0
+        for instance in self._cluster.instances:
+            routed += instance.routed
+        return self._cluster.arrived, self._cluster.closed(), routed
 
     def _decide(self, group: int, now: int) -> None:
         balance = self._weigh(self._groups[group])

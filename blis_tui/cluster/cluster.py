@@ -32,6 +32,7 @@ from blis_tui.workload.closed_loop import ClosedLoopSource
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from blis_tui.cluster.reroute import Reroute
     from blis_tui.engine.instance import Instance
     from blis_tui.engine.kv.pool import PromptKeys
     from blis_tui.engine.ledger import Ledger
@@ -68,7 +69,7 @@ class Cluster(ComingAndGoing):
         router: chooses instances for requests that are not split.
         pools: the pool of each instance.
         fleets: who may be chosen for something, each with the roles that can do it.
-        overruled: requests whose next routing decision is already made, if that instance is among the candidates.
+        overruled: requests of whom a routing decision is already made, if that instance is among its candidates.
         splitter: sends requests over two instances; None = all run on one.
         gateway: holds requests back while the instances are busy; None = there is none.
         lifecycle: instances that come and go; None = none does.
@@ -83,7 +84,7 @@ class Cluster(ComingAndGoing):
         source: RequestSource,
         ledger: Ledger,
         observers: Observers,
-        routes: Mapping[str, int] | None = None,
+        routes: Mapping[str, Reroute] | None = None,
     ) -> None:
         self.now: int = 0
         self.events: int = 0
@@ -185,10 +186,13 @@ class Cluster(ComingAndGoing):
     @property
     def finished(self) -> bool:
         """Whether all requests have ended, or wait for what will never be, and none will come."""
-        if not (self._exhausted if self._feedback is None else self._feedback.source.exhausted):
+        source = None if self._feedback is None else self._feedback.source
+        if not (self._exhausted if source is None else source.silent):
             return False
         left = self.arrived - len(self.ledger)
-        return not left or (self.lifecycle is not None and self.lifecycle.hopeless(left))
+        if not left:
+            return source is None or source.exhausted
+        return self.lifecycle is not None and self.lifecycle.hopeless(left)
 
     @property
     def deferred(self) -> int:
@@ -438,8 +442,11 @@ class Cluster(ComingAndGoing):
     def _overrule(self, passage: Passage, router: Router, index: int, reason: str) -> tuple[int, str]:
         """The instance that a request has to go to, if it is a candidate; the policy's own choice is left aside."""
         name = passage.request.request_id
-        forced = self.overruled.get(name)
-        if forced is None or forced not in router.of(passage.incoming).fleet.members:
+        wanted = self.overruled.get(name)
+        if wanted is None or wanted.event not in (None, self.events + 1):
+            return index, reason
+        forced = wanted.instance
+        if forced not in router.of(passage.incoming).fleet.members:
             return index, reason
         del self.overruled[name]
         return forced, reason if forced == index else f"forced; the policy chose instance {index}: {reason}"

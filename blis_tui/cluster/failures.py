@@ -54,6 +54,15 @@ class Failures:
         """Whether an instance can die."""
         return self._lifecycle.can_fail(index)
 
+    def may_end(self, index: int) -> bool:
+        """Whether an instance may still die for good."""
+        return self._lifecycle.can_fail(index) and any(
+            failure.repair_us is None
+            and self._concerns(failure, index)
+            and (failure.at_us is None or failure.at_us >= self._cluster.now)
+            for failure in self._settings
+        )
+
     def state(self) -> tuple[object, ...]:
         """What is drawn, as plain values (for digests)."""
         drawn = tuple((key, self._streams[key].state()) for key in sorted(self._streams))

@@ -21,6 +21,10 @@ class FeedbackSource(Protocol):
     def exhausted(self) -> bool:
         """Whether no request will come, whatever ends."""
 
+    @property
+    def silent(self) -> bool:
+        """Whether no request will come, unless one ends."""
+
     def take_due(self) -> list[int]:
         """Times of arrivals, in microseconds, that have become known since it was asked last."""
 

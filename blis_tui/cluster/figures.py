@@ -10,11 +10,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.cluster.lives import ACTIVE, CANDIDATES, COMING, FAILED
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.engine.instance import Instance
+
+
+_DEAD: Final = frozenset({FAILED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,30 @@ def _transfers(cluster: Cluster) -> int:
     return 0 if cluster.splitter is None else cluster.splitter.link.active
 
 
+def _in_states(states: frozenset[str]) -> Callable[[Cluster], int]:
+    """How many instances are in one of these states of their lives; without a life cycle all are active."""
+
+    def count(cluster: Cluster) -> int:
+        if cluster.lifecycle is None:
+            return len(cluster.instances) if ACTIVE in states else 0
+        return len([life for life in cluster.lifecycle.lives if life.state in states])
+
+    return count
+
+
+def _stranded(cluster: Cluster) -> int:
+    return 0 if cluster.lifecycle is None else len(cluster.lifecycle.parked)
+
+
+def _retries(cluster: Cluster) -> int:
+    return 0 if cluster.lifecycle is None else cluster.lifecycle.retried
+
+
+def _nodes(cluster: Cluster) -> int:
+    placement = None if cluster.lifecycle is None else cluster.lifecycle.placement
+    return 0 if placement is None else len([node for node in placement.nodes if node.ready_us >= 0])
+
+
 def _kv_utilization(cluster: Cluster) -> float:
     total = free = 0
     for instance in cluster.instances:
@@ -87,6 +116,12 @@ _TABLE: Final = (
     Figure("gateway.waiting", "requests", "requests in the gateway's queue", _gateway_waiting),
     Figure("gateway.saturation", "share", "how busy the gateway takes the instances to be", _gateway_saturation),
     Figure("transfers", "transfers", "KV transfers under way", _transfers),
+    Figure("instances.up", "instances", "instances that get requests", _in_states(CANDIDATES)),
+    Figure("instances.coming", "instances", "instances that load or wait for a node", _in_states(COMING)),
+    Figure("instances.failed", "instances", "instances that have failed, under repair or for good", _in_states(_DEAD)),
+    Figure("stranded", "requests", "requests that wait for an instance to come up", _stranded),
+    Figure("retries", "retries", "how often a request had to start again", _retries),
+    Figure("nodes", "nodes", "nodes that are ready", _nodes),
     Figure("ended", "requests", "requests that have completed, or ended otherwise", lambda cluster: cluster.closed()),
     _sum("routed", "requests", "requests sent to an instance", lambda instance: instance.routed),
     _sum("waiting", "requests", "requests in waiting queues", lambda instance: len(instance.waiting.items)),

@@ -24,6 +24,7 @@ class Host(Protocol):
     arrived: int
     instances: list[Instance]
     ledger: Ledger
+    now: int
     observers: Observers
     queue: EventQueue
     splitter: Splitter | None

@@ -65,7 +65,7 @@ class Lifecycle:
         split = settings.disaggregation
         if split is not None and split.transfer.starts == "step-start":
             raise PolicyError(
-                "a transfer that starts before its prefill is over cannot be broken off when an instance goes",
+                "`transfer.starts: step-start` cannot be combined with instances that come and go",
                 help="leave out transfer.starts, or lifecycle, failures, nodes and autoscaler",
             )
         self.lives: list[Life] = []
@@ -166,13 +166,16 @@ class Lifecycle:
         if not delay:
             self._loaded(index, now, reason)
             return
+        self.lives[index].loaded_us = now + delay
         self._change(index, LOADING, now, f"loading, {reason}")
         self.later(now + delay, "instance-loaded", index, self._load_ended)
 
     def _load_ended(self, event: Background, now: int) -> bool:
         index = _index(event)
-        if self.lives[index].state == LOADING:
-            self._loaded(index, now, "loaded")
+        life = self.lives[index]
+        if life.state != LOADING or life.loaded_us != now:  # it died meanwhile, and may load again
+            return False
+        self._loaded(index, now, "loaded")
         return True
 
     def _loaded(self, index: int, now: int, reason: str) -> None:
@@ -316,19 +319,42 @@ class Lifecycle:
 
     def hopeless(self, left: int) -> bool:
         """Whether all of the requests that are left wait for instances that will never come up."""
+        if not self.stuck(left):
+            return False
+        scaler = self.autoscaler
+        return scaler is None or scaler.gave_up or not any(self._may_add(pool, scaler) for pool in self._wanted_pools())
+
+    def stuck(self, left: int) -> bool:
+        """Whether all of the requests that are left wait for instances that only the autoscaler could bring."""
         if len(self.parked) != left:
             return False
-        return not any(self._may_come(*wanted) for wanted in dict.fromkeys(self._wanted.values()))
+        wanted = self._wanted_pools()
+        return not any(life.pool in wanted and self._comes(life) for life in self.lives)
 
-    def _may_come(self, roles: frozenset[str], model: str) -> bool:
-        placement, scaler = self.placement, self.autoscaler
-        room = scaler is not None or (placement is not None and any(node.ready_us < 0 for node in placement.nodes))
-        able = [pool.role in roles and (not model or pool.model.name == model) for pool in self._pools]
-        for life in self.lives:
-            comes = life.state in CANDIDATES or life.state == LOADING or (life.state == FAILED and life.returns)
-            if able[life.pool] and (comes or (life.state == SCHEDULING and room)):
-                return True
-        return scaler is not None and any(able[pool] and scaler.may_add(pool) for pool in range(len(able)))
+    def _wanted_pools(self) -> list[int]:
+        """The pools whose instances could serve one of those who wait."""
+        wanted = dict.fromkeys(self._wanted.values())
+        return [
+            at
+            for at, pool in enumerate(self._pools)
+            if any(pool.role in roles and model in ("", pool.model.name) for roles, model in wanted)
+        ]
+
+    def _comes(self, life: Life) -> bool:
+        """Whether an instance gets requests, or will without the autoscaler."""
+        if life.state == SCHEDULING:
+            return self._gets_room(self._pools[life.pool])
+        return life.state in CANDIDATES or life.state == LOADING or (life.state == FAILED and life.returns)
+
+    def _gets_room(self, pool: spec.Pool) -> bool:
+        if self.placement is None or self.placement.expects_room(pool):
+            return True
+        # Whoever dies for good makes room; an autoscaler may fill it with others again and again.
+        return self.autoscaler is None and any(self._failures.may_end(index) for index in range(len(self.lives)))
+
+    def _may_add(self, pool: int, scaler: AutoscalerControl) -> bool:
+        """Whether the autoscaler may order an instance of a pool, or make room for one."""
+        return scaler.may_add(pool) or bool(self.of_pool(pool, COMING))
 
     def park(self, passage: Passage, roles: frozenset[str], now: int) -> None:
         """There is no instance of these roles for a request: it waits for one."""

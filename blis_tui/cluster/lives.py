@@ -36,6 +36,7 @@ class Life:
         held_since_us: since when it holds them; -1 = it does not.
         returns: of a failed one: it will be repaired.
         failure: what it died of last.
+        loaded_us: when its latest loading is, or was to be, over.
     """
 
     pool: int
@@ -45,7 +46,9 @@ class Life:
     held_since_us: int = -1
     returns: bool = False
     failure: Failure | None = None
+    loaded_us: int = -1
 
     def values(self) -> tuple[object, ...]:
         """All of it, as plain values (for digests)."""
-        return (self.pool, self.state, self.served, self.held_us, self.held_since_us, self.returns, self.failure)
+        held = (self.held_us, self.held_since_us)
+        return (self.pool, self.state, self.served, held, self.returns, self.failure, self.loaded_us)

@@ -113,6 +113,10 @@ class Placement:
                 self._paid_us[node.pool] += now - node.ready_us
                 self._tell(node, "released", now)
 
+    def expects_room(self, need: Pool) -> bool:
+        """Whether a node on which there is room for such an instance is being provisioned."""
+        return any(node.ready_us < 0 and self._fits(node.pool, need) for node in self.nodes)
+
     def cost_per_hour(self, need: Pool) -> float | None:
         """What an instance costs: its share of the first kind of node that can host it; None = not known."""
         for number, pool in enumerate(self._pools):

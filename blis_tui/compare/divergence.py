@@ -17,6 +17,7 @@ from blis_tui.units import ordinal, time_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
+    from blis_tui.cluster.reroute import Routes
     from blis_tui.compare.documents import Difference
     from blis_tui.engine.records import Record
     from blis_tui.spec.model import Experiment
@@ -98,7 +99,7 @@ def _whole(value: object) -> int:
     return value
 
 
-def record_stream(experiment: Experiment, after: int = 0, routes: Mapping[str, int] | None = None) -> Iterator[Record]:
+def record_stream(experiment: Experiment, after: int = 0, routes: Routes | None = None) -> Iterator[Record]:
     """The records of a fresh run, from the event behind ``after`` on, without holding them in memory.
 
     Where the run cannot go on, they end with those of its last whole event. ``routes``: as of a ``Simulation``.

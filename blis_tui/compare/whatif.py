@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.cluster.reroute import Reroute
 from blis_tui.compare.comparison import Fates, Side, compare
 from blis_tui.compare.divergence import at_once, record_stream, search
 from blis_tui.engine.records import Routed
@@ -14,7 +15,7 @@ from blis_tui.metrics.stats import of_samples
 from blis_tui.records.tables import record_dict
 from blis_tui.simulation import SLICE_EVENTS, Simulation
 from blis_tui.spec.model import Experiment
-from blis_tui.units import plural
+from blis_tui.units import count_text, plural
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -105,12 +106,23 @@ class Others:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A routing decision about the request."""
+
+    event: int
+    instance: int
+    """The index of the instance that the policy chose."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
     """A run, and the same with one request sent to another instance."""
 
     experiment: Experiment
-    chosen: int
-    """The instance that the policy chose where the decision was changed."""
+    decision: Decision
+    """What was decided where the decision was changed."""
+    decisions: tuple[Decision, ...]
+    """All about the request in the run as it was, that one included: several when it was split or started again."""
     forced: int
     """The instance that the request was sent to instead."""
     request: Change
@@ -119,6 +131,16 @@ class WhatIf:
     """The first event that differs; None when the policy chose that instance anyway."""
     comparison: Comparison
     """The reports side by side: A as it was, B with the other decision."""
+
+    @property
+    def chosen(self) -> int:
+        """The instance that the policy chose where the decision was changed."""
+        return self.decision.instance
+
+    @property
+    def routes(self) -> dict[str, Reroute]:
+        """What makes the run with the other decision, as of a ``Simulation``."""
+        return {self.request.request_id: Reroute(self.forced, self.decision.event)}
 
     def to_dict(self, *, everything: bool = False) -> dict[str, object]:
         """As plain data; ``everything`` includes figures of the reports that are equal or of minor interest."""
@@ -129,6 +151,8 @@ class WhatIf:
             "seed": self.experiment.seed,
             "chosen_instance": self.chosen,
             "forced_instance": self.forced,
+            "decision_event": self.decision.event,
+            "decisions": [asdict(one) for one in self.decisions],
             "request": self.request.to_dict(),
             "others": {
                 **{name: getattr(others, name) for name in ("total", "changed", "moved")},
@@ -145,44 +169,48 @@ class WhatIf:
         }
 
 
-def whatif(experiment: Experiment, request: str, route_to: int) -> WhatIf:
+def whatif(experiment: Experiment, request: str, route_to: int, *, event: int | None = None) -> WhatIf:
     """Replay a run with one routing decision changed: what it does to that request, and to everybody else.
 
     The run is simulated anew from its start. The router is asked as always, so that what its policy remembers and draws
     stays as it was; only where ``request`` goes is another instance. All later decisions are made by the policies as
-    the run unfolds. A request whose prefill and decode run on two instances is routed twice: the first decision among
-    whose candidates the instance is becomes another one.
+    the run unfolds. A request is routed several times when its prefill and decode run on two instances, and when it
+    starts again because its instance has gone: ``event`` says which of its decisions becomes another one.
 
     Args:
         experiment: what :func:`blis_tui.load` returned.
         request: the name of a request.
         route_to: the index of an instance.
+        event: the event of the decision; None = the first among whose candidates the instance is.
 
     Raises:
-        RouteError: there is no such request or instance, the request is never routed, or not among such candidates.
+        RouteError: there is no such request or instance, the request is never routed, not in that event, or not among
+            such candidates.
         SimulationError: one of the two runs cannot go on.
         TraceError: rows of a recorded workload are wrong.
     """
-    return at_once(ask_whatif(experiment, request, route_to))
+    return at_once(ask_whatif(experiment, request, route_to, event))
 
 
-def ask_whatif(experiment: Experiment, request: str, route_to: int) -> Generator[object, None, WhatIf]:
+def ask_whatif(
+    experiment: Experiment, request: str, route_to: int, event: int | None = None
+) -> Generator[object, None, WhatIf]:
     """The same a little at a time, for those who may not want to wait for the end."""
     if not isinstance(experiment, Experiment):
         raise TypeError(f"not an experiment but {type(experiment).__name__}: load one with blis_tui.load()")
     simulation = Simulation(experiment)
-    choices: list[int] = []
+    decisions: list[Decision] = []
 
     def note_choice(record: Routed) -> None:
         if record.request_id == request:
-            choices.append(record.instance)
+            decisions.append(Decision(event=record.event, instance=record.instance))
 
     simulation.subscribe(Routed, note_choice)
     yield from _run(simulation)
     before = simulation.report()
-    _require_routed(request, choices, before.rows)
+    _require_routed(request, decisions, event, before.rows)
     _require_instance(route_to, len(before.instances))
-    routes = {request: route_to}
+    routes = {request: Reroute(route_to, event)}
     changed = Simulation(experiment, routes=routes)
     left_alone: list[Routed] = []
 
@@ -193,10 +221,13 @@ def ask_whatif(experiment: Experiment, request: str, route_to: int) -> Generator
     changed.subscribe(Routed, note_undisturbed)
     yield from _run(changed)
     if changed.routes_left:
-        been = " and ".join(str(one) for one in choices)
+        been = " and ".join(str(one.instance) for one in decisions if event in (None, one.event))
+        where = "" if event is None else f" at event {count_text(event)}"
+        who = "who else may be is up to cluster.pools and cluster.disaggregation"
+        if experiment.cluster.varies:
+            who += ", and to which instances are up then"
         raise RouteError(
-            f"instance {route_to} is no candidate for {request}",
-            help=f"the router chose {been}; who else may be is up to cluster.pools and cluster.disaggregation",
+            f"instance {route_to} is no candidate for {request}{where}", help=f"the router chose {been}; {who}"
         )
     after = changed.report()
     streams = record_stream(experiment), record_stream(experiment, routes=routes)
@@ -204,7 +235,8 @@ def ask_whatif(experiment: Experiment, request: str, route_to: int) -> Generator
     changes = [Change(before=one, after=two) for one, two in zip(before.rows, after.rows, strict=True)]
     return WhatIf(
         experiment=experiment,
-        chosen=choices[len(left_alone)],
+        decision=decisions[len(left_alone)],
+        decisions=tuple(decisions),
         forced=route_to,
         request=next(one for one in changes if one.request_id == request),
         others=_others([one for one in changes if one.request_id != request]),
@@ -223,10 +255,13 @@ def _side(experiment: Experiment, report: Report) -> Side:
     return Side(experiment=experiment, source=experiment.name, report=report)
 
 
-def _require_routed(request: str, choices: Sequence[int], rows: Sequence[RequestRow]) -> None:
-    """Raises RouteError when a request is unknown or was never routed."""
-    if choices:
-        return
+def _require_routed(request: str, decisions: Sequence[Decision], event: int | None, rows: Sequence[RequestRow]) -> None:
+    """Raises RouteError when a request is unknown or was never routed, or not in that event."""
+    if decisions:
+        if event is None or any(one.event == event for one in decisions):
+            return
+        known = " and ".join(f"event {count_text(one.event)} (to {one.instance})" for one in decisions)
+        raise RouteError(f"{request} is not routed at event {count_text(event)}", help=f"it is at {known}")
     row = next((row for row in rows if row.request_id == request), None)
     if row is None:
         known = (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from textwrap import wrap
+from typing import TYPE_CHECKING, Final
 
 from blis_tui.compare.divergence import divergence_lines
 from blis_tui.compare.text import WIDTH, metric_lines
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from blis_tui.compare.whatif import Change, Others, Shift, WhatIf
     from blis_tui.metrics.request_log import RequestRow
 
+_INDENT: Final = " " * len("what if  ")
 _STATISTICS = ("mean", "min", "p50", "p90", "p99", "max")
 
 
@@ -31,7 +33,8 @@ def whatif_text(found: WhatIf, *, everything: bool = False) -> str:
     blocks = [
         [
             clip(f"what if  {question}", WIDTH),
-            clip(f"         {found.experiment.name}, seed {found.experiment.seed}", WIDTH),
+            clip(f"{_INDENT}{found.experiment.name}, seed {found.experiment.seed}", WIDTH),
+            *_decisions(found),
         ],
         _request(request),
     ]
@@ -42,6 +45,16 @@ def whatif_text(found: WhatIf, *, everything: bool = False) -> str:
             divergence_lines(found.divergence, ("-", "+")),
         ]
     return "\n\n".join("\n".join(line.rstrip() for line in block) for block in blocks) + "\n"
+
+
+def _decisions(found: WhatIf) -> list[str]:
+    """Which of several decisions was changed."""
+    if len(found.decisions) == 1:
+        return []
+    known = ", ".join(f"{one.event:,} (to {one.instance})" for one in found.decisions)
+    text = f"It is routed {len(found.decisions)} times, at events {known}."
+    changed = f"The decision of event {found.decision.event:,} is changed; --event names another one."
+    return wrap(f"{text} {changed}", WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)
 
 
 def _request(request: Change) -> list[str]:

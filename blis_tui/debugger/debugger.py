@@ -18,8 +18,9 @@ from blis_tui.errors import InvariantError, SimulationError
 from blis_tui.simulation import Simulation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Generator
 
+    from blis_tui.cluster.reroute import Routes
     from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot
     from blis_tui.debugger.conditions.breakpoints import Watch
     from blis_tui.debugger.history import Done
@@ -60,7 +61,7 @@ class Debugger:
         *,
         check: str = "end",
         cap_bytes: int = CAP_BYTES,
-        routes: Mapping[str, int] | None = None,
+        routes: Routes | None = None,
     ) -> None:
         self.experiment = experiment
         self.routes = dict(routes or {})

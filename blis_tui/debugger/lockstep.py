@@ -15,8 +15,9 @@ from blis_tui.engine.records import StepFinished
 from blis_tui.records.tables import record_dict
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator
 
+    from blis_tui.cluster.reroute import Routes
     from blis_tui.compare.divergence import Divergence
     from blis_tui.debugger.moves import Move
     from blis_tui.spec.model import Experiment
@@ -44,7 +45,7 @@ class Lockstep:
         right: the debugger of the other.
     """
 
-    def __init__(self, left: Experiment, right: Experiment, routes: Mapping[str, int] | None = None) -> None:
+    def __init__(self, left: Experiment, right: Experiment, routes: Routes | None = None) -> None:
         self.left = Debugger(left)
         self.right = Debugger(right, routes=routes)
 

@@ -26,7 +26,10 @@ def check_lifecycle(document: Document) -> Iterator[Diagnostic]:
     path = ("cluster", "disaggregation", "transfer", "starts")
     if document.get(*path) == "step-start":
         message = f"`{used[0]}` cannot be combined with `starts: step-start`"
-        hint = "a transfer that starts before its prefill is over cannot be broken off: leave `starts` out"
+        hint = (
+            "the blocks of such a transfer leave before they are computed, so nobody could say what is lost with an"
+            " instance: leave `starts` out; `overlap: layer-wise` sends them during the prefill"
+        )
         yield about(document, path, _CODE, message, hint=hint)
     yield from _check_failures(document, cluster)
     yield from _check_nodes(document, cluster)

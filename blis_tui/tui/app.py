@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
     from textual.screen import Screen
 
+    from blis_tui.cluster.reroute import Routes
     from blis_tui.spec.model import Experiment
     from blis_tui.tui.actions import Action
 
@@ -198,7 +199,7 @@ class BlisApp(App[None], inherit_bindings=False):
         names: tuple[str, str],
         event: int | None = None,
         time_us: int | None = None,
-        routes: Mapping[str, int] | None = None,
+        routes: Routes | None = None,
     ) -> None:
         """Show two experiments side by side, at an event or a time if one is given; the other perhaps rerouted."""
         from blis_tui.tui.screens.compare import CompareScreen  # noqa: PLC0415

@@ -19,8 +19,9 @@ from blis_tui.tui.presenters.fleet import MEASURES
 from blis_tui.tui.view import Selection, View
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from blis_tui.cluster.reroute import Routes
     from blis_tui.debugger.conditions.breakpoints import Breakpoint, Hit
     from blis_tui.debugger.conditions.expression import Expression
     from blis_tui.debugger.conditions.suggestions import Suggestion
@@ -43,7 +44,7 @@ class DebugSession:
         visited: positions left by a jump, the latest last.
     """
 
-    def __init__(self, experiment: Experiment, *, check: str = "end", routes: Mapping[str, int] | None = None) -> None:
+    def __init__(self, experiment: Experiment, *, check: str = "end", routes: Routes | None = None) -> None:
         self.debugger = Debugger(experiment, check=check, routes=routes)
         self.driver = Driver(self.debugger)
         self.selection = Selection()

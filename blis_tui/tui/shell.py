@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from textual.app import App
     from textual.screen import Screen
 
+    from blis_tui.cluster.reroute import Routes
     from blis_tui.errors import BlisError
     from blis_tui.spec.model import Experiment
     from blis_tui.tui.actions import Action
@@ -39,7 +40,7 @@ class Shell(Protocol):
         names: tuple[str, str],
         event: int | None = None,
         time_us: int | None = None,
-        routes: Mapping[str, int] | None = None,
+        routes: Routes | None = None,
     ) -> None:
         """Show two experiments side by side, at an event or a time if one is given; the other perhaps rerouted."""
 

@@ -110,6 +110,11 @@ class ClosedLoopSource:
         """Whether no request will come, whatever ends."""
         return self._produced == self._limit or not (self._next or self._senders)
 
+    @property
+    def silent(self) -> bool:
+        """Whether no request will come, unless one ends."""
+        return self._produced == self._limit or not self._next
+
     def take_due(self) -> list[int]:
         """Times of arrivals, in microseconds, that have become known since it was asked last."""
         due, self._due = self._due, []

@@ -4,13 +4,15 @@ import pytest
 
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.figures import FIGURES
+from blis_tui.cluster.lifecycle_records import NodeChanged, Retried, Stranded
 from blis_tui.cluster.snapshot import InstanceSnapshot, Snapshot, take_snapshot
-from blis_tui.engine.records import Observers
+from blis_tui.engine.records import Observers, Record, Routed
 from blis_tui.metrics.request_log import RequestLog
 from blis_tui.simulation import Simulation
-from blis_tui.spec.model import PluginConfig
+from blis_tui.spec.model import Delay, NodePool, PluginConfig
 from tests.builders import ListSource, experiment, request
 from tests.cluster.fleets import fleet
+from tests.cluster.test_lifecycle import autoscaler, failure, varying
 
 
 def busy_cluster() -> Cluster:
@@ -63,6 +65,15 @@ def of_instance(snapshot: InstanceSnapshot) -> dict[str, float]:
     }
 
 
+def of_lives(snapshot: Snapshot) -> dict[str, float]:
+    states = [one.life for one in snapshot.instances]
+    return {
+        "instances.up": states.count("active") + states.count("warming-up"),
+        "instances.coming": states.count("loading") + states.count("scheduling"),
+        "instances.failed": states.count("failed"),
+    }
+
+
 def of_cluster(snapshot: Snapshot) -> dict[str, float]:
     instances = [of_instance(one) for one in snapshot.instances]
     sums: dict[str, float] = {name: sum(one[name] for one in instances) for name in instances[0]}
@@ -79,17 +90,51 @@ def of_cluster(snapshot: Snapshot) -> dict[str, float]:
         "gateway.waiting": 0 if snapshot.gateway is None else snapshot.gateway.waiting,
         "gateway.saturation": 0 if snapshot.gateway is None else snapshot.gateway.saturation,
         "transfers": len(snapshot.transfers),
+        **of_lives(snapshot),
         "kv.utilization": sums["kv.used"] / sums["kv.total"],
     }
 
 
 def test_every_figure_is_what_the_snapshot_says_after_every_event() -> None:
     highest = dict.fromkeys(FIGURES, 0.0)
-    others = [Simulation(fleet(name, 40))._cluster for name in ("GATEWAY", "SPLIT", "IDLE")]
+    others = [Simulation(fleet(name, 40))._cluster for name in ("GATEWAY", "SPLIT", "IDLE", "GROWING")]
     for cluster, stride in ((busy_cluster(), 1), *((one, 19) for one in others)):
         found = highest_of(cluster, stride)
         highest = {name: max(highest[name], found[name]) for name in found}
-    assert min(highest.values()) > 0, f"never seen: {[name for name, value in highest.items() if not value]}"
+    never = [name for name, value in highest.items() if not value and name not in BY_RECORDS]
+    assert not never
+
+
+BY_RECORDS = ("stranded", "retries", "nodes")
+
+
+def test_what_no_snapshot_has_is_what_the_records_say() -> None:
+    delay = Delay(mean_us=300)
+    node = NodePool(
+        name="n", gpu="gpu", gpus_per_node=1, initial=1, min=0, max=2, provisioning_delay=delay, cost_per_hour=None
+    )
+    deaths = (failure(at_us=300), failure(instance=1, at_us=0, repair_us=500))
+    made = varying(*deaths, scaler=autoscaler(least=2), nodes=(node,), instances=2)
+    observers = Observers()
+    stream: list[Record] = []
+    for kind in (Stranded, Retried, NodeChanged, Routed):
+        observers.add(kind, stream.append)
+    cluster = Cluster(made, ListSource([request(i, 40 * i, 8, 4) for i in range(12)]), RequestLog(), observers)
+    highest = dict.fromkeys(BY_RECORDS, 0.0)
+    while cluster.run(1):
+        if cluster.next_event_us() == cluster.now:  # who was stranded is about to be routed
+            continue
+        last = {one.request_id: type(one) for one in stream if isinstance(one, Stranded | Routed)}
+        states = [one.state for one in stream if isinstance(one, NodeChanged)]
+        expected = {
+            "stranded": [*last.values()].count(Stranded),
+            "retries": len([one for one in stream if isinstance(one, Retried)]),
+            "nodes": 1 + states.count("ready") - states.count("released"),
+        }
+        found = {name: FIGURES[name].of_cluster(cluster) for name in BY_RECORDS}
+        assert found == expected
+        highest = {name: max(highest[name], found[name]) for name in found}
+    assert min(highest["stranded"], highest["retries"], highest["nodes"] - 1) > 0
 
 
 def highest_of(cluster: Cluster, stride: int) -> dict[str, float]:
@@ -98,7 +143,7 @@ def highest_of(cluster: Cluster, stride: int) -> dict[str, float]:
     while True:
         snapshot = take_snapshot(cluster)
         found = {name: figure.of_cluster(cluster) for name, figure in FIGURES.items()}
-        assert found == of_cluster(snapshot)
+        assert {name: value for name, value in found.items() if name not in BY_RECORDS} == of_cluster(snapshot)
         for instance, seen in zip(cluster.instances, snapshot.instances, strict=True):
             assert {
                 name: figure.of_instance(instance) for name, figure in FIGURES.items() if figure.of_instance is not None
@@ -113,4 +158,5 @@ def test_every_figure_explains_itself(name: str) -> None:
     figure = FIGURES[name]
     assert figure.name == name
     assert figure.meaning
-    assert figure.unit in {"us", "ms", "s", "share", "", "requests", "blocks", "steps", "preemptions", "transfers"}
+    counted = {"requests", "blocks", "steps", "preemptions", "transfers", "instances", "nodes", "retries"}
+    assert figure.unit in {"us", "ms", "s", "share", "", *counted}

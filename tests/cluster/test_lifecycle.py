@@ -170,6 +170,13 @@ def test_the_cache_dies_with_its_instance() -> None:
     assert [row.cached_tokens for row in outcome.rows.values()] == [0, 16, 16, 0]
 
 
+def test_an_instance_that_dies_while_it_loads_loads_anew() -> None:
+    deaths = (failure(instance=0, at_us=0, repair_us=0), failure(instance=0, at_us=300, repair_us=200))
+    made = varying(*deaths, instances=1, lifecycle=Lifecycle(loading_delay_us=1000))
+    outcome = Outcome(made, [request(0, 1, 8, 1)])
+    assert states(outcome, 0) == [(0, "failed"), (0, "loading"), (300, "failed"), (500, "loading"), (1500, "active")]
+
+
 def test_an_instance_is_slow_until_it_is_warm() -> None:
     made = varying(
         failure(instance=0, at_us=0, repair_us=0),

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
+from blis_tui.cluster.lifecycle_records import Retried
+from blis_tui.compare.whatif_text import whatif_text
 from blis_tui.engine.records import Routed
-from tests.metrics.clusters import DOCUMENTS, experiment, outcome
+from tests.metrics.clusters import DOCUMENTS, document, experiment, outcome, simulated
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from blis_tui.compare.whatif import WhatIf
     from blis_tui.engine.records import Record
     from blis_tui.metrics.request_log import RequestRow
+    from blis_tui.spec.model import Experiment
 
 ASKED = (
     ("split", "request_20", 0),
@@ -106,6 +109,64 @@ def test_a_split_request_is_routed_twice_and_the_first_decision_that_can_is_chan
     decode = blis_tui.whatif(experiment("split"), row.request_id, 5 - row.instance)
     assert (decode.chosen, decode.request.after.instance) == (row.instance, 5 - row.instance)
     assert decode.request.after.prefill_instance == row.prefill_instance
+
+
+DYING = document({"instances": 3, "failures": [{"instance": 1, "at_us": 1_500_000}]}, {})
+
+
+@cache
+def retried() -> tuple[Experiment, list[Routed]]:
+    """A run in which an instance dies, and the routing decisions about one request that was on it."""
+    made = blis_tui.load(DYING)
+    records = simulated(made)[1]
+    again = next(one for one in records if isinstance(one, Retried))
+    routed = [one for one in records if isinstance(one, Routed) and one.request_id == again.request_id]
+    assert len(routed) == 2
+    return made, routed
+
+
+@pytest.mark.parametrize("attempt", [0, 1])
+def test_a_request_that_started_again_has_a_decision_for_each_attempt(attempt: int) -> None:
+    made, routed = retried()
+    wanted = routed[attempt]
+    other = next(index for index in (0, 2) if index != wanted.instance)
+    found = blis_tui.whatif(made, wanted.request_id, other, event=wanted.event)
+    assert (found.decision.event, found.chosen) == (wanted.event, wanted.instance)
+    assert [(one.event, one.instance) for one in found.decisions] == [(one.event, one.instance) for one in routed]
+    assert found.divergence is not None
+    assert found.divergence.event == wanted.event
+    assert "routed 2 times" in whatif_text(found)
+    simulation = blis_tui.Simulation(made, routes=found.routes)
+    records: list[Routed] = []
+    simulation.subscribe(Routed, records.append)
+    simulation.run()
+    forced = [one for one in records if one.reason.startswith("forced")]
+    assert [(one.event, one.request_id, one.instance) for one in forced] == [(wanted.event, wanted.request_id, other)]
+    row = next(row for row in simulation.report().rows if row.request_id == wanted.request_id)
+    assert row == found.request.after
+
+
+def test_without_an_event_the_first_decision_is_changed() -> None:
+    made, routed = retried()
+    other = 2 if routed[0].instance != 2 else 0
+    assert blis_tui.whatif(made, routed[0].request_id, other).decision.event == routed[0].event
+
+
+def test_an_event_without_such_a_decision_is_one_clear_error() -> None:
+    made, (first, second) = retried()
+    with pytest.raises(blis_tui.RouteError) as error:
+        blis_tui.whatif(made, first.request_id, 0, event=1)
+    assert str(error.value) == (
+        f"{first.request_id} is not routed at event 1\n  = help: it is at"
+        f" event {first.event:,} (to {first.instance}) and event {second.event:,} (to {second.instance})"
+    )
+    with pytest.raises(blis_tui.RouteError) as error:
+        blis_tui.whatif(made, first.request_id, 1, event=second.event)
+    assert str(error.value) == (
+        f"instance 1 is no candidate for {first.request_id} at event {second.event:,}\n  = help: the router chose"
+        f" {second.instance}; who else may be is up to cluster.pools and cluster.disaggregation, and to which instances"
+        " are up then"
+    )
 
 
 def test_the_instance_that_was_chosen_anyway_changes_nothing() -> None:

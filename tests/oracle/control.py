@@ -247,13 +247,20 @@ class Router:
         if self.kind == "weighted":
             return self._by_scores(job, fleet)
         session = job.request.session_id if self.kind == "session-affinity" else ""
-        if session in self._homes:
+        if self._homes.get(session) in self.members:
             return self._homes[session], f"session {session}"
         least = min(one.load for one in fleet)
         chosen = self._draw([one.number for one in fleet if one.load == least])
         if session:
             self._homes[session] = chosen
         return chosen, f"load {least}"
+
+    def forget(self, number: int) -> None:
+        """An instance has gone with its cache."""
+        self._homes = {session: home for session, home in self._homes.items() if home != number}
+        for scorer in self._scorers:
+            scorer.memories.pop(number, None)
+            scorer.cold = [other for other in scorer.cold if other != number]
 
     def _draw(self, equals: Sequence[int]) -> int:
         """Ties are drawn, and nothing is drawn without one."""

@@ -16,7 +16,9 @@ from blis_tui.spec.model import (
     Cluster,
     Disaggregation,
     Engine,
+    Failure,
     Gateway,
+    Lifecycle,
     PluginConfig,
     Policy,
     Pool,
@@ -264,6 +266,53 @@ def _asked(draw: DrawFn, blocks: int, size: int) -> tuple[Asked, ...]:
             )
         )
     return tuple(asked)
+
+
+def _failures(draw: DrawFn, instances: int) -> tuple[Failure, ...]:
+    """One to four, of an instance or of all."""
+    return tuple(
+        Failure(
+            instance=draw(st.sampled_from((None, *range(instances), *range(instances)))),
+            pool=None,
+            at_us=draw(st.integers(0, 400)),
+            mean_time_between_us=None,
+            repair_us=draw(st.sampled_from((None, 0, 10, 60, 300))),
+            requests=draw(st.sampled_from(("retry", "retry", "lose"))),
+            max_retries=_one_of(draw, 0, 1, 3),
+        )
+        for _ in range(_one_of(draw, 1, 2, 4))
+    )
+
+
+@st.composite
+def mortal_fleets(draw: DrawFn) -> Scenario:
+    """Any small cluster in which nothing stands between arrival and router, and instances die at given times."""
+    pools = _pools(draw, split=False)
+    policy = Policy(
+        name="drawn",
+        admission=PluginConfig(kind="always-admit"),
+        routing=_router(draw),
+        scheduling=PluginConfig(kind=draw(st.sampled_from(("fcfs", "fcfs", "priority-fcfs", "sjf")))),
+        priority=PluginConfig(kind="slo-class"),
+        batching=_batching(draw),
+        preemption_victim=draw(st.sampled_from(("tail", "tail", "priority"))),
+        preemption_restore="recompute",
+    )
+    instances = 0
+    for pool in pools:
+        instances += pool.instances
+    cluster = Cluster(
+        admission_latency_us=_one_of(draw, 0, 3),
+        routing_latency_us=_one_of(draw, 0, 5),
+        signals=_signals(draw),
+        failures=_failures(draw, instances),
+        lifecycle=draw(st.sampled_from((None, Lifecycle(loading_delay_us=40)))),
+    )
+    engine = pools[0].engine
+    return Scenario(
+        assemble(policy, cluster, pools, horizon_us=draw(st.sampled_from((None, None, 300)))),
+        _asked(draw, engine.kv_blocks, engine.block_size_tokens),
+    )
 
 
 @st.composite

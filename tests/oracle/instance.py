@@ -53,6 +53,11 @@ class Pool:
         self.misses = 0
         self._fills = 0
 
+    def wipe(self) -> None:
+        """Nothing is there any more."""
+        self.blocks = [Block() for _ in self.blocks]
+        self.free = list(self.blocks)
+
     def blocks_for(self, tokens: int) -> int:
         return ceil(tokens / self.size)
 
@@ -169,6 +174,15 @@ class Job:
         """How long the step took that completed its prompt."""
         self.shared = 0
         """Blocks of its prompt that were in the cache of its decode instance when they were reserved."""
+
+    def start_again(self) -> None:
+        """As if it had just arrived, but for that."""
+        self.state = RequestState.CREATED
+        self.instance = self.queued_us = self.scheduled_us = self.first_token_us = self.last_token_us = -1
+        self.cached_tokens = self.preemptions = self.computed = self.generated = 0
+        self.target = self.request.input_tokens
+        self.prefilling = True
+        self.first_latency = None
 
     @property
     def name(self) -> str:

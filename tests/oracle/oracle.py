@@ -45,7 +45,7 @@ from .instance import Books, Instance, Job
 from .transfers import Decider, Link
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from blis_tui.engine.records import Record
     from blis_tui.spec.model import Experiment
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from .instance import Plan
 
 # What can happen at the same microsecond, in this order; cluster events come before those of instances.
-ARRIVAL, ADMISSION, ROUTING = 0, 1, 2
+ARRIVAL, ADMISSION, ROUTING, LIFECYCLE = 0, 1, 2, 3
 PREFILL_ROUTING, TRANSFER_START, TRANSFER_END, DECODE_ROUTING = 4, 5, 6, 7
 EXPIRY, TICK = 8, 9
 QUEUED, STEP, LEFT, TIMEOUT = 1, 2, 4, 5
@@ -82,6 +82,8 @@ class Event(NamedTuple):
     ticket: Ticket | None = None
     parts: bool = False
     """Of a request that leaves: whether only its prompt is computed."""
+    act: Callable[[int], bool] | None = None
+    """What happens in the life of an instance; it says whether anything did."""
 
 
 class Oracle:
@@ -191,6 +193,11 @@ class Oracle:
                     self._leave(event.job, self.instances[event.instance], now, parts=event.parts)
                 else:
                     at_instance[event.kind](event.job, self.instances[event.instance], now)
+            elif event.act is not None:
+                if not event.act(now):
+                    self.now = before
+                    self.events -= 1
+                    continue
             elif event.kind == EXPIRY:
                 assert event.ticket is not None
                 self._expiry(event.ticket, now)
@@ -256,9 +263,10 @@ class Oracle:
         *,
         ticket: Ticket | None = None,
         parts: bool = False,
+        act: Callable[[int], bool] | None = None,
     ) -> None:
         self._scheduled += 1
-        heappush(self._pending, Event(time, instance, kind, self._scheduled, job, ticket, parts))
+        heappush(self._pending, Event(time, instance, kind, self._scheduled, job, ticket, parts, act))
 
     def _after(self, now: int) -> None:
         """What follows when requests have left instances in an event."""
@@ -372,7 +380,10 @@ class Oracle:
         if self.split is not None and self.split.order == "prefill-first" and self._decide(job, now):
             self._plan(later, PREFILL_ROUTING, job)
         else:
-            self._plan(later, ROUTING, job)
+            self._plan_routing(job, later)
+
+    def _plan_routing(self, job: Job, time: int) -> None:
+        self._plan(time, ROUTING, job)
 
     def _decide(self, job: Job, now: int) -> bool:
         job.split, reason = self.decider.split(job, job.decode_instance)

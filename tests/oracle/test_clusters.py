@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from blis_tui.simulation import Simulation
 
-from .fleets import fleets
+from .fleets import fleets, mortal_fleets
+from .mortal import MortalOracle
 from .oracle import Oracle, OracleHangError
 from .runs import Source, books_of, examples
 
@@ -44,8 +45,8 @@ def _most_steps(scenario: Scenario) -> int:
     return 4 * scenario.tokens
 
 
-def _check(scenario: Scenario, share: float) -> None:
-    oracle = Oracle(scenario.experiment, scenario.requests(), _most_steps(scenario))
+def _check(scenario: Scenario, share: float, kind: type[Oracle] = Oracle, retries: int = 0) -> None:
+    oracle = kind(scenario.experiment, scenario.requests(), (1 + retries) * _most_steps(scenario))
     hangs = False
     try:
         oracle.run()
@@ -92,3 +93,16 @@ def test_clusters_agree_with_the_oracle(scenario: Scenario, share: float) -> Non
 @given(fleets(), st.floats(0, 1))
 def test_many_clusters_agree_with_the_oracle(scenario: Scenario, share: float) -> None:
     _check(scenario, share)
+
+
+@examples(60)
+@given(mortal_fleets(), st.floats(0, 1))
+def test_clusters_whose_instances_die_agree_with_the_oracle(scenario: Scenario, share: float) -> None:
+    _check(scenario, share, MortalOracle, 3)
+
+
+@pytest.mark.slow
+@examples(400)
+@given(mortal_fleets(), st.floats(0, 1))
+def test_many_clusters_whose_instances_die_agree_with_the_oracle(scenario: Scenario, share: float) -> None:
+    _check(scenario, share, MortalOracle, 3)

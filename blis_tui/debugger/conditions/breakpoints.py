@@ -98,7 +98,7 @@ FIRST: Final[Mapping[str, str]] = MappingProxyType(
         "completion": "completed",
     }
 )
-"""What can follow ``first``, beside ``slo-miss``, and the kind of record it is."""
+"""What can follow ``first``, beside ``slo-miss`` and the kinds of record, and the kind that is meant."""
 
 _STRICTNESS: Final = ("max", "p99", "p95", "p90", "p50", "mean")
 """Statistics of a latency; the first one that is bounded says best what a single request may take."""
@@ -162,10 +162,11 @@ def _first(reader: _Reader) -> Condition:
     what = word.group()
     if what == "slo-miss":
         return _slo_miss(reader)
-    if what not in FIRST:
-        hint = suggestion(what, (*FIRST, "slo-miss"))
+    kind = FIRST.get(what, what)
+    if kind not in RECORD_KINDS:
+        hint = suggestion(what, (*FIRST, "slo-miss", *RECORD_KINDS))
         raise reader.error(word, f"`first` knows no `{printable(what)}`", hint)
-    return Happens(FIRST[what])
+    return Happens(kind)
 
 
 def _request(reader: _Reader) -> Condition:
@@ -248,7 +249,7 @@ class Keyword:
 
 KEYWORDS: Final[Mapping[str, Keyword]] = MappingProxyType(
     {
-        "first": Keyword("first preemption", f"the next {', '.join(FIRST)} or slo-miss, once", _first),
+        "first": Keyword("first preemption", f"the next {', '.join(FIRST)}, slo-miss or other kind, once", _first),
         "request": Keyword("request NAME [KIND]", "any event of a request", _request),
         "instance": Keyword("instance NUMBER [KIND]", "any event on an instance", _instance),
         "time": Keyword("time 1.5s", "the first event at or after a time", _time),

@@ -85,6 +85,7 @@ def _after_keyword(words: list[str], experiment: Experiment) -> Iterator[Word]:
         case ["first"]:
             yield from ((word, described(kind).meaning) for word, kind in FIRST.items())
             yield "slo-miss", KEYWORDS["slo-miss"].meaning
+            yield from _kinds()
         case ["instance"]:
             yield from ((str(number), "an instance") for number in range(experiment.instances)[:_MAX_INSTANCES])
         case ["instance" | "request", _]:

@@ -7,8 +7,8 @@ from math import nan
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
-import blis_tui.cluster.lifecycle_records  # noqa: F401  (its kinds are asked about, too)
 from blis_tui.cluster.decisions import PPM
+from blis_tui.cluster.lifecycle_records import ScalingDecided
 from blis_tui.cluster.records import RoutingDecision
 from blis_tui.engine.records import Completed, FirstToken, Preempted, StepFinished, streamed_kinds
 
@@ -211,6 +211,15 @@ def _decided(name: str, meaning: str, ppm: Callable[[RoutingDecision], int]) -> 
     return EventNumber(name, "share", meaning, frozenset({RoutingDecision.kind}), of_event)
 
 
+def _scaling(name: str, unit: str, meaning: str, read: Callable[[ScalingDecided], int]) -> EventNumber:
+    """A number that a look of the autoscaler tells, the largest of several roles."""
+
+    def of_event(records: Sequence[Record]) -> float:
+        return max((read(record) for record in records if isinstance(record, ScalingDecided)), default=nan)
+
+    return EventNumber(f"scaling.{name}", unit, meaning, frozenset({ScalingDecided.kind}), of_event)
+
+
 _NUMBERS: Final = (
     EventNumber("instance", "", "number of the event's instance, from 0", frozenset(streamed_kinds()), _instance),
     _decided(
@@ -219,6 +228,17 @@ _NUMBERS: Final = (
         lambda decision: decision.true_regret_ppm,
     ),
     _decided("regret.seen", "the same by what the router saw", lambda decision: decision.regret_ppm),
+    _scaling(
+        "demand",
+        "tokens",
+        "KV tokens in use and those of requests that wait, where the autoscaler looks (of the role with the most)",
+        lambda look: look.demand_tokens,
+    ),
+    _scaling("supply", "tokens", "KV tokens that instances can hold, likewise", lambda look: look.supply_tokens),
+    _scaling("pending", "tokens", "those of instances on their way, likewise", lambda look: look.pending_tokens),
+    _scaling("required", "tokens", "KV tokens that are missing, likewise", lambda look: look.required_tokens),
+    _scaling("spare", "tokens", "KV tokens that are too much, likewise", lambda look: look.spare_tokens),
+    _scaling("instances", "instances", "instances that come or go, by its verdict", lambda look: look.instances),
     _step("step.duration_ms", "ms", "duration of the step", lambda step: step.duration_us / 1e3),
     _step("step.prefill_tokens", "tokens", "prompt tokens the step computed", _prefill_tokens),
     _step(

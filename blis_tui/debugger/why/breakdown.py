@@ -22,6 +22,8 @@ KINDS: Final = {
     "deferral": "put off until the cluster was idle",
     "gateway": "waiting in the gateway",
     "routing": "routing",
+    "stranded": "waiting for an instance to come up",
+    "gone": "attempts that came to nothing",
     "intake": "tokenization and enqueue",
     "wait": "waiting in the queue",
     "planned": "planned for the next step",
@@ -125,10 +127,12 @@ def _broken_down(life: Life, spans: list[Span], total_us: int, end_us: int, tape
 
 
 def _kind(life: Life, span: Span) -> str:
+    if span.gone:
+        return "gone"
     if span.what in ("wait", "planned"):
-        return "again" if span.attempt else span.what
+        return "again" if span.again else span.what
     if life.keeps_output:
-        return "recompute" if span.what == "prefill" and span.attempt else span.what
+        return "recompute" if span.what == "prefill" and span.again else span.what
     return "lost" if span.lost else span.what
 
 
@@ -142,8 +146,10 @@ def _share(kind: str, spans: list[Span], life: Life, tape: Tape) -> Share:
     if kind == "decode":
         return _decode(us, spans, life, tape)
     if kind == "lost":
-        tokens = sum(one.first for one in life.preemptions)
+        tokens = sum(one.first for one in life.preemptions if one.time_us >= life.began_us)
         return Share(kind, label, us, f"{plural(tokens, 'computed token')} discarded by preemption")
+    if kind == "gone":
+        return Share(kind, label, us, f"its instance went, {plural(len(life.restarts), 'time')}")
     return Share(kind, label, us)
 
 
@@ -159,7 +165,7 @@ def _waiting(kind: str, us: int, spans: list[Span], life: Life, tape: Tape) -> S
             steps = sum(causes.steps.get(cause, 0) for causes in found)
             note = plural(steps, "step") if steps else ""
             inner.append(Share(cause, cause_text(cause, limits), part, note))
-    count = len(life.preemptions)
+    count = len([one for one in life.preemptions if one.time_us >= life.began_us])
     return Share(kind, KINDS[kind], us, f"after {plural(count, 'preemption')}" if kind == "again" else "", tuple(inner))
 
 
@@ -234,7 +240,7 @@ def prefill_of_others(life: Life, tape: Tape) -> list[tuple[str, int]]:
     events = [
         event
         for span in life.spans
-        if span.what == "decode"
+        if span.what == "decode" and not span.gone
         for event, _, row in _decode_steps(life, tape, span)
         if row.prefill_tokens
     ]

@@ -39,6 +39,7 @@ from blis_tui.debugger.why.lifecycle import (
     stranded_event,
 )
 from blis_tui.debugger.why.lifespans import last_step, next_step
+from blis_tui.debugger.why.restarts import broken_off_event, broken_off_parts
 from blis_tui.debugger.why.waits import cause_sentence, planned_cause, preempted_by, step_cause
 from blis_tui.engine.records import Routed, StepFinished, described
 from blis_tui.units import count_text, percent_text, plural, span_text, time_text
@@ -71,6 +72,7 @@ def event_explanation(debugger: Debugger, event: int) -> Explanation:
         *split_parts(debugger, event),
         *decision_parts(debugger, event),
         *lifecycle_parts(debugger, event),
+        *broken_off_parts(debugger, event),
     ]
     return Explanation(about, title, headline, (Part("What it is", (meaning,)), *parts, *beside))
 
@@ -344,6 +346,7 @@ _EXPLAINERS: Final[dict[str, Callable[[Debugger, EventRow], tuple[str, list[Part
     "deferred": deferred_event,
     "transfer-started": transfer_started_event,
     "transfer-finished": transfer_finished_event,
+    "transfer-broken-off": broken_off_event,
     "routed": _routed,
     "scaling-decided": scaling_decided_event,
     "scaled": scaled_event,

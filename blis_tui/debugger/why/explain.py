@@ -22,6 +22,7 @@ from blis_tui.debugger.why.explanation import Explanation, Part, Ref, Sentence, 
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.live import live_part
 from blis_tui.debugger.why.past import breakdown_part, compare, comparison_part, preemption_parts
+from blis_tui.debugger.why.restarts import restart_parts
 from blis_tui.engine.records import Rejected, described
 from blis_tui.units import percent_text, plural, span_text, time_text
 
@@ -80,6 +81,7 @@ def explain_request(debugger: Debugger, name: str) -> Explanation:
     if comparison is not None:
         parts.append(comparison_part(comparison))
     parts += preemption_parts(debugger, life)
+    parts += restart_parts(debugger, life)
     headline = _headline(debugger, life, tape, whole, comparison, live.phase if live is not None else "")
     return Explanation(about, _title(life), headline, tuple(parts))
 
@@ -124,7 +126,9 @@ def _end_part(debugger: Debugger, life: Life) -> Part:
             say(f"It had generated {plural(end.first, 'token')}; they are lost."),
         ]
     else:
-        facts = [say(f"{sentence(record)}.") for record in debugger.records_of(end.event)]
+        records = debugger.records_of(end.event)
+        mine = [record for record in records if getattr(record, "request_id", life.name) == life.name]
+        facts = [say(f"{sentence(record)}.") for record in mine]
     return Part("How it ended", (*facts, say("That was ", event_ref(end.event), ".")))
 
 
@@ -136,12 +140,14 @@ def _latency_parts(life: Life, tape: Tape, whole: Breakdown | None) -> list[Part
     first = ttft_breakdown(life, tape)
     loss = life.first_token_loss
     if loss is not None:
-        gone = say("It has no first token now: preemption discarded it at ", event_ref(loss.event), ".")
+        cause = "it was lost with its instance" if loss.what == "retried" else "preemption discarded it"
+        gone = say(f"It has no first token now: {cause} at ", event_ref(loss.event), ".")
         parts.append(Part("Time to first token", (gone,)))
     elif first is not None:
         facts: list[Sentence] = []
         if len([one for one in life.entries if one.what == "first-token"]) > 1:
-            facts.append(say("It had a first token before, which was lost to preemption; the last one counts."))
+            cause = "with its instance" if life.restarts else "to preemption"
+            facts.append(say(f"It had a first token before, which was lost {cause}; the last one counts."))
         parts.append(breakdown_part(f"Time to first token: {span_text(first.total_us)}", first, facts))
     if whole is not None:
         parts.append(breakdown_part(f"End to end: {span_text(whole.total_us)}", whole, _others(life, tape)))
@@ -182,6 +188,7 @@ _PHASES = {
 _HELD_UP = {
     "deferred": "It was put off until the cluster is idle",
     "held": "It waits in the gateway's queue",
+    "stranded": "It waits for an instance to come up",
     "prefilled": "Its prompt is computed, and its KV blocks go to another instance",
     "transfer-started": "Its KV blocks are on their way to another instance",
 }
@@ -210,6 +217,7 @@ def _headline(
     if life.now_us > debugger.time_us:
         since += f" (as of {time_text(life.now_us)}, when its step ends)"
     past = f", preempted {times(len(life.preemptions))} before" if life.preemptions else ""
+    past += f", started again {times(len(life.restarts))}" if life.restarts else ""
     if not phase:
         return f"It has its last token and is about to leave, {since} after it arrived{past}."
     weight = mainly(so_far_breakdown(life, tape)) if phase == "waiting" else ""

@@ -23,7 +23,8 @@ class Span:
     """A stretch of a request's life.
 
     ``what`` is one of ``admission`` (until admission control decided), ``deferral`` (until the cluster was idle),
-    ``gateway`` (in its queue), ``routing`` (until an instance was chosen), ``intake`` (tokenization and hand-over,
+    ``gateway`` (in its queue), ``routing`` (until an instance was chosen),
+    ``stranded`` (until one came up), ``intake`` (tokenization and hand-over,
     until it stood in the queue), ``wait``, ``planned`` (scheduled for the step after the one under way, where steps are
     planned ahead), ``prefill``, ``transfer`` (of its KV blocks to the instance that decodes) and ``decode``.
     """
@@ -41,6 +42,10 @@ class Span:
     """Its prompt was computed on another instance."""
     lost: bool = False
     """What it computed was lost in a preemption later."""
+    again: bool = False
+    """It had been preempted before, since it last started from the beginning."""
+    gone: bool = False
+    """It came to nothing: an instance went, and the request started again from the beginning."""
     open: bool = False
     """It goes on."""
 
@@ -71,6 +76,8 @@ class Life:
     """When its prefills ended, each with a token; the decode after one may take no time."""
     preemptions: tuple[RequestEvent, ...]
     """When it was preempted. Who loses the blocks early while the last token is computed goes on nevertheless."""
+    restarts: tuple[RequestEvent, ...]
+    """When it started again from the beginning, because its instance had gone."""
     stalls: tuple[tuple[int, int], ...]
     """When it ran without getting tokens: from and to, in microseconds."""
     keeps_output: bool
@@ -103,21 +110,25 @@ class Life:
 
     @property
     def first_token(self) -> RequestEvent | None:
-        """When it got the first token that it has now; None before it got one, and once a preemption took it back."""
+        """When it got the first token that it has now; None before it got one, and once it was taken back."""
         return None if self.first_token_loss is not None else self.last("first-token")
 
     @property
     def first_token_loss(self) -> RequestEvent | None:
-        """The preemption that took its first token back; None where it has one, or never had one."""
-        if self.keeps_output:
-            return None
+        """The preemption or new start that took its first token back; None where it has one, or never had one."""
+        takes = ("retried",) if self.keeps_output else ("retried", "preempted")
         loss = None
         for one in reversed(self.entries):
             if one.what == "first-token":
                 return loss
-            if one.what == "preempted":
+            if one.what in takes:
                 loss = one
         return None
+
+    @property
+    def began_us(self) -> int:
+        """When its present attempt began: at its arrival, or when it started again."""
+        return self.restarts[-1].time_us if self.restarts else self.arrival_us
 
     def last(self, what: str) -> RequestEvent | None:
         """The latest entry of a kind."""
@@ -152,6 +163,7 @@ def read_life(tape: Tape, name: str, until: int, settled: int | None = None) -> 
         chunks=tuple(reader.chunks),
         prefilled_us=tuple(reader.prefilled_us),
         preemptions=tuple(reader.preemptions),
+        restarts=tuple(reader.restarts),
         stalls=tuple(reader.stalls if reader.stalled_us < 0 else [*reader.stalls, (reader.stalled_us, now_us)]),
         keeps_output=keeps,
         until=until,
@@ -173,6 +185,8 @@ _NEXT: Final = {
     "admitted": "routing",
     "held": "gateway",
     "dispatched": "routing",
+    "stranded": "stranded",
+    "retried": "routing",
     "routed": "intake",
     "queued": "wait",
     "transfer-finished": "routing",
@@ -181,6 +195,8 @@ _NEXT: Final = {
 _HANDOVER: Final = ("prefilled", "transfer-started")
 """What begins the transfer to the instance that decodes; it may start with the step that computes the prompt."""
 _WORK: Final = ("prefill", "decode")
+_OUTSIDE: Final = ("admission", "deferral", "gateway", "stranded")
+"""What is no part of an attempt."""
 
 
 @dataclass(slots=True)
@@ -204,6 +220,9 @@ class _Reader:
     instance: int = -1
     prefilled_us: list[int] = field(default_factory=list)
     preemptions: list[RequestEvent] = field(default_factory=list)
+    restarts: list[RequestEvent] = field(default_factory=list)
+    fresh: int = 0
+    """Preemptions before it started from the beginning."""
     stalls: list[tuple[int, int]] = field(default_factory=list)
     stalled_us: int = -1
     handed: bool = False
@@ -226,6 +245,8 @@ class _Reader:
             self.target = self.input_tokens
             if what in ("routed", "queued"):
                 self.instance = entry.first
+            elif what == "retried":
+                self._start_again(entry)
         elif what in _HANDOVER:
             if not self.what:  # else it is under way already
                 self.handed = True
@@ -254,6 +275,12 @@ class _Reader:
         elif described(what).ends:
             self._turn("", entry.time_us, entry.event)
 
+    def _start_again(self, retried: RequestEvent) -> None:
+        self.spans = [span if span.what in _OUTSIDE else replace(span, gone=True) for span in self.spans]
+        self.restarts.append(retried)
+        self.fresh = self.attempt
+        self.handed = False
+
     def _end_of_part(self, preempted: RequestEvent) -> int:
         """Until when a victim computes: planned ahead, a preemption begins when the step under way ends."""
         row = self.tape.row(preempted.event)
@@ -281,6 +308,7 @@ class _Reader:
             attempt=self.attempt,
             instance=self.instance,
             handed=self.handed,
+            again=self.attempt > self.fresh,
         )
 
     def finish(self, now_us: int) -> list[Span]:

@@ -129,6 +129,8 @@ def _stage(debugger: Debugger, live: RequestSnapshot) -> tuple[Sentence, ...] | 
             say("It was put off until the cluster is idle, ", *since, "."),
             say(f"{plural(state.deferred, 'request')} {'waits' if state.deferred == 1 else 'wait'} for that."),
         )
+    if last.what == "stranded":
+        return (say("No instance gets requests that it could be sent to, ", *since, "."),)
     if last.what == "held" and state.gateway is not None:
         return _in_gateway(state.gateway, live, since)
     if last.what in ("prefilled", "transfer-started"):

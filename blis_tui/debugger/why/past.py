@@ -25,6 +25,8 @@ _TOLD: Final = 3
 """Preemptions that are explained one by one."""
 GROUPS: Final = {
     "reaching the queue": ("admission", "routing", "intake"),
+    "waiting for an instance to come up": ("stranded",),
+    "attempts that came to nothing": ("gone",),
     "waiting in the gateway": ("deferral", "gateway"),
     "KV transfer": ("transfer",),
     "waiting in the queue": ("wait",),

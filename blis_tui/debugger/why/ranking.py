@@ -119,11 +119,11 @@ def _longest_gap(life: Life, steps: _Steps) -> int | None:
     """The longest time between two tokens at the engine, of those it has."""
     longest = -1
     token_us: int | None = None
-    decodes = {span.start_us: span for span in life.spans if span.what == "decode"}
+    decodes = {span.start_us: span for span in life.spans if span.what == "decode" and not span.gone}
     handed = next((span for span in decodes.values() if span.handed), None)
     # Where a preemption takes the output, only the last attempt's tokens are left.
     kept = life.prefilled_us if life.keeps_output else life.prefilled_us[-1:] if life.first_token else ()
-    for start_us in kept:
+    for start_us in (one for one in kept if one >= life.began_us):
         if token_us is not None:
             longest = max(longest, start_us - token_us)
         token_us = start_us

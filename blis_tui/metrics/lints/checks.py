@@ -156,7 +156,8 @@ def unfinished(seen: Seen) -> Finding | str:
     states, arrived = seen.flow.states, seen.flow.total
     queued = states[RequestState.WAITING] + states[RequestState.CREATED]
     running = states[RequestState.RUNNING]
-    if 100 * (queued + running) <= _UNFINISHED_SHARE * arrived:
+    cut = seen.cluster.queue.heap  # else they wait for an instance that never came
+    if not cut or 100 * (queued + running) <= _UNFINISHED_SHARE * arrived:
         return ""
     share = percent_text(queued + running, arrived)
     return Finding(

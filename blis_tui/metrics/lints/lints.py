@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.metrics.lints import checks, step_times
 from blis_tui.metrics.lints.checks import REJECTED_SHARE
 from blis_tui.metrics.lints.finding import Finding
+from blis_tui.metrics.lints.stranded import stranded
 from blis_tui.metrics.load import THRASHING
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ LINTS: Final[tuple[Lint, ...]] = (
     Lint("timed-out", "no request timed out", checks.timed_out),
     Lint("rejected", f"at most {REJECTED_SHARE} % of the requests were rejected", checks.rejected),
     Lint("unfinished", "hardly any request is cut off by the horizon", checks.unfinished),
+    Lint("stranded", "an instance came up for every request", stranded),
     Lint("overload", "the queue does not keep growing", checks.overload),
     Lint("kv-cache", "the KV cache is large enough", checks.kv_cache),
     Lint("thrashing", f"no request was preempted {THRASHING} times", checks.thrashing),

@@ -120,6 +120,8 @@ def _facts(view: View, known: Life, now: Life | None) -> list[Content]:
         facts += _standing(live)
     if now.preemptions:
         facts.append(fact("preempted", plural(len(now.preemptions), "time"), "$error"))
+    if now.restarts:
+        facts.append(fact("started again", plural(len(now.restarts), "time"), "$warning"))
     return facts
 
 
@@ -169,7 +171,8 @@ def _latencies(life: Life | None, parts: Sequence[Stretch], width: int) -> list[
     first = life.first_token
     loss = life.first_token_loss
     if loss is not None:
-        gone = f"no first token now: preemption discarded it at event {count_text(loss.event)}"
+        cause = "it was lost with its instance" if loss.what == "retried" else "preemption discarded it"
+        gone = f"no first token now: {cause} at event {count_text(loss.event)}"
         lines += map(line, words(gone, width, "$text-muted"))
     if first is not None:
         shares = totals(_until(past, first.first))
@@ -189,10 +192,10 @@ def _latencies(life: Life | None, parts: Sequence[Stretch], width: int) -> list[
 def _which_counts(life: Life) -> str:
     """Of several first tokens, which one is meant; empty where there was but one."""
     lost = [one.event for one in life.entries if one.what == "first-token"][:-1]
-    if not lost or life.keeps_output:
+    if not lost or (life.keeps_output and not life.restarts):
         return ""
     taken = "the one before was" if len(lost) == 1 else f"the {count_text(len(lost))} before were"
-    return f"the last first token counts; {taken} lost to preemption"
+    return f"the last first token counts; {taken} lost {'with an instance' if life.restarts else 'to preemption'}"
 
 
 def _until(parts: Sequence[Stretch], end_us: int) -> list[Stretch]:

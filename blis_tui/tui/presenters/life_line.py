@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.why.lifespans import Life, Span
 
 _ENDERS: Final = (
+    "retried",
     "scheduled",
     "transfer-finished",
     "routed",
@@ -29,6 +30,7 @@ _ENDERS: Final = (
     "deferred",
     "resumed",
     "dispatched",
+    "stranded",
 )
 """What ends a stretch that is no work; of several in one event the first of these tells most."""
 LOST: Final = "lost"
@@ -41,6 +43,7 @@ STRETCHES: Final[Mapping[str, Look]] = MappingProxyType(
         "deferral": Look("∙", "put off", "$warning"),
         "gateway": Look("┆", "gateway", "$warning"),
         "routing": Look("·", "routing", "$text-muted"),
+        "stranded": Look("¦", "stranded", "$warning"),
         "intake": Look("·", "enqueue", "$text-muted"),
         "wait": Look("░", "queue", PHASE_LOOKS["waiting"].style),
         "planned": Look("▹", "planned", "$text-muted"),
@@ -66,7 +69,7 @@ class Stretch:
         later: it lies behind the present position.
         note: what was done in it.
         ending: what ended it; empty while it is open.
-        lost: what was computed in it was lost in a preemption.
+        lost: what was computed in it was lost in a preemption, or with the instance.
     """
 
     what: str
@@ -98,17 +101,21 @@ def stretches(life: Life, tape: Tape) -> tuple[Stretch, ...]:
         end = None if span.open else _ender(life, span, spans[at + 1] if at + 1 < len(spans) else None)
         found.append(
             Stretch(
-                what=AGAIN if span.what == "wait" and span.attempt else span.what,
+                what=AGAIN if span.what == "wait" and span.again else span.what,
                 start_us=span.start_us,
                 end_us=span.end_us,
                 event=span.first,
                 open=span.open,
                 note=_note(life, span),
-                ending="" if end is None else ending_text(end, tape, lost=span.lost and not life.keeps_output),
-                lost=span.lost and not life.keeps_output,
+                ending="" if end is None else ending_text(end, tape, lost=_lost(life, span)),
+                lost=_lost(life, span),
             )
         )
     return tuple(one for one in found if one.duration_us or one.open)
+
+
+def _lost(life: Life, span: Span) -> bool:
+    return span.gone or (span.lost and not life.keeps_output)
 
 
 def _ender(life: Life, span: Span, following: Span | None) -> RequestEvent | None:
@@ -118,8 +125,8 @@ def _ender(life: Life, span: Span, following: Span | None) -> RequestEvent | Non
     ends = tuple(kind for kind, record in RECORD_KINDS.items() if record.shown.ends)
     wanted = {
         "planned": ("started", *ends),
-        "prefill": ("first-token", "chunk", "preempted", *ends),
-        "decode": ("preempted", *ends, "last-token"),
+        "prefill": ("first-token", "chunk", "preempted", "retried", *ends),
+        "decode": ("preempted", "retried", *ends, "last-token"),
     }
     kinds = wanted.get(span.what, (*_ENDERS, *ends))
     return next((one for kind in kinds for one in here if one.what == kind), None)

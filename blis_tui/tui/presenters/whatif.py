@@ -44,21 +44,17 @@ class _Row(NamedTuple):
     change: Part = ""
 
 
-def whatif_lines(found: WhatIf, asked: int, width: int) -> list[Line]:
+def whatif_lines(found: WhatIf, width: int) -> list[Line]:
     """The request, the others, and where the two runs part.
 
     Args:
         found: what to show.
-        asked: the event of the decision that the reader looked at.
         width: how many columns there are.
     """
     if found.divergence is None:
         same = f"The router chose instance {found.forced} anyway: nothing changes."
         return [line(row) for row in words(same, width)]
-    event = found.divergence.event
-    which = f"It is routed several times; another decision is changed: that of event {count_text(event)}."
     return [
-        *(line(row) for row in words("" if event == asked else which, width, "$warning")),
         *_request(found.request, width),
         BLANK,
         *_others(found.others, width),

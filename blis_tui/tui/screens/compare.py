@@ -41,12 +41,11 @@ from blis_tui.tui.widgets.compare_box import CompareBox, CurvesBox
 from blis_tui.units import count_text, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from textual.app import ComposeResult
     from textual.events import DescendantFocus, Resize
     from textual.timer import Timer
 
+    from blis_tui.cluster.reroute import Routes
     from blis_tui.compare.comparison import RequestChanges, Row
     from blis_tui.compare.divergence import Divergence
     from blis_tui.debugger.debugger import Debugger
@@ -118,7 +117,7 @@ class CompareScreen(Screen[None]):
         names: tuple[str, str],
         event: int | None = None,
         time_us: int | None = None,
-        routes: Mapping[str, int] | None = None,
+        routes: Routes | None = None,
     ) -> None:
         super().__init__()
         self.lockstep = Lockstep(left, right, routes)

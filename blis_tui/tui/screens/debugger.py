@@ -30,8 +30,9 @@ from blis_tui.tui.widgets.pane import Pane
 from blis_tui.units import count_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from blis_tui.cluster.reroute import Routes
     from blis_tui.spec.model import Experiment
 
 _OFFERED: Final = 40
@@ -62,7 +63,7 @@ class DebuggerScreen(Asking):
         at: str | None = None,
         breaks: Sequence[str] = (),
         overrides: Sequence[str] = (),
-        routes: Mapping[str, int] | None = None,
+        routes: Routes | None = None,
     ) -> None:
         super().__init__(experiment, source=source, routes=routes)
         self._goal = None if at is None else parse_place(at)

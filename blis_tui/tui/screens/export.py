@@ -28,11 +28,12 @@ from blis_tui.tui.widgets.lists import CursorList
 from blis_tui.units import count_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from typing import TextIO
 
     from textual.app import ComposeResult
 
+    from blis_tui.cluster.reroute import Routes
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.engine.records import Record
     from blis_tui.spec.model import Experiment
@@ -171,7 +172,7 @@ class ExportScreen(Window[None]):
         self.app.call_from_thread(tell)
 
 
-def write_records(experiment: Experiment, routes: Mapping[str, int], event: int, out: TextIO) -> None:
+def write_records(experiment: Experiment, routes: Routes, event: int, out: TextIO) -> None:
     """Write the record lines of a run up to an event, by doing it again."""
     simulation = Simulation(experiment, check="off", routes=routes)
 

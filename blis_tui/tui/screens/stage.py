@@ -34,10 +34,11 @@ from blis_tui.tui.widgets.warnings import WarningsPane
 from blis_tui.units import count_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from textual.app import ComposeResult
 
+    from blis_tui.cluster.reroute import Routes
     from blis_tui.debugger.moves import Move, Stop
     from blis_tui.spec.model import Experiment
     from blis_tui.tui.view import View
@@ -63,7 +64,7 @@ class Stage(Screen[None]):
     BINDINGS: ClassVar = [*bindings("debugger")]
     AUTO_FOCUS = None
 
-    def __init__(self, experiment: Experiment, *, source: str, routes: Mapping[str, int] | None = None) -> None:
+    def __init__(self, experiment: Experiment, *, source: str, routes: Routes | None = None) -> None:
         super().__init__()
         self.session = DebugSession(experiment, routes=routes)
         self.source = source

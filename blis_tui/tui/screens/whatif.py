@@ -85,7 +85,7 @@ class WhatIfScreen(ScrolledWindow[None]):
     def _ask(self) -> None:
         """Replay the run, until somebody closes the window."""
         worker = get_current_worker()
-        asking = ask_whatif(self._experiment, self._decision.request_id, self._route_to)
+        asking = ask_whatif(self._experiment, self._decision.request_id, self._route_to, self._decision.event)
         try:
             while not worker.is_cancelled:
                 next(asking)
@@ -107,7 +107,7 @@ class WhatIfScreen(ScrolledWindow[None]):
             return message_text(self._error, width)
         if self._found is None:
             return Content(_WAITING)
-        lines = whatif_lines(self._found, self._decision.event, width)
+        lines = whatif_lines(self._found, width)
         return Content("\n").join(one.draw() for one in lines)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -126,7 +126,7 @@ class WhatIfScreen(ScrolledWindow[None]):
             request = found.request.request_id
             names = (self._source, f"{request} on instance {found.forced}")
             experiment, event = self._experiment, found.divergence.event
-            shell(self.app).open_compare(experiment, experiment, names, event, routes={request: found.forced})
+            shell(self.app).open_compare(experiment, experiment, names, event, routes=found.routes)
 
     def action_whatif_copy(self) -> None:
         """Copy the answer as the command line prints it."""

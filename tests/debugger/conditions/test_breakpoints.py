@@ -21,7 +21,7 @@ from blis_tui.cluster.records import (
     TransferFinished,
     TransferStarted,
 )
-from blis_tui.debugger.conditions.breakpoints import Breakpoint, Hit, Watch, about_request, parse_breakpoint
+from blis_tui.debugger.conditions.breakpoints import FIRST, Breakpoint, Hit, Watch, about_request, parse_breakpoint
 from blis_tui.debugger.conditions.lexer import ConditionError
 from blis_tui.debugger.conditions.probes import Breaks, Happens, Misses, Reaches, sentence
 from blis_tui.debugger.conditions.suggestions import suggestions
@@ -198,6 +198,7 @@ def test_a_request_name_may_contain_blanks_and_quotes() -> None:
         ("timeout", "timed-out"),
         ("rejection", "rejected"),
         ("completion", "completed"),
+        ("completed", "completed"),
     ],
 )
 def test_first_is_meant_for_one_hit(word: str, kind: str) -> None:
@@ -205,6 +206,12 @@ def test_first_is_meant_for_one_hit(word: str, kind: str) -> None:
     assert made.once
     assert not parse_breakpoint(kind, MADE).once
     assert said("", ALL[kind], made=made) == sentence(ALL[kind])
+
+
+def test_first_knows_every_kind() -> None:
+    for kind in RECORD_KINDS:
+        made = parse_breakpoint(f"first {kind}", MADE)
+        assert (made.once, made.condition) == (True, Happens(kind))
 
 
 # ---- latency bounds ----
@@ -467,7 +474,7 @@ def test_conditions_may_start_with_the_same_words(text: str) -> None:
         ("preempted request_5", 10, "unexpected `request_5`", "`request NAME preempted`"),
         ("preempted and running > 3", 10, "unexpected `and`", '`kind == "preempted" and ...`'),
         ("first", 5, "what to wait for is missing", "`first preemption`"),
-        ("first preempted", 6, "`first` knows no `preempted`", "did you mean `preemption`?"),
+        ("first preemptions", 6, "`first` knows no `preemptions`", "did you mean `preemption`?"),
         ("first drop now", 11, "unexpected `now`", "nothing more"),
         ("request", 7, "the name of a request is missing", "`request request_12`"),
         ("request r cmpleted", 10, "there is no record kind `cmpleted`", "did you mean `completed`?"),
@@ -545,9 +552,8 @@ def test_an_empty_field_offers_everything_with_its_meaning() -> None:
     ("text", "expected"),
     [
         ("pree", ["preempted", "preemptions"]),
-        ("first ", ["first preemption", "first drop", "first timeout", "first rejection", "first completion",
-                    "first slo-miss"]),
-        ("first d", ["first drop"]),
+        ("first ", [f"first {word}" for word in dict.fromkeys((*FIRST, "slo-miss", *RECORD_KINDS))]),
+        ("first dr", ["first drop", "first dropped"]),
         ("first slo-miss ", ["first slo-miss ttft", "first slo-miss e2e"]),
         ("request ", []),
         ("request r7 comp", ["request r7 completed"]),

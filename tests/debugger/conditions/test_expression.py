@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import blis_tui
 from blis_tui.cluster.figures import FIGURES
+from blis_tui.cluster.lifecycle_records import ScalingDecided
 from blis_tui.cluster.records import RoutingDecision
 from blis_tui.debugger.conditions.expression import Expression, parse_condition, parse_expression
 from blis_tui.debugger.conditions.lexer import ConditionError
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
 
 
 DECISION = RoutingDecision(12, 1_500_000, "a", 1, "weighted", 4, 0, 250_000, ("load-balance",), (1_000_000,), ())
+LOOKS = tuple(
+    ScalingDecided(12, 1_500_000, "scale-up", pool, 1, demand, 100, 50, required, spare, "r")
+    for pool, demand, required, spare in (("prefill", 900, 700, 0), ("decode", 20, 0, 80))
+)
+"""One for each role."""
 
 
 class Fixed:
@@ -189,6 +195,14 @@ def test_a_quoted_name_may_hold_anything() -> None:
     assert str(parse_condition(text, instances=1)) == text
 
 
+def test_the_autoscalers_figures_are_those_of_the_role_that_has_the_most() -> None:
+    assert holds("scaling.demand == 900 and scaling.required == 700 and scaling.spare == 80", LOOKS)
+    assert holds("scaling.supply == 100 and scaling.pending == 50 and scaling.instances == 1", LOOKS)
+    assert holds("scaling.demand > 2 * (scaling.supply + scaling.pending)", LOOKS)
+    assert not holds("scaling.demand >= 0", STEP_EVENT)
+    assert parse_condition("scaling.required > 0", instances=1).needs == {"scaling-decided"}
+
+
 def test_regret_is_that_against_the_true_state() -> None:
     assert holds("regret == 0.25 and regret.seen == 0", (DECISION,))
     assert not holds("regret >= 0", STEP_EVENT)
@@ -198,7 +212,7 @@ def test_regret_is_that_against_the_true_state() -> None:
 def test_every_name_can_be_asked_for() -> None:
     state = Fixed(**{name.replace(".", "__"): 1.0 for name in FIGURES})
     for name in (*FIGURES, *EVENT_NUMBERS):
-        assert holds(f"{name} > -5", (*STEP_EVENT, *LAST_TOKEN, DECISION), state), name
+        assert holds(f"{name} > -5", (*STEP_EVENT, *LAST_TOKEN, DECISION, *LOOKS), state), name
     for name, figure in FIGURES.items():
         if figure.of_instance is not None:
             assert holds(f"instance[1].{name} == 2001", (), state), name

@@ -1,0 +1,154 @@
+"""Every run ends, also where instances fail and return for ever while requests wait for one that never comes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import blis_tui
+from blis_tui.cluster.cluster import Cluster
+from blis_tui.engine.invariants import INVARIANTS
+from blis_tui.engine.records import Observers
+from blis_tui.metrics.request_log import RequestLog
+from blis_tui.spec.model import Autoscaler, Delay, Experiment, Failure, Lifecycle, NodePool
+from tests.builders import ListSource
+from tests.cluster.test_lifecycle import LIVES, autoscaler, failure, varying
+from tests.cluster.test_split_lifecycle import asked, going, scaler
+from tests.metrics.clusters import document
+
+MANY = 20_000
+"""Events that no run here comes close to."""
+
+
+def run_to_the_end(made: Experiment, count: int = 6, every_us: int = 100) -> Cluster:
+    cluster = Cluster(made, ListSource(asked(count, every_us)), RequestLog(detours=True), Observers())
+    assert cluster.run(MANY) < MANY
+    assert cluster.next_event_us() is None
+    assert cluster.closed() + len(cluster.in_transit()) == cluster.arrived == count
+    assert [one.identifier for one in INVARIANTS if one.check(cluster)] == []
+    return cluster
+
+
+def node(gpus: int, *, initial: int = 1, most: int = 1) -> NodePool:
+    return NodePool(
+        name="n",
+        gpu="gpu",
+        gpus_per_node=gpus,
+        initial=initial,
+        min=0,
+        max=most,
+        provisioning_delay=Delay(),
+        cost_per_hour=1.0,
+    )
+
+
+@pytest.mark.parametrize("scaling", [None, scaler(1, 3), scaler(1, 3, window_us=500)])
+def test_a_role_waits_for_a_node_that_others_never_leave(scaling: Autoscaler | None) -> None:
+    """Both places of the only node belong to prefill instances that fail, are repaired, and keep their places."""
+    made = going(failure(every_us=900, repair_us=100), nodes=(node(2),), scaler=scaling, instances=(2, 1))
+    cluster = run_to_the_end(made)
+    assert cluster.lifecycle is not None
+    assert len(cluster.lifecycle.parked) == 5
+    assert {life.state for life in cluster.lifecycle.lives[2:]} == {"scheduling"}
+
+
+def test_it_ends_ten_decisions_after_the_last_progress() -> None:
+    made = going(failure(every_us=900, repair_us=100), nodes=(node(2),), scaler=scaler(1, 3), instances=(2, 1))
+    cluster = run_to_the_end(made, 2, 100)
+    assert 100 + 10 * 300 <= cluster.now <= 100 + 12 * 300
+
+
+def test_the_autoscaler_waits_for_those_who_are_still_to_come() -> None:
+    """The last request comes long after it would have given up on the first ones."""
+    made = going(failure(every_us=900, repair_us=100), nodes=(node(2),), scaler=scaler(2, 3), instances=(2, 1))
+    cluster = run_to_the_end(made, 2, 9_000)
+    assert 9_000 + 10 * 300 <= cluster.now <= 9_000 + 12 * 300
+
+
+@pytest.mark.parametrize("death", [failure(instance=0, at_us=5_000), failure(instance=0, every_us=5_000)])
+def test_who_dies_for_good_leaves_a_place(death: Failure) -> None:
+    """The decode instance gets the place of the prefill instance that dies: the run does not end before."""
+    cluster = run_to_the_end(going(death, nodes=(node(2),), instances=(2, 1)))
+    assert cluster.lifecycle is not None
+    assert [life.state for life in cluster.lifecycle.lives] == ["failed", "active", "active"]
+    assert not cluster.lifecycle.parked
+
+
+def test_who_waits_for_an_answer_that_never_comes_sends_nothing_more() -> None:
+    """Users of a closed loop, while prefill instances fail and return for ever."""
+    made = document(
+        {
+            "instances": 3,
+            "disaggregation": {"prefill_instances": 2, "decode_instances": 1, "decider": "always"},
+            "failures": [
+                {"instance": 2, "at_us": 500_000},
+                {"pool": "prefill", "mean_time_between_us": 1_000_000, "repair_us": 1000},
+            ],
+        },
+        {},
+        workload={
+            "requests": 100,
+            "clients": [
+                {"id": "all", "arrivals": {"kind": "closed-loop", "users": 4}, "input_tokens": 200, "output_tokens": 20}
+            ],
+        },
+    )
+    simulation = blis_tui.Simulation(blis_tui.load(made))
+    simulation.run(max_events=MANY)
+    assert simulation.done
+    report = simulation.report()
+    assert (report.requests.completed, report.requests.injected) == (4, 8)
+    [found] = [one for one in report.warnings if one.id == "stranded"]
+    assert found.message == "4 requests of 8 (50 %) never found an instance; one is request_5."
+    assert "unfinished" not in {one.id for one in report.warnings}
+
+
+FAILURES = st.lists(
+    st.builds(
+        failure,
+        instance=st.sampled_from([None, 0, 1, 2]),
+        every_us=st.sampled_from([200, 900, 3000]),
+        repair_us=st.sampled_from([None, 0, 100, 700]),
+        requests=st.sampled_from(["retry", "lose"]),
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    failures=FAILURES,
+    lifecycle=LIVES,
+    bounds=st.none() | st.tuples(st.sampled_from([0, 1]), st.sampled_from([2, 3])),
+    windows_us=st.tuples(st.sampled_from([0, 600]), st.sampled_from([0, 900])),
+    nodes=st.builds(lambda gpus, most: (node(gpus, most=most),), st.integers(1, 3), st.integers(1, 3)),
+    instances=st.none() | st.tuples(st.integers(1, 2), st.integers(1, 2)),
+    order=st.sampled_from(["prefill-first", "decode-first"]),
+    every_us=st.sampled_from([0, 50, 400]),
+)
+def test_every_run_ends(
+    failures: list[Failure],
+    lifecycle: Lifecycle,
+    bounds: tuple[int, int] | None,
+    windows_us: tuple[int, int],
+    nodes: tuple[NodePool, ...],
+    instances: tuple[int, int] | None,
+    order: str,
+    every_us: int,
+) -> None:
+    scaling = None if bounds is None else scaler(*bounds)
+    if instances is None:
+        made = varying(*failures, nodes=nodes, scaler=bounds and autoscaler(*bounds))
+    else:
+        made = going(*failures, nodes=nodes, scaler=scaling, instances=instances, order=order)
+    if made.cluster.autoscaler is not None:
+        up_us, down_us = windows_us
+        asked_for = replace(made.cluster.autoscaler, scale_up_window_us=up_us, scale_down_window_us=down_us)
+        made = replace(made, cluster=replace(made.cluster, lifecycle=lifecycle, autoscaler=asked_for))
+    cluster = run_to_the_end(made, 8, every_us)
+    assert cluster.lifecycle is not None
+    assert len(cluster.in_transit()) == len(cluster.lifecycle.parked)

@@ -1,0 +1,156 @@
+"""What is told of requests whose instance went: every figure is one of the records, and the shares still add up."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+import blis_tui
+from blis_tui.cluster.lifecycle_records import Lost, Retried
+from blis_tui.cluster.records import TransferBrokenOff, TransferStarted
+from blis_tui.debugger.debugger import Debugger
+from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.why.breakdown import e2e_breakdown, ttft_breakdown
+from blis_tui.debugger.why.explain import explain_event, explain_request
+from blis_tui.debugger.why.lifespans import read_life
+from blis_tui.engine.records import Record, Routed
+from blis_tui.tui.presenters.life_line import stretches
+from blis_tui.units import bytes_text, span_text
+from tests.metrics.clusters import document, simulated
+
+SLOW_LINK = {"bandwidth_gb_per_s": 4, "contention": "fair-share"}
+DOCUMENTS = {
+    "split": document(
+        {
+            "disaggregation": {
+                "prefill_instances": 2,
+                "decode_instances": 2,
+                "decider": "always",
+                "order": "decode-first",
+                "transfer": SLOW_LINK,
+            },
+            "failures": [
+                {"instance": 0, "at_us": 300_000, "repair_us": 200_000},
+                {"instance": 2, "at_us": 1_200_000, "requests": "lose"},
+            ],
+        },
+        {},
+        workload={
+            "requests": 40,
+            "rate_per_s": 20,
+            "clients": [{"id": "all", "input_tokens": 2000, "output_tokens": 20}],
+        },
+    ),
+    "whole": document({"failures": [{"mean_time_between_us": 2_000_000, "repair_us": 300_000}]}, {}),
+    "vllm": document(
+        {"failures": [{"mean_time_between_us": 2_000_000, "repair_us": 300_000}]}, {"batching": "vllm-v1"}
+    ),
+}
+
+
+@cache
+def records(name: str) -> tuple[Record, ...]:
+    return simulated(blis_tui.load(DOCUMENTS[name]))[1]
+
+
+@cache
+def run(name: str) -> Debugger:
+    debugger = Debugger(blis_tui.load(DOCUMENTS[name]))
+    run_to_stop(debugger.run())
+    return debugger
+
+
+def test_every_transfer_that_breaks_off_is_told() -> None:
+    """In whatever event: how much was on its way, since when, whose fault it is, and what becomes of the request."""
+    stream = records("split")
+    fates = {(one.event, one.request_id): one for one in stream if isinstance(one, Retried | Lost)}
+    told = set()
+    for at, one in enumerate(stream):
+        if not isinstance(one, TransferBrokenOff):
+            continue
+        text = explain_event(run("split"), one.event).to_text()
+        line = next(line for line in text.splitlines() if f" {one.request_id} w" in line)
+        way = [each for each in stream[:at] if getattr(each, "request_id", "") == one.request_id]
+        began = next((each for each in reversed(way) if isinstance(each, TransferStarted | Routed)), None)
+        if isinstance(began, TransferStarted):
+            assert line.startswith(f"  {bytes_text(began.bytes)} of {one.request_id} were on their way")
+            assert (
+                f"from instance {began.instance} to instance {began.decode_instance}, since event {began.event:,}"
+                in line
+            )
+            assert f"({span_text(one.time_us - began.time_us)})" in line
+            assert ("it came from" in line, "it went to" in line) == (one.instance == 0, one.instance == 2)
+        else:
+            assert f"computed in the last step of instance {one.instance}" in line
+        fate = fates[one.event, one.request_id]
+        end = "starts again, prefill included." if isinstance(fate, Retried) else f"is lost: {fate.reason}."
+        assert line.endswith(f"The request {end}")
+        told.add((began is None or isinstance(began, Routed), type(fate)))
+    assert told == {(False, Retried), (True, Retried), (False, Lost)}
+
+
+def test_a_transfer_that_never_began_has_an_event_of_its_own() -> None:
+    own = [one for one in records("split") if run("split").tape.row(one.event).kind == "transfer-broken-off"]
+    one = next(each for each in own if isinstance(each, TransferBrokenOff))
+    text = explain_event(run("split"), one.event).to_text()
+    assert f"The KV blocks of {one.request_id} do not arrive: its prefill instance has gone." in text
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_shares_of_who_started_again_add_up(name: str) -> None:
+    debugger = run(name)
+    tape = debugger.tape
+    again = dict.fromkeys(one.request_id for one in records(name) if isinstance(one, Retried))
+    seen = 0
+    for request in again:
+        life = read_life(tape, request, debugger.event)
+        assert life is not None
+        restarts = [one for one in records(name) if isinstance(one, Retried) and one.request_id == request]
+        assert [one.event for one in life.restarts] == [one.event for one in restarts]
+        for breakdown in (ttft_breakdown(life, tape), e2e_breakdown(life, tape)):
+            if breakdown is None:
+                continue
+            seen += 1
+            assert sum(share.us for share in breakdown.shares) == breakdown.total_us
+            gone = breakdown.us("gone")
+            assert gone == sum(one.duration_us for one in life.spans if one.gone)
+            assert gone <= restarts[-1].time_us - life.arrival_us
+            own = [one for one in breakdown.shares if one.kind == "prefill"]
+            assert all(str(f"{life.input_tokens:,} token") in one.note for one in own)
+        assert all(
+            one.lost for one in stretches(life, tape) if one.end_us <= restarts[0].time_us and one.what != "routing"
+        )
+    assert seen > 5
+
+
+def test_why_it_started_again() -> None:
+    one = next(each for each in records("split") if isinstance(each, Retried))
+    text = explain_request(run("split"), one.request_id).to_text()
+    assert "It had a first token before, which was lost with its instance; the last one counts." in text
+    assert "attempts that came to nothing" in text
+    assert f"Why it started again after {span_text(one.time_us - _arrival_us(one.request_id))}" in text
+    assert f"At event {one.event:,} it had to leave instance {one.instance}." in text
+    assert f"That instance had failed, as planned, at event {one.event:,}." in text
+    assert "prompts of request_0" not in text
+
+
+def test_how_a_lost_request_ended_tells_of_nobody_else() -> None:
+    one = next(each for each in records("split") if isinstance(each, Lost))
+    others = [each.request_id for each in records("split") if isinstance(each, Lost) and each is not one]
+    text = explain_request(run("split"), one.request_id).to_text()
+    assert others
+    assert not any(f"{other} " in text for other in others)
+
+
+def test_before_its_second_first_token_it_has_none() -> None:
+    one = next(each for each in records("split") if isinstance(each, Retried))
+    debugger = Debugger(blis_tui.load(DOCUMENTS["split"]))
+    run_to_stop(debugger.seek(one.event + 1))
+    text = explain_request(debugger, one.request_id).to_text()
+    assert f"It has no first token now: it was lost with its instance at event {one.event:,}." in text
+    assert "started again once" in text
+
+
+def _arrival_us(request: str) -> int:
+    return next(one.time_us for one in records("split") if getattr(one, "request_id", "") == request)
