@@ -44,7 +44,7 @@ _MAIN: Final = re.compile(
 )
 """The figures one looks at first; the others are shown when everything is asked for."""
 
-_NO_RESULTS: Final = frozenset({"meta", "expectations", "warnings"})
+_NO_RESULTS: Final = frozenset({"meta", "step_time", "expectations", "warnings"})
 """Parts of a report that say what was simulated or wished, or judge what happened."""
 
 
