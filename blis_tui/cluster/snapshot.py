@@ -400,6 +400,7 @@ def _state(cluster: Cluster) -> list[object]:
             [_request_state(request) for request in batch.running.values()],
             (sorted(batch.prefills), sorted(batch.stalled)),
             instance.pool.state(),
+            *(() if batch.host is None else (batch.host.state(),)),
             instance.plans(),
         ]
     state.append(cluster.ledger.fingerprint())

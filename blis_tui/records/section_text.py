@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from blis_tui.metrics.control_plane import DisaggregationReport, GatewayReport
     from blis_tui.metrics.goodput import SloReport
+    from blis_tui.metrics.preemption import PreemptionReport
     from blis_tui.metrics.report import Report
 
 
@@ -34,6 +35,8 @@ def section_lines(report: Report) -> dict[str, str]:
         lines["gateway"] = _gateway(report.gateway)
     if report.disaggregation is not None:
         lines["split"] = _disaggregation(report.disaggregation)
+    if report.preemption is not None:
+        lines["restored"] = _preemption(report.preemption)
     if report.anomalies is not None:
         found = report.anomalies
         lines["anomalies"] = (
@@ -74,6 +77,14 @@ def _disaggregation(split: DisaggregationReport) -> str:
         f"{split.split:,} requests, {split.transfers:,} transfers{times} of {split.transferred_bytes / 1e9:,.3f} GB,"
         f" {split.peak_concurrent_transfers:,} at once, {split.dropped_at_decode:,} dropped at decode"
     )
+
+
+def _preemption(found: PreemptionReport) -> str:
+    text = f"{found.recomputed_tokens:,} tokens recomputed"
+    if found.swapped_out or found.host_full:
+        text += f", {found.swapped_out:,} victims swapped out ({found.bytes_moved / 1e9:,.3f} GB moved both ways"
+        text += f", {found.added_us / 1e3:,.2f} ms longer steps)"
+    return text
 
 
 def _percent(share: float) -> str:

@@ -16,6 +16,7 @@ from blis_tui.metrics.goodput import FitnessReport, SloReport
 from blis_tui.metrics.kv import KvCounts
 from blis_tui.metrics.lifecycle import LifecycleReport
 from blis_tui.metrics.load import Offered, Steady
+from blis_tui.metrics.preemption import PreemptionReport
 from blis_tui.metrics.report import Latencies, RequestCounts, Throughput, TokenCounts
 from blis_tui.metrics.saturation import Saturation
 from blis_tui.metrics.sections import Fairness, WarmUp
@@ -26,6 +27,7 @@ from blis_tui.spec.diagnostics import Diagnostic, about
 from blis_tui.spec.hf import contradictions, missing_fields
 from blis_tui.spec.hints import metric_hint
 from blis_tui.spec.lifecycle_checks import check_lifecycle
+from blis_tui.spec.memory_checks import check_preemption
 from blis_tui.spec.operator_checks import check_operators
 from blis_tui.spec.pools import is_own, pool_paths, stacks, where
 from blis_tui.spec.source import as_list, as_map
@@ -51,6 +53,7 @@ _GROUPS: Final[Mapping[str, type]] = {
     "deferrals": DeferralReport,
     "gateway": GatewayReport,
     "disaggregation": DisaggregationReport,
+    "preemption": PreemptionReport,
     "fitness": FitnessReport,
     "anomalies": Anomalies,
     "saturation": Saturation,
@@ -85,6 +88,7 @@ def check(document: Document) -> list[Diagnostic]:
     sound = not problems
     problems += check_workload(document)
     problems += _check_version(document)
+    problems += check_preemption(document)
     problems += check_lifecycle(document)
     problems += check_cluster(document)
     problems += _check_expectations(document)

@@ -15,6 +15,8 @@ from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.request import Request, RequestState
 from tests.builders import number_of
 
+from .host import Host
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -164,6 +166,8 @@ class Job:
         self.transfer_start_us = -1
         self.last_step_us = 0
         """How long the step took that completed its prompt."""
+        self.furthest = 0
+        """The most tokens of it that were ever computed."""
         self.shared = 0
         """Blocks of its prompt that were in the cache of its decode instance when they were reserved."""
 
@@ -224,6 +228,13 @@ class Plan:
     filled: dict[Job, list[Block]] = field(default_factory=dict)
     requests: int = 0
     """How many there were when it was made."""
+    beside: tuple[int, int] = (0, 0)
+    """Decoding requests when it was begun, and their contexts summed."""
+    transfer_us: int = 0
+    restored: list[tuple[Job, bool, int, int, int]] = field(default_factory=list)
+    """Victims that might be swapped out: whether they were, blocks, and the cost of either way."""
+    back: list[tuple[Job, int, int]] = field(default_factory=list)
+    """Who came back from the host: tokens, and the blocks that were moved."""
     admitted: list[Job] = field(default_factory=list)
     preempted: list[Preemption] = field(default_factory=list)
 
@@ -244,6 +255,11 @@ class Instance:
             caching=self.engine.enable_prefix_caching,
             vllm=self.vllm,
         )
+        restore = policy.preemption_restore
+        self.host = None if restore == "recompute" else Host(spec, restore)
+        said = policy.preemption_recompute
+        self.keeps_output = self.host is not None or (said == "all" if said else self.vllm)
+        self.recomputed = 0
         self.waiting: list[Job] = []
         self.running: list[Job] = []
         self.leaving: list[tuple[Job, int]] = []
@@ -347,6 +363,8 @@ class Instance:
     def schedule(self, now: int, *, ahead: bool = False) -> Plan:
         plan = Plan(budget=self.engine.max_num_batched_tokens)
         plan.requests = len(self.running) + len(self.ending) + len(self.waiting)
+        decoding = [job for job in self.running if not job.prefilling]
+        plan.beside = (len(decoding), sum(job.computed for job in decoding))
         for job in list(self.running):
             if plan.budget <= 0:
                 break
@@ -354,6 +372,8 @@ class Instance:
                 continue  # a victim of this very walk
             tokens = self._limited(job.target - job.computed, plan) if job.prefilling else 1
             if not self._make_room(plan, job, tokens):
+                if self.policy.preemption_victim == "cheapest-recompute":
+                    continue
                 break
             self._grant(plan, job, tokens, now)
         if not plan.preempted:
@@ -396,15 +416,33 @@ class Instance:
     def _make_room(self, plan: Plan, job: Job, tokens: int) -> bool:
         """Preempt until the blocks for ``tokens`` more are free; False when ``job`` itself had to go."""
         while self.pool.blocks_for(job.computed + tokens) - len(job.table) > len(self.pool.free):
-            there = self.running + self.ending
-            if self.policy.preemption_victim == "priority":
-                victim = max(there, key=lambda other: (other.priority, other.request.arrival_us, other.request.index))
-            else:
-                victim = max(there, key=lambda other: other.place)
+            victim = self._victim()
             self._preempt(plan, victim, job)
             if victim is job:
                 return False
         return True
+
+    def _victim(self) -> Job:
+        there = self.running + self.ending
+        if self.policy.preemption_victim == "priority":
+            return max(there, key=lambda job: (job.priority, job.request.arrival_us, job.request.index))
+        if self.policy.preemption_victim == "cheapest-recompute" and not self.ending and len(self.running) > 1:
+            younger = {job: len(self.running) - 1 - place for place, job in enumerate(self.running)}
+            return min(self.running[1:], key=lambda job: (self._lost(job) * (younger[job] + 2), -job.place))
+        if self.policy.preemption_victim == "cheapest-recompute" and self.ending:
+            there = self.ending
+        return max(there, key=lambda job: job.place)
+
+    def _kept(self, job: Job) -> int:
+        """Its leading tokens in blocks that others hold, too."""
+        blocks = 0
+        while blocks < len(job.table) and job.table[blocks].references > 1:
+            blocks += 1
+        return blocks * self.pool.size
+
+    def _lost(self, job: Job) -> int:
+        """How much it would have to compute again."""
+        return job.computed - self._kept(job)
 
     def _preempt(self, plan: Plan, job: Job, beneficiary: Job) -> None:
         plan.budget += plan.tokens.pop(job, 0)
@@ -417,6 +455,8 @@ class Instance:
             self.ending.remove(job)
             return
         self.running.remove(job)
+        if self.host is not None:
+            self.host.take_out(plan, job, self._kept(job), self.latency, self.pool.size)
         self._recompute(job)
         self.enqueue(job, at_front=True)
 
@@ -427,7 +467,7 @@ class Instance:
         job.preemptions += 1
         job.computed = 0
         job.prefilling = True
-        if self.rule == "blis":
+        if not self.keeps_output:
             job.generated = 0
         job.target = job.request.input_tokens + job.generated
 
@@ -442,11 +482,9 @@ class Instance:
             self._join(plan, job, now)
             self._grant(plan, job, 1, now)
             return True
-        if self.rule == "blis":
-            found = pool.cached(job.tokens, job.target // pool.size)
-        else:
-            found = pool.cached(job.tokens, (job.target - 1) // pool.size)
-        start = len(found) * pool.size
+        swapped = 0 if self.host is None else self.host.tokens_of(job)
+        found = pool.cached(job.tokens, (swapped or job.target - (self.rule != "blis")) // pool.size)
+        start = max(swapped, len(found) * pool.size)
         tokens = self._limited(job.target - start, plan)
         idle = len([block for block in found if block.references == 0])
         if self.rule == "blis":
@@ -463,7 +501,16 @@ class Instance:
             return False
         for block in found:
             pool.pin(block)
-        job.table = found
+        job.table = list(found)
+        if self.host is not None and job in self.host.there:
+            more = pool.blocks_for(start) - len(found)
+            if more:
+                self.host.bring_back(plan, job, more)
+                plan.back.append((job, start, more))
+                job.table += [pool.take() for _ in range(more)]
+                plan.filled[job] = self._fill(job, start)
+            else:
+                del self.host.there[job]
         job.computed = job.found_now = start
         if job.preemptions == 0:
             job.cached_tokens = start
@@ -542,7 +589,9 @@ class Instance:
         for job in self.running:
             if job not in plan.tokens:
                 continue
+            self.recomputed += max(0, min(job.furthest, job.computed + plan.tokens[job]) - job.computed)
             job.computed += plan.tokens[job]
+            job.furthest = max(job.furthest, job.computed)
             if job.prefilling and job.computed < job.target:
                 continue
             from_prefill, job.prefilling = job.prefilling, False

@@ -108,8 +108,9 @@ class RunningFirst:
                 budget -= 1
                 continue
             known = request.target_tokens
-            cached = pool.cached_prefix(request, (known - computed_anyway) // size)
-            start = cached * size
+            swapped = batch.swapped_tokens(request)
+            cached = pool.cached_prefix(request, (swapped or known - computed_anyway) // size)
+            start = max(swapped, cached * size)
             tokens = known - start
             if 0 < threshold < tokens:
                 tokens = threshold
@@ -126,7 +127,7 @@ class RunningFirst:
                     stuck = request.index
                     continue
                 break
-            batch.admit(plan, request, cached, tokens)
+            batch.admit(plan, request, cached, tokens, swapped_tokens=swapped)
             budget -= tokens
 
     def max_running(self, engine: Engine) -> int:
@@ -226,6 +227,8 @@ def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
             if victim is request:
                 break
         if request.batch_slot < 0:
+            if batch.victim.serves_on:
+                continue
             break  # it was its own victim: nobody behind it is served either
         if prefilling:
             batch.grant(plan, request, tokens)

@@ -261,6 +261,15 @@ class BlockPool:
         """Blocks to take before ``request`` can hold ``computed_tokens`` tokens."""
         return -(-computed_tokens // self.block_size_tokens) - request.held_blocks
 
+    def kept_by_others(self, request: Request) -> int:
+        """How many of its leading blocks others hold, too: they stay in the cache if it gives up its own."""
+        span = self._pinned.get(request.index)
+        common = len(span.blocks) if span is not None and span.holders > 1 else 0
+        shared = request.shared_blocks
+        while common < len(shared) and shared[common].references > 1:
+            common += 1
+        return common
+
     def hold(self, request: Request, tokens: int) -> None:
         """Make room for ``tokens`` tokens that are not there yet."""
         need = self.missing(request, tokens)

@@ -1,0 +1,19 @@
+"""Memory beyond an instance's own KV blocks, as a spec describes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostLink:
+    """Host memory of one instance that victims are swapped to, and the way there."""
+
+    bandwidth_gb_per_s: float | None = None
+    """Of one accelerator, in one direction; None = the hardware's."""
+    base_latency_us: int = 10
+    """Of each transfer."""
+    blocks: int | None = None
+    """KV blocks that fit there; None = as many as the instance has itself."""
+    overlap: bool = False
+    """Whether a step computes while its transfers run; else they come before it."""
