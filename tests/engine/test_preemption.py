@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from blis_tui.engine.batch import Batch
+from blis_tui.engine.cohort import DecodeCohort
 from blis_tui.engine.preemption.records import RestoreChosen, SwappedBack
 from blis_tui.engine.records import Preempted, Scheduled, StepFinished
 from blis_tui.metrics.preemption import preemption_report
@@ -121,7 +123,7 @@ def test_a_swapped_request_that_times_out_leaves_the_host() -> None:
     host = outcome.cluster.instances[0].batch.host
     assert host is not None
     assert (host.swapped_out, host.swapped_in, host.free) == (1, 0, host.total)
-    assert outcome.rows["1"].state == "timed_out"
+    assert outcome.rows["1"].state == "timed-out"
 
 
 def test_vllm_swaps_too_and_counts_the_token_under_way() -> None:
@@ -134,3 +136,15 @@ def test_vllm_swaps_too_and_counts_the_token_under_way() -> None:
     assert back.tokens == 8
     assert {row.output_tokens for row in outcome.rows.values()} == {9}
     assert preemption_report(outcome.cluster.instances, [1]).added_us == 410
+
+
+@pytest.mark.parametrize("victim", ["tail", "priority", "cheapest-recompute"])
+def test_a_step_that_preempts_does_not_walk_the_batch(victim: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decodes stay together, but for the victims."""
+    left: list[Request] = []
+    leave = DecodeCohort.leave
+    monkeypatch.setattr(DecodeCohort, "leave", lambda cohort, one: (left.append(one), leave(cohort, one))[1])
+    monkeypatch.setattr(Batch, "dissolve_cohort", lambda _: pytest.fail("the batch is walked"))
+    requests = [request(index, 0, 30 + index % 5, 20) for index in range(64)]
+    outcome = _run(requests, blocks=64 * 10, max_num_seqs=64, budget=10_000, victim=victim)
+    assert len(left) == len(_victims(outcome)) > 5

@@ -210,7 +210,7 @@ class Oracle:
         job = self._unsent.pop(0)
         request = job.request
         if request.deadline_us:
-            request.deadline_us += now - request.arrival_us
+            request.deadline_us = max(1, request.deadline_us + now - request.arrival_us)
         request.arrival_us = now
         self._unanswered.append(job)
         self._arrival(job, now)

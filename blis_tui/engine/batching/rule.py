@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from blis_tui.engine.batching.starved import serve_with_too_few_blocks
 from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.plan import Plan
 from blis_tui.registry import PlugPoint
@@ -35,6 +36,9 @@ class BatchRule(Protocol):
 
     def state(self) -> tuple[object, ...]:
         """All it remembers from step to step, as plain values (for digests)."""
+
+
+_ORDER_MATTERS: Final = -2
 
 
 BATCHING: Final = PlugPoint[[], BatchRule]("policy.batching", "batching rule", BatchRule)
@@ -151,7 +155,7 @@ def _serve_running(batch: Batch, plan: Plan, budget: int) -> int:
     """
     if not batch.stalled:
         left = _grant_all(batch, plan, budget)
-        if left >= 0:
+        if left != _ORDER_MATTERS:
             return left
     return _grant_in_order(batch, plan, budget)
 
@@ -163,23 +167,24 @@ def _want(request: Request, threshold: int) -> int:
 
 
 def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
-    """Serve all requests without walking the batch, where order cannot matter; -1 = it could.
+    """Serve all requests without walking the batch, where the order of who gets tokens cannot matter.
 
-    It cannot when the budget covers all wishes, nor when all prefills stand behind all decodes (then the decodes are
-    served first in either view); and the blocks must suffice for all.
+    It cannot when the budget covers all wishes; nor when all prefills stand behind all decodes (then the decodes are
+    served first in either view) and the blocks suffice for all. Returns the same as ``_serve_running``.
     """
     pool = batch.pool
     load = batch.load
     left = budget - load.decode_requests
     if left < 0:
-        return -1
+        return _ORDER_MATTERS
     prefills = list(batch.prefills.values())
     wants = [_want(request, plan.threshold) for request in prefills]
     total = 0
     for want in wants:
         total += want
-    if total > left and not _prefills_are_last(batch, prefills):
-        return -1
+    covered = total <= left
+    if not covered and not _prefills_are_last(batch, prefills):
+        return _ORDER_MATTERS
     due = need = len(batch.cohort.due()) if load.decode_requests else 0
     grants: list[int] = []
     for request, want in zip(prefills, wants, strict=True):
@@ -188,6 +193,9 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
         grants.append(grant)
         need += pool.missing(request, request.computed_tokens + grant) if grant else 0
     if need > pool.free:
+        if not covered:
+            return _ORDER_MATTERS
+        serve_with_too_few_blocks(batch, plan, dict(zip(batch.prefills, wants, strict=True)))
         return -1
     if due:
         pool.take(due)
