@@ -11,6 +11,7 @@ from blis_tui.engine.batching.traits import traits_of
 from blis_tui.engine.instance import Instance
 from blis_tui.engine.kv.host import host_memory
 from blis_tui.engine.kv.pool import BlockPool, PromptKeys
+from blis_tui.engine.kv.tiers import Tiers
 from blis_tui.engine.latency.model import create_latency
 from blis_tui.engine.preemption.restore import RESTORE
 from blis_tui.engine.preemption.victims import VICTIM
@@ -67,6 +68,8 @@ class InstanceFactory:
             caching=engine.enable_prefix_caching,
             as_vllm=rule.traits.orders_blocks_as_vllm,
         )
+        if engine.kv_tiers is not None:
+            blocks.tiers = Tiers(engine.kv_tiers, engine.block_size_tokens)
         waiting = plugins.create(SCHEDULING, policy.scheduling.kind, policy.scheduling.settings)
         if isinstance(waiting, SortedQueue):
             waiting.by_name = rule.traits.ties_by_name

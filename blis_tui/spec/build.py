@@ -15,7 +15,7 @@ from blis_tui.errors import InputError
 from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, real_path
 from blis_tui.registry import builtin
 from blis_tui.spec import model as spec
-from blis_tui.spec.build_memory import host_link_of
+from blis_tui.spec.build_memory import host_link_of, kv_tiers_of
 from blis_tui.spec.document_parts import Part, floats_of, plugin_of
 from blis_tui.spec.hf import build_model
 from blis_tui.spec.operator_files import tables_for
@@ -171,6 +171,7 @@ def _engine(part: Part) -> spec.Engine:
         kv_blocks=part.integer("kv_blocks"),
         enable_prefix_caching=part.flag("enable_prefix_caching", otherwise=True),
         host_link=host_link_of(part.part("host_link")) if "host_link" in part.data else None,
+        kv_tiers=kv_tiers_of(part.part("kv_tiers")) if "kv_tiers" in part.data else None,
     )
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from blis_tui.registry import Plugin, Registry
-    from blis_tui.spec.memory import HostLink
+    from blis_tui.spec.memory import HostLink, KvTiers
 
 SLO_CLASSES: Final = ("critical", "standard", "sheddable", "batch", "background")
 """Service classes from the most to the least urgent; a request without one counts as ``standard``."""
@@ -405,6 +405,7 @@ class Engine:
     kv_blocks: int
     enable_prefix_caching: bool = True
     host_link: HostLink | None = None
+    kv_tiers: KvTiers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

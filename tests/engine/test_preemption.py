@@ -143,7 +143,12 @@ def test_a_step_that_preempts_does_not_walk_the_batch(victim: str, monkeypatch: 
     """The decodes stay together, but for the victims."""
     left: list[Request] = []
     leave = DecodeCohort.leave
-    monkeypatch.setattr(DecodeCohort, "leave", lambda cohort, one: (left.append(one), leave(cohort, one))[1])
+
+    def noted(cohort: DecodeCohort, one: Request) -> None:
+        left.append(one)
+        leave(cohort, one)
+
+    monkeypatch.setattr(DecodeCohort, "leave", noted)
     monkeypatch.setattr(Batch, "dissolve_cohort", lambda _: pytest.fail("the batch is walked"))
     requests = [request(index, 0, 30 + index % 5, 20) for index in range(64)]
     outcome = _run(requests, blocks=64 * 10, max_num_seqs=64, budget=10_000, victim=victim)

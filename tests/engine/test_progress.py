@@ -21,9 +21,13 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.records import Record
     from blis_tui.engine.request import Request
-    from blis_tui.spec.model import Experiment
+    from blis_tui.spec.model import Experiment, Setting
 
-RULES: Final = (("blis", {}), ("vllm-v1", {}), ("vllm-v1", {"async_scheduling": True}))
+RULES: Final[tuple[tuple[str, dict[str, Setting]], ...]] = (
+    ("blis", {}),
+    ("vllm-v1", {}),
+    ("vllm-v1", {"async_scheduling": True}),
+)
 VICTIMS: Final = tuple(plugin.name for plugin in builtin().of("policy.preemption.victim"))
 RESTORES: Final = tuple(plugin.name for plugin in builtin().of("policy.preemption.restore"))
 CHECKED: Final = [one for one in INVARIANTS if one.identifier != "INV-9"]
