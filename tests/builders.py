@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from blis_tui.engine.profile import Profile
-    from blis_tui.spec.memory import HostLink
+    from blis_tui.spec.memory import HostLink, KvTiers
 
 MODEL = Model(
     name="tiny",
@@ -83,6 +83,7 @@ def experiment(
     restore: str = "recompute",
     recompute: str | None = None,
     host_link: HostLink | None = None,
+    kv_tiers: KvTiers | None = None,
     admission: PluginConfig | None = None,
     instances: int = 1,
     admission_latency_us: int = 0,
@@ -126,6 +127,7 @@ def experiment(
                     kv_blocks=blocks,
                     enable_prefix_caching=caching,
                     host_link=host_link,
+                    kv_tiers=kv_tiers,
                 ),
                 latency=PluginConfig(kind="blackbox", settings={"alpha": alpha, "beta": beta}),
             ),

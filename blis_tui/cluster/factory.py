@@ -68,7 +68,7 @@ class InstanceFactory:
             caching=engine.enable_prefix_caching,
             as_vllm=rule.traits.orders_blocks_as_vllm,
         )
-        if engine.kv_tiers is not None:
+        if engine.kv_tiers is not None and engine.enable_prefix_caching:
             blocks.tiers = Tiers(engine.kv_tiers, engine.block_size_tokens)
         waiting = plugins.create(SCHEDULING, policy.scheduling.kind, policy.scheduling.settings)
         if isinstance(waiting, SortedQueue):

@@ -401,6 +401,7 @@ def _state(cluster: Cluster) -> list[object]:
             (sorted(batch.prefills), sorted(batch.stalled)),
             instance.pool.state(),
             *(() if batch.host is None else (batch.host.state(),)),
+            *(() if instance.pool.tiers is None else (instance.pool.tiers.state(),)),
             instance.plans(),
         ]
     state.append(cluster.ledger.fingerprint())

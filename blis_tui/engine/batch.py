@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from blis_tui.engine.cohort import DecodeCohort
 from blis_tui.engine.latency.model import Chunk, StepLoad
-from blis_tui.engine.plan import Preemption, Restored, SwappedIn
+from blis_tui.engine.plan import Preemption, Reloaded, Restored, SwappedIn
 from blis_tui.engine.preemption.restore import Costs, recompute_us
 from blis_tui.engine.request import RequestState
 from blis_tui.errors import StalledError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blis_tui.engine.batching.traits import Traits
     from blis_tui.engine.kv.host import HostMemory
     from blis_tui.engine.kv.pool import BlockPool
@@ -124,12 +126,20 @@ class Batch:
     # ---- what batch-formation rules do with it ----
 
     def admit(
-        self, plan: Plan, request: Request, cached_blocks: int, new_tokens: int, *, swapped_tokens: int = 0
+        self,
+        plan: Plan,
+        request: Request,
+        cached_blocks: int,
+        new_tokens: int,
+        *,
+        swapped_tokens: int = 0,
+        tiered: Sequence[int] = (),
     ) -> None:
         """Move a waiting request into the batch, with its cached blocks and a first chunk.
 
         ``swapped_tokens``: it goes on behind as many, which come back from the host (``swapped_tokens``); else what
-        the host has of it is of no use any more.
+        the host has of it is of no use any more. ``tiered``: content behind the cached blocks that tiers have
+        (``in_tiers``).
         """
         self.waiting.remove(request)
         pool = self.pool
@@ -138,6 +148,10 @@ class Batch:
         cached_tokens = cached_blocks * pool.block_size_tokens
         if self.host is not None:
             cached_tokens = self._bring_back(plan, self.host, request, cached_tokens, swapped_tokens)
+        if tiered:
+            self._load(plan, request, tiered)
+            cached_tokens += len(tiered) * pool.block_size_tokens
+            pool.extend(request, cached_tokens)
         request.computed_tokens = cached_tokens
         if not request.preemptions:  # later it would find what it has computed itself
             request.cached_tokens = cached_tokens
@@ -160,6 +174,35 @@ class Batch:
         if self.host is None:
             return 0
         return min(self.host.tokens_of(request.index), request.target_tokens - 1)
+
+    def in_tiers(self, request: Request, cached: int, limit: int) -> list[int]:
+        """What continues the cached blocks of a prompt, up to a limit, where requests are admitted with that."""
+        tiers = self.pool.tiers
+        if tiers is None or not tiers.looks_up:
+            return []
+        keys = self.pool.keys_behind(request, cached, limit)
+        return keys[: tiers.found(keys)]
+
+    def reload(self, plan: Plan, request: Request, cached: int, limit: int, room: int) -> bool:
+        """A request does not fit: bring what tiers have of its prompt back into ``room`` free blocks, if anything."""
+        tiers = self.pool.tiers
+        if tiers is None or tiers.looks_up:
+            return False
+        keys = self.pool.keys_behind(request, cached, min(limit, cached + room))
+        keys = keys[: tiers.found(keys)]
+        if keys:
+            self._load(plan, request, keys)
+            self.pool.bring_back(request, cached, keys)
+        return bool(keys)
+
+    def _load(self, plan: Plan, request: Request, keys: Sequence[int]) -> None:
+        tiers = self.pool.tiers
+        if tiers is None:
+            return
+        before = tiers.thrashing, tiers.transfer_us
+        sources = tiers.load(keys)
+        again, took = tiers.thrashing - before[0], tiers.transfer_us - before[1]
+        plan.reloaded.append(Reloaded(request, len(keys), sources, again, took))
 
     def _bring_back(self, plan: Plan, host: HostMemory, request: Request, cached: int, swapped: int) -> int:
         """Swap a request in that holds its cached blocks; returns how many tokens it has then."""
@@ -287,6 +330,8 @@ class Batch:
     def begin_plan(self, now: int) -> None:
         """A step is to be planned."""
         self.now = now
+        if self.pool.tiers is not None:
+            self.pool.tiers.begin_plan(now)
         if self.host is not None:
             decodes, context = self.load.decode_requests, self.load.decode_context_tokens
             for request in self.stalled.values():
@@ -340,11 +385,12 @@ class Batch:
             return f"{whole} tokens need {blocks} KV blocks, there are {self.pool.total}"
         return ""
 
-    def lasting(self, plan: Plan, computing_us: int) -> int:
+    def lasting(self, plan: Plan, now: int, computing_us: int) -> int:
         """How long the step of a plan takes that computes for some time: transfers of KV blocks are part of it."""
-        if self.host is None or not plan.transfer_us:
-            return computing_us
-        return self.host.step_us(computing_us, plan.transfer_us)
+        lasting = computing_us
+        if self.host is not None and plan.transfer_us:
+            lasting = self.host.step_us(lasting, plan.transfer_us)
+        return lasting if self.pool.tiers is None else self.pool.tiers.step_us(now, lasting)
 
     def leave_queue(self, request: Request) -> None:
         """A waiting request leaves with nothing."""

@@ -332,7 +332,7 @@ class Instance:
             if (
                 not decodes
                 or batch.prefills
-                or batch.stalled
+                or (batch.stalled or self.pool.tiers is not None)
                 or decodes > batch.limits.max_num_batched_tokens
                 or (waiting and len(batch.running) < batch.limits.max_num_seqs)
             ):
@@ -400,7 +400,7 @@ class Instance:
         decodes = load.decode_requests
         context = load.decode_context_tokens
         empty = self.rule.traits.skips_empty_steps and not decodes and not plan.chunks
-        duration = batch.lasting(plan, 0 if empty else self.latency.step_time_us(load))
+        duration = batch.lasting(plan, now, 0 if empty else self.latency.step_time_us(load))
         load.chunks = _NO_PLAN.chunks
         end = now + duration
         if self.pool.unseen or self.pool.fresh:

@@ -40,6 +40,18 @@ class SwappedIn(NamedTuple):
     transfer_us: int
 
 
+class Reloaded(NamedTuple):
+    """Blocks of a request's prompt that come back from tiers."""
+
+    request: Request
+    blocks: int
+    sources: tuple[tuple[str, int], ...]
+    """How many from which tier."""
+    thrashing: int
+    """Those that had only just gone."""
+    transfer_us: int
+
+
 class Plan:
     """One step, as it is formed. What it grants is taken from the batch's blocks at once.
 
@@ -50,6 +62,7 @@ class Plan:
         instant: those of them whose whole prompt was cached: their prefill ends without a chunk.
         preempted: requests put back, in order.
         decodes: whether the decode cohort takes part.
+        reloaded: what comes back from tiers.
         restored: what becomes of those put back, where they may be swapped out.
         swapped_in: those of ``admitted`` whose KV blocks come back from the host.
         transfer_us: how long the transfers of KV blocks take that belong to this step.
@@ -61,6 +74,7 @@ class Plan:
         "decodes",
         "instant",
         "preempted",
+        "reloaded",
         "restored",
         "swapped_in",
         "threshold",
@@ -73,6 +87,7 @@ class Plan:
         self.admitted: list[Request] = []
         self.instant: list[Request] = []
         self.preempted: list[Preemption] = []
+        self.reloaded: list[Reloaded] = []
         self.restored: list[Restored] = []
         self.swapped_in: list[SwappedIn] = []
         self.transfer_us = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from blis_tui.engine.clientview import client_ttft_us
-from blis_tui.engine.preemption.records import RestoreChosen, SwappedBack
+from blis_tui.engine.preemption.records import RestoreChosen, SwappedBack, TiersLoaded
 from blis_tui.engine.records import ChunkDone, FirstToken, Preempted, Scheduled, StepFinished
 
 if TYPE_CHECKING:
@@ -47,6 +47,10 @@ def emit_plan(observers: Observers, index: int, now: int, plan: Plan) -> None:
         for request in plan.admitted:
             cached, new = request.computed_tokens, granted.get(request.index, 0)
             observers.emit(Scheduled(event, now, request.request_id, index, cached, new, now - request.arrival_us))
+    if TiersLoaded in observers.kinds:
+        for request, blocks, sources, thrashing, took in plan.reloaded:
+            tiers = tuple(f"{name}: {count}" for name, count in sources)
+            observers.emit(TiersLoaded(event, now, request.request_id, index, blocks, tiers, thrashing, took))
     if SwappedBack in observers.kinds:
         for request, tokens, blocks, took in plan.swapped_in:
             observers.emit(SwappedBack(event, now, request.request_id, index, tokens, blocks, took))

@@ -21,6 +21,7 @@ from blis_tui.metrics.kv import KvCounts, kv_counts
 from blis_tui.metrics.preemption import PreemptionReport, preemption_report, says_more
 from blis_tui.metrics.saturation import Saturation, composite
 from blis_tui.metrics.stats import Distribution, of_samples
+from blis_tui.metrics.tiers import TiersReport, tiers_report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -115,6 +116,8 @@ class Sections:
     """Where the cluster has it."""
     preemption: PreemptionReport | None = None
     """Where the policy restores victims otherwise than by default."""
+    kv_tiers: TiersReport | None = None
+    """Where instances have tiers below their KV caches."""
     fitness: FitnessReport | None = None
     """Where the experiment has ``fitness``."""
     anomalies: Anomalies | None = None
@@ -126,7 +129,9 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
     several = len(experiment.pools) > 1
     full = experiment.report == "full" or not experiment.plain
     preempts = says_more(experiment.policy)
-    if not (several or full or preempts or experiment.slo_targets or experiment.fitness or experiment.warm_up_us):
+    tiers = tiers_report(cluster.instances, cluster.pools)
+    plain = not (several or full or preempts or tiers)
+    if plain and not (experiment.slo_targets or experiment.fitness or experiment.warm_up_us):
         return Sections()
     rows = list(zip(table.plain(), table.ways(), strict=True))
     models = dict.fromkeys(pool.model.name for pool in experiment.pools)
@@ -142,6 +147,7 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
         gateway=None if gateway is None else gateway_report(gateway, cluster.rejections, rows),
         disaggregation=None if splitter is None else disaggregation_report(splitter, rows, cluster.now, duration_us),
         preemption=_preemption(cluster) if preempts else None,
+        kv_tiers=tiers,
         fitness=fitness_report(experiment.fitness, rows, duration_us) if experiment.fitness else None,
         anomalies=anomalies_of(experiment, cluster, rows, table) if full else None,
         saturation=composite(rows) if full else None,

@@ -94,8 +94,7 @@ class Hardware:
     mfu_decode: float
     peak_tflops_fp4: float = 0.0
     """0 = the accelerator has no units for 4 bits."""
-    host_link_gb_per_s: float = 32.0
-    """Between one accelerator and the host, in one direction."""
+    host_link_gb_per_s: float = 32.0  # of one accelerator, in one direction
     interconnect_gb_per_s: float = 64.0
     """Between the accelerators of a node, both directions together; without such a link, that to the host."""
 
@@ -497,8 +496,7 @@ class Experiment:
         """The plug-ins of users that it names, in a fixed order."""
         policy = self.policy
         named = [(f"policy.{name}", getattr(policy, name).kind) for name in _DECISIONS]
-        named += [("policy.preemption.victim", policy.preemption_victim)]
-        named += [("policy.preemption.restore", policy.preemption_restore)]
+        named += [(f"policy.preemption.{one}", getattr(policy, f"preemption_{one}")) for one in ("victim", "restore")]
         named += [("latency", pool.latency.kind) for pool in self.pools]
         for client in self.workload.clients:
             named.append(("workload.clients.arrivals", client.arrivals.kind))

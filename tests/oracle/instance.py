@@ -16,6 +16,7 @@ from blis_tui.engine.request import Request, RequestState
 from tests.builders import number_of
 
 from .host import Host
+from .tiers import Shelves
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +36,8 @@ class Block:
     references: int = 0
     content: tuple[Token, ...] | None = None
     filled: int = 0
+    listed: bool = False
+    """Whether somebody could still ask for it when nobody holds it."""
     computed_us: int = -1
     """When the step ended that computed the content; others see it after that."""
 
@@ -51,6 +54,7 @@ class Pool:
         self.hits = 0
         self.misses = 0
         self._fills = 0
+        self.tiers: Shelves | None = None
 
     def blocks_for(self, tokens: int) -> int:
         return ceil(tokens / self.size)
@@ -73,8 +77,12 @@ class Pool:
         self.hits += 1
 
     def take(self) -> Block:
+        used = len(self.blocks) - len(self.free)
         block = self.free.pop(0)
+        if self.tiers is not None and block.content is not None and block.listed:
+            self.tiers.overwritten(block.content, used, len(self.blocks))
         block.content = None
+        block.listed = False
         block.computed_us = -1
         block.references = 1
         self.misses += 1
@@ -90,7 +98,13 @@ class Pool:
         whole = tuple(content)
         return self.caching and any(block.content == whole and block.computed_us < now for block in self.blocks)
 
-    def release(self, table: list[Block]) -> None:
+    def release(self, table: list[Block], shared: int = 0, *, findable: bool = False) -> None:
+        """Give up blocks; others may ask for the first ``shared`` of them, with ``findable`` for all."""
+        for number, block in enumerate(table):
+            block.listed = block.listed or findable or number < shared
+        if self.tiers is not None:
+            kept = table if findable else table[:shared]
+            self.tiers.given_up([block.content for block in reversed(kept) if block.content is not None])
         for block in reversed(table):
             block.references -= 1
             if block.references == 0:
@@ -170,6 +184,10 @@ class Job:
         """The most tokens of it that were ever computed."""
         self.shared = 0
         """Blocks of its prompt that were in the cache of its decode instance when they were reserved."""
+
+    def shareable(self, size: int) -> int:
+        """How many leading blocks of its prompt others may ask for."""
+        return sum(length for _, length in self.request.segments) // size
 
     @property
     def name(self) -> str:
@@ -260,6 +278,8 @@ class Instance:
         said = policy.preemption_recompute
         self.keeps_output = self.host is not None or (said == "all" if said else self.vllm)
         self.recomputed = 0
+        if self.engine.kv_tiers is not None and self.pool.caching:
+            self.pool.tiers = Shelves(self.engine.kv_tiers, self.engine.block_size_tokens)
         self.waiting: list[Job] = []
         self.running: list[Job] = []
         self.leaving: list[tuple[Job, int]] = []
@@ -362,6 +382,8 @@ class Instance:
 
     def schedule(self, now: int, *, ahead: bool = False) -> Plan:
         plan = Plan(budget=self.engine.max_num_batched_tokens)
+        if self.pool.tiers is not None:
+            self.pool.tiers.begin(now)
         plan.requests = len(self.running) + len(self.ending) + len(self.waiting)
         decoding = [job for job in self.running if not job.prefilling]
         plan.beside = (len(decoding), sum(job.computed for job in decoding))
@@ -451,7 +473,7 @@ class Instance:
                 block.content = None  # it would have been computed in this step
         plan.preempted.append(Preemption(job, beneficiary, job.computed, len(job.table)))
         if job in self.ending:
-            self.pool.release(job.table)
+            self.pool.release(job.table, job.shareable(self.pool.size))
             self.ending.remove(job)
             return
         self.running.remove(job)
@@ -463,7 +485,7 @@ class Instance:
     def _recompute(self, job: Job) -> None:
         """It loses its blocks."""
         self.preemptions += 1
-        self.pool.release(job.table)
+        self.pool.release(job.table, job.shareable(self.pool.size), findable=True)
         job.preemptions += 1
         job.computed = 0
         job.prefilling = True
@@ -471,7 +493,35 @@ class Instance:
             job.generated = 0
         job.target = job.request.input_tokens + job.generated
 
-    def _admit(self, plan: Plan, job: Job, now: int) -> bool:
+    def _below(self, job: Job, cached: int, limit: int) -> list[tuple[Token, ...]]:
+        """What tiers have of the blocks behind those that are cached."""
+        tiers, size = self.pool.tiers, self.pool.size
+        contents: list[tuple[Token, ...]] = []
+        if tiers is None:
+            return contents
+        for number in range(cached, limit):
+            content = tuple(job.tokens[: (number + 1) * size])
+            if not tiers.has(content) or not (number < job.shareable(size) or job.preemptions):
+                break
+            contents.append(content)
+        return contents
+
+    def _reload(self, found: list[Block], contents: list[tuple[Token, ...]]) -> None:
+        """Into free blocks, which are reused last; with the idle ones of the same prompt before them."""
+        pool = self.pool
+        assert pool.tiers is not None
+        pool.tiers.load(contents)
+        idle = [block for block in found if not block.references]
+        for block in idle:
+            pool.free.remove(block)
+        new = [pool.take() for _ in contents]
+        for block, content in zip(new, contents, strict=True):
+            pool.fill(block, content)
+            block.references = 0
+            block.listed = True
+        pool.free += reversed(idle + new)
+
+    def _admit(self, plan: Plan, job: Job, now: int, *, again: bool = False) -> bool:
         """Move the head of the queue into the batch, if it fits."""
         pool = self.pool
         if job.reserved:
@@ -483,8 +533,11 @@ class Instance:
             self._grant(plan, job, 1, now)
             return True
         swapped = 0 if self.host is None else self.host.tokens_of(job)
-        found = pool.cached(job.tokens, (swapped or job.target - (self.rule != "blis")) // pool.size)
-        start = max(swapped, len(found) * pool.size)
+        limit = (swapped or job.target - (self.rule != "blis")) // pool.size
+        found = pool.cached(job.tokens, limit)
+        below = self._below(job, len(found), limit) if not swapped else []
+        loads = below if pool.tiers is not None and pool.tiers.spec.kind == "offload" else []
+        start = max(swapped, (len(found) + len(loads)) * pool.size)
         tokens = self._limited(job.target - start, plan)
         idle = len([block for block in found if block.references == 0])
         if self.rule == "blis":
@@ -498,7 +551,11 @@ class Instance:
             reserve = self.watermark_blocks if self.running or self.ending else 0
             fits = pool.blocks_for(whole) - len(found) <= len(pool.free) - idle - reserve
         if not fits:
-            return False
+            room = len(pool.free) - idle
+            if again or loads or not below[:room] or pool.tiers is None or pool.tiers.spec.kind == "offload":
+                return False
+            self._reload(found, below[:room])
+            return self._admit(plan, job, now, again=True)
         for block in found:
             pool.pin(block)
         job.table = list(found)
@@ -511,6 +568,11 @@ class Instance:
                 plan.filled[job] = self._fill(job, start)
             else:
                 del self.host.there[job]
+        if loads:
+            assert pool.tiers is not None
+            pool.tiers.load(loads)
+            job.table += [pool.take() for _ in loads]
+            plan.filled[job] = self._fill(job, start)
         job.computed = job.found_now = start
         if job.preemptions == 0:
             job.cached_tokens = start
@@ -561,7 +623,7 @@ class Instance:
         """Its last token is there."""
         self._fill(job, job.computed)
         self.ending.remove(job)
-        self.pool.release(job.table)
+        self.pool.release(job.table, job.shareable(self.pool.size))
 
     # What a step costs and brings.
 
@@ -614,7 +676,7 @@ class Instance:
         if self.plans_ahead and not at_once:
             self.ending.append(job)
         else:
-            self.pool.release(job.table)
+            self.pool.release(job.table, job.shareable(self.pool.size))
 
     def _complete(self, job: Job, end: int) -> None:
         job.completed_us = end

@@ -550,7 +550,7 @@ class Oracle:
 
     def _expire(self, job: Job, instance: Instance, now: int, *, was_running: bool) -> None:
         job.state = RequestState.TIMED_OUT
-        instance.pool.release(job.table)
+        instance.pool.release(job.table, job.shareable(instance.pool.size))
         if instance.host is not None:
             instance.host.there.pop(job, None)
         self._end(job, instance.number)
@@ -585,6 +585,8 @@ class Oracle:
         duration = 0 if instance.vllm and not plan.tokens else instance.latency.step_time_us(load)
         if instance.host is not None and plan.transfer_us:
             duration = instance.host.step_us(duration, plan.transfer_us)
+        if instance.pool.tiers is not None:
+            duration = instance.pool.tiers.step_us(now, duration)
         end = instance.free_us = now + duration
         first, done = instance.advance(plan, end, duration)
         for job in done:

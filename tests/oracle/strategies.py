@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from hypothesis import strategies as st
 
 from blis_tui.engine.request import Request, Segments
-from blis_tui.spec.memory import HostLink
+from blis_tui.spec.memory import HostLink, KvTier, KvTiers
 from blis_tui.spec.model import (
     SLO_CLASSES,
     Cluster,
@@ -194,6 +194,23 @@ def _host_link(draw: DrawFn) -> HostLink | None:
     )
 
 
+def _kv_tiers(draw: DrawFn) -> KvTiers | None:
+    kind = draw(st.sampled_from(("none", "none", "mirror", "threshold", "offload", "offload")))
+    if kind == "none":
+        return None
+    tiers = tuple(
+        KvTier(
+            name=name,
+            blocks=draw(st.integers(0, 12)),
+            bandwidth_tokens_per_us=draw(st.sampled_from((0.3, 100.0))),
+            base_latency_us=draw(st.sampled_from((0, 5))),
+        )
+        for name in ("cpu", "disk")[: draw(st.integers(1, 2)) if kind == "offload" else 1]
+    )
+    offload_at = draw(st.sampled_from((0.0, 0.5, 0.9)))
+    return KvTiers(kind=kind, tiers=tiers, offload_at=offload_at, overlap=draw(st.booleans()))
+
+
 def _latency(draw: DrawFn) -> PluginConfig:
     if draw(st.integers(0, 7)) == 7:
         return PluginConfig(kind="roofline", settings={"alpha": (0.0, 0.0, 0.0)})
@@ -225,6 +242,7 @@ def _engine_short_of_blocks(draw: DrawFn) -> Engine:
         kv_blocks=draw(st.integers(2, 12)),
         enable_prefix_caching=draw(_CACHING),
         host_link=_host_link(draw),
+        kv_tiers=_kv_tiers(draw),
     )
 
 

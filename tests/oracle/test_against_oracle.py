@@ -121,6 +121,8 @@ def _compare(oracle: Oracle, run: _Run) -> None:
         assert (instance.pool.hits, instance.pool.misses) == (naive.pool.hits, naive.pool.misses)
         assert instance.pool.free == len(naive.pool.free)
         assert instance.batch.recomputed_tokens() == naive.recomputed
+        tiers, shelves = instance.pool.tiers, naive.pool.tiers
+        assert (None if tiers is None else tiers.books()) == (None if shelves is None else shelves.books())
         assert (instance.batch.host is None) == (naive.host is None)
         if instance.batch.host is not None and naive.host is not None:
             assert instance.batch.host.books() == naive.host.books()

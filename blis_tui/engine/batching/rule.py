@@ -92,7 +92,7 @@ class RunningFirst:
         threshold = plan.threshold
         max_num_seqs = batch.limits.max_num_seqs
         watermark = traits.spare_blocks(pool.total) if traits.watermark else 0
-        stuck = -1
+        stuck = reloaded = -1
         computed_anyway = 0 if traits.caches_whole_prompts else 1
         while budget > 0 and waiting.items and len(running) + len(batch.ending) < max_num_seqs:
             request = waiting.head()
@@ -113,8 +113,10 @@ class RunningFirst:
                 continue
             known = request.target_tokens
             swapped = batch.swapped_tokens(request)
-            cached = pool.cached_prefix(request, (swapped or known - computed_anyway) // size)
-            start = max(swapped, cached * size)
+            findable = (swapped or known - computed_anyway) // size
+            cached = pool.cached_prefix(request, findable)
+            tiered = batch.in_tiers(request, cached, findable) if pool.tiers is not None and not swapped else []
+            start = max(swapped, (cached + len(tiered)) * size)
             tokens = known - start
             if 0 < threshold < tokens:
                 tokens = threshold
@@ -125,13 +127,18 @@ class RunningFirst:
             need = -(-(known if traits.reserves_whole_prompt else start + tokens) // size) - cached
             if watermark and (running or batch.ending):
                 need += watermark
-            if need + pool.idle_among(request, cached) > pool.free:
-                batch.refused = attempt
+            idle = pool.idle_among(request, cached)
+            if need + idle > pool.free:
+                if pool.tiers is not None and not swapped and request.index != reloaded:
+                    reloaded = request.index
+                    if batch.reload(plan, request, cached, findable, pool.free - idle):
+                        continue
+                batch.refused = (request.index, pool.epoch, budget)
                 if not running and batch.reserved and stuck < 0:
                     stuck = request.index
                     continue
                 break
-            batch.admit(plan, request, cached, tokens, swapped_tokens=swapped)
+            batch.admit(plan, request, cached, tokens, swapped_tokens=swapped, tiered=tiered)
             budget -= tokens
 
     def max_running(self, engine: Engine) -> int:

@@ -306,7 +306,8 @@ class BlockPool:
                 self.blank = entry
             else:
                 if self.tiers is not None:
-                    self.tiers.evicted(entry.key, self)
+                    self.tiers.evicted(entry.key, self.total - self.free - count, self.total)
+                    self.epoch += 1
                 self._forget(entry)
                 self.blank = 1
         self.blank -= count
@@ -332,11 +333,12 @@ class BlockPool:
         while len(shared) > computed and shared[-1].references == 1:
             self._forget(shared.pop())
         private_from = len(shared)
-        if self.tiers is not None and self.caching:
-            held = [block.key for block in shared]
+        if self.tiers is not None:
+            keys = self.prompts.shareable(request.segments)
+            given = list(keys[: min(private_from, len(keys))])
             if findable:
-                held += [self.prompts.own(request, i) for i in range(private_from, computed)]
-            self.tiers.given_up(held[::-1])
+                given += [self.prompts.own(request, i) for i in range(len(keys), computed)]
+            self.tiers.given_up(given[::-1])
         tail = request.held_blocks - private_from
         partial = request.held_blocks - max(computed, private_from)
         if self._as_vllm:
@@ -377,6 +379,12 @@ class BlockPool:
         self._remaps += 1
         if self.unseen:
             self.unseen.clear()
+
+    def keys_behind(self, request: Request, cached: int, limit: int) -> list[int]:
+        """What somebody could know of the blocks of a prompt behind its first ``cached`` ones."""
+        keys = self.prompts.shareable(request.segments)
+        own = range(max(cached, len(keys)), limit) if request.preemptions else ()
+        return [*keys[cached:limit], *(self.prompts.own(request, block) for block in own)]
 
     def bring_back(self, request: Request, cached: int, keys: Sequence[int]) -> None:
         """Put content into free blocks that continues the first ``cached`` cached blocks of a prompt.

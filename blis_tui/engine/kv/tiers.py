@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.engine.kv.pool import BlockPool
-    from blis_tui.engine.request import Request
     from blis_tui.spec.memory import KvTier, KvTiers
 
 THRASHING_US: Final = 1000
@@ -33,7 +31,7 @@ class Tier:
         dropped: blocks that had to make room.
     """
 
-    __slots__ = ("_base_us", "_bandwidth", "blocks", "dropped", "loaded", "name", "stored", "total")
+    __slots__ = ("_bandwidth", "_base_us", "blocks", "dropped", "loaded", "name", "stored", "total")
 
     def __init__(self, spec: KvTier) -> None:
         self.name = spec.name
@@ -92,6 +90,12 @@ class Tiers:
         self._pending_us = self._last_end_us = 0
         self.thrashing = self.transfer_us = self.added_us = 0
 
+    def begin_plan(self, now: int) -> None:
+        """A step is planned; what was to be moved while the instance was idle has been moved."""
+        self._pending_us = max(0, self._pending_us - max(0, now - self._last_end_us))
+        self._last_end_us = max(self._last_end_us, now)
+        self.now = now
+
     # ---- away from the GPU ----
 
     def given_up(self, keys: Sequence[int]) -> None:
@@ -99,21 +103,17 @@ class Tiers:
         if not self._on_eviction:
             self._store(keys)
 
-    def evicted(self, key: int, pool: BlockPool) -> None:
-        """A block that nobody holds is about to be overwritten."""
-        if self._on_eviction and pool.used >= self._offload_at * pool.total:
+    def evicted(self, key: int, used: int, total: int) -> None:
+        """A block that nobody holds is about to be overwritten while so many of all blocks are in use."""
+        if self._on_eviction and used >= self._offload_at * total:
             self._store((key,))
 
     def _store(self, keys: Sequence[int]) -> None:
-        first = self.tiers[0]
-        new = 0
+        before = [tier.stored for tier in self.tiers]
         for key in keys:
-            if key in first.blocks:
-                first.blocks.move_to_end(key)
-                continue
-            new += 1
             self._put(0, key, self.now)
-        self._moved(first, new)
+        for tier, stored in zip(self.tiers, before, strict=True):
+            self._moved(tier, tier.stored - stored)
 
     def _put(self, level: int, key: int, since: int) -> None:
         """Keep a block in a tier; the one that has to make room goes to the next, if there is one."""
@@ -167,12 +167,8 @@ class Tiers:
         self._pending_us += took
 
     def step_us(self, now: int, computing_us: int) -> int:
-        """How long a step takes that computes for some time: transfers since the last one are part of it.
-
-        What can happen while the instance is idle has happened.
-        """
-        pending = max(0, self._pending_us - max(0, now - self._last_end_us))
-        self._pending_us = 0
+        """How long a step takes that computes for some time: transfers since the last one are part of it."""
+        pending, self._pending_us = self._pending_us, 0
         whole = max(computing_us, pending) if self._overlap else computing_us + pending
         self.added_us += whole - computing_us
         self._last_end_us = now + whole
@@ -199,13 +195,3 @@ class Tiers:
             if len(tier.blocks) > tier.total or tier.stored - tier.dropped < len(tier.blocks):
                 return f"tier {tier.name} holds {len(tier.blocks)} blocks, {tier.total} fit"
         return ""
-
-
-def missing_keys(pool: BlockPool, request: Request, cached: int, limit: int) -> list[int]:
-    """Keys of the blocks of a prompt behind its first ``cached`` ones, as far as others could know them."""
-    keys = pool.prompts.shareable(request.segments)
-    own = pool.prompts.own
-    wanted = list(keys[cached:limit])
-    if request.preemptions:
-        wanted += [own(request, block) for block in range(max(cached, len(keys)), limit)]
-    return wanted

@@ -57,3 +57,29 @@ class SwappedBack(Record):
     tokens: int
     blocks: int
     transfer_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class TiersLoaded(Record):
+    """KV blocks of a request's prompt came back from tiers (``tiers``: how many from which).
+
+    ``thrashing`` of them had gone there at most a millisecond before. The transfer belongs to the step that is planned.
+    """
+
+    shown = Description(
+        "tiers-loaded",
+        sign="⇧",
+        colour="success",
+        meaning="KV blocks came back from a tier below the GPU",
+        sentence="{blocks:KV block} of {request_id} came back in {transfer_us:span}, {thrashing:,} of them too soon",
+        line="{blocks:KV block} from below, {thrashing:,} too soon",
+        figures=("blocks", "thrashing"),
+        own_event=False,
+    )
+
+    request_id: str
+    instance: int
+    blocks: int
+    tiers: tuple[str, ...]
+    thrashing: int
+    transfer_us: int
