@@ -9,8 +9,6 @@ import sys
 from pathlib import Path
 from typing import Final
 
-import blis_tui.cluster.records
-import blis_tui.engine.preemption.records  # noqa: F401  (likewise)
 from blis_tui.authoring.project import write_tree
 from blis_tui.cluster.figures import FIGURES
 from blis_tui.debugger.conditions.breakpoints import FIRST, KEYWORDS
