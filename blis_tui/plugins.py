@@ -13,6 +13,8 @@ from blis_tui.engine.batching.rule import BATCHING, BatchRule, RunningFirst
 from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.latency.model import LATENCY, Chunk, Overheads, StepLoad, StepTimeModel, coefficients
 from blis_tui.engine.plan import Plan, Preemption
+from blis_tui.engine.preemption.restore import RESTORE, Costs, RestoreRule
+from blis_tui.engine.preemption.victims import VICTIM, Seats, VictimRule
 from blis_tui.engine.request import Request
 from blis_tui.engine.scheduling.priority import PRIORITY, PriorityRule
 from blis_tui.engine.scheduling.queue import SCHEDULING, FcfsQueue, SortedQueue, WaitingQueue
@@ -33,17 +35,20 @@ __all__ = [
     "LATENCY",
     "LENGTHS",
     "PRIORITY",
+    "RESTORE",
     "ROUTING",
     "SATURATION",
     "SCHEDULING",
     "SCORING",
     "TRACES",
+    "VICTIM",
     "AdmissionPolicy",
     "Batch",
     "BatchRule",
     "CacheView",
     "Chunk",
     "Context",
+    "Costs",
     "Decider",
     "FcfsQueue",
     "FigureScorer",
@@ -62,10 +67,12 @@ __all__ = [
     "PriorityRule",
     "Problems",
     "Request",
+    "RestoreRule",
     "RoutingPolicy",
     "RunningFirst",
     "Saturation",
     "Scorer",
+    "Seats",
     "SortedQueue",
     "SparseScorer",
     "StepLoad",
@@ -74,6 +81,7 @@ __all__ = [
     "TokenCounts",
     "TraceColumns",
     "Traits",
+    "VictimRule",
     "WaitingQueue",
     "Weight",
     "coefficients",

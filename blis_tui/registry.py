@@ -45,6 +45,7 @@ _PACKAGES: Final = (
     "blis_tui.cluster.scoring",
     "blis_tui.engine.batching",
     "blis_tui.engine.latency",
+    "blis_tui.engine.preemption",
     "blis_tui.engine.scheduling",
     "blis_tui.workload",
 )

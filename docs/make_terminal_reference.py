@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Final
 
-import blis_tui.cluster.records  # noqa: F401  (its kinds are among the known ones then)
 from blis_tui.authoring.project import write_tree
 from blis_tui.cluster.figures import FIGURES
 from blis_tui.debugger.conditions.breakpoints import FIRST, KEYWORDS

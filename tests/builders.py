@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from blis_tui.engine.profile import Profile
+    from blis_tui.spec.memory import HostLink, KvTiers
 
 MODEL = Model(
     name="tiny",
@@ -79,6 +80,10 @@ def experiment(
     scheduling: str = "fcfs",
     priority: str = "constant",
     victim: str = "tail",
+    restore: str = "recompute",
+    recompute: str | None = None,
+    host_link: HostLink | None = None,
+    kv_tiers: KvTiers | None = None,
     admission: PluginConfig | None = None,
     instances: int = 1,
     admission_latency_us: int = 0,
@@ -102,7 +107,8 @@ def experiment(
             priority=PluginConfig(kind=priority),
             batching=PluginConfig(kind=batching, settings=chosen),
             preemption_victim=victim,
-            preemption_restore="recompute",
+            preemption_restore=restore,
+            preemption_recompute=recompute,
         ),
         cluster=Cluster(admission_latency_us=admission_latency_us, routing_latency_us=routing_latency_us),
         pools=(
@@ -120,6 +126,8 @@ def experiment(
                     block_size_tokens=block_size,
                     kv_blocks=blocks,
                     enable_prefix_caching=caching,
+                    host_link=host_link,
+                    kv_tiers=kv_tiers,
                 ),
                 latency=PluginConfig(kind="blackbox", settings={"alpha": alpha, "beta": beta}),
             ),

@@ -69,13 +69,11 @@ def test_the_figures_of_what_ships_are_right(tmp_path: Path) -> None:
 
 
 def test_every_policy_and_model_in_the_table_exists() -> None:
-    from blis_tui.engine.batch import VICTIMS  # noqa: PLC0415
     from blis_tui.registry import builtin  # noqa: PLC0415
 
     rows = dict(re.findall(r"^\| `([a-z.]+)` \| (.*?) \|$", README, re.MULTILINE))
     points = [plugin.path for plugin in builtin().plugins if not plugin.path.startswith("workload.")]
     known = {point: [plugin.name for plugin in builtin().of(point)] for point in points}
-    known |= {"policy.preemption.victim": list(VICTIMS)}
     for name, there in known.items():
         assert set(re.findall(r"`([a-z0-9-]+)`", rows[name])) == set(there)
 

@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING
 from blis_tui.engine.async_instance import AsyncInstance
 from blis_tui.engine.batch import Batch, Limits
 from blis_tui.engine.batching.rule import BATCHING
+from blis_tui.engine.batching.traits import traits_of
 from blis_tui.engine.instance import Instance
+from blis_tui.engine.kv.host import host_memory
 from blis_tui.engine.kv.pool import BlockPool, PromptKeys
+from blis_tui.engine.kv.tiers import Tiers
 from blis_tui.engine.latency.model import create_latency
+from blis_tui.engine.preemption.restore import RESTORE
+from blis_tui.engine.preemption.victims import VICTIM
 from blis_tui.engine.scheduling.priority import PRIORITY
 from blis_tui.engine.scheduling.queue import SCHEDULING, SortedQueue
 
@@ -63,9 +68,13 @@ class InstanceFactory:
             caching=engine.enable_prefix_caching,
             as_vllm=rule.traits.orders_blocks_as_vllm,
         )
+        if engine.kv_tiers is not None and engine.enable_prefix_caching:
+            blocks.tiers = Tiers(engine.kv_tiers, engine.block_size_tokens)
         waiting = plugins.create(SCHEDULING, policy.scheduling.kind, policy.scheduling.settings)
         if isinstance(waiting, SortedQueue):
             waiting.by_name = rule.traits.ties_by_name
+        restore = plugins.create(RESTORE, policy.preemption_restore, {})
+        latency = self._latency(pool)
         make = AsyncInstance if rule.traits.plans_ahead else Instance
         return make(
             index,
@@ -73,11 +82,13 @@ class InstanceFactory:
                 limits,
                 waiting,
                 blocks,
-                victim=policy.preemption_victim,
-                restore=policy.preemption_restore,
-                traits=rule.traits,
+                victim=plugins.create(VICTIM, policy.preemption_victim, {}),
+                restore=restore,
+                host=host_memory(pool) if restore.uses_host else None,
+                latency=latency,
+                traits=traits_of(rule.traits, policy.preemption_recompute, swaps=restore.uses_host),
             ),
-            latency=self._latency(pool),
+            latency=latency,
             rule=rule,
             priority=plugins.create(PRIORITY, policy.priority.kind, policy.priority.settings),
             events=self._events,

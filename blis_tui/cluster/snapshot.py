@@ -74,6 +74,19 @@ class KvSnapshot:
     blank_blocks: int
     hits: int
     misses: int
+    below: tuple[TierSnapshot, ...] = ()
+    """Where blocks are that have left the GPU: the host's memory for swapped victims, then tiers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierSnapshot:
+    """A place for KV blocks that have left the GPU."""
+
+    name: str
+    used_blocks: int
+    total_blocks: int
+    came_back: int
+    """Blocks that have come back from there so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,6 +314,7 @@ def _instance(instance: Instance, cluster: Cluster, window: int | None, transfer
             blank_blocks=pool.free - cached,
             hits=pool.hits,
             misses=pool.misses,
+            below=tuple(_below(instance)),
         ),
         steps=instance.tallies.steps,
         preemptions=instance.tallies.preemptions,
@@ -313,6 +327,15 @@ def _instance(instance: Instance, cluster: Cluster, window: int | None, transfer
         transfers=transfers,
         planned=_planned(instance.batch),
     )
+
+
+def _below(instance: Instance) -> Iterator[TierSnapshot]:
+    host, tiers = instance.batch.host, instance.pool.tiers
+    if host is not None:
+        used = host.total - host.free
+        yield TierSnapshot(name="swapped out", used_blocks=used, total_blocks=host.total, came_back=host.in_blocks)
+    for tier in () if tiers is None else tiers.tiers:
+        yield TierSnapshot(name=tier.name, used_blocks=len(tier.blocks), total_blocks=tier.total, came_back=tier.loaded)
 
 
 def _planned(batch: Batch) -> PlannedSnapshot | None:
@@ -400,6 +423,8 @@ def _state(cluster: Cluster) -> list[object]:
             [_request_state(request) for request in batch.running.values()],
             (sorted(batch.prefills), sorted(batch.stalled)),
             instance.pool.state(),
+            *(() if batch.host is None else (batch.host.state(),)),
+            *(() if instance.pool.tiers is None else (instance.pool.tiers.state(),)),
             instance.plans(),
         ]
     state.append(cluster.ledger.fingerprint())

@@ -88,6 +88,7 @@ class AsyncInstance(Instance):
             not decodes
             or batch.prefills
             or batch.stalled
+            or self.pool.tiers is not None
             or decodes > batch.limits.max_num_batched_tokens
             or (self.waiting.items and len(batch.running) + len(batch.ending) < batch.limits.max_num_seqs)
         ):

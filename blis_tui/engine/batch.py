@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from blis_tui.engine.cohort import DecodeCohort
 from blis_tui.engine.latency.model import Chunk, StepLoad
-from blis_tui.engine.plan import Preemption
+from blis_tui.engine.plan import Preemption, Reloaded, Restored, SwappedIn
+from blis_tui.engine.preemption.restore import Costs, recompute_us
 from blis_tui.engine.request import RequestState
-from blis_tui.errors import PolicyError, StalledError
+from blis_tui.errors import StalledError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blis_tui.engine.batching.traits import Traits
+    from blis_tui.engine.kv.host import HostMemory
     from blis_tui.engine.kv.pool import BlockPool
+    from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.plan import Plan, Planned
+    from blis_tui.engine.preemption.restore import RestoreRule
+    from blis_tui.engine.preemption.victims import VictimRule
     from blis_tui.engine.request import Request
     from blis_tui.engine.scheduling.queue import WaitingQueue
-
-VICTIMS: Final = {
-    "tail": "the youngest running request (the one scheduled last)",
-    "priority": "the least urgent running request (the youngest of equals)",
-}
-"""Whom a full KV cache preempts, by the name in a spec."""
-RESTORES: Final = {"recompute": "it lost its KV blocks and is prefilled again"}
-"""How a victim comes back, by the name in a spec."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +54,10 @@ class Batch:
         ending: requests that have left ``running`` and hold their slot and their blocks until the step that computes
             their last token is over.
         load: the work of a step, as far as the cohort determines it.
-        victim: whom it preempts, by its name in ``VICTIMS``.
+        traits: what its batch-formation rule says about itself.
+        victim: whom it preempts.
+        restore: how victims come back.
+        host: where they are swapped to; None = nowhere.
         reserved: requests that hold the KV blocks of their prompt and do not run yet, by their index.
         planned: the step that starts when the present one ends, where steps are planned ahead.
         now: when the latest step was planned.
@@ -63,10 +65,13 @@ class Batch:
     """
 
     __slots__ = (
+        "_beside",
+        "_latency",
         "_next_slot",
-        "_traits",
+        "_recomputed_tokens",
         "cohort",
         "ending",
+        "host",
         "limits",
         "load",
         "now",
@@ -75,18 +80,26 @@ class Batch:
         "prefills",
         "refused",
         "reserved",
+        "restore",
         "running",
         "stalled",
+        "traits",
         "victim",
         "waiting",
     )
 
     def __init__(
-        self, limits: Limits, waiting: WaitingQueue, pool: BlockPool, *, victim: str, restore: str, traits: Traits
+        self,
+        limits: Limits,
+        waiting: WaitingQueue,
+        pool: BlockPool,
+        *,
+        victim: VictimRule,
+        restore: RestoreRule,
+        host: HostMemory | None,
+        latency: StepTimeModel,
+        traits: Traits,
     ) -> None:
-        for what, name, known in (("victim", victim, VICTIMS), ("restore", restore, RESTORES)):
-            if name not in known:
-                raise PolicyError(f"no preemption {what} `{name}`", help=f"known: {', '.join(known)}")
         self.limits = limits
         self.waiting = waiting
         self.pool = pool
@@ -102,20 +115,48 @@ class Batch:
         self.now = 0
         self._next_slot = 0
         self.victim = victim
-        self._traits = traits
+        self.restore = restore
+        self.host = host
+        self._latency = latency
+        self.traits = traits
+        self._beside = (0, 0)
+        """The decodes of the batch, and their contexts summed, when the latest plan began."""
+        self._recomputed_tokens = 0
 
     # ---- what batch-formation rules do with it ----
 
-    def admit(self, plan: Plan, request: Request, cached_blocks: int, new_tokens: int) -> None:
-        """Move a waiting request into the batch, with its cached blocks and a first chunk."""
+    def admit(
+        self,
+        plan: Plan,
+        request: Request,
+        cached_blocks: int,
+        new_tokens: int,
+        *,
+        swapped_tokens: int = 0,
+        tiered: Sequence[int] = (),
+    ) -> None:
+        """Move a waiting request into the batch, with its cached blocks and a first chunk.
+
+        ``swapped_tokens``: it goes on behind as many, which come back from the host (``swapped_tokens``); else what
+        the host has of it is of no use any more. ``tiered``: content behind the cached blocks that tiers have
+        (``in_tiers``).
+        """
         self.waiting.remove(request)
         pool = self.pool
         if cached_blocks:
             pool.pin(request, cached_blocks)
         cached_tokens = cached_blocks * pool.block_size_tokens
+        if self.host is not None:
+            cached_tokens = self._bring_back(plan, self.host, request, cached_tokens, swapped_tokens)
+        if tiered:
+            self._load(plan, request, tiered)
+            cached_tokens += len(tiered) * pool.block_size_tokens
+            pool.extend(request, cached_tokens)
         request.computed_tokens = cached_tokens
         if not request.preemptions:  # later it would find what it has computed itself
             request.cached_tokens = cached_tokens
+        elif request.peak_tokens > cached_tokens:
+            self._recomputed_tokens += request.peak_tokens - cached_tokens
         request.state = RequestState.RUNNING
         slot = self._next_slot
         self._next_slot = slot + 1
@@ -127,6 +168,53 @@ class Batch:
         else:
             plan.instant.append(request)
         plan.admitted.append(request)
+
+    def swapped_tokens(self, request: Request) -> int:
+        """Of a waiting request, the tokens whose KV blocks the host has; a prefill always computes one more."""
+        if self.host is None:
+            return 0
+        return min(self.host.tokens_of(request.index), request.target_tokens - 1)
+
+    def in_tiers(self, request: Request, cached: int, limit: int) -> list[int]:
+        """What continues the cached blocks of a prompt, up to a limit, where requests are admitted with that."""
+        tiers = self.pool.tiers
+        if tiers is None or not tiers.looks_up:
+            return []
+        keys = self.pool.keys_behind(request, cached, limit)
+        return keys[: tiers.found(keys)]
+
+    def reload(self, plan: Plan, request: Request, cached: int, limit: int, room: int) -> bool:
+        """A request does not fit: bring what tiers have of its prompt back into ``room`` free blocks, if anything."""
+        tiers = self.pool.tiers
+        if tiers is None or tiers.looks_up:
+            return False
+        keys = self.pool.keys_behind(request, cached, min(limit, cached + room))
+        keys = keys[: tiers.found(keys)]
+        if keys:
+            self._load(plan, request, keys)
+            self.pool.bring_back(request, cached, keys)
+        return bool(keys)
+
+    def _load(self, plan: Plan, request: Request, keys: Sequence[int]) -> None:
+        tiers = self.pool.tiers
+        if tiers is None:
+            return
+        before = tiers.thrashing, tiers.transfer_us
+        sources = tiers.load(keys)
+        again, took = tiers.thrashing - before[0], tiers.transfer_us - before[1]
+        plan.reloaded.append(Reloaded(request, len(keys), sources, again, took))
+
+    def _bring_back(self, plan: Plan, host: HostMemory, request: Request, cached: int, swapped: int) -> int:
+        """Swap a request in that holds its cached blocks; returns how many tokens it has then."""
+        if swapped <= cached:
+            host.discard(request.index)
+            return cached
+        blocks = self.pool.missing(request, swapped)
+        took = host.load(request.index, blocks)
+        plan.transfer_us += took
+        plan.swapped_in.append(SwappedIn(request, swapped, blocks, took))
+        self.pool.extend(request, swapped)
+        return swapped
 
     def admit_prefilled(self, plan: Plan, request: Request) -> None:
         """Move a waiting request into the batch whose prompt was computed elsewhere: it decodes in this step."""
@@ -158,13 +246,28 @@ class Batch:
         return lost
 
     def _take_all(self, victim: Request, content_tokens: int) -> None:
+        self._note_lost(victim)
         # Its content can only be found again under keys that exist for preempted requests.
         victim.preemptions += 1
         self.pool.release(victim, content_tokens, findable=True)
         victim.computed_tokens = 0
-        if not self._traits.keeps_output:
+        if not self.traits.keeps_output:
             victim.generated_tokens = 0
         victim.target_tokens = victim.input_tokens + victim.generated_tokens
+
+    def _note_lost(self, request: Request) -> None:
+        """It goes with the tokens it has computed: what it was expected to compute again beyond those it will not."""
+        if request.computed_tokens < request.peak_tokens:
+            self._recomputed_tokens -= request.peak_tokens - request.computed_tokens
+        else:
+            request.peak_tokens = request.computed_tokens
+
+    def recomputed_tokens(self) -> int:
+        """Tokens that were computed again after preemptions, generated ones included."""
+        open_tokens = 0
+        for request in self.running.values():
+            open_tokens += max(0, request.peak_tokens - self.cohort.context_tokens(request))
+        return self._recomputed_tokens - open_tokens
 
     def grant(self, plan: Plan, request: Request, new_tokens: int, cached_tokens: int = 0) -> None:
         """Let a running request compute ``new_tokens`` more tokens of its prefill in this step."""
@@ -173,15 +276,11 @@ class Batch:
         plan.chunks.append(Chunk(request, computed, new_tokens, request.target_tokens, cached_tokens))
 
     def choose_victim(self) -> Request:
-        """Whom to preempt next, by the policy's rule: the youngest running request, or the least urgent one.
+        """Whom to preempt next, by the policy's rule.
 
         It may be one whose last token is being computed: it still holds its blocks.
         """
-        if self.victim == "tail":
-            youngest = next(reversed(self.running.values()))
-            return max((youngest, *self.ending.values()), key=slot_of) if self.ending else youngest
-        # Of equals the latest to come: if another went, they could take each other's blocks for ever.
-        return max((*self.running.values(), *self.ending.values()), key=_urgency)
+        return self.victim.choose(self)
 
     def preempt(self, plan: Plan, victim: Request, beneficiary: Request, granted: int = 0) -> None:
         """Take all blocks from a running request outside the cohort and put it back to the head of the queue.
@@ -204,15 +303,46 @@ class Batch:
                 del plan.chunks[i]
                 break
         plan.preempted.append(Preemption(victim, beneficiary, victim.computed_tokens, victim.held_blocks))
+        if self.host is not None:
+            self._swap_out(plan, self.host, victim)
         self._take_all(victim, content)
         victim.batch_slot = -1
         victim.state = RequestState.WAITING
         self.waiting.push_front(victim)
 
+    def _swap_out(self, plan: Plan, host: HostMemory, victim: Request) -> None:
+        """Move what a victim has computed to the host, where the rule says so and there is room."""
+        computed, size = victim.computed_tokens, self.limits.block_size_tokens
+        blocks = -(-computed // size)
+        if not blocks:
+            return
+        lost = computed - self.pool.kept_by_others(victim) * size
+        again = recompute_us(self._latency, victim, lost, computed, self._beside)
+        costs = Costs(2 * host.link.us(blocks), again)
+        swaps = self.restore.swaps(costs)
+        if swaps and blocks > host.free:
+            host.refused += 1
+            swaps = False
+        if swaps:
+            plan.transfer_us += host.store(victim.index, computed, blocks)
+        plan.restored.append(Restored(victim, swaps, blocks, costs))
+
+    def begin_plan(self, now: int) -> None:
+        """A step is to be planned."""
+        self.now = now
+        if self.pool.tiers is not None:
+            self.pool.tiers.begin_plan(now)
+        if self.host is not None:
+            decodes, context = self.load.decode_requests, self.load.decode_context_tokens
+            for request in self.stalled.values():
+                decodes += 1
+                context += request.computed_tokens
+            self._beside = (decodes, context)
+
     def _content_tokens(self, request: Request, granted: int) -> int:
         """How many of its tokens have content in the cache; vLLM notes it when it grants a token that it knows."""
         computed = request.computed_tokens
-        if not self._traits.orders_blocks_as_vllm:
+        if not self.traits.orders_blocks_as_vllm:
             return computed
         expected = int(request.joined_us > self.now)
         if granted:
@@ -243,7 +373,7 @@ class Batch:
             request.max_output_tokens = request.output_tokens if limit is None else limit - prompt
         budget = request.max_output_tokens
         if limit is not None and prompt + budget > limit:
-            if not self._traits.cuts_output:
+            if not self.traits.cuts_output:
                 return f"prompt of {prompt} + {budget} output tokens, max_model_len is {limit}"
             budget = request.max_output_tokens = limit - prompt
         # The last token generated never enters the cache; the answer of a split request is generated elsewhere.
@@ -254,6 +384,19 @@ class Batch:
         if blocks > self.pool.total:
             return f"{whole} tokens need {blocks} KV blocks, there are {self.pool.total}"
         return ""
+
+    def lasting(self, plan: Plan, now: int, computing_us: int) -> int:
+        """How long the step of a plan takes that computes for some time: transfers of KV blocks are part of it."""
+        lasting = computing_us
+        if self.host is not None and plan.transfer_us:
+            lasting = self.host.step_us(lasting, plan.transfer_us)
+        return lasting if self.pool.tiers is None else self.pool.tiers.step_us(now, lasting)
+
+    def leave_queue(self, request: Request) -> None:
+        """A waiting request leaves with nothing."""
+        self.waiting.remove(request)
+        if self.host is not None:
+            self.host.discard(request.index)
 
     def release_ending(self, request: Request) -> None:
         """The last token of a request is there: its slot and blocks are free."""
@@ -273,6 +416,7 @@ class Batch:
         self.prefills.pop(slot, None)
         self.stalled.pop(slot, None)
         request.batch_slot = -1
+        self._note_lost(request)
         self.pool.release(request, self._content_tokens(request, granted))
 
     def deadlock(self, index: int, now: int) -> StalledError:
@@ -288,7 +432,3 @@ class Batch:
 def slot_of(request: Request) -> int:
     """Its place in the order of admission."""
     return request.batch_slot
-
-
-def _urgency(request: Request) -> tuple[int, int, int]:
-    return (request.priority, request.arrival_us, request.index)

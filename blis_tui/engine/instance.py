@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.batch import VICTIMS, slot_of
+from blis_tui.engine.batch import slot_of
 from blis_tui.engine.batching.rule import plan_step
 from blis_tui.engine.clientview import client_e2e_us, client_ttft_us
 from blis_tui.engine.events import RequestCallback, Timeout, instance_order
@@ -128,7 +128,7 @@ class Instance:
     def profile(self) -> Profile:
         """Its limits and rules."""
         batch = self.batch
-        return Profile(batch.limits, self.rule.traits, batch.waiting.order, VICTIMS[batch.victim])
+        return Profile(batch.limits, batch.traits, batch.waiting.order, batch.victim.rule)
 
     @property
     def has_work(self) -> bool:
@@ -252,7 +252,7 @@ class Instance:
         if request.state is RequestState.RUNNING:
             self.batch.abort(request)
         else:
-            self.waiting.remove(request)
+            self.batch.leave_queue(request)
             self.give_back(request, now)
 
     def _expire(self, request: Request, now: int, *, was_running: bool) -> None:
@@ -332,7 +332,7 @@ class Instance:
             if (
                 not decodes
                 or batch.prefills
-                or batch.stalled
+                or (batch.stalled or self.pool.tiers is not None)
                 or decodes > batch.limits.max_num_batched_tokens
                 or (waiting and len(batch.running) < batch.limits.max_num_seqs)
             ):
@@ -375,7 +375,7 @@ class Instance:
     def _plan(self, now: int, *, ahead: bool = False) -> Plan | None:
         """Schedule the step that starts now (or after the one under way); None = not before KV blocks arrive."""
         batch = self.batch
-        batch.now = now
+        batch.begin_plan(now)
         plan = plan_step(self.rule, batch, ahead=ahead)
         if plan is None:
             return None
@@ -400,7 +400,7 @@ class Instance:
         decodes = load.decode_requests
         context = load.decode_context_tokens
         empty = self.rule.traits.skips_empty_steps and not decodes and not plan.chunks
-        duration = 0 if empty else self.latency.step_time_us(load)
+        duration = batch.lasting(plan, now, 0 if empty else self.latency.step_time_us(load))
         load.chunks = _NO_PLAN.chunks
         end = now + duration
         if self.pool.unseen or self.pool.fresh:

@@ -102,6 +102,10 @@ def _kv_conservation(state: Auditable) -> str:
         batch = instance.batch
         holders = (*batch.running.values(), *batch.ending.values(), *batch.reserved.values())
         wrong = instance.pool.audit([(request, held_blocks(request)) for request in holders])
+        if not wrong and batch.host is not None:
+            wrong = batch.host.audit([request.index for request in batch.waiting.ordered()])
+        if not wrong and instance.pool.tiers is not None:
+            wrong = instance.pool.tiers.audit()
         if wrong:
             return f"instance {instance.index}: {wrong}"
     return ""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from blis_tui.engine.latency.model import Chunk
+    from blis_tui.engine.preemption.restore import Costs
     from blis_tui.engine.request import Request
 
 
@@ -18,6 +19,39 @@ class Preemption(NamedTuple):
     lost_blocks: int
 
 
+class Restored(NamedTuple):
+    """What becomes of a victim's KV blocks, where they may be swapped out."""
+
+    victim: Request
+    swapped: bool
+    """To the host; else it is computed again."""
+    blocks: int
+    """Its KV blocks with content."""
+    costs: Costs
+
+
+class SwappedIn(NamedTuple):
+    """A request whose KV blocks come back from the host."""
+
+    request: Request
+    tokens: int
+    blocks: int
+    """Those moved; it found the others on the GPU."""
+    transfer_us: int
+
+
+class Reloaded(NamedTuple):
+    """Blocks of a request's prompt that come back from tiers."""
+
+    request: Request
+    blocks: int
+    sources: tuple[tuple[str, int], ...]
+    """How many from which tier."""
+    thrashing: int
+    """Those that had only just gone."""
+    transfer_us: int
+
+
 class Plan:
     """One step, as it is formed. What it grants is taken from the batch's blocks at once.
 
@@ -28,9 +62,24 @@ class Plan:
         instant: those of them whose whole prompt was cached: their prefill ends without a chunk.
         preempted: requests put back, in order.
         decodes: whether the decode cohort takes part.
+        reloaded: what comes back from tiers.
+        restored: what becomes of those put back, where they may be swapped out.
+        swapped_in: those of ``admitted`` whose KV blocks come back from the host.
+        transfer_us: how long the transfers of KV blocks take that belong to this step.
     """
 
-    __slots__ = ("admitted", "chunks", "decodes", "instant", "preempted", "threshold")
+    __slots__ = (
+        "admitted",
+        "chunks",
+        "decodes",
+        "instant",
+        "preempted",
+        "reloaded",
+        "restored",
+        "swapped_in",
+        "threshold",
+        "transfer_us",
+    )
 
     def __init__(self, threshold: int = 0) -> None:
         self.threshold = threshold
@@ -38,6 +87,10 @@ class Plan:
         self.admitted: list[Request] = []
         self.instant: list[Request] = []
         self.preempted: list[Preemption] = []
+        self.reloaded: list[Reloaded] = []
+        self.restored: list[Restored] = []
+        self.swapped_in: list[SwappedIn] = []
+        self.transfer_us = 0
         self.decodes = True
 
     @property
@@ -67,4 +120,5 @@ class Planned(NamedTuple):
         """The same step, with what a plan before it preempted that is no step of its own."""
         plan = Plan() if self.plan is None else self.plan
         plan.preempted[:0] = idle.preempted
+        plan.transfer_us += idle.transfer_us
         return self._replace(plan=plan)

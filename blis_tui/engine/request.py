@@ -101,6 +101,7 @@ class Request:
         shared_blocks: those of them whose content others can find: always a prefix of its block table.
         gateway_us: how long the gateway's queue held it; -1 = it never did.
         handover: its way over two instances; None = it has one.
+        peak_tokens: the most tokens of it that were in the KV cache when it was preempted.
         retries: how often it had to start again.
         network: its client's connection; None = its times are measured at the cluster.
     """
@@ -128,6 +129,7 @@ class Request:
         "model",
         "network",
         "output_tokens",
+        "peak_tokens",
         "preemptions",
         "priority",
         "queued_us",
@@ -184,6 +186,7 @@ class Request:
         self.target_tokens = input_tokens
         self.cached_tokens = 0
         self.preemptions = 0
+        self.peak_tokens = 0
         self.length_capped = False
         self.held_blocks = 0
         self.shared_blocks: list[Block] = []
@@ -200,7 +203,7 @@ class Request:
         """Forget everything that instances have done for it: it is on its way to a queue again."""
         self.state = RequestState.CREATED
         self.instance = self.queued_us = self.scheduled_us = self.first_token_us = self.joined_us = -1
-        self.computed_tokens = self.generated_tokens = self.cached_tokens = self.preemptions = 0
+        self.computed_tokens = self.generated_tokens = self.cached_tokens = self.preemptions = self.peak_tokens = 0
         self.target_tokens = self.input_tokens
         self.handover = None
         self.retries += 1

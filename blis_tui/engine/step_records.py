@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from blis_tui.engine.clientview import client_ttft_us
+from blis_tui.engine.preemption.records import RestoreChosen, SwappedBack, TiersLoaded
 from blis_tui.engine.records import ChunkDone, FirstToken, Preempted, Scheduled, StepFinished
 
 if TYPE_CHECKING:
@@ -37,11 +38,22 @@ def emit_plan(observers: Observers, index: int, now: int, plan: Plan) -> None:
     if Preempted in observers.kinds:
         for victim, beneficiary, tokens, blocks in plan.preempted:
             observers.emit(Preempted(event, now, victim.request_id, index, beneficiary.request_id, tokens, blocks))
+    if RestoreChosen in observers.kinds:
+        for victim, swapped, blocks, costs in plan.restored:
+            choice = "swap" if swapped else "recompute"
+            observers.emit(RestoreChosen(event, now, victim.request_id, index, choice, blocks, *costs))
     if Scheduled in observers.kinds:
         granted = {chunk.request.index: chunk.new for chunk in plan.chunks}
         for request in plan.admitted:
             cached, new = request.computed_tokens, granted.get(request.index, 0)
             observers.emit(Scheduled(event, now, request.request_id, index, cached, new, now - request.arrival_us))
+    if TiersLoaded in observers.kinds:
+        for request, blocks, sources, thrashing, took in plan.reloaded:
+            tiers = tuple(f"{name}: {count}" for name, count in sources)
+            observers.emit(TiersLoaded(event, now, request.request_id, index, blocks, tiers, thrashing, took))
+    if SwappedBack in observers.kinds:
+        for request, tokens, blocks, took in plan.swapped_in:
+            observers.emit(SwappedBack(event, now, request.request_id, index, tokens, blocks, took))
 
 
 def emit_step(observers: Observers, index: int, number: int, batch: Batch, plan: Plan, done: Done) -> None:

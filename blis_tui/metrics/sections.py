@@ -18,8 +18,10 @@ from blis_tui.metrics.control_plane import (
 )
 from blis_tui.metrics.goodput import FitnessReport, SloReport, fitness_report, slo_report
 from blis_tui.metrics.kv import KvCounts, kv_counts
+from blis_tui.metrics.preemption import PreemptionReport, preemption_report, says_more
 from blis_tui.metrics.saturation import Saturation, composite
 from blis_tui.metrics.stats import Distribution, of_samples
+from blis_tui.metrics.tiers import TiersReport, tiers_report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -112,6 +114,10 @@ class Sections:
     """Where the policy has one."""
     disaggregation: DisaggregationReport | None = None
     """Where the cluster has it."""
+    preemption: PreemptionReport | None = None
+    """Where the policy restores victims otherwise than by default."""
+    kv_tiers: TiersReport | None = None
+    """Where instances have tiers below their KV caches."""
     fitness: FitnessReport | None = None
     """Where the experiment has ``fitness``."""
     anomalies: Anomalies | None = None
@@ -122,7 +128,10 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
     """The sections that apply."""
     several = len(experiment.pools) > 1
     full = experiment.report == "full" or not experiment.plain
-    if not (several or full or experiment.slo_targets or experiment.fitness or experiment.warm_up_us):
+    preempts = says_more(experiment.policy)
+    tiers = tiers_report(cluster.instances, cluster.pools)
+    plain = not (several or full or preempts or tiers)
+    if plain and not (experiment.slo_targets or experiment.fitness or experiment.warm_up_us):
         return Sections()
     rows = list(zip(table.plain(), table.ways(), strict=True))
     models = dict.fromkeys(pool.model.name for pool in experiment.pools)
@@ -137,10 +146,16 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
         deferrals=None if experiment.policy.deferral == "none" else deferral_report(cluster),
         gateway=None if gateway is None else gateway_report(gateway, cluster.rejections, rows),
         disaggregation=None if splitter is None else disaggregation_report(splitter, rows, cluster.now, duration_us),
+        preemption=_preemption(cluster) if preempts else None,
+        kv_tiers=tiers,
         fitness=fitness_report(experiment.fitness, rows, duration_us) if experiment.fitness else None,
         anomalies=anomalies_of(experiment, cluster, rows, table) if full else None,
         saturation=composite(rows) if full else None,
     )
+
+
+def _preemption(cluster: Cluster) -> PreemptionReport:
+    return preemption_report(cluster.instances, [pool.tensor_parallel for pool in cluster.pools])
 
 
 def _warm_up(until_us: int, rows: Travelled) -> WarmUp:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from blis_tui.metrics.control_plane import DisaggregationReport, GatewayReport
     from blis_tui.metrics.goodput import SloReport
+    from blis_tui.metrics.preemption import PreemptionReport
     from blis_tui.metrics.report import Report
     from blis_tui.metrics.step_time import ExpectedError, StepTime
+    from blis_tui.metrics.tiers import TiersReport
 
 
 def instance_lines(report: Report) -> dict[str, str]:
@@ -57,6 +59,10 @@ def section_lines(report: Report) -> dict[str, str]:
         lines["gateway"] = _gateway(report.gateway)
     if report.disaggregation is not None:
         lines["split"] = _disaggregation(report.disaggregation)
+    if report.preemption is not None:
+        lines["restored"] = _preemption(report.preemption)
+    if report.kv_tiers is not None:
+        lines["KV tiers"] = _tiers(report.kv_tiers)
     if report.anomalies is not None:
         found = report.anomalies
         lines["anomalies"] = (
@@ -97,6 +103,21 @@ def _disaggregation(split: DisaggregationReport) -> str:
         f"{split.split:,} requests, {split.transfers:,} transfers{times} of {split.transferred_bytes / 1e9:,.3f} GB,"
         f" {split.peak_concurrent_transfers:,} at once, {split.dropped_at_decode:,} dropped at decode"
     )
+
+
+def _preemption(found: PreemptionReport) -> str:
+    text = f"{found.recomputed_tokens:,} tokens recomputed"
+    if found.swapped_out or found.host_full:
+        text += f", {found.swapped_out:,} victims swapped out ({found.bytes_moved / 1e9:,.3f} GB moved both ways"
+        text += f", {found.added_us / 1e3:,.2f} ms longer steps)"
+    return text
+
+
+def _tiers(found: TiersReport) -> str:
+    hits = ", ".join(f"{tier.reloaded:,} from {name}" for name, tier in found.tiers.items())
+    moved = f"{found.bytes_moved / 1e9:,.3f} GB moved both ways, {found.added_us / 1e3:,.2f} ms longer steps"
+    back = f"{found.reloaded:,} back ({hits}), {found.thrashing:,} too soon"
+    return f"{found.offloaded:,} blocks offloaded, {back}, {moved}"
 
 
 def _percent(share: float) -> str:

@@ -27,6 +27,10 @@ PLACES: Final = {
         f"policy.{name}": ("policy", ("document", "properties", name))
         for name in ("admission", "routing", "scheduling", "priority", "batching")
     },
+    **{
+        f"policy.preemption.{name}": ("policy", ("document", "properties", "preemption", "properties", name))
+        for name in ("victim", "restore")
+    },
     "policy.routing.scorers": ("policy", ("scorer",)),
     "policy.gateway.saturation": (
         "policy",

@@ -15,6 +15,7 @@ from blis_tui.errors import InputError
 from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, real_path
 from blis_tui.registry import builtin
 from blis_tui.spec import model as spec
+from blis_tui.spec.build_memory import host_link_of, kv_tiers_of
 from blis_tui.spec.document_parts import Part, floats_of, plugin_of
 from blis_tui.spec.hf import build_model
 from blis_tui.spec.operator_files import tables_for
@@ -115,6 +116,7 @@ def build_hardware_part(stack: Mapping[str, object]) -> spec.Hardware:
         mfu_prefill=mfu.number("prefill"),
         mfu_decode=mfu.number("decode"),
         peak_tflops_fp4=peak.number("fp4", 0.0),
+        host_link_gb_per_s=part.part("host_link").number("bandwidth_gb_per_s") if "host_link" in part.data else 32.0,
         interconnect_gb_per_s=64.0 if link is None else part.part(link).number("bandwidth_gb_per_s"),
     )
 
@@ -168,6 +170,8 @@ def _engine(part: Part) -> spec.Engine:
         block_size_tokens=part.integer("block_size_tokens"),
         kv_blocks=part.integer("kv_blocks"),
         enable_prefix_caching=part.flag("enable_prefix_caching", otherwise=True),
+        host_link=host_link_of(part.part("host_link")) if "host_link" in part.data else None,
+        kv_tiers=kv_tiers_of(part.part("kv_tiers")) if "kv_tiers" in part.data else None,
     )
 
 
@@ -378,6 +382,7 @@ def _policy(part: Part) -> spec.Policy:
         batching=plugin_of(part.part("batching")),
         preemption_victim=preemption.text("victim"),
         preemption_restore=preemption.text("restore"),
+        preemption_recompute=preemption.text("recompute") if "recompute" in preemption.data else None,
         slo_priorities=part.part("slo_priorities").integers() if "slo_priorities" in part.data else spec.SLO_PRIORITIES,
         tenant_budgets=_budgets(part.part("tenant_budgets")) if "tenant_budgets" in part.data else None,
         deferral=part.part("deferral").text("kind") if "deferral" in part.data else "none",

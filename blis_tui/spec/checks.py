@@ -16,16 +16,19 @@ from blis_tui.metrics.goodput import FitnessReport, SloReport
 from blis_tui.metrics.kv import KvCounts
 from blis_tui.metrics.lifecycle import LifecycleReport
 from blis_tui.metrics.load import Offered, Steady
+from blis_tui.metrics.preemption import PreemptionReport
 from blis_tui.metrics.report import Latencies, RequestCounts, Throughput, TokenCounts
 from blis_tui.metrics.saturation import Saturation
 from blis_tui.metrics.sections import Fairness, WarmUp
 from blis_tui.metrics.stats import Distribution
+from blis_tui.metrics.tiers import TiersReport
 from blis_tui.spec.build import build_hardware_part, build_model_part, stack_of
 from blis_tui.spec.cluster_checks import check_cluster
 from blis_tui.spec.diagnostics import Diagnostic, about
 from blis_tui.spec.hf import contradictions, missing_fields
 from blis_tui.spec.hints import metric_hint
 from blis_tui.spec.lifecycle_checks import check_lifecycle
+from blis_tui.spec.memory_checks import check_memory
 from blis_tui.spec.operator_checks import check_operators
 from blis_tui.spec.pools import is_own, pool_paths, stacks, where
 from blis_tui.spec.source import as_list, as_map
@@ -51,6 +54,8 @@ _GROUPS: Final[Mapping[str, type]] = {
     "deferrals": DeferralReport,
     "gateway": GatewayReport,
     "disaggregation": DisaggregationReport,
+    "preemption": PreemptionReport,
+    "kv_tiers": TiersReport,
     "fitness": FitnessReport,
     "anomalies": Anomalies,
     "saturation": Saturation,
@@ -72,7 +77,7 @@ METRICS: Final = frozenset(
 """Metrics of every report, and of the sections that a report may have."""
 
 _OPEN_ENDED: Final = re.compile(
-    r"(?:instances\.\d+|models\.\d+|(?:pools|slo_classes|slo\.classes|tenants)\.[^.]+|rejections|fitness\.components"
+    r"(?:instances\.\d+|models\.\d+|(?:pools|slo_classes|slo\.classes|tenants|kv_tiers\.tiers)\.[^.]+|rejections|fitness\.components"
     r"|invariants)(?:\.[A-Za-z0-9_-]+)+\Z"
 )
 """Metrics whose names depend on the run: one instance's, one pool's, one class's, one tenant's."""
@@ -85,6 +90,7 @@ def check(document: Document) -> list[Diagnostic]:
     sound = not problems
     problems += check_workload(document)
     problems += _check_version(document)
+    problems += check_memory(document)
     problems += check_lifecycle(document)
     problems += check_cluster(document)
     problems += _check_expectations(document)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from blis_tui.registry import Plugin, Registry
+    from blis_tui.spec.memory import HostLink, KvTiers
 
 SLO_CLASSES: Final = ("critical", "standard", "sheddable", "batch", "background")
 """Service classes from the most to the least urgent; a request without one counts as ``standard``."""
@@ -93,6 +94,7 @@ class Hardware:
     mfu_decode: float
     peak_tflops_fp4: float = 0.0
     """0 = the accelerator has no units for 4 bits."""
+    host_link_gb_per_s: float = 32.0  # of one accelerator, in one direction
     interconnect_gb_per_s: float = 64.0
     """Between the accelerators of a node, both directions together; without such a link, that to the host."""
 
@@ -233,9 +235,9 @@ class Policy:
     priority: PluginConfig
     batching: PluginConfig
     preemption_victim: str
-    """``tail`` (youngest running request) or ``priority`` (least urgent, of equals the youngest)."""
     preemption_restore: str
-    """``recompute``: a victim loses its KV blocks and prefills again."""
+    preemption_recompute: str | None = None
+    """What a victim computes again: ``prompt`` or ``all``; None = as the batching rule says."""
     slo_priorities: Mapping[str, int] = field(default_factory=SLO_PRIORITIES.copy)
     """Class -> what it is worth; classes below 0 may be shed."""
     tenant_budgets: TenantBudgets | None = None
@@ -401,6 +403,8 @@ class Engine:
     block_size_tokens: int
     kv_blocks: int
     enable_prefix_caching: bool = True
+    host_link: HostLink | None = None
+    kv_tiers: KvTiers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -492,6 +496,7 @@ class Experiment:
         """The plug-ins of users that it names, in a fixed order."""
         policy = self.policy
         named = [(f"policy.{name}", getattr(policy, name).kind) for name in _DECISIONS]
+        named += [(f"policy.preemption.{one}", getattr(policy, f"preemption_{one}")) for one in ("victim", "restore")]
         named += [("latency", pool.latency.kind) for pool in self.pools]
         for client in self.workload.clients:
             named.append(("workload.clients.arrivals", client.arrivals.kind))

@@ -120,7 +120,7 @@ _NOTES: Final = {
     ),
     "enable_expert_parallel expert_parallel_size": "experts are split like all layers, by `cluster.tensor_parallel`",
     "swap_space cpu_offload_gb kv_transfer_config": (
-        "KV blocks are not swapped out; a victim is recomputed (`policy.preemption.restore`)"
+        "victims are swapped out with `policy.preemption.restore: swap`, to the host memory of `engine.host_link`"
     ),
     "kv_cache_memory_bytes": "set `engine.kv_blocks` or `engine.gpu_memory_utilization`",
     "speculative_config speculative_model num_speculative_tokens": "speculative decoding is not simulated",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -11,11 +12,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import blis_tui
 from blis_tui.debugger.conditions.breakpoints import Watch, parse_breakpoint
+from blis_tui.debugger.conditions.vocabulary import subject_of
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moment import LAST_PHASE
 from blis_tui.debugger.moves import Move, run_to_stop
 from blis_tui.engine.invariants import INVARIANTS, Auditable, Invariant
+from blis_tui.engine.records import StepFinished
 from blis_tui.errors import DivergenceError, SimulationError
+
+if TYPE_CHECKING:
+    from blis_tui.engine.records import Record
 
 SHORT = {
     "quickstart": {"workload.requests": 20},
@@ -227,8 +233,8 @@ def test_lives_tell_everything_that_records_say_of_a_request() -> None:
     told: dict[str, list[tuple[int, str]]] = {}
     plain = blis_tui.Simulation(experiment(name))
 
-    def listen(record: blis_tui.engine.records.Record) -> None:  # type: ignore[name-defined]
-        if record.kind == "step":
+    def listen(record: Record) -> None:
+        if isinstance(record, StepFinished):
             for chunk in record.chunks:
                 told.setdefault(chunk.request_id, []).append((record.event, "chunk"))
             for admitted in record.admitted:
@@ -236,7 +242,7 @@ def test_lives_tell_everything_that_records_say_of_a_request() -> None:
             for done in record.completed:
                 told.setdefault(done, []).append((record.event, "last-token"))
         else:
-            told.setdefault(record.request_id, []).append((record.event, record.kind))
+            told.setdefault(subject_of(record), []).append((record.event, record.kind))
 
     plain.subscribe("all", listen)
     plain.run()

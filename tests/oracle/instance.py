@@ -15,6 +15,9 @@ from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.request import Request, RequestState
 from tests.builders import number_of
 
+from .host import Host
+from .tiers import Shelves
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -36,6 +39,8 @@ class Block:
     references: int = 0
     content: tuple[Token, ...] | None = None
     filled: int = 0
+    listed: bool = False
+    """Whether somebody could still ask for it when nobody holds it."""
     computed_us: int = -1
     """When the step ended that computed the content; others see it after that."""
 
@@ -52,6 +57,7 @@ class Pool:
         self.hits = 0
         self.misses = 0
         self._fills = 0
+        self.tiers: Shelves | None = None
 
     def wipe(self) -> None:
         """Nothing is there any more."""
@@ -79,8 +85,12 @@ class Pool:
         self.hits += 1
 
     def take(self) -> Block:
+        used = len(self.blocks) - len(self.free)
         block = self.free.pop(0)
+        if self.tiers is not None and block.content is not None and block.listed:
+            self.tiers.overwritten(block.content, used, len(self.blocks))
         block.content = None
+        block.listed = False
         block.computed_us = -1
         block.references = 1
         self.misses += 1
@@ -96,7 +106,13 @@ class Pool:
         whole = tuple(content)
         return self.caching and any(block.content == whole and block.computed_us < now for block in self.blocks)
 
-    def release(self, table: list[Block]) -> None:
+    def release(self, table: list[Block], shared: int = 0, *, findable: bool = False) -> None:
+        """Give up blocks; others may ask for the first ``shared`` of them, with ``findable`` for all."""
+        for number, block in enumerate(table):
+            block.listed = block.listed or findable or number < shared
+        if self.tiers is not None:
+            kept = table if findable else table[:shared]
+            self.tiers.given_up([block.content for block in reversed(kept) if block.content is not None])
         for block in reversed(table):
             block.references -= 1
             if block.references == 0:
@@ -172,6 +188,8 @@ class Job:
         self.transfer_start_us = -1
         self.last_step_us = 0
         """How long the step took that completed its prompt."""
+        self.furthest = 0
+        """The most tokens of it that were ever computed."""
         self.shared = 0
         """Blocks of its prompt that were in the cache of its decode instance when they were reserved."""
 
@@ -183,6 +201,10 @@ class Job:
         self.target = self.request.input_tokens
         self.prefilling = True
         self.first_latency = None
+
+    def shareable(self, size: int) -> int:
+        """How many leading blocks of its prompt others may ask for."""
+        return sum(length for _, length in self.request.segments) // size
 
     @property
     def name(self) -> str:
@@ -241,6 +263,13 @@ class Plan:
     filled: dict[Job, list[Block]] = field(default_factory=dict)
     requests: int = 0
     """How many there were when it was made."""
+    beside: tuple[int, int] = (0, 0)
+    """Decoding requests when it was begun, and their contexts summed."""
+    transfer_us: int = 0
+    restored: list[tuple[Job, bool, int, int, int]] = field(default_factory=list)
+    """Victims that might be swapped out: whether they were, blocks, and the cost of either way."""
+    back: list[tuple[Job, int, int]] = field(default_factory=list)
+    """Who came back from the host: tokens, and the blocks that were moved."""
     admitted: list[Job] = field(default_factory=list)
     preempted: list[Preemption] = field(default_factory=list)
 
@@ -261,6 +290,13 @@ class Instance:
             caching=self.engine.enable_prefix_caching,
             vllm=self.vllm,
         )
+        restore = policy.preemption_restore
+        self.host = None if restore == "recompute" else Host(spec, restore)
+        said = policy.preemption_recompute
+        self.keeps_output = self.host is not None or (said == "all" if said else self.vllm)
+        self.recomputed = 0
+        if self.engine.kv_tiers is not None and self.pool.caching:
+            self.pool.tiers = Shelves(self.engine.kv_tiers, self.engine.block_size_tokens)
         self.waiting: list[Job] = []
         self.running: list[Job] = []
         self.leaving: list[tuple[Job, int]] = []
@@ -363,7 +399,11 @@ class Instance:
 
     def schedule(self, now: int, *, ahead: bool = False) -> Plan:
         plan = Plan(budget=self.engine.max_num_batched_tokens)
+        if self.pool.tiers is not None:
+            self.pool.tiers.begin(now)
         plan.requests = len(self.running) + len(self.ending) + len(self.waiting)
+        decoding = [job for job in self.running if not job.prefilling]
+        plan.beside = (len(decoding), sum(job.computed for job in decoding))
         for job in list(self.running):
             if plan.budget <= 0:
                 break
@@ -371,6 +411,8 @@ class Instance:
                 continue  # a victim of this very walk
             tokens = self._limited(job.target - job.computed, plan) if job.prefilling else 1
             if not self._make_room(plan, job, tokens):
+                if self.policy.preemption_victim == "cheapest-recompute":
+                    continue
                 break
             self._grant(plan, job, tokens, now)
         if not plan.preempted:
@@ -413,15 +455,33 @@ class Instance:
     def _make_room(self, plan: Plan, job: Job, tokens: int) -> bool:
         """Preempt until the blocks for ``tokens`` more are free; False when ``job`` itself had to go."""
         while self.pool.blocks_for(job.computed + tokens) - len(job.table) > len(self.pool.free):
-            there = self.running + self.ending
-            if self.policy.preemption_victim == "priority":
-                victim = max(there, key=lambda other: (other.priority, other.request.arrival_us, other.request.index))
-            else:
-                victim = max(there, key=lambda other: other.place)
+            victim = self._victim()
             self._preempt(plan, victim, job)
             if victim is job:
                 return False
         return True
+
+    def _victim(self) -> Job:
+        there = self.running + self.ending
+        if self.policy.preemption_victim == "priority":
+            return max(there, key=lambda job: (job.priority, job.request.arrival_us, job.request.index))
+        if self.policy.preemption_victim == "cheapest-recompute" and not self.ending and len(self.running) > 1:
+            younger = {job: len(self.running) - 1 - place for place, job in enumerate(self.running)}
+            return min(self.running[1:], key=lambda job: (self._lost(job) * (younger[job] + 2), -job.place))
+        if self.policy.preemption_victim == "cheapest-recompute" and self.ending:
+            there = self.ending
+        return max(there, key=lambda job: job.place)
+
+    def _kept(self, job: Job) -> int:
+        """Its leading tokens in blocks that others hold, too."""
+        blocks = 0
+        while blocks < len(job.table) and job.table[blocks].references > 1:
+            blocks += 1
+        return blocks * self.pool.size
+
+    def _lost(self, job: Job) -> int:
+        """How much it would have to compute again."""
+        return job.computed - self._kept(job)
 
     def _preempt(self, plan: Plan, job: Job, beneficiary: Job) -> None:
         plan.budget += plan.tokens.pop(job, 0)
@@ -430,25 +490,55 @@ class Instance:
                 block.content = None  # it would have been computed in this step
         plan.preempted.append(Preemption(job, beneficiary, job.computed, len(job.table)))
         if job in self.ending:
-            self.pool.release(job.table)
+            self.pool.release(job.table, job.shareable(self.pool.size))
             self.ending.remove(job)
             return
         self.running.remove(job)
+        if self.host is not None:
+            self.host.take_out(plan, job, self._kept(job), self.latency, self.pool.size)
         self._recompute(job)
         self.enqueue(job, at_front=True)
 
     def _recompute(self, job: Job) -> None:
         """It loses its blocks."""
         self.preemptions += 1
-        self.pool.release(job.table)
+        self.pool.release(job.table, job.shareable(self.pool.size), findable=True)
         job.preemptions += 1
         job.computed = 0
         job.prefilling = True
-        if self.rule == "blis":
+        if not self.keeps_output:
             job.generated = 0
         job.target = job.request.input_tokens + job.generated
 
-    def _admit(self, plan: Plan, job: Job, now: int) -> bool:
+    def _below(self, job: Job, cached: int, limit: int) -> list[tuple[Token, ...]]:
+        """What tiers have of the blocks behind those that are cached."""
+        tiers, size = self.pool.tiers, self.pool.size
+        contents: list[tuple[Token, ...]] = []
+        if tiers is None:
+            return contents
+        for number in range(cached, limit):
+            content = tuple(job.tokens[: (number + 1) * size])
+            if not tiers.has(content) or not (number < job.shareable(size) or job.preemptions):
+                break
+            contents.append(content)
+        return contents
+
+    def _reload(self, found: list[Block], contents: list[tuple[Token, ...]]) -> None:
+        """Into free blocks, which are reused last; with the idle ones of the same prompt before them."""
+        pool = self.pool
+        assert pool.tiers is not None
+        pool.tiers.load(contents)
+        idle = [block for block in found if not block.references]
+        for block in idle:
+            pool.free.remove(block)
+        new = [pool.take() for _ in contents]
+        for block, content in zip(new, contents, strict=True):
+            pool.fill(block, content)
+            block.references = 0
+            block.listed = True
+        pool.free += reversed(idle + new)
+
+    def _admit(self, plan: Plan, job: Job, now: int, *, again: bool = False) -> bool:
         """Move the head of the queue into the batch, if it fits."""
         pool = self.pool
         if job.reserved:
@@ -459,11 +549,12 @@ class Instance:
             self._join(plan, job, now)
             self._grant(plan, job, 1, now)
             return True
-        if self.rule == "blis":
-            found = pool.cached(job.tokens, job.target // pool.size)
-        else:
-            found = pool.cached(job.tokens, (job.target - 1) // pool.size)
-        start = len(found) * pool.size
+        swapped = 0 if self.host is None else self.host.tokens_of(job)
+        limit = (swapped or job.target - (self.rule != "blis")) // pool.size
+        found = pool.cached(job.tokens, limit)
+        below = self._below(job, len(found), limit) if not swapped else []
+        loads = below if pool.tiers is not None and pool.tiers.spec.kind == "offload" else []
+        start = max(swapped, (len(found) + len(loads)) * pool.size)
         tokens = self._limited(job.target - start, plan)
         idle = len([block for block in found if block.references == 0])
         if self.rule == "blis":
@@ -477,10 +568,28 @@ class Instance:
             reserve = self.watermark_blocks if self.running or self.ending else 0
             fits = pool.blocks_for(whole) - len(found) <= len(pool.free) - idle - reserve
         if not fits:
-            return False
+            room = len(pool.free) - idle
+            if again or loads or not below[:room] or pool.tiers is None or pool.tiers.spec.kind == "offload":
+                return False
+            self._reload(found, below[:room])
+            return self._admit(plan, job, now, again=True)
         for block in found:
             pool.pin(block)
-        job.table = found
+        job.table = list(found)
+        if self.host is not None and job in self.host.there:
+            more = pool.blocks_for(start) - len(found)
+            if more:
+                self.host.bring_back(plan, job, more)
+                plan.back.append((job, start, more))
+                job.table += [pool.take() for _ in range(more)]
+                plan.filled[job] = self._fill(job, start)
+            else:
+                del self.host.there[job]
+        if loads:
+            assert pool.tiers is not None
+            pool.tiers.load(loads)
+            job.table += [pool.take() for _ in loads]
+            plan.filled[job] = self._fill(job, start)
         job.computed = job.found_now = start
         if job.preemptions == 0:
             job.cached_tokens = start
@@ -532,7 +641,7 @@ class Instance:
         """Its last token is there."""
         self._fill(job, job.computed)
         self.ending.remove(job)
-        self.pool.release(job.table)
+        self.pool.release(job.table, job.shareable(self.pool.size))
 
     # What a step costs and brings.
 
@@ -566,7 +675,9 @@ class Instance:
         for job in self.running:
             if job not in plan.tokens:
                 continue
+            self.recomputed += max(0, min(job.furthest, job.computed + plan.tokens[job]) - job.computed)
             job.computed += plan.tokens[job]
+            job.furthest = max(job.furthest, job.computed)
             if job.prefilling and job.computed < job.target:
                 continue
             from_prefill, job.prefilling = job.prefilling, False
@@ -589,7 +700,7 @@ class Instance:
         if self.plans_ahead and not at_once:
             self.ending.append(job)
         else:
-            self.pool.release(job.table)
+            self.pool.release(job.table, job.shareable(self.pool.size))
 
     def _complete(self, job: Job, end: int) -> None:
         job.completed_us = end

@@ -20,6 +20,7 @@ from blis_tui.cluster.records import (
     TransferStarted,
 )
 from blis_tui.engine.latency.model import create_latency
+from blis_tui.engine.preemption.records import RestoreChosen, SwappedBack
 from blis_tui.engine.records import (
     Admitted,
     Arrived,
@@ -216,7 +217,7 @@ class Oracle:
         job = self._unsent.pop(0)
         request = job.request
         if request.deadline_us:
-            request.deadline_us += now - request.arrival_us
+            request.deadline_us = max(1, request.deadline_us + now - request.arrival_us)
         request.arrival_us = now
         self._unanswered.append(job)
         self._arrival(job, now)
@@ -562,7 +563,9 @@ class Oracle:
 
     def _expire(self, job: Job, instance: Instance, now: int, *, was_running: bool) -> None:
         job.state = RequestState.TIMED_OUT
-        instance.pool.release(job.table)
+        instance.pool.release(job.table, job.shareable(instance.pool.size))
+        if instance.host is not None:
+            instance.host.there.pop(job, None)
         self._end(job, instance.number)
         if instance.waiting:
             self._want_step(instance, now)  # if it has been waiting for KV blocks, others may fit now
@@ -582,6 +585,7 @@ class Oracle:
             before = [] if plan is None else plan.preempted
             if plan is not None:
                 instance.lapse(plan)
+            moving_us = 0 if plan is None else plan.transfer_us
             plan = instance.schedule(now)
             if not plan.tokens and not plan.preempted and instance.expected:
                 return False
@@ -589,10 +593,15 @@ class Oracle:
             if not plan.tokens and not plan.preempted:
                 raise OracleStalledError
             plan.preempted[:0] = before
+            plan.transfer_us += moving_us
         load = instance.load(plan)
         stalled = [job for job in instance.running if not job.prefilling and job not in plan.tokens]
         chunks = [ChunkDone(chunk.request.request_id, chunk.computed, chunk.new) for chunk in load.chunks]
         duration = 0 if instance.vllm and not plan.tokens else instance.latency.step_time_us(load)
+        if instance.host is not None and plan.transfer_us:
+            duration = instance.host.step_us(duration, plan.transfer_us)
+        if instance.pool.tiers is not None:
+            duration = instance.pool.tiers.step_us(now, duration)
         end = instance.free_us = now + duration
         first, done = instance.advance(plan, end, duration)
         for job in done:
@@ -644,10 +653,19 @@ class Oracle:
             self.records.append(
                 Preempted(self.events, now, victim.name, instance.number, beneficiary.name, tokens, blocks)
             )
+        for job, swaps, blocks, swap_us, again_us in plan.restored:
+            choice = "swap" if swaps else "recompute"
+            self.records.append(
+                RestoreChosen(self.events, now, job.name, instance.number, choice, blocks, swap_us, again_us)
+            )
         for job in plan.admitted:
             new = plan.tokens[job] if job.prefilling else 0
             waited = now - job.request.arrival_us
             self.records.append(Scheduled(self.events, now, job.name, instance.number, job.computed, new, waited))
+        for job, tokens, blocks in plan.back:
+            assert instance.host is not None
+            took = instance.host.us(blocks)
+            self.records.append(SwappedBack(self.events, now, job.name, instance.number, tokens, blocks, took))
 
 
 def _names(jobs: Sequence[Job]) -> tuple[str, ...]:

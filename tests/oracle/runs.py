@@ -60,7 +60,7 @@ class Patient:
         assert user >= 0
         request = self._requests[index]
         if request.deadline_us:
-            request.deadline_us += arrival_us - request.arrival_us
+            request.deadline_us = max(1, request.deadline_us + arrival_us - request.arrival_us)
         request.arrival_us = arrival_us
         return request
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from hypothesis import strategies as st
 
 from blis_tui.engine.request import Request, Segments
+from blis_tui.spec.memory import HostLink, KvTier, KvTiers
 from blis_tui.spec.model import (
     SLO_CLASSES,
     Cluster,
@@ -123,7 +124,7 @@ class Scenario:
                     ("routing", policy.routing),
                 )
             ),
-            f"victim: {policy.preemption_victim}",
+            f"victim: {policy.preemption_victim}, {policy.preemption_restore}, {policy.preemption_recompute}",
             f"{policy.tenant_budgets} deferral: {policy.deferral} {policy.gateway} {policy.slo_priorities}",
             f"horizon: {experiment.horizon_us}",
             *(str(asked) for asked in self.asked),
@@ -174,9 +175,40 @@ def _policy(draw: DrawFn, pressure: str) -> Policy:
         ),
         priority=PluginConfig(kind=draw(st.sampled_from(("constant", "slo-based", "inverted-slo", "slo-class")))),
         batching=_batching(draw, pressure),
-        preemption_victim=draw(st.sampled_from(("tail", "priority"))),
-        preemption_restore="recompute",
+        preemption_victim=draw(st.sampled_from(("tail", "priority", "cheapest-recompute"))),
+        preemption_restore=(restore := draw(st.sampled_from(RESTORES))),
+        preemption_recompute=draw(st.sampled_from((None, None, "prompt", "all"))) if restore == "recompute" else None,
     )
+
+
+RESTORES: Final = ("recompute", "swap", "auto")
+
+
+def _host_link(draw: DrawFn) -> HostLink | None:
+    """Times of the same size as those of steps."""
+    return HostLink(
+        bandwidth_gb_per_s=draw(st.sampled_from((0.03, 0.2, 1.0))),
+        base_latency_us=draw(st.sampled_from((0, 7))),
+        blocks=draw(st.one_of(st.none(), st.integers(0, 6))),
+        overlap=draw(st.booleans()),
+    )
+
+
+def _kv_tiers(draw: DrawFn) -> KvTiers | None:
+    kind = draw(st.sampled_from(("none", "none", "mirror", "threshold", "offload", "offload")))
+    if kind == "none":
+        return None
+    tiers = tuple(
+        KvTier(
+            name=name,
+            blocks=draw(st.integers(0, 12)),
+            bandwidth_tokens_per_us=draw(st.sampled_from((0.3, 100.0))),
+            base_latency_us=draw(st.sampled_from((0, 5))),
+        )
+        for name in ("cpu", "disk")[: draw(st.integers(1, 2)) if kind == "offload" else 1]
+    )
+    offload_at = draw(st.sampled_from((0.0, 0.5, 0.9)))
+    return KvTiers(kind=kind, tiers=tiers, offload_at=offload_at, overlap=draw(st.booleans()))
 
 
 def _latency(draw: DrawFn) -> PluginConfig:
@@ -209,6 +241,8 @@ def _engine_short_of_blocks(draw: DrawFn) -> Engine:
         block_size_tokens=draw(st.sampled_from((1, 1, 2, 4))),
         kv_blocks=draw(st.integers(2, 12)),
         enable_prefix_caching=draw(_CACHING),
+        host_link=_host_link(draw),
+        kv_tiers=_kv_tiers(draw),
     )
 
 
@@ -308,9 +342,9 @@ def _asked(draw: DrawFn, engine: Engine, pressure: str) -> tuple[Asked, ...]:
 
 
 @st.composite
-def scenarios(draw: DrawFn) -> Scenario:
-    """Any small simulation."""
-    pressure = draw(st.sampled_from(tuple(_ENGINES)))
+def scenarios(draw: DrawFn, *, starved: bool = False) -> Scenario:
+    """Any small simulation; ``starved``: one with too few KV blocks."""
+    pressure = _SHORT_OF_BLOCKS if starved else draw(st.sampled_from(tuple(_ENGINES)))
     engine = _ENGINES[pressure](draw)
     asked = _asked(draw, engine, pressure)
     return Scenario(

@@ -215,4 +215,4 @@ def test_policies_may_come_from_elsewhere() -> None:
     assert len(found) == 3
     assert all(one.endswith("; `--plugins` brings others") for one in found)
     assert hints(BASE + "policy: {routing: round}\n") == ["did you mean `round-robin`?"]
-    assert "--plugins" not in hints(BASE + "policy: {preemption: {victim: somebody}}\n")[0]
+    assert "--plugins" not in hints(BASE + "policy: {preemption: {recompute: somebody}}\n")[0]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from blis_tui.cluster.decisions import PPM
 from blis_tui.cluster.lifecycle_records import ScalingDecided
 from blis_tui.cluster.records import RoutingDecision
+from blis_tui.engine.preemption.records import TiersLoaded
 from blis_tui.engine.records import Completed, FirstToken, Preempted, StepFinished, streamed_kinds
 
 if TYPE_CHECKING:
@@ -199,6 +200,14 @@ def _e2e_ms(records: Sequence[Record]) -> float:
     return nan
 
 
+def _thrashing(records: Sequence[Record]) -> float:
+    blocks = 0
+    for record in records:
+        if isinstance(record, TiersLoaded):
+            blocks += record.thrashing
+    return blocks
+
+
 def _decided(name: str, meaning: str, ppm: Callable[[RoutingDecision], int]) -> EventNumber:
     """A share that a routing decision tells."""
 
@@ -254,6 +263,13 @@ _NUMBERS: Final = (
     _step("step.admitted", "requests", "requests the step scheduled from the queue", lambda step: len(step.admitted)),
     _step("step.preempted", "requests", "requests the step preempted", lambda step: len(step.preempted)),
     _step("step.completed", "requests", "requests the step completed", lambda step: len(step.completed)),
+    EventNumber(
+        "tiers.thrashing",
+        "blocks",
+        "KV blocks that came back from a tier at most 1 ms after they had gone",
+        frozenset({TiersLoaded.kind}),
+        _thrashing,
+    ),
     EventNumber(
         "ttft_ms",
         "ms",

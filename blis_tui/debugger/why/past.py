@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.debugger.why.breakdown import PREEMPTION, e2e_breakdown
 from blis_tui.debugger.why.explanation import Part, Row, Sentence, event_ref, request_ref, say
 from blis_tui.debugger.why.lifespans import next_step, read_life
+from blis_tui.debugger.why.memory import choice_of, choice_sentence, return_text
 from blis_tui.debugger.why.ranking import Position, Ranked, ranking
 from blis_tui.engine.records import Preempted, StepFinished
 from blis_tui.units import count_text, percent_text, plural, span_text
@@ -67,6 +68,7 @@ def _preemption_part(debugger: Debugger, life: Life, preempted: RequestEvent) ->
         step = next((one for one in following if isinstance(one, StepFinished)), None)
     rule = tape.profiles[record.instance].victims
     own = beneficiary == life.name
+    choice = choice_of(records, life.name)
     sentences = [
         say(
             "At ",
@@ -76,7 +78,8 @@ def _preemption_part(debugger: Debugger, life: Life, preempted: RequestEvent) ->
         ),
         _shortage(step, beneficiary, own=own),
         say(f"It was chosen because it was {rule}.") if not own else say(f"The rule picks {rule}, which was this one."),
-        *_restart(life, preempted),
+        *([choice_sentence(choice, debugger.experiment.policy.preemption_restore)] if choice else []),
+        *_restart(debugger, life, preempted, swapped=choice is not None and choice.choice == "swap"),
     ]
     return Part(f"Why it was preempted after {span_text(preempted.time_us - life.arrival_us)}", tuple(sentences))
 
@@ -96,18 +99,20 @@ def _shortage(step: StepFinished | None, beneficiary: str, *, own: bool) -> Sent
     return say("The KV cache was full: ", name, need)
 
 
-def _restart(life: Life, preempted: RequestEvent) -> list[Sentence]:
+def _restart(debugger: Debugger, life: Life, preempted: RequestEvent, *, swapped: bool) -> list[Sentence]:
     """What the preemption cost."""
     again = next((one for one in life.entries if one.what == "scheduled" and one.event > preempted.event), None)
     if life.keeps_output:
-        facts = [say("It went back to the queue with the tokens it had generated; its KV cache has to be recomputed.")]
+        kept = "stays on the host" if swapped else "has to be recomputed"
+        facts = [say(f"It went back to the queue with the tokens it had generated; its KV cache {kept}.")]
     else:
         lost = "without the tokens it had generated, and starts again from its prompt"
         facts = [say(f"It went back to the queue {lost}.")]
     if again is None:
         return [*facts, say("It has not been scheduled again since.")]
     waited = span_text(again.time_us - preempted.time_us)
-    found = f", {plural(again.first, 'token')} of it still cached" if again.first else ""
+    found = return_text(debugger.records_of(again.event), life.name)
+    found = found or (f", {plural(again.first, 'token')} of it still cached" if again.first else "")
     sentence = say(f"It waited {waited} to be scheduled again (", event_ref(again.event), f"){found}")
     attempt = life.preemptions.index(preempted) + 1
     prefill = next(

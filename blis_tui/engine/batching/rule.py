@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from blis_tui.engine.batching.starved import serve_with_too_few_blocks
 from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.plan import Plan
 from blis_tui.registry import PlugPoint
@@ -35,6 +36,9 @@ class BatchRule(Protocol):
 
     def state(self) -> tuple[object, ...]:
         """All it remembers from step to step, as plain values (for digests)."""
+
+
+_ORDER_MATTERS: Final = -2
 
 
 BATCHING: Final = PlugPoint[[], BatchRule]("policy.batching", "batching rule", BatchRule)
@@ -88,7 +92,7 @@ class RunningFirst:
         threshold = plan.threshold
         max_num_seqs = batch.limits.max_num_seqs
         watermark = traits.spare_blocks(pool.total) if traits.watermark else 0
-        stuck = -1
+        stuck = reloaded = -1
         computed_anyway = 0 if traits.caches_whole_prompts else 1
         while budget > 0 and waiting.items and len(running) + len(batch.ending) < max_num_seqs:
             request = waiting.head()
@@ -108,8 +112,11 @@ class RunningFirst:
                 budget -= 1
                 continue
             known = request.target_tokens
-            cached = pool.cached_prefix(request, (known - computed_anyway) // size)
-            start = cached * size
+            swapped = batch.swapped_tokens(request)
+            findable = (swapped or known - computed_anyway) // size
+            cached = pool.cached_prefix(request, findable)
+            tiered = batch.in_tiers(request, cached, findable) if pool.tiers is not None and not swapped else []
+            start = max(swapped, (cached + len(tiered)) * size)
             tokens = known - start
             if 0 < threshold < tokens:
                 tokens = threshold
@@ -120,13 +127,18 @@ class RunningFirst:
             need = -(-(known if traits.reserves_whole_prompt else start + tokens) // size) - cached
             if watermark and (running or batch.ending):
                 need += watermark
-            if need + pool.idle_among(request, cached) > pool.free:
-                batch.refused = attempt
+            idle = pool.idle_among(request, cached)
+            if need + idle > pool.free:
+                if pool.tiers is not None and not swapped and request.index != reloaded:
+                    reloaded = request.index
+                    if batch.reload(plan, request, cached, findable, pool.free - idle):
+                        continue
+                batch.refused = (request.index, pool.epoch, budget)
                 if not running and batch.reserved and stuck < 0:
                     stuck = request.index
                     continue
                 break
-            batch.admit(plan, request, cached, tokens)
+            batch.admit(plan, request, cached, tokens, swapped_tokens=swapped, tiered=tiered)
             budget -= tokens
 
     def max_running(self, engine: Engine) -> int:
@@ -150,7 +162,7 @@ def _serve_running(batch: Batch, plan: Plan, budget: int) -> int:
     """
     if not batch.stalled:
         left = _grant_all(batch, plan, budget)
-        if left >= 0:
+        if left != _ORDER_MATTERS:
             return left
     return _grant_in_order(batch, plan, budget)
 
@@ -162,23 +174,24 @@ def _want(request: Request, threshold: int) -> int:
 
 
 def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
-    """Serve all requests without walking the batch, where order cannot matter; -1 = it could.
+    """Serve all requests without walking the batch, where the order of who gets tokens cannot matter.
 
-    It cannot when the budget covers all wishes, nor when all prefills stand behind all decodes (then the decodes are
-    served first in either view); and the blocks must suffice for all.
+    It cannot when the budget covers all wishes; nor when all prefills stand behind all decodes (then the decodes are
+    served first in either view) and the blocks suffice for all. Returns the same as ``_serve_running``.
     """
     pool = batch.pool
     load = batch.load
     left = budget - load.decode_requests
     if left < 0:
-        return -1
+        return _ORDER_MATTERS
     prefills = list(batch.prefills.values())
     wants = [_want(request, plan.threshold) for request in prefills]
     total = 0
     for want in wants:
         total += want
-    if total > left and not _prefills_are_last(batch, prefills):
-        return -1
+    covered = total <= left
+    if not covered and not _prefills_are_last(batch, prefills):
+        return _ORDER_MATTERS
     due = need = len(batch.cohort.due()) if load.decode_requests else 0
     grants: list[int] = []
     for request, want in zip(prefills, wants, strict=True):
@@ -187,6 +200,9 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
         grants.append(grant)
         need += pool.missing(request, request.computed_tokens + grant) if grant else 0
     if need > pool.free:
+        if not covered:
+            return _ORDER_MATTERS
+        serve_with_too_few_blocks(batch, plan, dict(zip(batch.prefills, wants, strict=True)))
         return -1
     if due:
         pool.take(due)
@@ -226,6 +242,8 @@ def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
             if victim is request:
                 break
         if request.batch_slot < 0:
+            if batch.victim.serves_on:
+                continue
             break  # it was its own victim: nobody behind it is served either
         if prefilling:
             batch.grant(plan, request, tokens)

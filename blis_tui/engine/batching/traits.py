@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,3 +39,16 @@ class Traits:
     def spare_blocks(self, total: int) -> int:
         """The blocks that the watermark keeps free."""
         return int(self.watermark * (total + 1 if self.null_block else total))
+
+
+def traits_of(traits: Traits, recompute: str | None, *, swaps: bool) -> Traits:
+    """A rule's traits under a policy: whether victims keep what they have generated is the policy's to say.
+
+    Args:
+        traits: what the rule says.
+        recompute: what victims compute again, ``prompt`` or ``all``; None = as the rule says.
+        swaps: whether their KV blocks may be swapped out; then they keep all in any case.
+    """
+    if not swaps and recompute is None:
+        return traits
+    return replace(traits, keeps_output=swaps or recompute == "all")

@@ -27,6 +27,7 @@ from blis_tui.errors import SimulationError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from blis_tui.engine.kv.tiers import Tiers
     from blis_tui.engine.request import Request, Segments
 
 MAX_SHARED_BLOCKS: Final = 2**20
@@ -134,6 +135,7 @@ class BlockPool:
         epoch: changes whenever something happened that may let in a request that did not fit before.
         unseen: keys that became findable in steps that may not be over -> the end of theirs; None = nobody asks.
         fresh: those of them whose step has no end yet.
+        tiers: where content goes that would be lost; None = nowhere.
     """
 
     __slots__ = (
@@ -155,6 +157,7 @@ class BlockPool:
         "min_free",
         "misses",
         "prompts",
+        "tiers",
         "total",
         "unseen",
     )
@@ -183,6 +186,7 @@ class BlockPool:
         """By the index of the request that holds it."""
         self.unseen: dict[int, int] | None = None
         self.fresh: list[int] = []
+        self.tiers: Tiers | None = None
 
     @property
     def used(self) -> int:
@@ -270,6 +274,15 @@ class BlockPool:
         """Blocks to take before ``request`` can hold ``computed_tokens`` tokens."""
         return -(-computed_tokens // self.block_size_tokens) - request.held_blocks
 
+    def kept_by_others(self, request: Request) -> int:
+        """How many of its leading blocks others hold, too: they stay in the cache if it gives up its own."""
+        span = self._pinned.get(request.index)
+        common = len(span.blocks) if span is not None and span.holders > 1 else 0
+        shared = request.shared_blocks
+        while common < len(shared) and shared[common].references > 1:
+            common += 1
+        return common
+
     def hold(self, request: Request, tokens: int) -> None:
         """Make room for ``tokens`` tokens that are not there yet."""
         need = self.missing(request, tokens)
@@ -301,6 +314,9 @@ class BlockPool:
             if isinstance(entry, int):
                 self.blank = entry
             else:
+                if self.tiers is not None:
+                    self.tiers.evicted(entry.key, self.total - self.free - count, self.total)
+                    self.epoch += 1
                 self._forget(entry)
                 self.blank = 1
         self.blank -= count
@@ -326,6 +342,12 @@ class BlockPool:
         while len(shared) > computed and shared[-1].references == 1:
             self._forget(shared.pop())
         private_from = len(shared)
+        if self.tiers is not None:
+            keys = self.prompts.shareable(request.segments)
+            given = list(keys[: min(private_from, len(keys))])
+            if findable:
+                given += [self.prompts.own(request, i) for i in range(len(keys), computed)]
+            self.tiers.given_up(given[::-1])
         tail = request.held_blocks - private_from
         partial = request.held_blocks - max(computed, private_from)
         if self._as_vllm:
@@ -357,6 +379,8 @@ class BlockPool:
 
     def wipe(self) -> None:
         """Forget the content of all blocks, which must all be free."""
+        if self.tiers is not None:
+            self.tiers.wipe()
         self.blank = self.total
         self.epoch += 1
         for entries in (self._free_order, self._index, self._others, self._spans):
@@ -364,6 +388,30 @@ class BlockPool:
         self._remaps += 1
         if self.unseen:
             self.unseen.clear()
+
+    def keys_behind(self, request: Request, cached: int, limit: int) -> list[int]:
+        """What somebody could know of the blocks of a prompt behind its first ``cached`` ones."""
+        keys = self.prompts.shareable(request.segments)
+        own = range(max(cached, len(keys)), limit) if request.preemptions else ()
+        return [*keys[cached:limit], *(self.prompts.own(request, block) for block in own)]
+
+    def bring_back(self, request: Request, cached: int, keys: Sequence[int]) -> None:
+        """Put content into free blocks that continues the first ``cached`` cached blocks of a prompt.
+
+        All of them stay free, and are reused after all others, the last one of the prompt first: what is left of a
+        prompt is always its head. The blocks must be free beside those of the head that are.
+        """
+        head = [self._index[key] for key in self._prefix(request, cached)]
+        idle = [block for block in head if not block.references]
+        for block in idle:
+            del self._free_order[block.place]
+        self.take(len(keys))
+        self.free += len(keys)
+        new = [Block(key, 0, -1) for key in keys]
+        for block in new:
+            self._publish(block)
+        for block in reversed((*idle, *new)):
+            self._park_block(block)
 
     def cached_free(self) -> int:
         """Free blocks whose content can still be found."""

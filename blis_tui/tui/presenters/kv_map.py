@@ -30,11 +30,14 @@ LOOKS: Final[Mapping[str, Look]] = MappingProxyType(
         "others": Look("▒", "of other requests, or shared", "$primary"),
         "shared": Look("◆", "shared", "$success"),
         "cached": Look("░", "evictable (cached)", "$success"),
+        "below": Look("▤", "off the GPU", "$warning"),
         "blank": Look("·", "free (empty)", "$text-muted"),
     }
 )
 """How a cell looks, by what its blocks are; the private blocks of neighbours alternate between two."""
 _LEGEND: Final = ("private", "others", "shared", "cached", "blank")
+_BAR: Final = 20
+"""Cells of a tier's bar."""
 _AROUND_NAME: Final = 5
 """Cells besides a name that a request's stretch needs for the name to stand in it."""
 _LEAST_ROWS: Final = 2
@@ -178,7 +181,7 @@ def kv_map(view: View, width: int, height: int) -> KvMapText:
     shown = instances if chosen is None or not 0 <= chosen < len(instances) else (instances[chosen],)
     selected = view.selection.request or ""
     alone = len(instances) == 1
-    legend = _legend(shown, width)
+    legend = [*_below(shown, width, alone=alone), *_legend(shown, width)]
     about = _selected(shown, selected, width)
     heads = [flow([*_figures(instance, alone=alone), _scale(1 << 20, 1 << 20)], width) for instance in shown]
     rows = max((height - len(legend) - max(len(about), 1) - sum(map(len, heads))) // len(shown), _LEAST_ROWS)
@@ -234,6 +237,25 @@ def _figures(instance: InstanceSnapshot, *, alone: bool) -> list[Content]:
         fact("cache hits", share),
     ]
     return figures if alone else [Content.styled(f"instance {instance.index}", "bold"), *figures]
+
+
+def _below(shown: Sequence[InstanceSnapshot], width: int, *, alone: bool) -> list[Line]:
+    """A bar for each place where blocks are that have left the GPU."""
+    lines: list[Line] = []
+    for instance in shown:
+        for tier in instance.kv.below:
+            filled = round(_BAR * tier.used_blocks / tier.total_blocks) if tier.total_blocks else 0
+            look, rest = LOOKS["below"], LOOKS["blank"]
+            name = tier.name if alone else f"instance {instance.index} {tier.name}"
+            share = f"{count_text(tier.used_blocks)} of {plural(tier.total_blocks, 'block')}"
+            parts = (
+                Content.assemble(
+                    f"{name} ", (look.glyph * filled, look.style), (rest.glyph * (_BAR - filled), rest.style)
+                ),
+                Content.assemble(share, (f", {count_text(tier.came_back)} came back", "$text-muted")),
+            )
+            lines += map(line, flow(parts, width))
+    return lines
 
 
 def _legend(shown: Sequence[InstanceSnapshot], width: int) -> list[Line]:

@@ -1,0 +1,72 @@
+"""Why KV blocks left the GPU and came back, and what the other choice would have cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.debugger.why.explanation import Part, Sentence, request_ref, say
+from blis_tui.engine.preemption.records import RestoreChosen, SwappedBack, TiersLoaded
+from blis_tui.units import plural, span_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.engine.records import Record
+
+_TOLD: Final = 8
+"""Requests of a step that are told one by one."""
+
+
+def choice_of(records: Sequence[Record], name: str) -> RestoreChosen | None:
+    """What was decided about a victim in an event; None where nothing had to be."""
+    found = (one for one in records if isinstance(one, RestoreChosen) and one.request_id == name)
+    return next(found, None)
+
+
+def choice_sentence(choice: RestoreChosen, restore: str) -> Sentence:
+    """What became of a victim's blocks, and what the other choice would have cost; ``restore``: the policy's rule."""
+    blocks, swap = plural(choice.blocks, "KV block"), span_text(choice.swap_us)
+    again = span_text(choice.recompute_us)
+    if choice.choice == "swap":
+        return say(f"Its {blocks} moved to the host: {swap} there and back. Recomputing would have taken {again}.")
+    wanted = restore == "swap" or choice.swap_us < choice.recompute_us
+    why = "the host had no room for them" if wanted else "that is cheaper"
+    return say(f"Its {blocks} are recomputed, in {again}: {why}. There and back to the host takes {swap}.")
+
+
+def return_text(records: Sequence[Record], name: str) -> str:
+    """How a request got blocks back when it was scheduled, as the end of a sentence; empty where it did not."""
+    for one in records:
+        if isinstance(one, SwappedBack) and one.request_id == name:
+            return f", {plural(one.tokens, 'token')} of it back from the host in {span_text(one.transfer_us)}"
+        if isinstance(one, TiersLoaded) and one.request_id == name:
+            return f", {plural(one.blocks, 'KV block')} of it back from tiers ({', '.join(one.tiers)})"
+    return ""
+
+
+def moves_part(records: Sequence[Record], restore: str) -> Part:
+    """The KV blocks that an event moved."""
+    facts: list[Sentence] = []
+    for one in records:
+        if isinstance(one, RestoreChosen):
+            facts.append(_about(one.request_id) + choice_sentence(one, restore))
+        elif isinstance(one, SwappedBack):
+            moved = f"{plural(one.blocks, 'KV block')} in {span_text(one.transfer_us)}"
+            text = f"{moved} moved back from the host, all that the GPU no longer had of its {one.tokens:,} tokens."
+            facts.append(_about(one.request_id) + say(text))
+        elif isinstance(one, TiersLoaded):
+            text = (
+                f"{plural(one.blocks, 'KV block')} came back ({', '.join(one.tiers)}) in {span_text(one.transfer_us)}"
+            )
+            text += ", instead of being computed again."
+            if one.thrashing:
+                text += f" {plural(one.thrashing, 'block')} of them had gone at most 1 ms before: thrashing."
+            facts.append(_about(one.request_id) + say(text))
+    left = len(facts) - _TOLD
+    more = [say(f"And {plural(left, 'more request')}.")] if left > 0 else []
+    return Part("KV blocks that moved", (*facts[:_TOLD], *more))
+
+
+def _about(name: str) -> Sentence:
+    """A request's name before what is said of it."""
+    return say(request_ref(name), ": ")

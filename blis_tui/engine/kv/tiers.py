@@ -1,0 +1,197 @@
+"""Tiers below an instance's KV cache: blocks that the GPU gives up stay in host memory, on disk or elsewhere.
+
+Only what somebody could ask for again is kept: shared prefixes, and what preempted requests have computed. Contents are
+keys, as in the pool.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from math import ceil
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.spec.memory import KvTier, KvTiers
+
+THRASHING_US: Final = 1000
+"""A block that is needed again within this time should not have gone."""
+
+
+class Tier:
+    """One place for blocks, the least recently used of which makes room.
+
+    Attributes:
+        name: what a spec calls it.
+        blocks: key -> when it came, the least recently used first.
+        total: how many fit.
+        stored: blocks that came, ever; likewise what follows.
+        loaded: blocks that went back to the GPU.
+        dropped: blocks that had to make room.
+    """
+
+    __slots__ = ("_bandwidth", "_base_us", "blocks", "dropped", "loaded", "name", "stored", "total")
+
+    def __init__(self, spec: KvTier) -> None:
+        self.name = spec.name
+        self.total = spec.blocks
+        self._base_us = spec.base_latency_us
+        self._bandwidth = spec.bandwidth_tokens_per_us
+        self.blocks: OrderedDict[int, int] = OrderedDict()
+        self.stored = self.loaded = self.dropped = 0
+
+    def us(self, tokens: int) -> int:
+        """How long it takes to move so many tokens together, rounded up."""
+        return self._base_us + ceil(tokens / self._bandwidth) if tokens else 0
+
+    def state(self) -> tuple[object, ...]:
+        """All of it, as plain values (for digests)."""
+        return (tuple(self.blocks.items()), self.stored, self.loaded, self.dropped)
+
+
+class Tiers:
+    """Where blocks go that the GPU gives up, and from where they come back.
+
+    Attributes:
+        tiers: the fastest first; what has to make room in one goes to the next.
+        looks_up: whether requests are admitted with what is here; else it is brought back when one does not fit.
+        now: when the latest step was planned.
+        thrashing: blocks that came back within ``THRASHING_US``.
+        transfer_us: time of all transfers, ever.
+        added_us: by how much they made steps longer.
+    """
+
+    __slots__ = (
+        "_block_tokens",
+        "_each_block",
+        "_last_end_us",
+        "_offload_at",
+        "_on_eviction",
+        "_overlap",
+        "_pending_us",
+        "added_us",
+        "looks_up",
+        "now",
+        "thrashing",
+        "tiers",
+        "transfer_us",
+    )
+
+    def __init__(self, spec: KvTiers, block_tokens: int) -> None:
+        self.tiers = [Tier(one) for one in spec.tiers]
+        self.looks_up = spec.kind == "offload"
+        self._each_block = spec.kind != "offload"
+        self._on_eviction = spec.kind == "threshold"
+        self._offload_at = spec.offload_at
+        self._overlap = spec.overlap
+        self._block_tokens = block_tokens
+        self.now = 0
+        self._pending_us = self._last_end_us = 0
+        self.thrashing = self.transfer_us = self.added_us = 0
+
+    def begin_plan(self, now: int) -> None:
+        """A step is planned; what was to be moved while the instance was idle has been moved."""
+        self._pending_us = max(0, self._pending_us - max(0, now - self._last_end_us))
+        self._last_end_us = max(self._last_end_us, now)
+        self.now = now
+
+    # ---- away from the GPU ----
+
+    def given_up(self, keys: Sequence[int]) -> None:
+        """A request gives up blocks with this content, last one first."""
+        if not self._on_eviction:
+            self._store(keys)
+
+    def evicted(self, key: int, used: int, total: int) -> None:
+        """A block that nobody holds is about to be overwritten while so many of all blocks are in use."""
+        if self._on_eviction and used >= self._offload_at * total:
+            self._store((key,))
+
+    def _store(self, keys: Sequence[int]) -> None:
+        before = [tier.stored for tier in self.tiers]
+        for key in keys:
+            self._put(0, key, self.now)
+        for tier, stored in zip(self.tiers, before, strict=True):
+            self._moved(tier, tier.stored - stored)
+
+    def _put(self, level: int, key: int, since: int) -> None:
+        """Keep a block in a tier; the one that has to make room goes to the next, if there is one."""
+        if level == len(self.tiers):
+            return
+        tier = self.tiers[level]
+        if key in tier.blocks:
+            tier.blocks.move_to_end(key)
+            return
+        if not tier.total:
+            self._put(level + 1, key, since)
+            return
+        if len(tier.blocks) == tier.total:
+            oldest, came = tier.blocks.popitem(last=False)
+            tier.dropped += 1
+            self._put(level + 1, oldest, came)
+        tier.blocks[key] = since
+        tier.stored += 1
+
+    # ---- back to it ----
+
+    def found(self, keys: Sequence[int]) -> int:
+        """How many leading ones of these keys are in some tier."""
+        count = 0
+        for key in keys:
+            if not any(key in tier.blocks for tier in self.tiers):
+                break
+            count += 1
+        return count
+
+    def load(self, keys: Sequence[int]) -> tuple[tuple[str, int], ...]:
+        """Bring blocks back, each from the fastest tier that has it; returns how many come from which."""
+        counts = [0] * len(self.tiers)
+        for key in keys:
+            level = next(level for level, tier in enumerate(self.tiers) if key in tier.blocks)
+            tier = self.tiers[level]
+            self.thrashing += self.now - tier.blocks[key] <= THRASHING_US
+            tier.blocks.move_to_end(key)
+            tier.loaded += 1
+            counts[level] += 1
+        for tier, count in zip(self.tiers, counts, strict=True):
+            self._moved(tier, count)
+        return tuple((tier.name, count) for tier, count in zip(self.tiers, counts, strict=True) if count)
+
+    # ---- what that takes ----
+
+    def _moved(self, tier: Tier, blocks: int) -> None:
+        size = self._block_tokens
+        took = blocks * tier.us(size) if self._each_block else tier.us(blocks * size)
+        self.transfer_us += took
+        self._pending_us += took
+
+    def step_us(self, now: int, computing_us: int) -> int:
+        """How long a step takes that computes for some time: transfers since the last one are part of it."""
+        pending, self._pending_us = self._pending_us, 0
+        whole = max(computing_us, pending) if self._overlap else computing_us + pending
+        self.added_us += whole - computing_us
+        self._last_end_us = now + whole
+        return whole
+
+    def wipe(self) -> None:
+        """Forget all content."""
+        for tier in self.tiers:
+            tier.blocks.clear()
+        self._pending_us = 0
+
+    def books(self) -> tuple[object, ...]:
+        """Its counts."""
+        counts = tuple((tier.stored, tier.loaded, tier.dropped, len(tier.blocks)) for tier in self.tiers)
+        return (counts, self.thrashing, self.transfer_us, self.added_us)
+
+    def state(self) -> tuple[object, ...]:
+        """Everything that decides what it does next, and its counts, as plain values (for digests)."""
+        return (*(tier.state() for tier in self.tiers), self.books(), self.now, self._pending_us, self._last_end_us)
+
+    def audit(self) -> str:
+        """What is wrong with the books; empty when nothing is."""
+        for tier in self.tiers:
+            if len(tier.blocks) > tier.total or tier.stored - tier.dropped < len(tier.blocks):
+                return f"tier {tier.name} holds {len(tier.blocks)} blocks, {tier.total} fit"
+        return ""

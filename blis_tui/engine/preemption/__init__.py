@@ -1,0 +1,1 @@
+"""Whom a full KV cache preempts, and how a victim comes back."""

@@ -1,0 +1,85 @@
+"""What is told of victims that may be swapped out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from blis_tui.engine.records import Description, Record
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreChosen(Record):
+    """What becomes of a preempted request: ``choice`` is ``swap`` or ``recompute``.
+
+    Only where victims may be swapped. The costs are estimates of that moment: ``swap_us`` to the host and back,
+    ``recompute_us`` by how much steps grow that compute its tokens again beside the decodes of the batch.
+    """
+
+    shown = Description(
+        "restore-chosen",
+        sign="⇅",
+        colour="warning",
+        meaning="it was decided whether a preempted request is swapped out or recomputed",
+        sentence="{request_id}: {choice} ({blocks:KV block}; swap {swap_us:span}, recompute {recompute_us:span})",
+        line="swap {swap_us:span}, recompute {recompute_us:span}",
+        figures=("swap_us", "recompute_us"),
+        own_event=False,
+    )
+
+    request_id: str
+    instance: int
+    choice: str
+    blocks: int
+    swap_us: int
+    recompute_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class SwappedBack(Record):
+    """A preempted request is scheduled again with ``tokens`` from the host.
+
+    ``blocks`` of them were moved in ``transfer_us``; the others were still on the GPU.
+    """
+
+    shown = Description(
+        "swapped-back",
+        sign="⇅",
+        colour="success",
+        meaning="a preempted request got its KV blocks back from the host",
+        sentence="{request_id} got {tokens:computed token} back from the host in {transfer_us:span}",
+        line="{tokens:computed token} back from the host in {transfer_us:span}",
+        figures=("tokens", "transfer_us"),
+        own_event=False,
+    )
+
+    request_id: str
+    instance: int
+    tokens: int
+    blocks: int
+    transfer_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class TiersLoaded(Record):
+    """KV blocks of a request's prompt came back from tiers (``tiers``: how many from which).
+
+    ``thrashing`` of them had gone there at most a millisecond before. The transfer belongs to the step that is planned.
+    """
+
+    shown = Description(
+        "tiers-loaded",
+        sign="⇧",
+        colour="success",
+        meaning="KV blocks came back from a tier below the GPU",
+        sentence="{blocks:KV block} of {request_id} came back in {transfer_us:span}, {thrashing:,} of them too soon",
+        line="{blocks:KV block} from below, {thrashing:,} too soon",
+        figures=("blocks", "thrashing"),
+        own_event=False,
+    )
+
+    request_id: str
+    instance: int
+    blocks: int
+    tiers: tuple[str, ...]
+    thrashing: int
+    transfer_us: int

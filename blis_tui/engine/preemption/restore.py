@@ -1,0 +1,98 @@
+"""How a victim comes back: what becomes of its KV blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from blis_tui.engine.latency.model import Chunk, StepLoad
+from blis_tui.registry import PlugPoint
+
+if TYPE_CHECKING:
+    from blis_tui.engine.latency.model import StepTimeModel
+    from blis_tui.engine.request import Request
+    from blis_tui.registry import NoSettings
+
+
+class Costs(NamedTuple):
+    """What either way would cost a victim, in microseconds; both are estimates made when it is preempted."""
+
+    swap_us: int
+    """Its KV blocks to the host and back."""
+    recompute_us: int
+    """By how much the steps grow in which it is computed again."""
+
+
+class RestoreRule(Protocol):
+    """Decides for each victim."""
+
+    rule: str
+    """What becomes of a victim, as a sentence without its full stop."""
+    uses_host: bool
+    """Whether it ever swaps."""
+
+    def swaps(self, costs: Costs) -> bool:
+        """Whether a victim's KV blocks are moved to the host (where they fit there)."""
+
+
+RESTORE: Final = PlugPoint[[], RestoreRule]("policy.preemption.restore", "preemption restore", RestoreRule)
+
+
+@RESTORE.plugin("recompute", "The victim loses its KV blocks and prefills again.")
+class Recompute:
+    """Nothing is kept."""
+
+    rule = "A victim loses its KV blocks and prefills again"
+    uses_host = False
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+
+    def swaps(self, costs: Costs) -> bool:  # noqa: ARG002  (the protocol's signature)
+        """Never."""
+        return False
+
+
+@RESTORE.plugin("swap", "The victim's KV blocks move to the host and back; recompute where it is full.")
+class Swap:
+    """Everything is kept, as far as the host has room."""
+
+    rule = "A victim's KV blocks move to the host and back, as far as there is room"
+    uses_host = True
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+
+    def swaps(self, costs: Costs) -> bool:  # noqa: ARG002  (the protocol's signature)
+        """Always."""
+        return True
+
+
+@RESTORE.plugin("auto", "For each victim the cheaper of the two, by the step-time model and the link to the host.")
+class Cheaper:
+    """Recompute where both cost the same."""
+
+    rule = "For each victim the cheaper of swapping and recomputing"
+    uses_host = True
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+
+    def swaps(self, costs: Costs) -> bool:
+        """Whether swapping costs less."""
+        return costs.swap_us < costs.recompute_us
+
+
+def recompute_us(latency: StepTimeModel, victim: Request, tokens: int, computed: int, decodes: tuple[int, int]) -> int:
+    """By how much a step beside these decodes grows if it computes ``tokens`` of a victim again.
+
+    Args:
+        latency: the step-time model.
+        victim: whose tokens.
+        tokens: how many; the others are still there.
+        computed: how many it had in all.
+        decodes: the decoding requests of the batch and their contexts, summed.
+    """
+    if tokens <= 0:
+        return 0
+    chunk = Chunk(victim, computed - tokens, tokens, computed)
+    return latency.step_time_us(StepLoad([chunk], *decodes)) - latency.step_time_us(StepLoad([], *decodes))

@@ -1,0 +1,71 @@
+"""What reports say of preemptions beyond their number, where a policy restores victims otherwise than by default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.engine.instance import Instance
+    from blis_tui.spec.model import Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreemptionReport:
+    """Where the policy says more than ``victim: tail`` or ``priority`` with ``restore: recompute``; of all instances.
+
+    ``transfer_us`` is the time of all transfers, ``added_us`` what they made steps longer.
+    """
+
+    recomputed_tokens: int
+    """Tokens computed again, generated ones included."""
+    swapped_out: int
+    """Victims whose KV blocks moved to the host."""
+    swapped_in: int
+    """Of those, how many came back."""
+    host_full: int
+    """Victims that would have been swapped, and were recomputed because the host had no room."""
+    swapped_out_blocks: int
+    swapped_in_blocks: int
+    """KV blocks moved back; those that the GPU still had are not moved."""
+    bytes_moved: int
+    """Both ways, over the links of all accelerators."""
+    transfer_us: int
+    added_us: int
+
+
+def says_more(policy: Policy) -> bool:
+    """Whether reports under this policy have the section."""
+    plain = policy.preemption_restore == "recompute" and policy.preemption_victim in {"tail", "priority"}
+    return not plain or policy.preemption_recompute is not None
+
+
+def preemption_report(instances: Sequence[Instance], tensor_parallel: Sequence[int]) -> PreemptionReport:
+    """The figures of these instances, each with as many accelerators."""
+    recomputed = out = back = full = out_blocks = back_blocks = moved = transfer = added = 0
+    for instance, accelerators in zip(instances, tensor_parallel, strict=True):
+        recomputed += instance.batch.recomputed_tokens()
+        host = instance.batch.host
+        if host is None:
+            continue
+        out += host.swapped_out
+        back += host.swapped_in
+        full += host.refused
+        out_blocks += host.out_blocks
+        back_blocks += host.in_blocks
+        moved += (host.out_blocks + host.in_blocks) * host.link.bytes_per_block * accelerators
+        transfer += host.transfer_us
+        added += host.added_us
+    return PreemptionReport(
+        recomputed_tokens=recomputed,
+        swapped_out=out,
+        swapped_in=back,
+        host_full=full,
+        swapped_out_blocks=out_blocks,
+        swapped_in_blocks=back_blocks,
+        bytes_moved=moved,
+        transfer_us=transfer,
+        added_us=added,
+    )

@@ -1,0 +1,99 @@
+"""The tables of ``docs/memory.md``: ``python docs/make_memory.py`` runs the shipped experiments and writes them."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import blis_tui
+from blis_tui.cli.cases import cases_by_name
+from blis_tui.registry import builtin
+
+PAGE: Final = Path(__file__).resolve().parent / "memory.md"
+OVERLOAD: Final = "kv-overload"
+SCENARIOS: Final = (OVERLOAD, "vllm-preemption", "kv-pressure")
+_VICTIMS: Final = tuple(plugin.name for plugin in builtin().of("policy.preemption.victim"))
+_RESTORES: Final = tuple(plugin.name for plugin in builtin().of("policy.preemption.restore"))
+_TIERS: Final = ("none", "mirror", "threshold", "offload")
+
+
+def _run(name: str, changes: dict[str, object]) -> blis_tui.Report:
+    simulation = blis_tui.Simulation(blis_tui.load(name, set=changes), check="off")
+    simulation.run()
+    return simulation.report(verify=False)
+
+
+@cache
+def run(name: str, victim: str, restore: str) -> blis_tui.Report:
+    """A shipped experiment with another preemption."""
+    changes: dict[str, object] = {"policy.preemption.victim": victim, "policy.preemption.restore": restore}
+    if restore == "recompute":  # as the batching rule has it, said aloud: then the report counts the tokens
+        changes["policy.preemption.recompute"] = "prompt" if name == "kv-pressure" else "all"
+    return _run(name, changes)
+
+
+def recomputed_tokens(report: blis_tui.Report) -> int:
+    """How many tokens it computed again."""
+    return 0 if report.preemption is None else report.preemption.recomputed_tokens
+
+
+def overload_table() -> str:
+    """Victim x restore on the overload experiment."""
+    lines = [
+        "| victim | restore | goodput, requests/s | p99 TTFT, ms | p99 ITL, ms | preemptions | recomputed tokens |",
+        "|---|---|--:|--:|--:|--:|--:|",
+    ]
+    for victim in _VICTIMS:
+        for restore in _RESTORES:
+            found = run(OVERLOAD, victim, restore)
+            goodput = 0.0 if found.slo is None else found.slo.goodput_rps
+            ttft, itl = found.latency.ttft_ms.p99 or 0.0, found.latency.itl_ms.p99 or 0.0
+            counts = f"{found.kv.preemptions:,} | {recomputed_tokens(found):,}"
+            lines.append(f"| `{victim}` | `{restore}` | {goodput:.2f} | {ttft:,.0f} | {itl:.1f} | {counts} |")
+    return "\n".join(lines)
+
+
+def tiers_table() -> str:
+    """The kinds of tiers on their experiment."""
+    lines = [
+        "| `kv_tiers` | p50 TTFT, ms | p99 TTFT, ms | cached tokens | blocks back | GB moved | longer steps, ms |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    cases = cases_by_name("kv-tiers", None, None)
+    for kind in _TIERS:
+        found = _run("kv-tiers", dict(cases[kind].overrides))
+        ttft, below = found.latency.ttft_ms, found.kv_tiers
+        back = "" if below is None else f"{below.reloaded:,}"
+        moved = "" if below is None else f"{below.bytes_moved / 1e9:.1f}"
+        added = "" if below is None else f"{below.added_us / 1e3:.1f}"
+        times = f"{ttft.p50 or 0:,.0f} | {ttft.p99 or 0:,.0f}"
+        lines.append(f"| `{kind}` | {times} | {found.tokens.cached:,} | {back} | {moved} | {added} |")
+    return "\n".join(lines)
+
+
+def scenarios_table() -> str:
+    """Recomputed tokens of every shipped experiment whose KV cache is too small."""
+    columns = (("tail", "recompute"), ("cheapest-recompute", "recompute"), ("tail", "auto"))
+    heads = " | ".join(f"`{victim}`, `{restore}`" for victim, restore in columns)
+    lines = [f"| recomputed tokens | {heads} |", "|---|--:|--:|--:|"]
+    for name in SCENARIOS:
+        counts = [recomputed_tokens(run(name, victim, restore)) for victim, restore in columns]
+        lines.append(f"| `{name}` | {' | '.join(f'{count:,}' for count in counts)} |")
+    return "\n".join(lines)
+
+
+def text_of() -> str:
+    """The page with its tables as they must be."""
+    page = PAGE.read_text(encoding="utf-8")
+    for name, table in (("overload", overload_table()), ("scenarios", scenarios_table()), ("tiers", tiers_table())):
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        head, _, rest = page.partition(begin)
+        page = f"{head}{begin}{table}\n{end}{rest.partition(end)[2]}"
+    return page
+
+
+if __name__ == "__main__":
+    PAGE.write_text(text_of(), encoding="utf-8")
+    sys.stderr.write(f"wrote the tables of {PAGE}\n")

@@ -1,0 +1,71 @@
+"""Explanations of swaps and reloads, the tiers on the map, and breakpoints on thrashing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from blis_tui.debugger.conditions.breakpoints import Watch, parse_breakpoint
+from blis_tui.debugger.moves import run_to_stop
+from blis_tui.debugger.why.explain import explain_event, explain_request
+from blis_tui.engine.preemption.records import RestoreChosen, SwappedBack, TiersLoaded
+from blis_tui.tui.presenters.kv_map import kv_map
+from blis_tui.units import span_text
+from tests.tui.pane_harness import debugger, text_of, view_at
+
+if TYPE_CHECKING:
+    from blis_tui.debugger.debugger import Debugger
+
+
+@pytest.fixture(scope="module")
+def swapping() -> Debugger:
+    return debugger("kv-overload", 620)
+
+
+@pytest.fixture(scope="module")
+def tiered() -> Debugger:
+    tiers = {"kind": "offload", "tiers": [{"name": "cpu", "blocks": 4000}]}
+    made = debugger("kv-tiers", 0, engine__kv_tiers=tiers)
+    run_to_stop(made.run(Watch([parse_breakpoint("tiers-loaded", made.experiment)])))
+    return made
+
+
+def test_a_swap_is_explained_with_what_recomputing_would_have_cost(swapping: Debugger) -> None:
+    records = [one for event in range(1, 621) for one in swapping.records_of(event)]
+    chosen = {one.choice: one for one in records if isinstance(one, RestoreChosen)}
+    assert set(chosen) == {"swap", "recompute"}
+    for choice, words in (("swap", "moved to the host"), ("recompute", "that is cheaper")):
+        told = explain_event(swapping, chosen[choice].event).to_text()
+        assert words in told
+        assert span_text(chosen[choice].swap_us) in told
+        assert span_text(chosen[choice].recompute_us) in told
+    back = next(one for one in records if isinstance(one, SwappedBack))
+    told = " ".join(explain_request(swapping, back.request_id).to_text().split())
+    assert "its KV cache stays on the host" in told
+    assert f"{back.tokens:,} tokens of it back from the host in {span_text(back.transfer_us)}" in told
+
+
+def test_the_map_shows_who_is_swapped_out(swapping: Debugger) -> None:
+    kv = view_at(swapping).moment.state.instances[0].kv
+    assert [one.name for one in kv.below] == ["swapped out"]
+    shown = text_of(kv_map(view_at(swapping), 80, 24).lines)
+    assert f"{kv.below[0].used_blocks:,} of 3,000 blocks, {kv.below[0].came_back:,} came back" in shown
+
+
+def test_reloads_are_explained_and_tiers_are_on_the_map(tiered: Debugger) -> None:
+    loaded = next(one for one in tiered.records_of(tiered.event) if isinstance(one, TiersLoaded))
+    told = " ".join(explain_event(tiered, loaded.event).to_text().split())
+    assert f"{loaded.blocks} KV blocks came back (cpu: {loaded.blocks})" in told
+    assert "of 4,000 blocks" in text_of(kv_map(view_at(tiered), 80, 24).lines)
+
+
+def test_a_breakpoint_stops_at_thrashing() -> None:
+    """What is overwritten while hardly a block is in use is kept, and the next step may want it back."""
+    made = debugger("kv-tiers", 0, engine__kv_tiers={"kind": "threshold", "cpu_blocks": 4000, "offload_at": 0})
+    stop = run_to_stop(made.run(Watch([parse_breakpoint("tiers.thrashing > 0", made.experiment)])))
+    assert stop.hits
+    thrashed = [one.thrashing for one in made.records_of(made.event) if isinstance(one, TiersLoaded)]
+    assert max(thrashed) > 0
+    assert f"{sum(thrashed)} block" in stop.hits[0].sentence
+    assert "thrashing" in explain_event(made, made.event).to_text()

@@ -1,0 +1,155 @@
+"""Victims and how they come back, by hand. Steps take 100 + prefill + 10 * decodes microseconds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from blis_tui.engine.batch import Batch
+from blis_tui.engine.cohort import DecodeCohort
+from blis_tui.engine.preemption.records import RestoreChosen, SwappedBack
+from blis_tui.engine.records import Preempted, Scheduled, StepFinished
+from blis_tui.metrics.preemption import preemption_report
+from blis_tui.spec.memory import HostLink
+from tests.builders import Outcome, experiment, request
+
+if TYPE_CHECKING:
+    from blis_tui.engine.request import Request
+
+SLOW = HostLink(bandwidth_gb_per_s=1.31072, base_latency_us=5)
+"""100 us for each block of 4 tokens: 2 x 8 heads x 128 x 8 layers x 2 bytes are 32 KiB a token."""
+
+
+def _three() -> list[Request]:
+    """Two long prompts around a short one; 24 tokens of cache hold their prompts, but not their answers."""
+    return [request(0, 0, 8, 9), request(1, 0, 3, 9), request(2, 0, 12, 9)]
+
+
+def _run(requests: list[Request], blocks: int = 6, **more: object) -> Outcome:
+    return Outcome(experiment(blocks=blocks, **more), requests)  # type: ignore[arg-type]
+
+
+def _victims(outcome: Outcome) -> list[str]:
+    return [one.request_id for one in outcome.records if isinstance(one, Preempted)]
+
+
+@pytest.mark.parametrize(("victim", "first"), [("tail", "2"), ("cheapest-recompute", "1")])
+def test_whom_a_full_cache_preempts(victim: str, first: str) -> None:
+    assert _victims(_run(_three(), victim=victim))[0] == first
+
+
+def test_a_shared_prefix_need_not_be_recomputed() -> None:
+    """Of 12 tokens the last has 8 in common with the oldest: 4 x 2 weigh less than the 5 x 3 of the one between."""
+    prefix = (("x", 8),)
+    requests = [request(0, 0, 9, 9, segments=prefix), request(1, 0, 5, 9), request(2, 0, 12, 9, segments=prefix)]
+    plain = [replace_segments(one) for one in requests]
+    assert _victims(_run(requests, blocks=6, victim="cheapest-recompute"))[0] == "2"
+    assert _victims(_run(plain, blocks=8, victim="cheapest-recompute"))[0] == "1"
+
+
+def replace_segments(one: Request) -> Request:
+    return request(one.index, one.arrival_us, one.input_tokens, one.output_tokens)
+
+
+@pytest.mark.parametrize(("recompute", "again", "generated"), [("prompt", 4, 9), ("all", 5, 9), (None, 4, 9)])
+def test_what_a_victim_computes_again(recompute: str | None, again: int, generated: int) -> None:
+    """Under ``blis``: with ``all`` the token that it had generated is part of its second prefill."""
+    requests = [request(0, 0, 4, 9), request(1, 0, 4, 9)]
+    outcome = _run(requests, blocks=3, recompute=recompute, caching=False)
+    chosen = [one for one in outcome.records if isinstance(one, Scheduled) and one.request_id == "1"]
+    assert chosen[0].new_tokens == 4
+    assert chosen[1].new_tokens == again
+    assert outcome.rows["1"].output_tokens == generated
+
+
+def test_a_swapped_victim_goes_on_where_it_was() -> None:
+    """Two blocks go in 5 + 200 us and come back in as many, and both steps are longer by that."""
+    requests = [request(0, 0, 4, 9), request(1, 0, 4, 9)]
+    outcome = _run(requests, blocks=4, restore="swap", host_link=SLOW, caching=False)
+    (choice,) = (one for one in outcome.records if isinstance(one, RestoreChosen))
+    (back,) = (one for one in outcome.records if isinstance(one, SwappedBack))
+    assert (choice.request_id, choice.choice, choice.blocks, choice.swap_us) == ("1", "swap", 2, 410)
+    assert (back.tokens, back.blocks, back.transfer_us) == (8, 2, 205)
+    steps = [one for one in outcome.records if isinstance(one, StepFinished)]
+    (out,) = (one for one in steps if one.preempted)
+    (into,) = (one for one in steps if one.admitted == ("1",))
+    assert out.duration_us == 100 + 10 + 205
+    assert [(chunk.computed_tokens, chunk.new_tokens) for chunk in into.chunks] == [(8, 1)]
+    assert into.duration_us == 100 + 1 + 205
+    found = preemption_report(outcome.cluster.instances, [1])
+    assert (found.recomputed_tokens, found.swapped_out, found.swapped_in, found.transfer_us) == (0, 1, 1, 410)
+    assert (found.added_us, found.bytes_moved) == (410, 4 * 4 * 32768)
+    assert outcome.rows["1"].output_tokens == 9
+
+
+def test_transfers_that_overlap_make_a_step_as_long_as_the_longer_of_the_two() -> None:
+    requests = [request(0, 0, 4, 9), request(1, 0, 4, 9)]
+    outcome = _run(requests, blocks=4, restore="swap", host_link=replace(SLOW, overlap=True), caching=False)
+    (out,) = (one for one in outcome.records if isinstance(one, StepFinished) and one.preempted)
+    assert out.duration_us == 205
+    assert preemption_report(outcome.cluster.instances, [1]).added_us == (205 - 110) + (205 - 101)
+
+
+def test_what_the_gpu_still_has_is_not_moved_back() -> None:
+    """Nothing overwrites the first block of the victim while it waits."""
+    requests = [request(0, 0, 4, 6), request(1, 0, 4, 6)]
+    outcome = _run(requests, blocks=4, restore="swap", host_link=SLOW)
+    (back,) = (one for one in outcome.records if isinstance(one, SwappedBack))
+    assert (back.tokens, back.blocks) == (8, 1)
+
+
+def test_where_the_host_is_full_a_victim_is_recomputed() -> None:
+    requests = [request(0, 0, 4, 9), request(1, 0, 4, 9)]
+    outcome = _run(requests, blocks=4, restore="swap", host_link=replace(SLOW, blocks=1), caching=False)
+    found = preemption_report(outcome.cluster.instances, [1])
+    assert (found.swapped_out, found.host_full, found.recomputed_tokens) == (0, 1, 8)
+
+
+@pytest.mark.parametrize(("bandwidth", "choice"), [(1.31072, "recompute"), (1310.72, "swap")])
+def test_auto_takes_what_costs_less(bandwidth: float, choice: str) -> None:
+    """Eight tokens take 8 us to compute again; two blocks there and back 400 us, or 2 us."""
+    link = HostLink(bandwidth_gb_per_s=bandwidth, base_latency_us=0)
+    requests = [request(0, 0, 4, 9), request(1, 0, 4, 9)]
+    outcome = _run(requests, blocks=4, restore="auto", host_link=link, caching=False)
+    first = next(one for one in outcome.records if isinstance(one, RestoreChosen))
+    assert (first.choice, first.recompute_us) == (choice, 8)
+
+
+def test_a_swapped_request_that_times_out_leaves_the_host() -> None:
+    requests = [request(0, 0, 4, 9), request(1, 0, 4, 9, deadline_us=900)]
+    outcome = _run(requests, blocks=4, restore="swap", host_link=SLOW, caching=False)
+    host = outcome.cluster.instances[0].batch.host
+    assert host is not None
+    assert (host.swapped_out, host.swapped_in, host.free) == (1, 0, host.total)
+    assert outcome.rows["1"].state == "timed-out"
+
+
+def test_vllm_swaps_too_and_counts_the_token_under_way() -> None:
+    requests = [request(0, 0, 4, 9), request(1, 0, 4, 9)]
+    settings = {"async_scheduling": True}
+    outcome = _run(
+        requests, blocks=4, restore="swap", host_link=SLOW, caching=False, batching="vllm-v1", settings=settings
+    )
+    (back,) = (one for one in outcome.records if isinstance(one, SwappedBack))
+    assert back.tokens == 8
+    assert {row.output_tokens for row in outcome.rows.values()} == {9}
+    assert preemption_report(outcome.cluster.instances, [1]).added_us == 410
+
+
+@pytest.mark.parametrize("victim", ["tail", "priority", "cheapest-recompute"])
+def test_a_step_that_preempts_does_not_walk_the_batch(victim: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decodes stay together, but for the victims."""
+    left: list[Request] = []
+    leave = DecodeCohort.leave
+
+    def noted(cohort: DecodeCohort, one: Request) -> None:
+        left.append(one)
+        leave(cohort, one)
+
+    monkeypatch.setattr(DecodeCohort, "leave", noted)
+    monkeypatch.setattr(Batch, "dissolve_cohort", lambda _: pytest.fail("the batch is walked"))
+    requests = [request(index, 0, 30 + index % 5, 20) for index in range(64)]
+    outcome = _run(requests, blocks=64 * 10, max_num_seqs=64, budget=10_000, victim=victim)
+    assert len(left) == len(_victims(outcome)) > 5

@@ -1,0 +1,27 @@
+"""The tables of docs/memory.md are what runs give, and say what the page says they do."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "docs" / "make_memory.py"
+
+
+@pytest.mark.slow
+def test_the_tables_are_true_and_cheap_victims_are_cheap() -> None:
+    spec = importlib.util.spec_from_file_location("make_memory", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    page = module.PAGE.read_text(encoding="utf-8")
+    assert module.text_of() == page
+    rows = re.findall(r"^\| `(?:kv|vllm)-\w+` \| (.*) \|$", page, re.MULTILINE)
+    assert len(rows) == len(module.SCENARIOS)
+    for row in rows:
+        tail, cheapest, auto = (int(cell.replace(",", "")) for cell in row.split(" | "))
+        assert max(cheapest, auto) <= tail
