@@ -9,6 +9,7 @@ from blis_tui.engine.batch import Batch, Limits
 from blis_tui.engine.batching.rule import BATCHING
 from blis_tui.engine.instance import Instance
 from blis_tui.engine.kv.pool import BlockPool, PromptKeys
+from blis_tui.engine.latency.captured import CapturedSizes
 from blis_tui.engine.latency.model import create_latency
 from blis_tui.engine.scheduling.priority import PRIORITY
 from blis_tui.engine.scheduling.queue import SCHEDULING, SortedQueue
@@ -66,6 +67,7 @@ class InstanceFactory:
         waiting = plugins.create(SCHEDULING, policy.scheduling.kind, policy.scheduling.settings)
         if isinstance(waiting, SortedQueue):
             waiting.by_name = rule.traits.ties_by_name
+        latency = self._latency(pool)
         make = AsyncInstance if rule.traits.plans_ahead else Instance
         return make(
             index,
@@ -77,7 +79,7 @@ class InstanceFactory:
                 restore=policy.preemption_restore,
                 traits=rule.traits,
             ),
-            latency=self._latency(pool),
+            latency=CapturedSizes(latency, limits.max_num_seqs) if rule.traits.captured_sizes else latency,
             rule=rule,
             priority=plugins.create(PRIORITY, policy.priority.kind, policy.priority.settings),
             events=self._events,

@@ -87,8 +87,8 @@ class AsyncInstance(Instance):
             not decodes
             or batch.prefills
             or batch.stalled
-            or decodes > batch.limits.max_num_batched_tokens
-            or (self.waiting.items and len(batch.running) + len(batch.ending) < batch.limits.max_num_seqs)
+            or decodes > batch.max_decodes
+            or (self.waiting.items and len(batch.running) + len(batch.ending) < batch.max_running)
         ):
             return -1
         due = len(batch.cohort.due())

@@ -10,6 +10,7 @@ from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.plan import Preemption
 from blis_tui.engine.request import RequestState
 from blis_tui.errors import PolicyError, StalledError
+from blis_tui.spec.model import UNLIMITED
 
 if TYPE_CHECKING:
     from blis_tui.engine.batching.traits import Traits
@@ -46,6 +47,8 @@ class Batch:
 
     Attributes:
         limits: what bounds it.
+        max_running: how many requests may have a place in it at the same time.
+        max_decodes: how many may decode in a step that does nothing else.
         waiting: requests that are not scheduled yet.
         pool: the KV blocks.
         running: batch slot -> request, in the order of admission.
@@ -69,6 +72,8 @@ class Batch:
         "ending",
         "limits",
         "load",
+        "max_decodes",
+        "max_running",
         "now",
         "planned",
         "pool",
@@ -88,6 +93,9 @@ class Batch:
             if name not in known:
                 raise PolicyError(f"no preemption {what} `{name}`", help=f"known: {', '.join(known)}")
         self.limits = limits
+        places, tokens = limits.max_num_seqs, limits.max_num_batched_tokens
+        self.max_running = UNLIMITED if traits.limits_each_step else places
+        self.max_decodes = min(places, tokens) if traits.limits_each_step else tokens
         self.waiting = waiting
         self.pool = pool
         self.load = StepLoad()

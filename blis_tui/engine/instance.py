@@ -333,8 +333,8 @@ class Instance:
                 not decodes
                 or batch.prefills
                 or batch.stalled
-                or decodes > batch.limits.max_num_batched_tokens
-                or (waiting and len(batch.running) < batch.limits.max_num_seqs)
+                or decodes > batch.max_decodes
+                or (waiting and len(batch.running) < batch.max_running)
             ):
                 return self._planned_step(now)
             # A plain decode: nothing to decide, every running request gets its token.
@@ -355,7 +355,7 @@ class Instance:
             self._complete(finishing, end)
         tallies.steps += 1
         tallies.busy_us += duration
-        if waiting and not planned and len(batch.running) + len(finishing or ()) >= batch.limits.max_num_seqs:
+        if waiting and not planned and len(batch.running) + len(finishing or ()) >= batch.max_running:
             tallies.seqs_wait_us += duration
         upcoming = end if waiting or batch.running else IDLE
         if self._observers.kinds:
@@ -434,8 +434,7 @@ class Instance:
         full_budget = tokens >= batch.limits.max_num_batched_tokens
         tallies.full_budget_us += duration * full_budget
         if plan.chunks:
-            tallies.prefill_us += duration
-            tallies.beside_prefill_us += duration * decodes
+            tallies.prefill(plan.chunks, decodes, duration)
         waiting = batch.waiting.items
         if waiting and not self.rule.traits.plans_ahead:
             tally_wait(tallies, batch, plan, epoch, len(finishing), duration, full_budget=full_budget)

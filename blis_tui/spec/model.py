@@ -23,6 +23,8 @@ SLO_CLASSES: Final = ("critical", "standard", "sheddable", "batch", "background"
 SLO_PRIORITIES: Final = {"critical": 4, "standard": 3, "batch": -1, "sheddable": -2, "background": -3}
 """What a class is worth to admission control and the gateway, as in llm-d: the negative ones may be shed."""
 
+UNLIMITED: Final = 10**9
+"""``max_num_seqs`` where a spec says 0."""
 _ANY_INSTANCE: Final = 1 << 15
 """More instances than there ever are in a run."""
 _DECISIONS: Final = ("admission", "routing", "scheduling", "priority", "batching")

@@ -15,6 +15,8 @@ from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.request import Request, RequestState
 from tests.builders import number_of
 
+from .other_rules import OTHERS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -238,6 +240,7 @@ class Instance:
         self.rule = policy.batching.kind
         self.latency = latency
         self.vllm = self.rule == "vllm-v1"
+        self.blis = self.rule == "blis"
         self.pool = Pool(
             self.engine.kv_blocks,
             self.engine.block_size_tokens,
@@ -287,7 +290,7 @@ class Instance:
         if declared == 0:
             declared = request.output_tokens if longest is None else longest - request.input_tokens
         if longest is not None and request.input_tokens + declared > longest:
-            if self.vllm:
+            if not self.blis:
                 declared = longest - request.input_tokens
             else:
                 return f"prompt of {request.input_tokens} + {declared} output tokens, max_model_len is {longest}"
@@ -340,11 +343,13 @@ class Instance:
             self.waiting.sort(key=lambda job: (job.request.input_tokens, *self._seniority(job)))
 
     def _seniority(self, job: Job) -> tuple[int, str, int]:
-        return (job.request.arrival_us, "" if self.vllm else job.request.request_id, job.request.index)
+        return (job.request.arrival_us, job.request.request_id if self.blis else "", job.request.index)
 
     # Who gets how many tokens.
 
     def schedule(self, now: int, *, ahead: bool = False) -> Plan:
+        if self.rule in OTHERS:
+            return self._schedule_otherwise(now)
         plan = Plan(budget=self.engine.max_num_batched_tokens)
         plan.requests = len(self.running) + len(self.ending) + len(self.waiting)
         for job in list(self.running):
@@ -352,10 +357,10 @@ class Instance:
                 break
             if job not in self.running:
                 continue  # a victim of this very walk
-            tokens = self._limited(job.target - job.computed, plan) if job.prefilling else 1
-            if not self._make_room(plan, job, tokens):
+            tokens = self.limited(job.target - job.computed, plan) if job.prefilling else 1
+            if not self.make_room(plan, job, tokens):
                 break
-            self._grant(plan, job, tokens, now)
+            self.grant(plan, job, tokens, now)
         if not plan.preempted:
             self._fill_up(plan, now)
             while not self.running and not self.expected and any(job.reserved for job in self.waiting):
@@ -364,6 +369,18 @@ class Instance:
                 self._dispossess(plan)
                 self._fill_up(plan, now)
         return plan
+
+    def _schedule_otherwise(self, now: int) -> Plan:
+        lost: list[Preemption] = []
+        while True:
+            plan = Plan(budget=self.engine.max_num_batched_tokens)
+            OTHERS[self.rule](self, plan, now)
+            nobody = not self.running and not self.expected and any(job.reserved for job in self.waiting)
+            plan.preempted[:0] = lost
+            if not nobody or (plan.preempted and not lost):
+                return plan
+            self._dispossess(plan)
+            lost = plan.preempted
 
     def _dispossess(self, plan: Plan) -> None:
         """Nobody can be scheduled: the last in the queue that holds blocks has to compute its prompt itself."""
@@ -379,10 +396,10 @@ class Instance:
             holders = [] if self.running else [job for job in self.waiting if job.reserved]
             if holders and head.preemptions:
                 head = holders[0]
-            if not self._admit(plan, head, now) and not (holders and self._admit(plan, holders[0], now)):
+            if not self.admit(plan, head, now) and not (holders and self.admit(plan, holders[0], now)):
                 break
 
-    def _limited(self, tokens: int, plan: Plan) -> int:
+    def limited(self, tokens: int, plan: Plan) -> int:
         return min(tokens, self._threshold(plan) or tokens, plan.budget)
 
     def _threshold(self, plan: Plan) -> int:
@@ -393,7 +410,7 @@ class Instance:
             return max(self.threshold, self.engine.max_num_batched_tokens // plan.requests)
         return self.threshold
 
-    def _make_room(self, plan: Plan, job: Job, tokens: int) -> bool:
+    def make_room(self, plan: Plan, job: Job, tokens: int) -> bool:
         """Preempt until the blocks for ``tokens`` more are free; False when ``job`` itself had to go."""
         while self.pool.blocks_for(job.computed + tokens) - len(job.table) > len(self.pool.free):
             there = self.running + self.ending
@@ -431,7 +448,7 @@ class Instance:
             job.generated = 0
         job.target = job.request.input_tokens + job.generated
 
-    def _admit(self, plan: Plan, job: Job, now: int) -> bool:
+    def admit(self, plan: Plan, job: Job, now: int) -> bool:
         """Move the head of the queue into the batch, if it fits."""
         pool = self.pool
         if job.reserved:
@@ -440,14 +457,14 @@ class Instance:
             job.reserved = False
             job.found_now = job.computed
             self._join(plan, job, now)
-            self._grant(plan, job, 1, now)
+            self.grant(plan, job, 1, now)
             return True
         if self.rule == "blis":
             found = pool.cached(job.tokens, job.target // pool.size)
         else:
             found = pool.cached(job.tokens, (job.target - 1) // pool.size)
         start = len(found) * pool.size
-        tokens = self._limited(job.target - start, plan)
+        tokens = self.limited(job.target - start, plan)
         idle = len([block for block in found if block.references == 0])
         if self.rule == "blis":
             fits = pool.blocks_for(start + tokens) - len(found) + idle <= len(pool.free)
@@ -459,17 +476,20 @@ class Instance:
             whole = job.target if bool(settings.settings["reserve_full_input"]) else start + tokens
             reserve = self.watermark_blocks if self.running or self.ending else 0
             fits = pool.blocks_for(whole) - len(found) <= len(pool.free) - idle - reserve
-        if not fits:
-            return False
+        if fits:
+            self.enter(plan, job, found, tokens, now)
+        return fits
+
+    def enter(self, plan: Plan, job: Job, found: list[Block], tokens: int, now: int) -> None:
+        """It runs from now on, with these cached blocks and a first chunk."""
         for block in found:
-            pool.pin(block)
+            self.pool.pin(block)
         job.table = found
-        job.computed = job.found_now = start
+        job.computed = job.found_now = len(found) * self.pool.size
         if job.preemptions == 0:
-            job.cached_tokens = start
+            job.cached_tokens = job.computed
         self._join(plan, job, now)
-        self._grant(plan, job, tokens, now)
-        return True
+        self.grant(plan, job, tokens, now)
 
     def _join(self, plan: Plan, job: Job, now: int) -> None:
         self.waiting.remove(job)
@@ -481,7 +501,7 @@ class Instance:
             job.scheduled_us = now
         plan.admitted.append(job)
 
-    def _grant(self, plan: Plan, job: Job, tokens: int, now: int) -> None:
+    def grant(self, plan: Plan, job: Job, tokens: int, now: int) -> None:
         """Give ``job`` its tokens of this step, and the blocks they need."""
         plan.budget -= tokens
         plan.tokens[job] = tokens
@@ -532,6 +552,15 @@ class Instance:
         ]
         decodes = [job for job in plan.tokens if not job.prefilling]
         return StepLoad(chunks, len(decodes), sum(job.computed for job in decodes))
+
+    def duration_us(self, load: StepLoad) -> int:
+        """Of a step; a captured graph is replayed with the places it was captured with."""
+        config, most = self.policy.batching, self.engine.max_num_seqs
+        if self.rule == "nano" and not config.settings.get("enforce_eager") and not load.chunks:
+            sizes = [1, 2, 4, 8, *range(16, most, 16), most]
+            padded = min((size for size in sizes if size >= load.decode_requests), default=load.decode_requests)
+            load = StepLoad([], min(padded, most), load.decode_context_tokens)
+        return self.latency.step_time_us(load)
 
     def advance(self, plan: Plan, end: int, duration_us: int) -> tuple[list[Job], list[Job]]:
         """Compute the planned tokens; who got a first token, and who is done (here, if split)."""

@@ -558,7 +558,7 @@ class Oracle:
     def _want_step(self, instance: Instance, time: int) -> None:
         if not instance.step_pending:
             instance.step_pending = True
-            self._plan(max(time, instance.free_us) if instance.vllm else time, STEP, None, instance.number)
+            self._plan(time if instance.blis else max(time, instance.free_us), STEP, None, instance.number)
 
     def _step(self, instance: Instance, now: int) -> bool:
         """Whether there was anything to do before KV blocks that are on their way arrive."""
@@ -577,7 +577,7 @@ class Oracle:
         load = instance.load(plan)
         stalled = [job for job in instance.running if not job.prefilling and job not in plan.tokens]
         chunks = [ChunkDone(chunk.request.request_id, chunk.computed, chunk.new) for chunk in load.chunks]
-        duration = 0 if instance.vllm and not plan.tokens else instance.latency.step_time_us(load)
+        duration = 0 if not instance.blis and not plan.tokens else instance.duration_us(load)
         end = instance.free_us = now + duration
         first, done = instance.advance(plan, end, duration)
         for job in done:

@@ -7,7 +7,7 @@ person can follow by hand.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from hypothesis import strategies as st
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from blis_tui.engine.request import Request, Segments
 from blis_tui.spec.model import (
     SLO_CLASSES,
+    UNLIMITED,
     Cluster,
     Engine,
     Experiment,
@@ -152,6 +153,17 @@ def vllm(draw: DrawFn, **settings: float) -> PluginConfig:
         if not draw(st.integers(0, 3)):
             settings["max_num_active_seqs"] = draw(st.integers(1, 4))
     return PluginConfig(kind="vllm-v1", settings={**settings, "version": version})
+
+
+def other(draw: DrawFn, engine: Engine, policy: Policy) -> tuple[Engine, Policy]:
+    """The same with one of the rules that do not serve running requests first."""
+    if draw(st.booleans()):
+        batching = PluginConfig(kind="nano", settings={"enforce_eager": draw(st.booleans())})
+        return replace(engine, long_prefill_token_threshold=0), replace(policy, batching=batching)
+    batching = PluginConfig(kind="llm-serving-sim", settings={"prioritize_prefill": draw(st.booleans())})
+    if not draw(st.integers(0, 3)):
+        engine = replace(engine, max_num_seqs=UNLIMITED)
+    return engine, replace(policy, batching=batching, scheduling=PluginConfig(kind="fcfs"))
 
 
 _ORDERS = ("fcfs", "fcfs", "priority-fcfs", "sjf", "reverse-priority")
@@ -308,15 +320,18 @@ def _asked(draw: DrawFn, engine: Engine, pressure: str) -> tuple[Asked, ...]:
 
 
 @st.composite
-def scenarios(draw: DrawFn) -> Scenario:
-    """Any small simulation."""
+def scenarios(draw: DrawFn, *, running_first: bool = True) -> Scenario:
+    """Any small simulation, with ``blis`` or ``vllm-v1`` batching, or else with one of the others."""
     pressure = draw(st.sampled_from(tuple(_ENGINES)))
     engine = _ENGINES[pressure](draw)
     asked = _asked(draw, engine, pressure)
+    policy = _policy(draw, pressure)
+    if not running_first:
+        engine, policy = other(draw, engine, policy)
     return Scenario(
         _experiment(
             engine,
-            _policy(draw, pressure),
+            policy,
             latency=_latency(draw),
             instances=draw(st.sampled_from((1, 1, 1, 1, 2, 3))),
             cluster=Cluster(
