@@ -90,11 +90,27 @@ class WarmUp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PromptThroughput:
+    """What engines report as prompt throughput that count cached tokens, too.
+
+    A prompt of 1,000 tokens of which 600 are cached costs 400 and counts 1,000. What a preempted request prefills again
+    counts again.
+    """
+
+    computed_tokens: int
+    cached_tokens: int
+    tokens_per_s: float
+    """Both, per simulated second of the whole run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sections:
     """Parts of a report that it has only where they apply."""
 
     warm_up: WarmUp | None = None
     """Where the experiment has ``warm_up_us``."""
+    prompt_throughput: PromptThroughput | None = None
+    """Where the batching rule's engine counts so."""
     pools: Mapping[str, PoolReport] | None = None
     """By name, where there is more than one."""
     models: tuple[ModelReport, ...] | None = None
@@ -122,13 +138,15 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
     """The sections that apply."""
     several = len(experiment.pools) > 1
     full = experiment.report == "full" or not experiment.plain
-    if not (several or full or experiment.slo_targets or experiment.fitness or experiment.warm_up_us):
+    counts_cached = cluster.instances[0].rule.traits.counts_cached_tokens
+    if not (several or full or counts_cached or experiment.slo_targets or experiment.fitness or experiment.warm_up_us):
         return Sections()
     rows = list(zip(table.plain(), table.ways(), strict=True))
     models = dict.fromkeys(pool.model.name for pool in experiment.pools)
     gateway, splitter = cluster.gateway, cluster.splitter
     return Sections(
         warm_up=_warm_up(experiment.warm_up_us, rows) if experiment.warm_up_us else None,
+        prompt_throughput=_prompt_throughput(cluster, duration_us) if counts_cached else None,
         pools=_pools(cluster, rows, duration_us) if several else None,
         models=tuple(_model(name, cluster, rows) for name in models) if len(models) > 1 else None,
         slo=slo_report(experiment.slo_targets, rows, table, duration_us) if experiment.slo_targets else None,
@@ -145,6 +163,13 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
 
 def _warm_up(until_us: int, rows: Travelled) -> WarmUp:
     return WarmUp(until_us=until_us, requests=len([row for row, _ in rows if row.arrival_us < until_us]))
+
+
+def _prompt_throughput(cluster: Cluster, duration_us: int) -> PromptThroughput:
+    computed = _total([one.tallies.prefill_tokens for one in cluster.instances])
+    cached = _total([one.tallies.cached_tokens for one in cluster.instances])
+    tokens_per_s = 1e6 * (computed + cached) / duration_us if duration_us else 0.0
+    return PromptThroughput(computed_tokens=computed, cached_tokens=cached, tokens_per_s=tokens_per_s)
 
 
 def _pools(cluster: Cluster, rows: Travelled, duration_us: int) -> dict[str, PoolReport]:

@@ -19,7 +19,7 @@ from blis_tui.metrics.lifecycle import LifecycleReport
 from blis_tui.metrics.load import Offered, Steady
 from blis_tui.metrics.report import Latencies, RequestCounts, Throughput, TokenCounts
 from blis_tui.metrics.saturation import Saturation
-from blis_tui.metrics.sections import Fairness, WarmUp
+from blis_tui.metrics.sections import Fairness, PromptThroughput, WarmUp
 from blis_tui.metrics.stats import Distribution
 from blis_tui.spec.batching_checks import check_batching
 from blis_tui.spec.batching_traits import batching_traits
@@ -60,6 +60,7 @@ _GROUPS: Final[Mapping[str, type]] = {
     "anomalies": Anomalies,
     "saturation": Saturation,
     "warm_up": WarmUp,
+    "prompt_throughput": PromptThroughput,
 }
 
 

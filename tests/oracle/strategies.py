@@ -344,6 +344,21 @@ def scenarios(draw: DrawFn, *, running_first: bool = True) -> Scenario:
     )
 
 
+@st.composite
+def overloads(draw: DrawFn) -> Scenario:
+    """One instance whose KV cache is far too small, under any rule; no step is too small for a whole prompt."""
+    engine = _engine_short_of_blocks(draw)
+    policy = _policy(draw, _SHORT_OF_BLOCKS)
+    if draw(st.booleans()):
+        engine, policy = other(draw, engine, policy)
+    settings = policy.batching.settings
+    if policy.batching.kind == "nano" or not settings.get("enable_chunked_prefill", True):
+        engine = replace(engine, max_num_batched_tokens=2048)
+    asked = _asked(draw, engine, _SHORT_OF_BLOCKS)
+    cluster = Cluster(admission_latency_us=0, routing_latency_us=0)
+    return Scenario(_experiment(engine, policy, latency=_latency(draw), cluster=cluster, horizon_us=None), asked)
+
+
 def uncomputed_victim() -> Scenario:
     """A less urgent prefill, served first in its step, falls victim to a more urgent decode behind it.
 

@@ -23,7 +23,7 @@ from blis_tui.tui.presenters.lines import (
 )
 from blis_tui.tui.presenters.phases import PHASE_LOOKS
 from blis_tui.tui.presenters.series import NEARLY_FULL
-from blis_tui.tui.presenters.stages import STAGES, stage_of
+from blis_tui.tui.presenters.stages import STAGES, running_of, stage_of
 from blis_tui.tui.presenters.step_card import step_card
 from blis_tui.units import bar_text, count_text, percent_text, plural, span_text
 
@@ -94,11 +94,10 @@ def _card(view: View, instance: int | None, width: int) -> list[Line]:
 
 
 def _figures(instance: InstanceSnapshot) -> list[Content]:
-    running = f"{count_text(instance.running_count)} of {count_text(instance.profile.limits.max_num_seqs)}"
     return [
         *stage_of(instance),
         fact("step", count_text(instance.steps)),
-        fact("running", running),
+        fact("running", running_of(instance)),
         fact("waiting", *_waiting(instance)),
         kv_bar(instance),
         fact("preemptions", *_preemptions(instance)),
@@ -134,7 +133,8 @@ def _all(view: View, instances: Sequence[InstanceSnapshot], width: int, room: in
 
 def _instance_columns(instances: Sequence[InstanceSnapshot]) -> tuple[Column[InstanceSnapshot], ...]:
     def seats(one: InstanceSnapshot) -> str:
-        return count_text(one.profile.limits.max_num_seqs)
+        most = one.profile.max_running
+        return "any" if most is None else count_text(most)
 
     def full(one: InstanceSnapshot, _width: int) -> Part:
         used, total = one.kv.used_blocks, one.kv.total_blocks
