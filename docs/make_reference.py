@@ -37,6 +37,7 @@ _REPORT_PARTS: Final = (
     ("metrics/sections.py", "Sections"),
     ("metrics/sections.py", "WarmUp"),
     ("metrics/sections.py", "PromptThroughput"),
+    ("metrics/sections.py", "PipelineReport"),
     ("metrics/sections.py", "PoolReport"),
     ("metrics/sections.py", "ModelReport"),
     ("metrics/goodput.py", "SloReport"),

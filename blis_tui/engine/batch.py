@@ -59,6 +59,7 @@ class Batch:
             their last token is over.
         load: the work of a step, as far as the cohort determines it.
         victim: whom it preempts, by its name in ``VICTIMS``.
+        busy: slots of those that take part in a step under way, where others may start beside it.
         reserved: requests that hold the KV blocks of their prompt and do not run yet, by their index.
         planned: the step that starts when the present one ends, where steps are planned ahead.
         now: when the latest step was planned.
@@ -68,6 +69,7 @@ class Batch:
     __slots__ = (
         "_next_slot",
         "_traits",
+        "busy",
         "cohort",
         "ending",
         "limits",
@@ -104,6 +106,7 @@ class Batch:
         self.prefills: dict[int, Request] = {}
         self.stalled: dict[int, Request] = {}
         self.ending: dict[int, Request] = {}
+        self.busy: set[int] = set()
         self.reserved: dict[int, Request] = {}
         self.refused: tuple[int, int, int] | None = None
         self.planned: Planned | None = None

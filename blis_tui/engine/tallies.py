@@ -26,6 +26,10 @@ class Tallies:
     """The largest batch so far."""
     busy_us: int = 0
     """Of all steps."""
+    active_us: int = 0
+    """During which any step was under way, and what all of these took together if no step had waited for another; both
+    are kept where steps overlap."""
+    computing_us: int = 0
     prefill_tokens: int = 0
     """Computed in prefills."""
     cached_tokens: int = 0
@@ -47,8 +51,13 @@ class Tallies:
     itl_us: dict[int, int] = field(default_factory=dict)
     """Tokens by the time since the request's previous token, overheads not included."""
 
-    def prefill(self, chunks: Sequence[Chunk], decodes: int, duration_us: int) -> None:
-        """A step computed prompt tokens, beside so many decodes."""
+    def step(self, chunks: Sequence[Chunk], decodes: int, duration_us: int, *, full_budget: bool) -> None:
+        """One more step: what it computed of prompts, beside so many decodes, and whether that spent the budget."""
+        self.steps += 1
+        self.busy_us += duration_us
+        self.full_budget_us += duration_us * full_budget
+        if not chunks:
+            return
         for chunk in chunks:
             self.prefill_tokens += chunk.new
             self.cached_tokens += chunk.cached

@@ -50,7 +50,8 @@ class PoolReport:
     steps: int
     busy_us: int
     busy_share: float
-    """Of the time of all its instances, that in steps."""
+    """Of the time of all its instances (under ``pipeline_parallel`` of as many at once as there are stages), that in
+    steps."""
     output_tokens: int
     """Of the requests that it served last, first tokens computed elsewhere included."""
     peak_running: int
@@ -104,6 +105,18 @@ class PromptThroughput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineReport:
+    """How well batches fill the stages of pipelined instances, all of these together."""
+
+    active_us: int
+    """During which a batch was under way, added up over the instances."""
+    batches: float
+    """Under way at the same time while any was: the mean."""
+    bubble_share: float
+    """Of the time of all stages while any batch was under way, that in which they idled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sections:
     """Parts of a report that it has only where they apply."""
 
@@ -111,6 +124,8 @@ class Sections:
     """Where the experiment has ``warm_up_us``."""
     prompt_throughput: PromptThroughput | None = None
     """Where the batching rule's engine counts so."""
+    pipeline: PipelineReport | None = None
+    """Where an instance has ``pipeline_parallel``."""
     pools: Mapping[str, PoolReport] | None = None
     """By name, where there is more than one."""
     models: tuple[ModelReport, ...] | None = None
@@ -138,8 +153,10 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
     """The sections that apply."""
     several = len(experiment.pools) > 1
     full = experiment.report == "full" or not experiment.plain
+    pipelines = any(pool.engine.pipeline_parallel > 1 for pool in experiment.pools)
     counts_cached = cluster.instances[0].rule.traits.counts_cached_tokens
-    if not (several or full or counts_cached or experiment.slo_targets or experiment.fitness or experiment.warm_up_us):
+    plain = not (several or full or counts_cached or pipelines)
+    if plain and not (experiment.slo_targets or experiment.fitness or experiment.warm_up_us):
         return Sections()
     rows = list(zip(table.plain(), table.ways(), strict=True))
     models = dict.fromkeys(pool.model.name for pool in experiment.pools)
@@ -147,6 +164,7 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
     return Sections(
         warm_up=_warm_up(experiment.warm_up_us, rows) if experiment.warm_up_us else None,
         prompt_throughput=_prompt_throughput(cluster, duration_us) if counts_cached else None,
+        pipeline=_pipeline(cluster) if pipelines else None,
         pools=_pools(cluster, rows, duration_us) if several else None,
         models=tuple(_model(name, cluster, rows) for name in models) if len(models) > 1 else None,
         slo=slo_report(experiment.slo_targets, rows, table, duration_us) if experiment.slo_targets else None,
@@ -170,6 +188,22 @@ def _prompt_throughput(cluster: Cluster, duration_us: int) -> PromptThroughput:
     cached = _total([one.tallies.cached_tokens for one in cluster.instances])
     tokens_per_s = 1e6 * (computed + cached) / duration_us if duration_us else 0.0
     return PromptThroughput(computed_tokens=computed, cached_tokens=cached, tokens_per_s=tokens_per_s)
+
+
+def _pipeline(cluster: Cluster) -> PipelineReport:
+    active = busy = computing = stages = 0
+    for instance, pool in zip(cluster.instances, cluster.pools, strict=True):
+        if pool.engine.pipeline_parallel > 1:
+            tallies = instance.tallies
+            active += tallies.active_us
+            stages += tallies.active_us * pool.engine.pipeline_parallel
+            busy += tallies.busy_us
+            computing += tallies.computing_us
+    return PipelineReport(
+        active_us=active,
+        batches=busy / active if active else 0.0,
+        bubble_share=1.0 - computing / stages if stages else 0.0,
+    )
 
 
 def _pools(cluster: Cluster, rows: Travelled, duration_us: int) -> dict[str, PoolReport]:
@@ -197,7 +231,7 @@ def _pools(cluster: Cluster, rows: Travelled, duration_us: int) -> dict[str, Poo
             completed=_total([completed[index] for index in members]),
             steps=_total([one.tallies.steps for one in instances]),
             busy_us=busy_us,
-            busy_share=busy_us / (duration_us * len(members)) if duration_us else 0.0,
+            busy_share=busy_us / (duration_us * len(members) * what.engine.pipeline_parallel) if duration_us else 0.0,
             output_tokens=_total([tokens[index] for index in members]),
             peak_running=_total([one.tallies.peak_running for one in instances]),
             kv=kv_counts(instances),

@@ -30,6 +30,10 @@ def check_batching(document: Document, plugins: Registry | None) -> Iterator[Dia
         if document.get(*engine, "max_num_seqs") == 0 and not traits.unlimited_seqs:
             message = f"max_num_seqs 0 means any number, and `{kind}` batching needs a limit"
             yield about(document, (*engine, "max_num_seqs"), "BLIS2027", message, hint="give a number from 1 on")
+        if (document.get(*engine, "pipeline_parallel") or 1) != 1 and not traits.pipelines:
+            message = f"`{kind}` batching knows no pipeline_parallel"
+            hint = "remove it, or take batching that does (llm-serving-sim)"
+            yield about(document, (*engine, "pipeline_parallel"), "BLIS2027", message, hint=hint)
         if document.get(*engine, "long_prefill_token_threshold") and traits.prefills_apart:
             message = f"`{kind}` batching never splits a prompt, so that no threshold applies"
             path = (*engine, "long_prefill_token_threshold")

@@ -155,6 +155,7 @@ def _numbers(stack: Mapping[str, object], *, by_rank: bool) -> dict[str, object]
             block_size_tokens=block_size,
             gpu_memory_utilization=part.number("gpu_memory_utilization"),
             by_rank=by_rank,
+            pipeline_parallel=part.integer("pipeline_parallel", 1),
         )
     if engine.get("max_model_len") == "auto":
         blocks = Part(engine, "engine").integer("kv_blocks")
@@ -171,6 +172,7 @@ def _engine(part: Part) -> spec.Engine:
         block_size_tokens=part.integer("block_size_tokens"),
         kv_blocks=part.integer("kv_blocks"),
         enable_prefix_caching=part.flag("enable_prefix_caching", otherwise=True),
+        pipeline_parallel=part.integer("pipeline_parallel", 1),
     )
 
 

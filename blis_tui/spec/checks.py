@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.batching.versions import ONLY_IN
@@ -19,7 +19,7 @@ from blis_tui.metrics.lifecycle import LifecycleReport
 from blis_tui.metrics.load import Offered, Steady
 from blis_tui.metrics.report import Latencies, RequestCounts, Throughput, TokenCounts
 from blis_tui.metrics.saturation import Saturation
-from blis_tui.metrics.sections import Fairness, PromptThroughput, WarmUp
+from blis_tui.metrics.sections import Fairness, PipelineReport, PromptThroughput, WarmUp
 from blis_tui.metrics.stats import Distribution
 from blis_tui.spec.batching_checks import check_batching
 from blis_tui.spec.batching_traits import batching_traits
@@ -61,6 +61,7 @@ _GROUPS: Final[Mapping[str, type]] = {
     "saturation": Saturation,
     "warm_up": WarmUp,
     "prompt_throughput": PromptThroughput,
+    "pipeline": PipelineReport,
 }
 
 
@@ -196,11 +197,12 @@ def _check_capacity(stack: _Stack, traits: Traits) -> Iterator[Diagnostic]:
     document, model, hardware, split = stack.document, stack.model, stack.hardware, stack.split
     block_size = _whole(document, *stack.at("engine", "block_size_tokens")) or 1
     blocks = _whole(document, *stack.at("engine", "kv_blocks"))
+    stages = _whole(document, *stack.at("engine", "pipeline_parallel")) or 1
     if blocks is None:
         utilization = _number(document, *stack.at("engine", "gpu_memory_utilization")) or 1.0
         try:
             found = kv_capacity(
-                model,
+                replace(model, num_hidden_layers=-(-model.num_hidden_layers // stages)),
                 hardware,
                 tensor_parallel=split,
                 block_size_tokens=block_size,
@@ -226,6 +228,7 @@ def _check_capacity(stack: _Stack, traits: Traits) -> Iterator[Diagnostic]:
             block_size_tokens=block_size,
             gpu_memory_utilization=utilization,
             by_rank=traits.sizes_pool_by_rank,
+            pipeline_parallel=stages,
         )
     limit = document.get(*stack.at("engine", "max_model_len"))
     longest = limit if isinstance(limit, int) else None

@@ -403,6 +403,7 @@ class Engine:
     block_size_tokens: int
     kv_blocks: int
     enable_prefix_caching: bool = True
+    pipeline_parallel: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ Steps take 100 + prefill + 10 * decodes microseconds; blocks hold four tokens.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -171,3 +172,56 @@ def test_an_answer_ends_where_the_longest_sequence_does(kind: str) -> None:
 def test_the_pictures_of_steps_are_those_of_the_rules() -> None:
     for name, text in pictures().items():
         assert Path(IMAGES, name).read_text(encoding="utf-8") == text, "`make docs` draws them"
+
+
+# pipeline_parallel
+
+
+def piped(requests: list[Request], stages: int, **limits: int) -> Outcome:
+    made = experiment(batching="llm-serving-sim", **limits)  # type: ignore[arg-type]
+    pool = made.pools[0]
+    engine = replace(pool.engine, pipeline_parallel=stages)
+    return Outcome(replace(made, pools=(replace(pool, engine=engine),)), requests)
+
+
+def test_batches_of_different_requests_are_under_way_at_the_same_time() -> None:
+    outcome = piped([request(0, 0, 8, 2), request(1, 1, 8, 2), request(2, 2, 8, 1)], 2)
+    # 0 leaves the first of two equal stages at 54, where 1 and 2 enter; they find the second one free at 108.
+    assert [(one.time_us, one.duration_us, one.next_step_us) for one in steps(outcome)] == [
+        (0, 108, 54),
+        (54, 116, 112),
+        (112, 113, 170),
+        (170, 110, -1),
+    ]
+    assert [one.running for one in steps(outcome)] == [1, 2, 1, 0]
+    assert all(not one.stalled for one in steps(outcome))
+
+
+def test_nothing_is_scheduled_while_the_pipe_is_full() -> None:
+    outcome = piped([request(number, 20 * number, 8, 1) for number in range(4)], 2, budget=8)
+    # Every batch of 108 has its end 54 after the one before; the third enters when the first has left.
+    assert [one.time_us for one in steps(outcome)] == [0, 54, 108, 162]
+    tallies = outcome.cluster.instances[0].tallies
+    assert (tallies.active_us, tallies.computing_us) == (162 + 108, 4 * 108)
+
+
+def test_a_request_that_has_ended_keeps_its_blocks_until_its_batch_has_left() -> None:
+    outcome = piped([request(0, 0, 8, 1), request(1, 10, 8, 1)], 2, blocks=3)
+    assert [one.time_us for one in steps(outcome)] == [0, 108]
+
+
+def test_a_pipeline_holds_the_blocks_of_its_largest_stage() -> None:
+    def blocks(stages: int) -> int:
+        return kv_blocks(
+            MODEL,
+            HARDWARE,
+            tensor_parallel=1,
+            block_size_tokens=16,
+            gpu_memory_utilization=0.9,
+            by_rank=False,
+            pipeline_parallel=stages,
+        )
+
+    assert MODEL.num_hidden_layers == 8
+    assert blocks(1) < blocks(2) < blocks(3) < blocks(4)
+    assert blocks(5) == blocks(6) == blocks(7) == blocks(4)  # one stage has two layers

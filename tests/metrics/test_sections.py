@@ -204,8 +204,9 @@ def test_expectations_can_name_every_figure_of_every_section() -> None:
     for one in ("split", "early", "budgets"):
         sections |= outcome(one)[0].to_dict()
     sections |= blis_tui.run(blis_tui.load({**DOCUMENTS["split"], "warm_up_us": 1000})).to_dict()
-    few = {"policy": "llm-serving-sim", "workload.requests": 20}
-    sections |= {"prompt_throughput": blis_tui.run(blis_tui.load("quickstart", set=few)).to_dict()["prompt_throughput"]}
+    few = {"policy": "llm-serving-sim", "workload.requests": 20, "engine.pipeline_parallel": 2}
+    one_pass = blis_tui.run(blis_tui.load("quickstart", set=few)).to_dict()
+    sections |= {name: one_pass[name] for name in ("prompt_throughput", "pipeline")}
     for metric in (one for one in METRICS if not one.startswith("lifecycle.") and one != "requests.lost"):
         group, _, name = metric.rpartition(".")
         inside: object = sections

@@ -268,6 +268,12 @@ class Instance:
         self.threshold = self.engine.long_prefill_token_threshold
         self.max_running = self.engine.max_num_seqs
         self.plans_ahead = self.new = self.early_transfers = False
+        self.stages = [0] * self.engine.pipeline_parallel
+        """When each is free."""
+        self.under_way: list[tuple[int, list[Job]]] = []
+        """The batches in the pipeline: when they leave it, and who takes part."""
+        self.pass_us = -1
+        """When the next one may enter; earlier plans for that are void."""
         if self.vllm:
             settings = self.policy.batching.settings
             self.plans_ahead = bool(settings["async_scheduling"])
@@ -527,8 +533,29 @@ class Instance:
         for job in (*self.running, *self.ending):
             for block in self._fill(job, job.computed):
                 block.computed_us = now
+        if len(self.stages) > 1:
+            self.under_way = [one for one in self.under_way if one[0] > now]
         for job in list(self.ending):
-            self.let_go(job)
+            if not self.is_busy(job):
+                self.let_go(job)
+
+    def is_busy(self, job: Job) -> bool:
+        """Whether it takes part in a batch under way."""
+        return any(job in jobs for _, jobs in self.under_way)
+
+    def next_pass_us(self, now: int) -> int:
+        """When another batch may enter the pipeline."""
+        full = len(self.under_way) == len(self.stages)
+        return max(now, self.stages[0], min(end for end, _ in self.under_way) if full else 0)
+
+    def through_us(self, whole_us: int, now: int) -> int:
+        """How long a batch takes to get through all stages."""
+        stages, at = len(self.stages), now
+        for number in range(stages):
+            part = whole_us * (number + 1) // stages - whole_us * number // stages
+            at = max(at, self.stages[number]) + part
+            self.stages[number] = at
+        return at - now
 
     def let_go(self, job: Job) -> None:
         """Its last token is there."""
@@ -591,7 +618,7 @@ class Instance:
 
     def _free(self, job: Job, *, at_once: bool = False) -> None:
         """It has left the batch."""
-        if self.plans_ahead and not at_once:
+        if (self.plans_ahead or len(self.stages) > 1) and not at_once:
             self.ending.append(job)
         else:
             self.pool.release(job.table)

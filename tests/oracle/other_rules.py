@@ -40,7 +40,7 @@ def _prompts_first(one: Instance, plan: Plan, now: int) -> None:
 def _one_pass(one: Instance, plan: Plan, now: int) -> None:
     """``llm-serving-sim``: all by arrival; who does not fit is skipped."""
     _serve(one, plan, one.running + one.waiting, now)
-    if plan.tokens:
+    if plan.tokens or one.under_way:
         return
     while one.running and not plan.tokens:
         oldest = min(one.running, key=lambda job: job.place)
@@ -56,9 +56,12 @@ def _serve(one: Instance, plan: Plan, jobs: Iterable[Job], now: int) -> None:
         later = decodes and bool(one.policy.batching.settings.get("prioritize_prefill"))
         return (later, job.request.arrival_us, job.request.index)
 
+    busy = sum(len(jobs) for _, jobs in one.under_way)
     for job in sorted(jobs, key=turn):
-        if plan.budget <= 0 or len(plan.tokens) >= one.engine.max_num_seqs:
+        if plan.budget <= 0 or len(plan.tokens) + busy >= one.engine.max_num_seqs:
             break
+        if one.is_busy(job):
+            continue
         if job.reserved:
             one.admit(plan, job, now)
         elif job in one.waiting:

@@ -163,6 +163,7 @@ def other(draw: DrawFn, engine: Engine, policy: Policy) -> tuple[Engine, Policy]
     batching = PluginConfig(kind="llm-serving-sim", settings={"prioritize_prefill": draw(st.booleans())})
     if not draw(st.integers(0, 3)):
         engine = replace(engine, max_num_seqs=UNLIMITED)
+    engine = replace(engine, pipeline_parallel=draw(st.sampled_from((1, 1, 2, 3, 5))))
     return engine, replace(policy, batching=batching, scheduling=PluginConfig(kind="fcfs"))
 
 

@@ -12,7 +12,7 @@ from blis_tui.engine.records import StepFinished, described
 from blis_tui.units import bytes_text, count_text, percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
-    from blis_tui.cluster.snapshot import GatewaySnapshot, InstanceSnapshot, RequestSnapshot
+    from blis_tui.cluster.snapshot import GatewaySnapshot, InstanceSnapshot, PipelineSnapshot, RequestSnapshot
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.rows import StepRow
     from blis_tui.engine.profile import Profile
@@ -422,6 +422,8 @@ def _running(debugger: Debugger, live: RequestSnapshot, instance: InstanceSnapsh
         start_us = -1 if latest is None else latest.step.next_step_us
         starts = f"which starts at {time_text(start_us)}: " if start_us >= 0 else ""
         sentences.append(since + say(f"{starts}the step under way has to end first."))
+    elif instance.pipeline is not None:
+        sentences += _part_in_pipeline(live, instance.pipeline)
     elif latest is not None:
         sentences += _part_in_step(debugger, live, latest)
     sentences.append(
@@ -431,6 +433,15 @@ def _running(debugger: Debugger, live: RequestSnapshot, instance: InstanceSnapsh
         )
     )
     return Part("What it does now", tuple(sentences))
+
+
+def _part_in_pipeline(live: RequestSnapshot, pipeline: PipelineSnapshot) -> list[Sentence]:
+    batches = pipeline.batches
+    where = say(f"Batches under way in the pipeline: {len(batches)} of at most {pipeline.stages}.")
+    for batch in batches:
+        if live.request_id in batch.requests:
+            return [where, say(f"It is in the one that ends at {time_text(batch.end_us)}, and in no other until then.")]
+    return [where, say("It is in none of them; the next batch considers it when the first stage is free.")]
 
 
 def _part_in_step(debugger: Debugger, live: RequestSnapshot, latest: LatestStep) -> list[Sentence]:

@@ -38,8 +38,11 @@ class LlmServingSimBatching(Plain):
     the token budget, if the blocks for it are free; else it is skipped. The pass ends with the budget, or when
     ``max_num_seqs`` requests are served.
 
-    Where nobody can be served though requests run, the one of them that was admitted first gets its share: victims are
-    preempted until its blocks are free. Then the pass goes on among those that still run; nobody is admitted.
+    With ``pipeline_parallel``, requests of batches under way take no part and count in ``max_num_seqs``.
+
+    Where nobody can be served though requests run and no batch is under way, the one of them that was admitted first
+    gets its share: victims are preempted until its blocks are free. Then the pass goes on among those that still run;
+    nobody is admitted.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -55,6 +58,7 @@ class LlmServingSimBatching(Plain):
             overtakes=True,
             in_order_of_arrival=True,
             counts_cached_tokens=True,
+            pipelines=True,
         )
 
     def plan(self, batch: Batch) -> Plan:
@@ -62,7 +66,7 @@ class LlmServingSimBatching(Plain):
         step = _Pass(batch)
         batch.dissolve_cohort()
         step.serve_all(self._ordered((*batch.running.values(), *batch.waiting.ordered()), batch))
-        if not step.served and batch.running:
+        if not step.served and batch.running and not batch.busy:
             step.make_room()
             step.serve_all(self._ordered(batch.running.values(), batch))
         batch.reform_cohort(step.decoding)
@@ -102,11 +106,12 @@ class _Pass:
         self._batch = batch
 
     def serve_all(self, requests: Iterable[Request]) -> None:
-        """Give each of them what it can get, in this order."""
+        """Give each of them what it can get, in this order, but for those that a step under way works on."""
+        busy = self._batch.busy
         for request in requests:
-            if self.budget <= 0 or len(self.served) >= self._batch.limits.max_num_seqs:
+            if self.budget <= 0 or len(self.served) + len(busy) >= self._batch.limits.max_num_seqs:
                 break
-            if request.batch_slot not in self.served:
+            if request.batch_slot not in self.served and request.batch_slot not in busy:
                 self._serve(request)
 
     def make_room(self) -> None:

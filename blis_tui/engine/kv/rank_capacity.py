@@ -7,6 +7,7 @@ rank with the fewest blocks decides for all.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.kv.capacity import kv_bytes_per_token, kv_capacity
@@ -25,8 +26,11 @@ def kv_blocks(
     block_size_tokens: int,
     gpu_memory_utilization: float,
     by_rank: bool,
+    pipeline_parallel: int = 1,
 ) -> int:
     """The KV blocks of an instance; 0 when not even one fits.
+
+    With ``pipeline_parallel``, those of the stage with the most layers, as if it had all embeddings, too.
 
     ``by_rank``: ``floor((free memory * utilization - peak overhead) / block bytes)`` of the rank where that is least.
     Block bytes are block size * 2 * layers * KV heads of the rank * head size * bytes of an element. Weights,
@@ -37,6 +41,7 @@ def kv_blocks(
     Raises:
         PolicyError: as for :func:`blis_tui.engine.kv.capacity.kv_capacity`.
     """
+    model = replace(model, num_hidden_layers=-(-model.num_hidden_layers // pipeline_parallel))
     whole = kv_capacity(
         model,
         hardware,

@@ -101,7 +101,17 @@ def _figures(instance: InstanceSnapshot) -> list[Content]:
         fact("waiting", *_waiting(instance)),
         kv_bar(instance),
         fact("preemptions", *_preemptions(instance)),
+        *_pipeline(instance),
     ]
+
+
+def _pipeline(instance: InstanceSnapshot) -> list[Content]:
+    """How many batches its stages work on, and how much these idle."""
+    pipeline = instance.pipeline
+    if pipeline is None:
+        return []
+    share = percent_text(pipeline.idle_us, pipeline.active_us * pipeline.stages)
+    return [fact("batches", f"{len(pipeline.batches)} of {pipeline.stages}"), fact("bubble", share)]
 
 
 def kv_bar(instance: InstanceSnapshot, cells: int = _KV_BAR) -> Content:
