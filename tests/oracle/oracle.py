@@ -603,7 +603,7 @@ class Oracle:
         ]
         chunks = [ChunkDone(chunk.request.request_id, chunk.computed, chunk.new) for chunk in load.chunks]
         duration = 0 if not instance.blis and not plan.tokens else instance.duration_us(load)
-        if plan.tokens:
+        if plan.tokens and piped:
             duration = instance.through_us(duration, now)
         end = instance.free_us = now + duration
         if piped:
