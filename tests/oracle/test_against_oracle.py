@@ -126,7 +126,7 @@ def _compare(oracle: Oracle, run: _Run) -> None:
     assert (cluster.now, cluster.events) == (oracle.now, oracle.events)
 
 
-def check(scenario: Scenario, users: int = 0) -> None:
+def _check(scenario: Scenario, users: int = 0) -> None:
     """One engine run with every step recorded, and one at full speed."""
     oracle, stalled = _oracle(scenario, users)
     for watch in (True, False):
@@ -139,7 +139,7 @@ def check(scenario: Scenario, users: int = 0) -> None:
             _compare(oracle, run)
 
 
-def check_every_event(scenario: Scenario) -> None:
+def _check_every_event(scenario: Scenario) -> None:
     """Stop after every event: the books must be right each time, and stopping must change nothing."""
     oracle, stalled = _oracle(scenario)
     run = _Run(scenario)
@@ -150,10 +150,14 @@ def check_every_event(scenario: Scenario) -> None:
         _compare(oracle, run)
 
 
+check, check_every_event = _check, _check_every_event
+"""For other rules, too."""
+
+
 def test_what_a_victim_was_about_to_compute_is_not_found() -> None:
     """By hand, because chance finds it too rarely to be relied on."""
     scenario = uncomputed_victim()
-    check(scenario)
+    _check(scenario)
     oracle, _ = _oracle(scenario)
     long, _ = oracle.jobs
     assert (long.preemptions, long.found_now) == (1, 4)
@@ -176,30 +180,30 @@ def test_equal_keys_mean_equal_tokens(prompts: list[Segments], size: int) -> Non
 @examples(100)
 @given(scenarios())
 def test_the_engine_agrees_with_the_oracle(scenario: Scenario) -> None:
-    check(scenario)
+    _check(scenario)
 
 
 @examples(100)
 @given(scenarios(), st.integers(1, 4))
 def test_they_agree_on_users_who_wait_for_their_answers(scenario: Scenario, users: int) -> None:
-    check(scenario, users)
+    _check(scenario, users)
 
 
 @pytest.mark.slow
 @examples(1000)
 @given(scenarios())
 def test_the_engine_agrees_with_the_oracle_at_length(scenario: Scenario) -> None:
-    check(scenario)
+    _check(scenario)
 
 
 @examples(50)
 @given(scenarios())
 def test_the_books_are_right_after_every_event(scenario: Scenario) -> None:
-    check_every_event(scenario)
+    _check_every_event(scenario)
 
 
 @pytest.mark.slow
 @examples(500)
 @given(scenarios())
 def test_the_books_are_right_after_every_event_at_length(scenario: Scenario) -> None:
-    check_every_event(scenario)
+    _check_every_event(scenario)
