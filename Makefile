@@ -25,6 +25,7 @@ docs: .venv/installed
 	$(BIN)/python docs/make_schemas.py
 	$(BIN)/python docs/make_reference.py
 	$(BIN)/python docs/make_terminal_reference.py
+	$(BIN)/python docs/make_schedulers.py
 
 pictures: .venv/installed
 	$(BIN)/python docs/make_pictures.py

@@ -36,6 +36,8 @@ _REPORT_PARTS: Final = (
     ("metrics/kv.py", "KvCounts"),
     ("metrics/sections.py", "Sections"),
     ("metrics/sections.py", "WarmUp"),
+    ("metrics/sections.py", "PromptThroughput"),
+    ("metrics/sections.py", "PipelineReport"),
     ("metrics/sections.py", "PoolReport"),
     ("metrics/sections.py", "ModelReport"),
     ("metrics/goodput.py", "SloReport"),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from blis_tui.cluster.lifecycle_records import Scaled, ScalingDecided
 from blis_tui.cluster.lives import CANDIDATES, COMING, FAILED
 from blis_tui.cluster.passage import LIFECYCLE, Background
-from blis_tui.cluster.placement import draw
+from blis_tui.cluster.placement import accelerators, draw
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -254,7 +254,7 @@ class AutoscalerControl:
         """These pools, cheapest first: by their cost where all are known, else by accelerators; of equals in order."""
         costs = [self._lifecycle.cost_per_hour(pool) for pool in self._pools]
         known = [cost for cost in costs if cost is not None]
-        keys = known if len(known) == len(costs) else [float(pool.tensor_parallel) for pool in self._pools]
+        keys = known if len(known) == len(costs) else [float(accelerators(pool)) for pool in self._pools]
         return sorted(numbers, key=keys.__getitem__)
 
     def _bounds(self, pool: int) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from blis_tui.engine.async_instance import AsyncInstance
@@ -12,13 +13,18 @@ from blis_tui.engine.instance import Instance
 from blis_tui.engine.kv.host import host_memory
 from blis_tui.engine.kv.pool import BlockPool, PromptKeys
 from blis_tui.engine.kv.tiers import Tiers
+from blis_tui.engine.latency.captured import CapturedSizes
 from blis_tui.engine.latency.model import create_latency
+from blis_tui.engine.pipelined_instance import PipelinedInstance
 from blis_tui.engine.preemption.restore import RESTORE
 from blis_tui.engine.preemption.victims import VICTIM
 from blis_tui.engine.scheduling.priority import PRIORITY
 from blis_tui.engine.scheduling.queue import SCHEDULING, SortedQueue
+from blis_tui.errors import PolicyError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from blis_tui.engine.events import EventQueue
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.ledger import Ledger
@@ -75,7 +81,11 @@ class InstanceFactory:
             waiting.by_name = rule.traits.ties_by_name
         restore = plugins.create(RESTORE, policy.preemption_restore, {})
         latency = self._latency(pool)
-        make = AsyncInstance if rule.traits.plans_ahead else Instance
+        make: Callable[..., Instance] = AsyncInstance if rule.traits.plans_ahead else Instance
+        if engine.pipeline_parallel > 1:
+            if not rule.traits.pipelines:
+                raise PolicyError(f"`{policy.batching.kind}` batching knows no pipeline_parallel")
+            make = partial(PipelinedInstance, stages=engine.pipeline_parallel)
         return make(
             index,
             Batch(
@@ -88,7 +98,7 @@ class InstanceFactory:
                 latency=latency,
                 traits=traits_of(rule.traits, policy.preemption_recompute, swaps=restore.uses_host),
             ),
-            latency=latency,
+            latency=CapturedSizes(latency, limits.max_num_seqs) if rule.traits.captured_sizes else latency,
             rule=rule,
             priority=plugins.create(PRIORITY, policy.priority.kind, policy.priority.settings),
             events=self._events,

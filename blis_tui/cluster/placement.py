@@ -22,6 +22,11 @@ def draw(delay: Delay, stream: Stream) -> int:
     return max(0, int(delay.mean_us + delay.std_dev_us * stream.normal()))
 
 
+def accelerators(pool: Pool) -> int:
+    """How many an instance has: ``tensor_parallel`` of them for each stage of its pipeline."""
+    return pool.tensor_parallel * pool.engine.pipeline_parallel
+
+
 class Node:
     """One machine.
 
@@ -77,9 +82,9 @@ class Placement:
     def place_now(self, index: int, need: Pool) -> bool:
         """Put an instance on the first node with enough free accelerators; False = there is none, it waits."""
         for node in self.nodes:
-            if node.ready_us >= 0 and self._fits(node.pool, need) and node.free >= need.tensor_parallel:
-                node.free -= need.tensor_parallel
-                node.hosted[index] = need.tensor_parallel
+            if node.ready_us >= 0 and self._fits(node.pool, need) and node.free >= accelerators(need):
+                node.free -= accelerators(need)
+                node.hosted[index] = accelerators(need)
                 self.pending.pop(index, None)
                 return True
         self.pending[index] = need
@@ -89,7 +94,7 @@ class Placement:
         """Order nodes for the instances that wait, as far as those under way do not suffice for them."""
         coming = [(node.pool, node.free) for node in self.nodes if node.ready_us < 0]
         for need in self.pending.values():
-            split = need.tensor_parallel
+            split = accelerators(need)
             for at, (pool, free) in enumerate(coming):
                 if self._fits(pool, need) and free >= split:
                     coming[at] = (pool, free - split)
@@ -122,9 +127,7 @@ class Placement:
         for number, pool in enumerate(self._pools):
             if self._fits(number, need):
                 return (
-                    None
-                    if pool.cost_per_hour is None
-                    else pool.cost_per_hour / pool.gpus_per_node * need.tensor_parallel
+                    None if pool.cost_per_hour is None else pool.cost_per_hour / pool.gpus_per_node * accelerators(need)
                 )
         return None
 
@@ -145,7 +148,7 @@ class Placement:
     def _fits(self, pool: int, need: Pool) -> bool:
         """Whether a node of that kind, empty, can host such an instance."""
         kind = self._pools[pool]
-        return kind.gpu == need.hardware.name and kind.gpus_per_node >= need.tensor_parallel
+        return kind.gpu == need.hardware.name and kind.gpus_per_node >= accelerators(need)
 
     def _count(self, pool: int) -> int:
         return len([node for node in self.nodes if node.pool == pool])

@@ -6,9 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from blis_tui.cluster.lives import ACTIVE
+from blis_tui.engine.pipelined_instance import PipelinedInstance
 from blis_tui.engine.records import ChunkDone
 from blis_tui.engine.request import RequestState, handover_of
 
@@ -102,6 +103,31 @@ class PlannedSnapshot:
     free_blocks: int
 
 
+class BatchUnderWay(NamedTuple):
+    """A batch in the pipeline."""
+
+    end_us: int
+    requests: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineSnapshot:
+    """The stages of an instance with ``pipeline_parallel``."""
+
+    stages: int
+    batches: tuple[BatchUnderWay, ...]
+    """Under way, in the order in which they entered."""
+    active_us: int
+    """During which any batch was under way so far, to the end of the latest one."""
+    computing_us: int
+    """What all stages computed, added up."""
+
+    @property
+    def idle_us(self) -> int:
+        """What all stages idled while any batch was under way, added up: the bubble."""
+        return self.active_us * self.stages - self.computing_us
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSnapshot:
     """One instance: its queue head first, its batch in order of admission."""
@@ -129,6 +155,8 @@ class InstanceSnapshot:
     """KV transfers under way from it or to it."""
     planned: PlannedSnapshot | None
     """Where steps are planned ahead, the one to come, in the middle of a step that one; None = none is planned."""
+    pipeline: PipelineSnapshot | None
+    """Where it has several stages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,6 +354,21 @@ def _instance(instance: Instance, cluster: Cluster, window: int | None, transfer
         life=ACTIVE if cluster.lifecycle is None else cluster.lifecycle.lives[instance.index].state,
         transfers=transfers,
         planned=_planned(instance.batch),
+        pipeline=_pipeline(instance, cluster.now) if isinstance(instance, PipelinedInstance) else None,
+    )
+
+
+def _pipeline(instance: PipelinedInstance, now: int) -> PipelineSnapshot:
+    there = {**instance.batch.running, **instance.batch.ending}
+    return PipelineSnapshot(
+        stages=len(instance.stages),
+        batches=tuple(
+            BatchUnderWay(one.end_us, tuple(there[slot].request_id for slot in sorted(one.slots) if slot in there))
+            for one in instance.under_way
+            if one.end_us > now
+        ),
+        active_us=instance.tallies.active_us,
+        computing_us=instance.tallies.computing_us,
     )
 
 
@@ -357,7 +400,8 @@ def _planned(batch: Batch) -> PlannedSnapshot | None:
 def _phase(instance: Instance, request: Request) -> str:
     if request.batch_slot in instance.batch.prefills:
         return "prefill"
-    return "stalled" if request.batch_slot in instance.batch.stalled else "decode"
+    slot, batch = request.batch_slot, instance.batch
+    return "stalled" if slot in batch.stalled and slot not in batch.busy else "decode"
 
 
 def _request(request: Request, instance: Instance | None, phase: str) -> RequestSnapshot:

@@ -163,6 +163,7 @@ class Recorder:
                 record.step,
                 *self._totals,
                 planned,
+                len(record.chunks),
             ),
             record.running // _BUSY_BATCH if record.stalled or record.preempted else 0,
         )

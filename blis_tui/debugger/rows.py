@@ -42,6 +42,13 @@ class StepRow(NamedTuple):
     all_kv_used_blocks: int
     planned: int
     """The event in which it was planned: its own, or with asynchronous scheduling the start of the step before."""
+    chunks: int
+    """Requests whose prefill it went on with."""
+
+    @property
+    def served(self) -> int:
+        """Requests that got something from the step; those apart whose whole prompt was cached."""
+        return self.chunks + self.decode_requests
 
     @property
     def batch_tokens(self) -> int:

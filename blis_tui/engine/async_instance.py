@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.engine.instance import Instance
+from blis_tui.engine.holding_instance import HoldingInstance
 from blis_tui.engine.plan import Plan, Planned
 from blis_tui.engine.step_event import NO_STEP
 from blis_tui.engine.tallies import tally_wait
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Request
 
 
-class AsyncInstance(Instance):
+class AsyncInstance(HoldingInstance):
     """An instance with two steps in flight."""
 
     __slots__ = ()
@@ -89,8 +89,8 @@ class AsyncInstance(Instance):
             or batch.prefills
             or batch.stalled
             or self.pool.tiers is not None
-            or decodes > batch.limits.max_num_batched_tokens
-            or (self.waiting.items and len(batch.running) + len(batch.ending) < batch.limits.max_num_seqs)
+            or decodes > batch.max_decodes
+            or (self.waiting.items and len(batch.running) + len(batch.ending) < batch.max_running)
         ):
             return -1
         due = len(batch.cohort.due())
@@ -110,19 +110,8 @@ class AsyncInstance(Instance):
         """Whoever a plan was made for has left: what is in their blocks counts as computed."""
         self.pool.computed(now, -1)
 
-    def leave(self, request: Request, now: int) -> None:
-        """The client of a completed request has its whole answer."""
-        self._release(request)
-        super().leave(request, now)
-
-    def hand_over(self, request: Request, now: int) -> None:
-        """The step is over that computed a prompt for another instance."""
-        self._release(request)
-        super().hand_over(request, now)
-
     def abandon(self) -> None:
         """Stop in the middle of everything: its requests have been taken out."""
-        self._release_all()
         self.batch.planned = None
         self.batch.cohort.ahead = 0
         super().abandon()
@@ -138,19 +127,3 @@ class AsyncInstance(Instance):
         chunks = [(chunk.request.index, chunk.computed, chunk.new) for chunk in plan.chunks]
         preempted = [(one.victim.index, one.beneficiary.index) for one in plan.preempted]
         return (ending, epoch, chunks, [one.index for one in plan.admitted], preempted)
-
-    def _vacate(self, request: Request) -> None:
-        """It keeps its slot and its blocks until the step is over."""
-        watch, handover = self._watch, request.handover
-        if watch is not None and watch.early_transfers and handover is not None and not handover.prefilled:
-            super()._vacate(request)  # it is on its way to another instance already
-        else:
-            self.batch.ending[request.batch_slot] = request
-
-    def _release(self, request: Request) -> None:
-        if self.batch.ending.get(request.batch_slot) is request:
-            self.batch.release_ending(request)
-
-    def _release_all(self) -> None:
-        for request in list(self.batch.ending.values()):
-            self.batch.release_ending(request)

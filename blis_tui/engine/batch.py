@@ -11,6 +11,7 @@ from blis_tui.engine.plan import Preemption, Reloaded, Restored, SwappedIn
 from blis_tui.engine.preemption.restore import Costs, recompute_us
 from blis_tui.engine.request import RequestState
 from blis_tui.errors import StalledError
+from blis_tui.spec.limits import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +46,8 @@ class Batch:
 
     Attributes:
         limits: what bounds it.
+        max_running: how many requests may have a place in it at the same time.
+        max_decodes: how many may decode in a step that does nothing else.
         waiting: requests that are not scheduled yet.
         pool: the KV blocks.
         running: batch slot -> request, in the order of admission.
@@ -54,10 +57,10 @@ class Batch:
         ending: requests that have left ``running`` and hold their slot and their blocks until the step that computes
             their last token is over.
         load: the work of a step, as far as the cohort determines it.
-        traits: what its batch-formation rule says about itself.
         victim: whom it preempts.
         restore: how victims come back.
         host: where they are swapped to; None = nowhere.
+        busy: slots of those that take part in a step under way, where others may start beside it.
         reserved: requests that hold the KV blocks of their prompt and do not run yet, by their index.
         planned: the step that starts when the present one ends, where steps are planned ahead.
         now: when the latest step was planned.
@@ -69,11 +72,15 @@ class Batch:
         "_latency",
         "_next_slot",
         "_recomputed_tokens",
+        "_traits",
+        "busy",
         "cohort",
         "ending",
         "host",
         "limits",
         "load",
+        "max_decodes",
+        "max_running",
         "now",
         "planned",
         "pool",
@@ -101,6 +108,9 @@ class Batch:
         traits: Traits,
     ) -> None:
         self.limits = limits
+        places, tokens = limits.max_num_seqs, limits.max_num_batched_tokens
+        self.max_running = UNLIMITED if traits.limits_each_step else places
+        self.max_decodes = min(places, tokens) if traits.limits_each_step else tokens
         self.waiting = waiting
         self.pool = pool
         self.load = StepLoad()
@@ -109,6 +119,7 @@ class Batch:
         self.prefills: dict[int, Request] = {}
         self.stalled: dict[int, Request] = {}
         self.ending: dict[int, Request] = {}
+        self.busy: set[int] = set()
         self.reserved: dict[int, Request] = {}
         self.refused: tuple[int, int, int] | None = None
         self.planned: Planned | None = None

@@ -333,8 +333,8 @@ class Instance:
                 not decodes
                 or batch.prefills
                 or (batch.stalled or self.pool.tiers is not None)
-                or decodes > batch.limits.max_num_batched_tokens
-                or (waiting and len(batch.running) < batch.limits.max_num_seqs)
+                or decodes > batch.max_decodes
+                or (waiting and len(batch.running) < batch.max_running)
             ):
                 return self._planned_step(now)
             # A plain decode: nothing to decide, every running request gets its token.
@@ -355,7 +355,7 @@ class Instance:
             self._complete(finishing, end)
         tallies.steps += 1
         tallies.busy_us += duration
-        if waiting and not planned and len(batch.running) + len(finishing or ()) >= batch.limits.max_num_seqs:
+        if waiting and not planned and len(batch.running) + len(finishing or ()) >= batch.max_running:
             tallies.seqs_wait_us += duration
         upcoming = end if waiting or batch.running else IDLE
         if self._observers.kinds:
@@ -400,7 +400,8 @@ class Instance:
         decodes = load.decode_requests
         context = load.decode_context_tokens
         empty = self.rule.traits.skips_empty_steps and not decodes and not plan.chunks
-        duration = batch.lasting(plan, now, 0 if empty else self.latency.step_time_us(load))
+        duration = 0 if empty else self._duration_us(load, now)
+        duration = batch.lasting(plan, now, duration)
         load.chunks = _NO_PLAN.chunks
         end = now + duration
         if self.pool.unseen or self.pool.fresh:
@@ -429,13 +430,8 @@ class Instance:
         if finishing:
             self._complete(finishing, end)
         # Next.
-        tallies.steps += 1
-        tallies.busy_us += duration
         full_budget = tokens >= batch.limits.max_num_batched_tokens
-        tallies.full_budget_us += duration * full_budget
-        if plan.chunks:
-            tallies.prefill_us += duration
-            tallies.beside_prefill_us += duration * decodes
+        tallies.step(plan.chunks, decodes, duration, full_budget=full_budget)
         waiting = batch.waiting.items
         if waiting and not self.rule.traits.plans_ahead:
             tally_wait(tallies, batch, plan, epoch, len(finishing), duration, full_budget=full_budget)
@@ -444,6 +440,10 @@ class Instance:
         if observed:
             self._emit_step(plan, Done(now, duration, decodes, context, first_tokens, finishing, upcoming))
         return upcoming
+
+    def _duration_us(self, load: StepLoad, now: int) -> int:  # noqa: ARG002  (for engines that are not free at once)
+        """How long a step with this load takes that starts now."""
+        return self.latency.step_time_us(load)
 
     def _end_prefill(self, request: Request, end: int, finishing: list[Request]) -> None:
         """The last token of its prefill is computed: a first token comes out, or (after a preemption) the next one."""

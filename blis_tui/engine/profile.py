@@ -21,3 +21,8 @@ class Profile:
     """Who goes first in its queue, as a sentence without its full stop."""
     victims: str
     """Whom it preempts, such as "the youngest running request"."""
+
+    @property
+    def max_running(self) -> int | None:
+        """How many requests may run at the same time; None = any number."""
+        return None if self.traits.limits_each_step else self.limits.max_num_seqs

@@ -70,7 +70,7 @@ def emit_step(observers: Observers, index: int, number: int, batch: Batch, plan:
                 tuple(ChunkDone(c.request.request_id, c.computed, c.new) for c in plan.chunks),
                 done.decode_requests,
                 done.decode_context_tokens,
-                tuple(batch.stalled[slot].request_id for slot in sorted(batch.stalled)),
+                tuple(batch.stalled[slot].request_id for slot in sorted(batch.stalled) if slot not in batch.busy),
                 done.duration_us,
                 tuple(request.request_id for request in done.first_tokens),
                 tuple(request.request_id for request in done.finishing),

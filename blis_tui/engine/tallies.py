@@ -7,7 +7,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blis_tui.engine.batch import Batch
+    from blis_tui.engine.latency.model import Chunk
     from blis_tui.engine.plan import Plan
 
 
@@ -23,6 +26,14 @@ class Tallies:
     """The largest batch so far."""
     busy_us: int = 0
     """Of all steps."""
+    active_us: int = 0
+    """During which any step was under way, and what all of these took together if no step had waited for another; both
+    are kept where steps overlap."""
+    computing_us: int = 0
+    prefill_tokens: int = 0
+    """Computed in prefills."""
+    cached_tokens: int = 0
+    """Found in the cache when a step admitted their request; prompts that were found as a whole are left out."""
     prefill_us: int = 0
     """Of steps that computed prompt tokens."""
     beside_prefill_us: int = 0
@@ -39,6 +50,19 @@ class Tallies:
     """Of steps that left somebody waiting because ``max_num_seqs`` ran, though not all of the token budget was used."""
     itl_us: dict[int, int] = field(default_factory=dict)
     """Tokens by the time since the request's previous token, overheads not included."""
+
+    def step(self, chunks: Sequence[Chunk], decodes: int, duration_us: int, *, full_budget: bool) -> None:
+        """One more step: what it computed of prompts, beside so many decodes, and whether that spent the budget."""
+        self.steps += 1
+        self.busy_us += duration_us
+        self.full_budget_us += duration_us * full_budget
+        if not chunks:
+            return
+        for chunk in chunks:
+            self.prefill_tokens += chunk.new
+            self.cached_tokens += chunk.cached
+        self.prefill_us += duration_us
+        self.beside_prefill_us += duration_us * decodes
 
     def state(self) -> tuple[object, ...]:
         """All of it, as plain values (for digests)."""
@@ -82,7 +106,14 @@ def tally_wait(
         tallies.kv_wait_us += duration
     elif full_budget:
         pass
-    elif len(batch.running) + finishing >= batch.limits.max_num_seqs:
+    elif _served(batch, finishing, plan) >= batch.limits.max_num_seqs:
         tallies.seqs_wait_us += duration
     elif batch.refused is not None and batch.refused[1] == epoch:
         tallies.kv_wait_us += duration
+
+
+def _served(batch: Batch, finishing: int, plan: Plan) -> int:
+    """How many requests count towards ``max_num_seqs`` in a step: all that run, or those it serves."""
+    if batch.max_running == batch.limits.max_num_seqs:
+        return len(batch.running) + finishing
+    return len(plan.chunks) if plan.chunks and not batch.load.decode_requests else 0

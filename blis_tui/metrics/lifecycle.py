@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.cluster.placement import accelerators
 from blis_tui.metrics.stats import WHERE_IT_APPLIES
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def lifecycle_report(experiment: Experiment, cluster: Cluster, now_us: int) -> L
     held_us = gpu_us = up = down = 0
     for index, life in enumerate(lives):
         held_us += life.held_us
-        gpu_us += life.held_us * lifecycle.pool_of(index).tensor_parallel
+        gpu_us += life.held_us * accelerators(lifecycle.pool_of(index))
     scaled = () if lifecycle.autoscaler is None else tuple(lifecycle.autoscaler.scaled)
     for _, _, change, _ in scaled:
         up += max(change, 0)

@@ -52,7 +52,8 @@ class PoolReport:
     steps: int
     busy_us: int
     busy_share: float
-    """Of the time of all its instances, that in steps."""
+    """Of the time of all its instances (under ``pipeline_parallel`` of as many at once as there are stages), that in
+    steps."""
     output_tokens: int
     """Of the requests that it served last, first tokens computed elsewhere included."""
     peak_running: int
@@ -92,11 +93,41 @@ class WarmUp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PromptThroughput:
+    """What engines report as prompt throughput that count cached tokens, too.
+
+    A prompt of 1,000 tokens of which 600 are cached costs 400 and counts 1,000. What a preempted request prefills again
+    counts again.
+    """
+
+    computed_tokens: int
+    cached_tokens: int
+    tokens_per_s: float
+    """Both, per simulated second of the whole run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineReport:
+    """How well batches fill the stages of pipelined instances, all of these together."""
+
+    active_us: int
+    """During which a batch was under way, added up over the instances."""
+    batches: float
+    """Under way at the same time while any was: the mean."""
+    bubble_share: float
+    """Of the time of all stages while any batch was under way, that in which they idled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sections:
     """Parts of a report that it has only where they apply."""
 
     warm_up: WarmUp | None = None
     """Where the experiment has ``warm_up_us``."""
+    prompt_throughput: PromptThroughput | None = None
+    """Where the batching rule's engine counts so."""
+    pipeline: PipelineReport | None = None
+    """Where an instance has ``pipeline_parallel``."""
     pools: Mapping[str, PoolReport] | None = None
     """By name, where there is more than one."""
     models: tuple[ModelReport, ...] | None = None
@@ -130,7 +161,9 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
     full = experiment.report == "full" or not experiment.plain
     preempts = says_more(experiment.policy)
     tiers = tiers_report(cluster.instances, cluster.pools)
-    plain = not (several or full or preempts or tiers)
+    pipelines = any(pool.engine.pipeline_parallel > 1 for pool in experiment.pools)
+    counts_cached = cluster.instances[0].rule.traits.counts_cached_tokens
+    plain = not (several or full or preempts or tiers or counts_cached or pipelines)
     if plain and not (experiment.slo_targets or experiment.fitness or experiment.warm_up_us):
         return Sections()
     rows = list(zip(table.plain(), table.ways(), strict=True))
@@ -138,6 +171,8 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
     gateway, splitter = cluster.gateway, cluster.splitter
     return Sections(
         warm_up=_warm_up(experiment.warm_up_us, rows) if experiment.warm_up_us else None,
+        prompt_throughput=_prompt_throughput(cluster, duration_us) if counts_cached else None,
+        pipeline=_pipeline(cluster) if pipelines else None,
         pools=_pools(cluster, rows, duration_us) if several else None,
         models=tuple(_model(name, cluster, rows) for name in models) if len(models) > 1 else None,
         slo=slo_report(experiment.slo_targets, rows, table, duration_us) if experiment.slo_targets else None,
@@ -160,6 +195,29 @@ def _preemption(cluster: Cluster) -> PreemptionReport:
 
 def _warm_up(until_us: int, rows: Travelled) -> WarmUp:
     return WarmUp(until_us=until_us, requests=len([row for row, _ in rows if row.arrival_us < until_us]))
+
+
+def _prompt_throughput(cluster: Cluster, duration_us: int) -> PromptThroughput:
+    computed = _total([one.tallies.prefill_tokens for one in cluster.instances])
+    cached = _total([one.tallies.cached_tokens for one in cluster.instances])
+    tokens_per_s = 1e6 * (computed + cached) / duration_us if duration_us else 0.0
+    return PromptThroughput(computed_tokens=computed, cached_tokens=cached, tokens_per_s=tokens_per_s)
+
+
+def _pipeline(cluster: Cluster) -> PipelineReport:
+    active = busy = computing = stages = 0
+    for instance, pool in zip(cluster.instances, cluster.pools, strict=True):
+        if pool.engine.pipeline_parallel > 1:
+            tallies = instance.tallies
+            active += tallies.active_us
+            stages += tallies.active_us * pool.engine.pipeline_parallel
+            busy += tallies.busy_us
+            computing += tallies.computing_us
+    return PipelineReport(
+        active_us=active,
+        batches=busy / active if active else 0.0,
+        bubble_share=1.0 - computing / stages if stages else 0.0,
+    )
 
 
 def _pools(cluster: Cluster, rows: Travelled, duration_us: int) -> dict[str, PoolReport]:
@@ -187,7 +245,7 @@ def _pools(cluster: Cluster, rows: Travelled, duration_us: int) -> dict[str, Poo
             completed=_total([completed[index] for index in members]),
             steps=_total([one.tallies.steps for one in instances]),
             busy_us=busy_us,
-            busy_share=busy_us / (duration_us * len(members)) if duration_us else 0.0,
+            busy_share=busy_us / (duration_us * len(members) * what.engine.pipeline_parallel) if duration_us else 0.0,
             output_tokens=_total([tokens[index] for index in members]),
             peak_running=_total([one.tallies.peak_running for one in instances]),
             kv=kv_counts(instances),

@@ -38,6 +38,10 @@ def _step_time(one: StepTime, known: ExpectedError | None) -> str:
 def section_lines(report: Report) -> dict[str, str]:
     """What to call each line, and what it says; nothing where nothing applies."""
     lines: dict[str, str] = {}
+    if (prompts := report.prompt_throughput) is not None:
+        lines["prompts"] = f"{prompts.tokens_per_s:,.1f} tokens/s, {prompts.cached_tokens:,} cached ones included"
+    if (pipeline := report.pipeline) is not None:
+        lines["pipeline"] = f"{pipeline.batches:.2f} batches at once, bubble {_percent(pipeline.bubble_share)}"
     for name, pool in (report.pools or {}).items():
         prefilled = f"{pool.prefilled:,} prefilled, " if pool.prefilled else ""
         served = f"{pool.routed:,} routed, {prefilled}{pool.completed:,} completed"

@@ -10,14 +10,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from blis_tui.canonical import to_sorted_json
-from blis_tui.engine.kv.capacity import kv_capacity
+from blis_tui.engine.kv.rank_capacity import kv_blocks
 from blis_tui.errors import InputError
 from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, real_path
 from blis_tui.registry import builtin
 from blis_tui.spec import model as spec
+from blis_tui.spec.batching_traits import batching_traits
 from blis_tui.spec.build_memory import host_link_of, kv_tiers_of
 from blis_tui.spec.document_parts import Part, floats_of, plugin_of
 from blis_tui.spec.hf import build_model
+from blis_tui.spec.limits import UNLIMITED
 from blis_tui.spec.operator_files import tables_for
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def build_experiment(
     Raises:
         InputError: the document is not a resolved experiment, or its trace is missing or another one.
     """
-    resolved = with_numbers(document)
+    resolved = with_numbers(document, plugins)
     top = Part(resolved, "")
     metadata, cluster = top.part("metadata"), top.part("cluster")
     policy = _policy(top.part("policy"))
@@ -121,40 +123,43 @@ def build_hardware_part(stack: Mapping[str, object]) -> spec.Hardware:
     )
 
 
-def with_numbers(document: Mapping[str, object]) -> dict[str, object]:
+def with_numbers(document: Mapping[str, object], plugins: Registry | None = None) -> dict[str, object]:
     """The document with numbers in place of ``auto``, for each pool its own.
 
-    ``kv_blocks: auto`` is what fits into the memory beside the weights; ``max_model_len: auto`` is the
-    model's own limit, capped by the KV cache. What no instance runs with stays as it is.
+    ``kv_blocks: auto`` is what fits into the memory beside the weights, as the batching rule sizes it;
+    ``max_model_len: auto`` is the model's own limit, capped by the KV cache. What no instance runs with stays as it is.
     """
     cluster = Part(document, "").part("cluster")
+    by_rank = batching_traits(document, plugins).sizes_pool_by_rank
     numbered = {**document}
     pools: list[Mapping[str, object]] = []
     for one in cluster.parts("pools") if "pools" in cluster.data else ():
         stack = stack_of(document, one.data)
         own = any(key in one.data for key in stack)
-        pools.append({**one.data, "engine": _numbers(stack)} if own else one.data)
+        pools.append({**one.data, "engine": _numbers(stack, by_rank=by_rank)} if own else one.data)
     if pools:
         numbered["cluster"] = {**cluster.data, "pools": pools}
     if not pools or any("engine" not in pool for pool in pools):
-        numbered["engine"] = _numbers(stack_of(document))
+        numbered["engine"] = _numbers(stack_of(document), by_rank=by_rank)
     return numbered
 
 
-def _numbers(stack: Mapping[str, object]) -> dict[str, object]:
+def _numbers(stack: Mapping[str, object], *, by_rank: bool) -> dict[str, object]:
     """The engine of a stack with numbers in place of ``auto``."""
     part = Part(stack, "").part("engine")
     engine = dict(part.data)
     block_size = part.integer("block_size_tokens")
     model = build_model_part(stack)
     if engine.get("kv_blocks") == "auto":
-        engine["kv_blocks"] = kv_capacity(
+        engine["kv_blocks"] = kv_blocks(
             model,
             build_hardware_part(stack),
             tensor_parallel=Part(stack, "").integer("tensor_parallel"),
             block_size_tokens=block_size,
             gpu_memory_utilization=part.number("gpu_memory_utilization"),
-        ).blocks
+            by_rank=by_rank,
+            pipeline_parallel=part.integer("pipeline_parallel", 1),
+        )
     if engine.get("max_model_len") == "auto":
         blocks = Part(engine, "engine").integer("kv_blocks")
         engine["max_model_len"] = min(model.max_position_embeddings, blocks * block_size)
@@ -163,7 +168,7 @@ def _numbers(stack: Mapping[str, object]) -> dict[str, object]:
 
 def _engine(part: Part) -> spec.Engine:
     return spec.Engine(
-        max_num_seqs=part.integer("max_num_seqs"),
+        max_num_seqs=part.integer("max_num_seqs") or UNLIMITED,
         max_num_batched_tokens=part.integer("max_num_batched_tokens"),
         long_prefill_token_threshold=part.integer("long_prefill_token_threshold"),
         max_model_len=part.limit("max_model_len"),
@@ -172,6 +177,7 @@ def _engine(part: Part) -> spec.Engine:
         enable_prefix_caching=part.flag("enable_prefix_caching", otherwise=True),
         host_link=host_link_of(part.part("host_link")) if "host_link" in part.data else None,
         kv_tiers=kv_tiers_of(part.part("kv_tiers")) if "kv_tiers" in part.data else None,
+        pipeline_parallel=part.integer("pipeline_parallel", 1),
     )
 
 

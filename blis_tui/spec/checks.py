@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.batching.versions import ONLY_IN
 from blis_tui.engine.kv.capacity import kv_capacity, minimum_tensor_parallel
 from blis_tui.engine.kv.pool import MAX_SHARED_BLOCKS
+from blis_tui.engine.kv.rank_capacity import kv_blocks
 from blis_tui.errors import PolicyError
 from blis_tui.metrics.anomalies import Anomalies
 from blis_tui.metrics.control_plane import DeferralReport, DisaggregationReport, GatewayReport
@@ -19,9 +20,11 @@ from blis_tui.metrics.load import Offered, Steady
 from blis_tui.metrics.preemption import PreemptionReport
 from blis_tui.metrics.report import Latencies, RequestCounts, Throughput, TokenCounts
 from blis_tui.metrics.saturation import Saturation
-from blis_tui.metrics.sections import Fairness, WarmUp
+from blis_tui.metrics.sections import Fairness, PipelineReport, PromptThroughput, WarmUp
 from blis_tui.metrics.stats import Distribution
 from blis_tui.metrics.tiers import TiersReport
+from blis_tui.spec.batching_checks import check_batching
+from blis_tui.spec.batching_traits import batching_traits
 from blis_tui.spec.build import build_hardware_part, build_model_part, stack_of
 from blis_tui.spec.cluster_checks import check_cluster
 from blis_tui.spec.diagnostics import Diagnostic, about
@@ -37,6 +40,8 @@ from blis_tui.workload.arrivals import CLOSED_LOOP
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from blis_tui.engine.batching.traits import Traits
+    from blis_tui.registry import Registry
     from blis_tui.spec.model import Hardware, Model
     from blis_tui.spec.source import DataPath, Document, Json
 
@@ -60,6 +65,8 @@ _GROUPS: Final[Mapping[str, type]] = {
     "anomalies": Anomalies,
     "saturation": Saturation,
     "warm_up": WarmUp,
+    "prompt_throughput": PromptThroughput,
+    "pipeline": PipelineReport,
 }
 
 
@@ -83,14 +90,15 @@ _OPEN_ENDED: Final = re.compile(
 """Metrics whose names depend on the run: one instance's, one pool's, one class's, one tenant's."""
 
 
-def check(document: Document) -> list[Diagnostic]:
-    """Every problem of meaning in a resolved experiment."""
+def check(document: Document, plugins: Registry | None = None) -> list[Diagnostic]:
+    """Every problem of meaning in a resolved experiment; ``plugins``: what its names refer to."""
     owners = stacks(document)
     problems = [problem for owner in owners for problem in check_model(document, where(document, owner, "model"))]
     sound = not problems
     problems += check_workload(document)
     problems += _check_version(document)
     problems += check_memory(document)
+    problems += check_batching(document, plugins)
     problems += check_lifecycle(document)
     problems += check_cluster(document)
     problems += _check_expectations(document)
@@ -99,7 +107,8 @@ def check(document: Document) -> list[Diagnostic]:
         problems += [problem for stack in used for problem in _check_heads(stack)]
         problems += [problem for owner in owners for problem in check_operators(document, owner)]
         if not problems:
-            problems += [problem for stack in used for problem in _check_capacity(stack)]
+            traits = batching_traits(as_map(document.data), plugins)
+            problems += [problem for stack in used for problem in _check_capacity(stack, traits)]
     return problems
 
 
@@ -189,16 +198,17 @@ def _check_heads(stack: _Stack) -> Iterator[Diagnostic]:
     yield stack.about(("tensor_parallel",), "BLIS2004", message, f"possible values are {', '.join(usable[:12])}")
 
 
-def _check_capacity(stack: _Stack) -> Iterator[Diagnostic]:
+def _check_capacity(stack: _Stack, traits: Traits) -> Iterator[Diagnostic]:
     """Does the model fit, and does the smallest request of each client fit into what is left?"""
     document, model, hardware, split = stack.document, stack.model, stack.hardware, stack.split
     block_size = _whole(document, *stack.at("engine", "block_size_tokens")) or 1
     blocks = _whole(document, *stack.at("engine", "kv_blocks"))
+    stages = _whole(document, *stack.at("engine", "pipeline_parallel")) or 1
     if blocks is None:
         utilization = _number(document, *stack.at("engine", "gpu_memory_utilization")) or 1.0
         try:
             found = kv_capacity(
-                model,
+                replace(model, num_hidden_layers=-(-model.num_hidden_layers // stages)),
                 hardware,
                 tensor_parallel=split,
                 block_size_tokens=block_size,
@@ -217,19 +227,26 @@ def _check_capacity(stack: _Stack) -> Iterator[Diagnostic]:
                 _fitting(model, hardware, utilization, needed, found.available_gib),
             )
             return
-        blocks = found.blocks
+        blocks = kv_blocks(
+            model,
+            hardware,
+            tensor_parallel=split,
+            block_size_tokens=block_size,
+            gpu_memory_utilization=utilization,
+            by_rank=traits.sizes_pool_by_rank,
+            pipeline_parallel=stages,
+        )
     limit = document.get(*stack.at("engine", "max_model_len"))
     longest = limit if isinstance(limit, int) else None
     if limit == "auto":
         longest = min(model.max_position_embeddings, blocks * block_size)
     yield from _check_smallest(stack, blocks, block_size, longest)
-    yield from _check_whole_prompts(stack, longest)
+    if not traits.chunked_prefill:
+        yield from _check_whole_prompts(stack, longest)
 
 
 def _check_whole_prompts(stack: _Stack, longest: int | None) -> Iterator[Diagnostic]:
     """Without chunked prefill a step must be able to take the longest sequence, or its request waits for ever."""
-    if stack.document.get("policy", "batching", "enable_chunked_prefill") is not False:
-        return
     path = ("engine", "max_num_batched_tokens")
     budget = _whole(stack.document, *stack.at(*path)) or 0
     if longest is None:
@@ -237,7 +254,7 @@ def _check_whole_prompts(stack: _Stack, longest: int | None) -> Iterator[Diagnos
         yield stack.about(("engine", "max_model_len"), "BLIS2019", message, "give a number or `auto`")
     elif budget < longest:
         message = f"without chunked prefill a step of {budget} tokens cannot take a sequence of {longest}"
-        hint = "raise max_num_batched_tokens, lower max_model_len, or leave chunked prefill on"
+        hint = "raise max_num_batched_tokens, lower max_model_len, or let prompts be chunked"
         yield stack.about(path, "BLIS2019", message, hint)
 
 

@@ -225,6 +225,11 @@ _TABLE: Final = {
         "Another setting makes this one meaningless, so results would not be what it promises.",
         "Change the other one as the message says, or remove the setting.",
     ),
+    "BLIS2027": CodeInfo(
+        "not with this batching rule",
+        "The rule that forms batches cannot do what this setting asks of it.",
+        "Change the setting as the message says, or take another batching rule.",
+    ),
     "BLIS2050": CodeInfo(
         "instances cannot come and go like that",
         "A failure, a node pool or the autoscaler's bounds contradict themselves or the instances there are.",

@@ -96,8 +96,13 @@ def _check_nodes(document: Document, cluster: Mapping[str, Json]) -> Iterator[Di
         message = f"no node pool has the instances' hardware, {gpu}"
         yield about(document, ("cluster", "nodes"), _CODE, message, key=True, hint=f"set `gpu: {gpu}`")
         return
-    split = _number(cluster.get("tensor_parallel"), 1)
-    needs = {name: _number(pool.get("tensor_parallel"), split) for name, pool in _pools(cluster).items()}
+    stages = _number(as_map(document.get("engine")).get("pipeline_parallel"), 1)
+    split = _number(cluster.get("tensor_parallel"), 1) * stages
+    needs = {
+        name: _number(pool.get("tensor_parallel"), split // stages)
+        * _number(as_map(pool.get("engine")).get("pipeline_parallel"), stages)
+        for name, pool in _pools(cluster).items()
+    }
     for name, need in (needs or {"default": split}).items():
         if need > max(sizes):
             message = (

@@ -67,7 +67,7 @@ def resolve_source(
     """As :func:`load`, but the checked document with the places of its values instead of the experiment."""
     parsed = parse_overrides(overrides, seed)
     resolved = resolve(open_source(source, stdin_text), parsed, plugins)
-    problems = check(resolved.document)
+    problems = check(resolved.document, resolved.plugins)
     if problems:
         raise SpecError(in_order(problems))
     own = () if source == "-" else (locate(source),)

@@ -1,8 +1,7 @@
 """The resolved experiment: frozen records, every default filled in, every reference followed.
 
-Standard library only, and the bottom of the package's arrows: the engine, the cluster and the workload know
-these records and nothing of YAML, schemas or files. Units are in the names; ``None`` means "off" or
-"unlimited". Descriptions, defaults and ranges of each field live in ``schemas/``.
+Standard library only, and the bottom of the package's arrows: engine, cluster and workload know these records and
+nothing of YAML, schemas or files. Units are in the names; ``None`` means "off" or "unlimited". ``schemas/`` describes them.
 """
 
 from __future__ import annotations
@@ -405,6 +404,7 @@ class Engine:
     enable_prefix_caching: bool = True
     host_link: HostLink | None = None
     kv_tiers: KvTiers | None = None
+    pipeline_parallel: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,6 +52,26 @@ RUNS: dict[str, tuple[str, dict[str, object]]] = {
         "kv-pressure",
         {"policy.batching": {**VLLM, "reserve_full_input": False}, "engine.max_num_batched_tokens": 96},
     ),
+    "prompts first": (
+        "kv-pressure",
+        {
+            "policy.batching": "nano",
+            "engine.max_model_len": 2048,
+            "engine.max_num_seqs": 12,
+            "engine.kv_blocks": 300,
+            "workload.requests": 60,
+        },
+    ),
+    "one pass": (
+        "kv-pressure",
+        {
+            "policy.batching": "llm-serving-sim",
+            "engine.max_num_batched_tokens": 96,
+            "engine.max_num_seqs": 12,
+            "engine.kv_blocks": 250,
+            "workload.requests": 60,
+        },
+    ),
     "three instances": (
         "kv-pressure",
         {

@@ -76,7 +76,7 @@ class Tally:
         self.staying: dict[int, int] = {}
         self.unsound = -1
         self._profile = profiles(experiment)[0]
-        self._keeps_output = experiment.policy.batching.kind == "vllm-v1"
+        self._keeps_output = self._profile.traits.keeps_output
         self._plans_ahead = self._profile.traits.plans_ahead
 
     def follow(self, tape: Tape, events: int) -> bool:

@@ -206,6 +206,9 @@ def test_expectations_can_name_every_figure_of_every_section() -> None:
     sections |= blis_tui.run(blis_tui.load({**DOCUMENTS["split"], "warm_up_us": 1000})).to_dict()
     memory = {"policy.preemption.restore": "swap", "engine.kv_tiers": {"kind": "mirror", "cpu_blocks": 9}}
     sections |= blis_tui.run(blis_tui.load(DOCUMENTS["budgets"], set=memory)).to_dict()
+    few = {"policy": "llm-serving-sim", "workload.requests": 20, "engine.pipeline_parallel": 2}
+    one_pass = blis_tui.run(blis_tui.load("quickstart", set=few)).to_dict()
+    sections |= {name: one_pass[name] for name in ("prompt_throughput", "pipeline")}
     for metric in (one for one in METRICS if not one.startswith("lifecycle.") and one != "requests.lost"):
         group, _, name = metric.rpartition(".")
         inside: object = sections

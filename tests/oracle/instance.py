@@ -16,6 +16,7 @@ from blis_tui.engine.request import Request, RequestState
 from tests.builders import number_of
 
 from .host import Host
+from .other_rules import OTHERS
 from .tiers import Shelves
 
 if TYPE_CHECKING:
@@ -284,6 +285,7 @@ class Instance:
         self.rule = policy.batching.kind
         self.latency = latency
         self.vllm = self.rule == "vllm-v1"
+        self.blis = self.rule == "blis"
         self.pool = Pool(
             self.engine.kv_blocks,
             self.engine.block_size_tokens,
@@ -318,6 +320,12 @@ class Instance:
         self.threshold = self.engine.long_prefill_token_threshold
         self.max_running = self.engine.max_num_seqs
         self.plans_ahead = self.new = self.early_transfers = False
+        self.stages = [0] * self.engine.pipeline_parallel
+        """When each is free."""
+        self.under_way: list[tuple[int, list[Job]]] = []
+        """The batches in the pipeline: when they leave it, and who takes part."""
+        self.pass_us = -1
+        """When the next one may enter; earlier plans for that are void."""
         if self.vllm:
             settings = self.policy.batching.settings
             self.plans_ahead = bool(settings["async_scheduling"])
@@ -340,7 +348,7 @@ class Instance:
         if declared == 0:
             declared = request.output_tokens if longest is None else longest - request.input_tokens
         if longest is not None and request.input_tokens + declared > longest:
-            if self.vllm:
+            if not self.blis:
                 declared = longest - request.input_tokens
             else:
                 return f"prompt of {request.input_tokens} + {declared} output tokens, max_model_len is {longest}"
@@ -393,11 +401,13 @@ class Instance:
             self.waiting.sort(key=lambda job: (job.request.input_tokens, *self._seniority(job)))
 
     def _seniority(self, job: Job) -> tuple[int, str, int]:
-        return (job.request.arrival_us, "" if self.vllm else job.request.request_id, job.request.index)
+        return (job.request.arrival_us, job.request.request_id if self.blis else "", job.request.index)
 
     # Who gets how many tokens.
 
     def schedule(self, now: int, *, ahead: bool = False) -> Plan:
+        if self.rule in OTHERS:
+            return self._schedule_otherwise(now)
         plan = Plan(budget=self.engine.max_num_batched_tokens)
         if self.pool.tiers is not None:
             self.pool.tiers.begin(now)
@@ -409,12 +419,12 @@ class Instance:
                 break
             if job not in self.running:
                 continue  # a victim of this very walk
-            tokens = self._limited(job.target - job.computed, plan) if job.prefilling else 1
-            if not self._make_room(plan, job, tokens):
+            tokens = self.limited(job.target - job.computed, plan) if job.prefilling else 1
+            if not self.make_room(plan, job, tokens):
                 if self.policy.preemption_victim == "cheapest-recompute":
                     continue
                 break
-            self._grant(plan, job, tokens, now)
+            self.grant(plan, job, tokens, now)
         if not plan.preempted:
             self._fill_up(plan, now)
             while not self.running and not self.expected and any(job.reserved for job in self.waiting):
@@ -423,6 +433,18 @@ class Instance:
                 self._dispossess(plan)
                 self._fill_up(plan, now)
         return plan
+
+    def _schedule_otherwise(self, now: int) -> Plan:
+        lost: list[Preemption] = []
+        while True:
+            plan = Plan(budget=self.engine.max_num_batched_tokens)
+            OTHERS[self.rule](self, plan, now)
+            nobody = not self.running and not self.expected and any(job.reserved for job in self.waiting)
+            plan.preempted[:0] = lost
+            if not nobody or (plan.preempted and not lost):
+                return plan
+            self._dispossess(plan)
+            lost = plan.preempted
 
     def _dispossess(self, plan: Plan) -> None:
         """Nobody can be scheduled: the last in the queue that holds blocks has to compute its prompt itself."""
@@ -438,10 +460,10 @@ class Instance:
             holders = [] if self.running else [job for job in self.waiting if job.reserved]
             if holders and head.preemptions:
                 head = holders[0]
-            if not self._admit(plan, head, now) and not (holders and self._admit(plan, holders[0], now)):
+            if not self.admit(plan, head, now) and not (holders and self.admit(plan, holders[0], now)):
                 break
 
-    def _limited(self, tokens: int, plan: Plan) -> int:
+    def limited(self, tokens: int, plan: Plan) -> int:
         return min(tokens, self._threshold(plan) or tokens, plan.budget)
 
     def _threshold(self, plan: Plan) -> int:
@@ -452,7 +474,7 @@ class Instance:
             return max(self.threshold, self.engine.max_num_batched_tokens // plan.requests)
         return self.threshold
 
-    def _make_room(self, plan: Plan, job: Job, tokens: int) -> bool:
+    def make_room(self, plan: Plan, job: Job, tokens: int) -> bool:
         """Preempt until the blocks for ``tokens`` more are free; False when ``job`` itself had to go."""
         while self.pool.blocks_for(job.computed + tokens) - len(job.table) > len(self.pool.free):
             victim = self._victim()
@@ -538,7 +560,7 @@ class Instance:
             block.listed = True
         pool.free += reversed(idle + new)
 
-    def _admit(self, plan: Plan, job: Job, now: int, *, again: bool = False) -> bool:
+    def admit(self, plan: Plan, job: Job, now: int, *, again: bool = False) -> bool:
         """Move the head of the queue into the batch, if it fits."""
         pool = self.pool
         if job.reserved:
@@ -547,7 +569,7 @@ class Instance:
             job.reserved = False
             job.found_now = job.computed
             self._join(plan, job, now)
-            self._grant(plan, job, 1, now)
+            self.grant(plan, job, 1, now)
             return True
         swapped = 0 if self.host is None else self.host.tokens_of(job)
         limit = (swapped or job.target - (self.rule != "blis")) // pool.size
@@ -555,7 +577,7 @@ class Instance:
         below = self._below(job, len(found), limit) if not swapped else []
         loads = below if pool.tiers is not None and pool.tiers.spec.kind == "offload" else []
         start = max(swapped, (len(found) + len(loads)) * pool.size)
-        tokens = self._limited(job.target - start, plan)
+        tokens = self.limited(job.target - start, plan)
         idle = len([block for block in found if block.references == 0])
         if self.rule == "blis":
             fits = pool.blocks_for(start + tokens) - len(found) + idle <= len(pool.free)
@@ -572,7 +594,7 @@ class Instance:
             if again or loads or not below[:room] or pool.tiers is None or pool.tiers.spec.kind == "offload":
                 return False
             self._reload(found, below[:room])
-            return self._admit(plan, job, now, again=True)
+            return self.admit(plan, job, now, again=True)
         for block in found:
             pool.pin(block)
         job.table = list(found)
@@ -590,12 +612,24 @@ class Instance:
             pool.tiers.load(loads)
             job.table += [pool.take() for _ in loads]
             plan.filled[job] = self._fill(job, start)
-        job.computed = job.found_now = start
-        if job.preemptions == 0:
-            job.cached_tokens = start
-        self._join(plan, job, now)
-        self._grant(plan, job, tokens, now)
+        job.computed = start
+        self._begin(plan, job, tokens, now)
         return True
+
+    def enter(self, plan: Plan, job: Job, found: list[Block], tokens: int, now: int) -> None:
+        """It runs from now on, with these cached blocks and a first chunk."""
+        for block in found:
+            self.pool.pin(block)
+        job.table = found
+        job.computed = len(found) * self.pool.size
+        self._begin(plan, job, tokens, now)
+
+    def _begin(self, plan: Plan, job: Job, tokens: int, now: int) -> None:
+        job.found_now = job.computed
+        if job.preemptions == 0:
+            job.cached_tokens = job.computed
+        self._join(plan, job, now)
+        self.grant(plan, job, tokens, now)
 
     def _join(self, plan: Plan, job: Job, now: int) -> None:
         self.waiting.remove(job)
@@ -607,7 +641,7 @@ class Instance:
             job.scheduled_us = now
         plan.admitted.append(job)
 
-    def _grant(self, plan: Plan, job: Job, tokens: int, now: int) -> None:
+    def grant(self, plan: Plan, job: Job, tokens: int, now: int) -> None:
         """Give ``job`` its tokens of this step, and the blocks they need."""
         plan.budget -= tokens
         plan.tokens[job] = tokens
@@ -634,8 +668,29 @@ class Instance:
         for job in (*self.running, *self.ending):
             for block in self._fill(job, job.computed):
                 block.computed_us = now
+        if len(self.stages) > 1:
+            self.under_way = [one for one in self.under_way if one[0] > now]
         for job in list(self.ending):
-            self.let_go(job)
+            if not self.is_busy(job):
+                self.let_go(job)
+
+    def is_busy(self, job: Job) -> bool:
+        """Whether it takes part in a batch under way."""
+        return any(job in jobs for _, jobs in self.under_way)
+
+    def next_pass_us(self, now: int) -> int:
+        """When another batch may enter the pipeline."""
+        full = len(self.under_way) == len(self.stages)
+        return max(now, self.stages[0], min(end for end, _ in self.under_way) if full else 0)
+
+    def through_us(self, whole_us: int, now: int) -> int:
+        """How long a batch takes to get through all stages."""
+        stages, at = len(self.stages), now
+        for number in range(stages):
+            part = whole_us * (number + 1) // stages - whole_us * number // stages
+            at = max(at, self.stages[number]) + part
+            self.stages[number] = at
+        return at - now
 
     def let_go(self, job: Job) -> None:
         """Its last token is there."""
@@ -665,6 +720,15 @@ class Instance:
         for blocks in plan.filled.values():
             for block in blocks:
                 block.computed_us = -1
+
+    def duration_us(self, load: StepLoad) -> int:
+        """Of a step; a captured graph is replayed with the places it was captured with."""
+        config, most = self.policy.batching, self.engine.max_num_seqs
+        if self.rule == "nano" and not config.settings.get("enforce_eager") and not load.chunks:
+            sizes = [1, 2, 4, 8, *range(16, most, 16), most]
+            padded = min((size for size in sizes if size >= load.decode_requests), default=load.decode_requests)
+            load = StepLoad([], min(padded, most), load.decode_context_tokens)
+        return self.latency.step_time_us(load)
 
     def advance(self, plan: Plan, end: int, duration_us: int) -> tuple[list[Job], list[Job]]:
         """Compute the planned tokens; who got a first token, and who is done (here, if split)."""
@@ -697,7 +761,7 @@ class Instance:
 
     def _free(self, job: Job, *, at_once: bool = False) -> None:
         """It has left the batch."""
-        if self.plans_ahead and not at_once:
+        if (self.plans_ahead or len(self.stages) > 1) and not at_once:
             self.ending.append(job)
         else:
             self.pool.release(job.table, job.shareable(self.pool.size))

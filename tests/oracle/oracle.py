@@ -571,15 +571,33 @@ class Oracle:
             self._want_step(instance, now)  # if it has been waiting for KV blocks, others may fit now
         self.records.append(TimedOut(self.events, now, job.name, instance.number, was_running, job.generated))
 
+    def _pass(self, instance: Instance, time: int) -> None:
+        """A pass then, unless there is an earlier one."""
+        if not 0 <= instance.pass_us <= time:
+            instance.pass_us = time
+            self._plan(time, STEP, None, instance.number)
+
     def _want_step(self, instance: Instance, time: int) -> None:
+        if len(instance.stages) > 1:
+            self._pass(instance, instance.next_pass_us(time))
+            return
         if not instance.step_pending:
             instance.step_pending = True
-            self._plan(max(time, instance.free_us) if instance.vllm else time, STEP, None, instance.number)
+            self._plan(time if instance.blis else max(time, instance.free_us), STEP, None, instance.number)
 
     def _step(self, instance: Instance, now: int) -> bool:
         """Whether there was anything to do before KV blocks that are on their way arrive."""
+        piped = len(instance.stages) > 1
+        if piped and instance.pass_us != now:
+            return False  # it came earlier
         instance.step_pending = False
+        instance.pass_us = -1
+        if not (instance.running or instance.waiting):
+            return False
         instance.take_results(now)
+        if len(instance.under_way) == len(instance.stages) and piped:
+            self._pass(instance, instance.next_pass_us(now))
+            return False
         plan = instance.planned
         if plan is None or not plan.tokens:
             before = [] if plan is None else plan.preempted
@@ -587,6 +605,9 @@ class Oracle:
                 instance.lapse(plan)
             moving_us = 0 if plan is None else plan.transfer_us
             plan = instance.schedule(now)
+            if not plan.tokens and not plan.preempted and instance.under_way:
+                self._pass(instance, instance.under_way[0][0])
+                return False
             if not plan.tokens and not plan.preempted and instance.expected:
                 return False
             self._tell_plan(instance, plan, now)
@@ -595,14 +616,22 @@ class Oracle:
             plan.preempted[:0] = before
             plan.transfer_us += moving_us
         load = instance.load(plan)
-        stalled = [job for job in instance.running if not job.prefilling and job not in plan.tokens]
+        stalled = [
+            job
+            for job in instance.running
+            if not job.prefilling and job not in plan.tokens and not instance.is_busy(job)
+        ]
         chunks = [ChunkDone(chunk.request.request_id, chunk.computed, chunk.new) for chunk in load.chunks]
-        duration = 0 if instance.vllm and not plan.tokens else instance.latency.step_time_us(load)
+        duration = 0 if not instance.blis and not plan.tokens else instance.duration_us(load)
+        if plan.tokens and piped:
+            duration = instance.through_us(duration, now)
         if instance.host is not None and plan.transfer_us:
             duration = instance.host.step_us(duration, plan.transfer_us)
         if instance.pool.tiers is not None:
             duration = instance.pool.tiers.step_us(now, duration)
         end = instance.free_us = now + duration
+        if piped:
+            instance.under_way.append((end, list(plan.tokens)))
         first, done = instance.advance(plan, end, duration)
         for job in done:
             parts = job.state is RequestState.CREATED
@@ -616,8 +645,11 @@ class Oracle:
         if sum(each.steps for each in self.instances) > self._max_steps:
             raise OracleHangError
         goes_on = bool(instance.running or instance.waiting)
+        upcoming = end if goes_on else -1
+        if goes_on and piped:
+            upcoming = instance.next_pass_us(now)
         if goes_on:
-            self._want_step(instance, end)
+            self._want_step(instance, upcoming)
         self.records.append(
             StepFinished(
                 event=self.events,
@@ -636,7 +668,7 @@ class Oracle:
                 waiting=len(instance.waiting),
                 running=len(instance.running),
                 kv_used_blocks=len(instance.pool.blocks) - len(instance.pool.free),
-                next_step_us=end if goes_on else -1,
+                next_step_us=upcoming,
             )
         )
         for job in first:

@@ -7,12 +7,13 @@ person can follow by hand.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from hypothesis import strategies as st
 
 from blis_tui.engine.request import Request, Segments
+from blis_tui.spec.limits import UNLIMITED
 from blis_tui.spec.memory import HostLink, KvTier, KvTiers
 from blis_tui.spec.model import (
     SLO_CLASSES,
@@ -153,6 +154,21 @@ def vllm(draw: DrawFn, **settings: float) -> PluginConfig:
         if not draw(st.integers(0, 3)):
             settings["max_num_active_seqs"] = draw(st.integers(1, 4))
     return PluginConfig(kind="vllm-v1", settings={**settings, "version": version})
+
+
+def other(draw: DrawFn, engine: Engine, policy: Policy) -> tuple[Engine, Policy]:
+    """The same with one of the rules that do not serve running requests first."""
+    engine = replace(engine, host_link=None, kv_tiers=None)
+    victim = "tail" if policy.preemption_victim == "cheapest-recompute" else policy.preemption_victim
+    policy = replace(policy, preemption_victim=victim, preemption_restore="recompute", preemption_recompute=None)
+    if draw(st.booleans()):
+        batching = PluginConfig(kind="nano", settings={"enforce_eager": draw(st.booleans())})
+        return replace(engine, long_prefill_token_threshold=0), replace(policy, batching=batching)
+    batching = PluginConfig(kind="llm-serving-sim", settings={"prioritize_prefill": draw(st.booleans())})
+    if not draw(st.integers(0, 3)):
+        engine = replace(engine, max_num_seqs=UNLIMITED)
+    engine = replace(engine, pipeline_parallel=draw(st.sampled_from((1, 1, 2, 3, 5))))
+    return engine, replace(policy, batching=batching, scheduling=PluginConfig(kind="fcfs"))
 
 
 _ORDERS = ("fcfs", "fcfs", "priority-fcfs", "sjf", "reverse-priority")
@@ -342,15 +358,21 @@ def _asked(draw: DrawFn, engine: Engine, pressure: str) -> tuple[Asked, ...]:
 
 
 @st.composite
-def scenarios(draw: DrawFn, *, starved: bool = False) -> Scenario:
-    """Any small simulation; ``starved``: one with too few KV blocks."""
+def scenarios(draw: DrawFn, *, running_first: bool = True, starved: bool = False) -> Scenario:
+    """Any small simulation, with ``blis`` or ``vllm-v1`` batching, or else with one of the others.
+
+    ``starved``: one with too few KV blocks.
+    """
     pressure = _SHORT_OF_BLOCKS if starved else draw(st.sampled_from(tuple(_ENGINES)))
     engine = _ENGINES[pressure](draw)
     asked = _asked(draw, engine, pressure)
+    policy = _policy(draw, pressure)
+    if not running_first:
+        engine, policy = other(draw, engine, policy)
     return Scenario(
         _experiment(
             engine,
-            _policy(draw, pressure),
+            policy,
             latency=_latency(draw),
             instances=draw(st.sampled_from((1, 1, 1, 1, 2, 3))),
             cluster=Cluster(
@@ -361,6 +383,21 @@ def scenarios(draw: DrawFn, *, starved: bool = False) -> Scenario:
         ),
         asked,
     )
+
+
+@st.composite
+def overloads(draw: DrawFn) -> Scenario:
+    """One instance whose KV cache is far too small, under any rule; no step is too small for a whole prompt."""
+    engine = _engine_short_of_blocks(draw)
+    policy = _policy(draw, _SHORT_OF_BLOCKS)
+    if draw(st.booleans()):
+        engine, policy = other(draw, engine, policy)
+    settings = policy.batching.settings
+    if policy.batching.kind == "nano" or not settings.get("enable_chunked_prefill", True):
+        engine = replace(engine, max_num_batched_tokens=2048)
+    asked = _asked(draw, engine, _SHORT_OF_BLOCKS)
+    cluster = Cluster(admission_latency_us=0, routing_latency_us=0)
+    return Scenario(_experiment(engine, policy, latency=_latency(draw), cluster=cluster, horizon_us=None), asked)
 
 
 def uncomputed_victim() -> Scenario:

@@ -23,6 +23,7 @@ from blis_tui.metrics.request_log import RequestLog
 
 from .instance import segment_tokens
 from .oracle import Oracle, OracleStalledError
+from .other_rules import OTHERS
 from .runs import books, examples, source_of
 from .strategies import Scenario, scenarios, segments, uncomputed_victim
 
@@ -43,8 +44,13 @@ def _most_steps(scenario: Scenario) -> int:
     """How many steps may go by before something is stuck.
 
     With the tail as victim, the head of the running list gets a token in every step until it ends, so there are never
-    more steps than tokens. With the least urgent as victim a preemption may cost a step, and its work again.
+    more steps than tokens. With the least urgent as victim a preemption may cost a step, and its work again. Where
+    prompts may go before that head, it gets a token only when the blocks run out, and all of them may be filled anew
+    until then.
     """
+    if scenario.experiment.policy.batching.kind in OTHERS:
+        engine = scenario.experiment.pools[0].engine
+        return scenario.tokens * (engine.kv_blocks * engine.block_size_tokens + len(scenario.asked))
     factor = 3 if scenario.experiment.policy.preemption_victim == "priority" else 1
     return factor * scenario.tokens
 
@@ -152,6 +158,10 @@ def _check_every_event(scenario: Scenario) -> None:
     _compare_records(oracle, run)
     if not stalled:
         _compare(oracle, run)
+
+
+check, check_every_event = _check, _check_every_event
+"""For other rules, too."""
 
 
 def test_what_a_victim_was_about_to_compute_is_not_found() -> None:

@@ -42,6 +42,7 @@ from blis_tui.debugger.why.lifespans import last_step, next_step
 from blis_tui.debugger.why.memory import moves_part
 from blis_tui.debugger.why.restarts import broken_off_event, broken_off_parts
 from blis_tui.debugger.why.waits import cause_sentence, planned_cause, preempted_by, step_cause
+from blis_tui.engine.latency.captured import captured_size
 from blis_tui.engine.records import Routed, StepFinished, described
 from blis_tui.units import count_text, percent_text, plural, span_text, time_text
 
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.rows import EventRow, StepRow
     from blis_tui.debugger.tape import Tape
+    from blis_tui.engine.profile import Profile
 
 _EXECUTE: Final = PHASES.index("execute")
 _COMPLETE: Final = PHASES.index("complete")
@@ -222,7 +224,7 @@ def _step(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
         head += f" in {span_text(figures.duration_us)}"
         if usual and _is_slow(figures, usual):
             head += f", {figures.duration_us / usual:.1f} times as long as usual"
-        parts.append(_duration(figures, usual))
+        parts.append(_duration(figures, usual, debugger.tape.profiles[row.instance]))
     parts.append(_decisions(record, preempted))
     parts.append(moves_part(records, debugger.experiment.policy.preemption_restore))
     if debugger.tape.plans_ahead:
@@ -277,7 +279,7 @@ def _batch(record: StepFinished, figures: StepRow) -> Part:
     return Part("Its batch, in tokens", (), tuple(rows))
 
 
-def _duration(figures: StepRow, usual: int | None) -> Part:
+def _duration(figures: StepRow, usual: int | None, profile: Profile) -> Part:
     facts: list[Sentence] = []
     if usual is not None:
         facts.append(
@@ -293,6 +295,12 @@ def _duration(figures: StepRow, usual: int | None) -> Part:
                 " which makes a step long; the whole batch waits for its end."
             )
         )
+    if profile.traits.captured_sizes and figures.decode_requests and not figures.prefill_tokens:
+        size = captured_size(figures.decode_requests, profile.limits.max_num_seqs)
+        if size > figures.decode_requests:
+            facts.append(
+                say(f"A captured CUDA graph was replayed: it took as long as {plural(size, 'decode')} would have.")
+            )
     return Part("Its duration", tuple(facts))
 
 

@@ -164,7 +164,10 @@ def _others(life: Life, tape: Tape) -> list[Sentence]:
     found = prefill_of_others(life, tape)
     if not found:
         return []
-    pieces: list[str | Ref] = ["Its decode steps also computed prompts of "]
+    apart = tape.profiles[0].traits.prefills_apart
+    pieces: list[str | Ref] = [
+        "While it decoded, steps went to prompts of " if apart else "Its decode steps also computed prompts of "
+    ]
     for place, (name, tokens) in enumerate(found[:_NAMED]):
         pieces += [", " if place else "", request_ref(name), f" ({plural(tokens, 'token')})"]
     pieces.append(f" and {plural(len(found) - _NAMED, 'more request')}." if len(found) > _NAMED else ".")

@@ -12,13 +12,14 @@ from blis_tui.engine.records import StepFinished, described
 from blis_tui.units import bytes_text, count_text, percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
-    from blis_tui.cluster.snapshot import GatewaySnapshot, InstanceSnapshot, RequestSnapshot
+    from blis_tui.cluster.snapshot import GatewaySnapshot, InstanceSnapshot, PipelineSnapshot, RequestSnapshot
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.rows import StepRow
     from blis_tui.engine.profile import Profile
     from blis_tui.spec.model import Experiment
 
 _HEAD_FIRST = "no request is scheduled before the queue head"
+_SKIPPED = "whoever does not fit is skipped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,15 +188,20 @@ def _waiting(debugger: Debugger, live: RequestSnapshot, instance: InstanceSnapsh
     latest = latest_step(debugger, instance)
     sentences += _why_not_admitted(debugger, live.request_id, instance, latest)
     if place:
-        sentences.append(say(f"{instance.profile.order}; {_HEAD_FIRST}."))
+        overtakes = instance.profile.traits.overtakes
+        sentences.append(say(f"{instance.profile.order}; {_SKIPPED if overtakes else _HEAD_FIRST}."))
     return Part("Why it waits now", tuple(sentences))
 
 
 def _why_not_admitted(
     debugger: Debugger, asked: str, instance: InstanceSnapshot, latest: LatestStep | None
 ) -> list[Sentence]:
-    """Why the latest step of an instance left the head of its queue there. ``asked``: the request to explain."""
-    head = instance.waiting[0]
+    """Why the latest step of an instance left the head of its queue there, or, where requests overtake, ``asked``.
+
+    ``asked``: the request to explain.
+    """
+    overtakes = instance.profile.traits.overtakes
+    head = next(one for one in instance.waiting if one.request_id == asked or not overtakes)
     name = request_ref(head.request_id)
     here = instance_ref(instance.index)
     if latest is not None and instance.profile.traits.plans_ahead:
@@ -215,6 +221,8 @@ def _why_not_admitted(
         return [say(name, " was queued after the latest step of ", here, " had begun; ", *_next_look(latest))]
     profile = instance.profile
     limits, cause = profile.limits, step_cause(latest.row, profile)
+    if overtakes and cause != "preempted" and _was_overtaken(debugger, head, latest):
+        cause = "blocks"
     step = say("In the latest step (", event_ref(latest.event), ") ")
     if latest.ahead:
         which = "When the next step was planned (" if latest.over else "When the step under way was planned ("
@@ -222,8 +230,10 @@ def _why_not_admitted(
     if cause == "preempted":
         return [step + _preemptions(latest), say("A step that preempts schedules no request from the queue.")]
     if cause == "seqs":
-        ran = latest.row.running + latest.row.completed
-        facts = [step + say(f"{ran:,} requests ran, which is the limit (max_num_seqs {limits.max_num_seqs:,}).")]
+        ran = f"{latest.row.running + latest.row.completed:,} requests ran"
+        if profile.traits.limits_each_step:
+            ran = f"{latest.row.served:,} requests were served"
+        facts = [step + say(f"{ran}, which is the limit (max_num_seqs {limits.max_num_seqs:,}).")]
         if latest.row.completed:
             facts.append(say(f"At its end {plural(latest.row.completed, 'request')} completed; ", *_next_look(latest)))
         return facts
@@ -231,6 +241,13 @@ def _why_not_admitted(
         return [step + _budget(latest, limits.max_num_batched_tokens)]
     facts = _blocks(debugger.experiment, head, instance, latest, step)
     return facts + _overtaking(debugger.experiment, instance, latest, asked)
+
+
+def _was_overtaken(debugger: Debugger, request: RequestSnapshot, latest: LatestStep) -> bool:
+    """Whether a step prefilled for somebody who arrived later."""
+    tape = debugger.tape
+    came = tape.first_event_of(request.request_id)
+    return any(tape.first_event_of(chunk.request_id) > came for chunk in latest.step.chunks)
 
 
 def _joined_after(debugger: Debugger, request: RequestSnapshot, event: int) -> bool:
@@ -297,6 +314,12 @@ def blocks_needed(profile: Profile, request: RequestSnapshot, budget_left: int, 
     return -(-tokens // limits.block_size_tokens)
 
 
+def _budget_left(profile: Profile, row: StepRow) -> int:
+    """Tokens that a step had left for prompts; one that decodes once no prompt fits has all of them."""
+    spent = row.prefill_tokens if profile.traits.prefills_apart else row.batch_tokens
+    return profile.limits.max_num_batched_tokens - spent
+
+
 def _watermark(profile: Profile, latest: LatestStep) -> int:
     if latest.row.running + latest.row.completed == 0:
         return 0
@@ -313,7 +336,7 @@ def _blocks(
 ) -> list[Sentence]:
     row, profile = latest.row, instance.profile
     limits = profile.limits
-    left = limits.max_num_batched_tokens - row.batch_tokens
+    left = _budget_left(profile, row)
     cached = _may_be_cached(experiment, head)
     need = blocks_needed(profile, head, left, may_be_cached=cached)
     free = limits.kv_blocks - row.kv_used_blocks
@@ -353,11 +376,11 @@ def _blocks(
 
 def _overtaking(experiment: Experiment, instance: InstanceSnapshot, latest: LatestStep, asked: str) -> list[Sentence]:
     """Head-of-line blocking: a request behind the head would have fit."""
-    if latest.row.completed:
+    if latest.row.completed or instance.profile.traits.overtakes:
         return []
     profile = instance.profile
     free = profile.limits.kv_blocks - latest.row.kv_used_blocks - _watermark(profile, latest)
-    left = profile.limits.max_num_batched_tokens - latest.row.batch_tokens
+    left = _budget_left(profile, latest.row)
     began = latest.step.time_us
     for request in instance.waiting[1:]:
         early = request.queued_us is not None and request.queued_us <= began
@@ -401,6 +424,8 @@ def _running(debugger: Debugger, live: RequestSnapshot, instance: InstanceSnapsh
         start_us = -1 if latest is None else latest.step.next_step_us
         starts = f"which starts at {time_text(start_us)}: " if start_us >= 0 else ""
         sentences.append(since + say(f"{starts}the step under way has to end first."))
+    elif instance.pipeline is not None:
+        sentences += _part_in_pipeline(live, instance.pipeline)
     elif latest is not None:
         sentences += _part_in_step(debugger, live, latest)
     sentences.append(
@@ -410,6 +435,15 @@ def _running(debugger: Debugger, live: RequestSnapshot, instance: InstanceSnapsh
         )
     )
     return Part("What it does now", tuple(sentences))
+
+
+def _part_in_pipeline(live: RequestSnapshot, pipeline: PipelineSnapshot) -> list[Sentence]:
+    batches = pipeline.batches
+    where = say(f"Batches under way in the pipeline: {len(batches)} of at most {pipeline.stages}.")
+    for batch in batches:
+        if live.request_id in batch.requests:
+            return [where, say(f"It is in the one that ends at {time_text(batch.end_us)}, and in no other until then.")]
+    return [where, say("It is in none of them; the next batch considers it when the first stage is free.")]
 
 
 def _part_in_step(debugger: Debugger, live: RequestSnapshot, latest: LatestStep) -> list[Sentence]:
@@ -435,10 +469,18 @@ def _part_in_step(debugger: Debugger, live: RequestSnapshot, latest: LatestStep)
 
 
 def _why_nothing(debugger: Debugger, latest: LatestStep) -> list[Sentence]:
-    limits = debugger.tape.profiles[latest.step.instance].limits
+    profile = debugger.tape.profiles[latest.step.instance]
+    limits, traits = profile.limits, profile.traits
+    if traits.prefills_apart and latest.step.chunks:
+        return [say("Prompts go first: a step that prefills decodes for nobody.")]
+    if traits.limits_each_step and latest.row.served >= limits.max_num_seqs:
+        return [say(f"It served {limits.max_num_seqs:,} others, which is the limit (max_num_seqs).")]
     if latest.row.batch_tokens >= limits.max_num_batched_tokens:
         facts = _budget(latest, limits.max_num_batched_tokens)
-        return [say("Running requests are served in the order in which they were scheduled: ") + facts]
+        order = "arrived" if traits.in_order_of_arrival else "were scheduled"
+        return [say(f"Running requests are served in the order in which they {order}: ") + facts]
     if latest.row.preempted:
         return [say("In that step ") + _preemptions(latest), say("The running requests after them got no tokens.")]
+    if traits.overtakes:
+        return [say("The KV blocks that it needs were not free, so that it was skipped.")]
     return [say(f"The step computed {count_text(latest.row.batch_tokens)} tokens for other requests.")]

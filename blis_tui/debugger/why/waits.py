@@ -1,14 +1,17 @@
 """Why requests wait: for each step of an instance, what kept the head of its queue out.
 
-The rule, from a step's figures alone (``StepRow``), for a step after which somebody still waits. Both batching rules
-serve the running requests first and then admit from the head of the queue until something stops them:
+The rule, from a step's figures alone (``StepRow``), for a step after which somebody still waits. Batching rules admit
+from the head of the queue until something stops them:
 
 1. ``preempted``: the step preempted somebody. Then it admits nobody.
-2. ``seqs``: ``max_num_seqs`` requests ran in it (those it completed included).
+2. ``seqs``: ``max_num_seqs`` requests ran in it (those it completed included), or, where that bounds each step alone,
+   were served by it.
 3. ``tokens``: it computed ``max_num_batched_tokens`` tokens, its whole budget.
-4. ``blocks``: otherwise the head did not fit into the free KV blocks, and nobody overtakes the head. With chunked
-   prefill off it may instead be that its prompt did not fit into the rest of the token budget; the figures do not
-   tell which, so that cause is called ``room``.
+   Where requests overtake, somebody may have been skipped for want of blocks before that; the figures do not tell.
+4. ``blocks``: otherwise the head did not fit into the free KV blocks, and nobody overtakes the head; where requests do
+   overtake, nobody who waits fitted. With chunked prefill off it may instead be that its prompt did not fit into the
+   rest of the token budget; the figures do not tell which, so that cause is called ``room``. Where prompts go first, it
+   is why a step decodes at all.
 
 Where several hold, the first is named. Time that passes before an instance's next step begins is the cause ``step``:
 the engine decides between steps only.
@@ -42,7 +45,10 @@ def step_cause(row: StepRow, profile: Profile) -> str:
     """What kept the head of the queue out of a step after which somebody waits."""
     if row.preempted:
         return "preempted"
-    if row.running + row.completed >= profile.limits.max_num_seqs:
+    traits = profile.traits
+    if traits.prefills_apart and row.decode_requests:
+        return "room"
+    if (row.served if traits.limits_each_step else row.running + row.completed) >= profile.limits.max_num_seqs:
         return "seqs"
     if row.batch_tokens >= profile.limits.max_num_batched_tokens:
         return "tokens"
@@ -126,14 +132,18 @@ def cause_text(cause: str, profile: Profile) -> str:
 
 def cause_sentence(cause: str, profile: Profile) -> str:
     """Why a step scheduled no further request, for people who never read the documentation."""
-    limits = profile.limits
+    limits, traits = profile.limits, profile.traits
+    ran = "were served" if traits.limits_each_step else "ran"
+    blocks = "The queue head needed more KV blocks than were free, and no request is scheduled before it."
+    if traits.overtakes:
+        blocks = "Every request that waits needed more KV blocks than were free."
     return {
         "planned": "It is planned for the next step; the one under way has to end first.",
         "step": "Requests are scheduled only between steps, and one was under way.",
         "preempted": "The step preempted running requests; such a step schedules no request from the queue.",
-        "seqs": f"{limits.max_num_seqs:,} requests ran, which is the limit (max_num_seqs).",
+        "seqs": f"{limits.max_num_seqs:,} requests {ran}, which is the limit (max_num_seqs).",
         "tokens": f"The step spent the token budget of {limits.max_num_batched_tokens:,} (max_num_batched_tokens).",
-        "blocks": "The queue head needed more KV blocks than were free, and no request is scheduled before it.",
+        "blocks": blocks,
         "room": "There were too few free KV blocks, or too little token budget, for the queue head's whole prompt.",
     }[cause]
 

@@ -63,7 +63,23 @@ def plan_step(rule: BatchRule, batch: Batch, *, ahead: bool) -> Plan | None:
     return plan
 
 
-class RunningFirst:
+class Plain:
+    """What most rules have in common: limits as configured, and no memory."""
+
+    def max_running(self, engine: Engine) -> int:
+        """As many as the instance has places for."""
+        return engine.max_num_seqs
+
+    def prefill_threshold(self, engine: Engine) -> int:
+        """As configured."""
+        return engine.long_prefill_token_threshold
+
+    def state(self) -> tuple[object, ...]:
+        """Nothing."""
+        return ()
+
+
+class RunningFirst(Plain):
     """Running requests first, then waiting ones, queue head first, while token budget, batch and blocks last."""
 
     traits = Traits()
@@ -71,7 +87,7 @@ class RunningFirst:
     def plan(self, batch: Batch) -> Plan:
         """Plan one step."""
         plan = Plan(self.threshold(batch))
-        budget = _serve_running(batch, plan, batch.limits.max_num_batched_tokens)
+        budget = serve_running(batch, plan, batch.limits.max_num_batched_tokens)
         if budget > 0 and batch.waiting.items:
             self.admit_waiting(batch, plan, budget)
         return plan
@@ -141,20 +157,8 @@ class RunningFirst:
             batch.admit(plan, request, cached, tokens, swapped_tokens=swapped, tiered=tiered)
             budget -= tokens
 
-    def max_running(self, engine: Engine) -> int:
-        """As many as the instance has places for."""
-        return engine.max_num_seqs
 
-    def prefill_threshold(self, engine: Engine) -> int:
-        """As configured."""
-        return engine.long_prefill_token_threshold
-
-    def state(self) -> tuple[object, ...]:
-        """Nothing."""
-        return ()
-
-
-def _serve_running(batch: Batch, plan: Plan, budget: int) -> int:
+def serve_running(batch: Batch, plan: Plan, budget: int) -> int:
     """Give running requests their tokens for this step, in the order of their admission.
 
     A prefill gets ``min(what is left of it, threshold, budget left)``, a decode one token. Where blocks run out,

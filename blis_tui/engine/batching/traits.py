@@ -33,6 +33,26 @@ class Traits:
     """A step that only preempts takes no time."""
     ties_by_name: bool = True
     """Where a sorted queue knows no other difference, names decide; else who came first."""
+    running_first: bool = True
+    """Running requests go first, the oldest first: victims can be weighed, swapped out and brought back from tiers."""
+    prefills_apart: bool = False
+    """A step prefills or decodes, never both; prompts go first, and then all decodes stall."""
+    limits_each_step: bool = False
+    """``max_num_seqs`` bounds how many requests a step serves, not how many hold KV blocks."""
+    unlimited_seqs: bool = False
+    """``max_num_seqs`` may be 0: no bound."""
+    captured_sizes: bool = False
+    """Decode steps replay captured CUDA graphs: see ``CapturedSizes``."""
+    overtakes: bool = False
+    """A request that does not fit is skipped: those behind it may go first."""
+    in_order_of_arrival: bool = False
+    """Requests are served in the order in which they arrived, whatever the scheduler says."""
+    counts_cached_tokens: bool = False
+    """What the engine reports as prompt throughput counts tokens that it found in the cache."""
+    pipelines: bool = False
+    """It forms batches beside those under way (``pipeline_parallel``)."""
+    sizes_pool_by_rank: bool = False
+    """How many KV blocks fit is worked out for each rank: see ``kv.rank_capacity``."""
     cuts_output: bool = False
     """Where prompt and declared output exceed ``max_model_len``, the output is cut; else the request is dropped."""
 

@@ -27,7 +27,7 @@ from blis_tui.tui.presenters.lines import (
     titles,
 )
 from blis_tui.tui.presenters.series import LEVELS, NEARLY_FULL
-from blis_tui.tui.presenters.stages import STAGES, stage_of
+from blis_tui.tui.presenters.stages import STAGES, running_of, stage_of
 from blis_tui.units import bytes_text, count_text, percent_text, plural, span_text
 
 if TYPE_CHECKING:
@@ -292,7 +292,7 @@ def _selected(view: View, width: int) -> list[Line]:
         *stage_of(one),
         fact("load", count_text(load_of(one))),
         fact("waiting", count_text(one.waiting_count), "$warning" if one.waiting_count else ""),
-        fact("running", f"{count_text(one.running_count)} of {count_text(one.profile.limits.max_num_seqs)}"),
+        fact("running", running_of(one)),
         fact("in flight", count_text(one.in_flight)),
         kv_bar(one),
         fact("preemptions", count_text(one.preemptions), "$error" if one.preemptions else ""),

@@ -23,7 +23,7 @@ from blis_tui.tui.presenters.lines import (
 )
 from blis_tui.tui.presenters.phases import PHASE_LOOKS
 from blis_tui.tui.presenters.series import NEARLY_FULL
-from blis_tui.tui.presenters.stages import STAGES, stage_of
+from blis_tui.tui.presenters.stages import STAGES, running_of, stage_of
 from blis_tui.tui.presenters.step_card import step_card
 from blis_tui.units import bar_text, count_text, percent_text, plural, span_text
 
@@ -94,15 +94,24 @@ def _card(view: View, instance: int | None, width: int) -> list[Line]:
 
 
 def _figures(instance: InstanceSnapshot) -> list[Content]:
-    running = f"{count_text(instance.running_count)} of {count_text(instance.profile.limits.max_num_seqs)}"
     return [
         *stage_of(instance),
         fact("step", count_text(instance.steps)),
-        fact("running", running),
+        fact("running", running_of(instance)),
         fact("waiting", *_waiting(instance)),
         kv_bar(instance),
         fact("preemptions", *_preemptions(instance)),
+        *_pipeline(instance),
     ]
+
+
+def _pipeline(instance: InstanceSnapshot) -> list[Content]:
+    """How many batches its stages work on, and how much these idle."""
+    pipeline = instance.pipeline
+    if pipeline is None:
+        return []
+    share = percent_text(pipeline.idle_us, pipeline.active_us * pipeline.stages)
+    return [fact("batches", f"{len(pipeline.batches)} of {pipeline.stages}"), fact("bubble", share)]
 
 
 def kv_bar(instance: InstanceSnapshot, cells: int = _KV_BAR) -> Content:
@@ -134,7 +143,8 @@ def _all(view: View, instances: Sequence[InstanceSnapshot], width: int, room: in
 
 def _instance_columns(instances: Sequence[InstanceSnapshot]) -> tuple[Column[InstanceSnapshot], ...]:
     def seats(one: InstanceSnapshot) -> str:
-        return count_text(one.profile.limits.max_num_seqs)
+        most = one.profile.max_running
+        return "any" if most is None else count_text(most)
 
     def full(one: InstanceSnapshot, _width: int) -> Part:
         used, total = one.kv.used_blocks, one.kv.total_blocks

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.cluster.lives import DRAINING, FAILED, LOADING, SCHEDULING, TERMINATED, WARMING
+from blis_tui.units import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,3 +43,10 @@ def stage_of(one: InstanceSnapshot) -> list[Content]:
     """The stage of an instance that is not simply there."""
     stage = STAGES.get(one.life)
     return [] if stage is None else [Content.styled(f"{stage.sign} {stage.word}", stage.style)]
+
+
+def running_of(instance: InstanceSnapshot) -> str:
+    """How many requests run, of how many that may."""
+    most = instance.profile.max_running
+    running = count_text(instance.running_count)
+    return running if most is None else f"{running} of {count_text(most)}"

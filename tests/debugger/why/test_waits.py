@@ -38,17 +38,24 @@ class Spy:
     def plan(self, batch: Batch) -> Plan:
         plan = self.rule.plan(batch)
         self.holding = set()
-        spent = (batch.load.decode_requests if plan.decodes else 0) + sum(chunk.new for chunk in plan.chunks)
+        decodes = batch.load.decode_requests if plan.decodes else 0
+        spent = decodes + sum(chunk.new for chunk in plan.chunks)
+        there = len(batch.running) + len(batch.ending)
+        if self.traits.limits_each_step:
+            there = decodes + len(plan.chunks)
+        if self.traits.prefills_apart and decodes:
+            there = spent = 0  # it decodes because no prompt fits
         if plan.preempted:
             self.holding.add("preempted")
-        if len(batch.running) + len(batch.ending) == batch.limits.max_num_seqs:
+        if there == batch.limits.max_num_seqs:
             self.holding.add("seqs")
         if spent == batch.limits.max_num_batched_tokens:
             self.holding.add("tokens")
         if batch.waiting.items:
             head = batch.waiting.head()
             refused = batch.refused
-            if refused is not None and refused[:2] == (head.index, batch.pool.epoch):
+            whose = refused[0] if refused is not None and self.traits.overtakes else head.index
+            if refused is not None and refused[:2] == (whose, batch.pool.epoch):
                 self.holding.add("blocks")
             left = batch.limits.max_num_batched_tokens - spent
             if not self.holding and head.target_tokens > left:

@@ -1,0 +1,180 @@
+"""``llm-serving-sim``: the scheduler of LLMServingSim. One pass over all unfinished requests, in order of arrival.
+
+Source: LLMServingSim, ``scheduler.py`` (``schedule_with_prefix``). Ours is what happens when nobody can be served for
+want of KV blocks: see ``LlmServingSimBatching``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from blis_tui.engine.batching.rule import BATCHING, Plain
+from blis_tui.engine.batching.traits import Traits
+from blis_tui.engine.plan import Plan
+from blis_tui.registry import setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from blis_tui.engine.batch import Batch
+    from blis_tui.engine.request import Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Under LLMServingSim's names."""
+
+    prioritize_prefill: bool = setting("Serve all prefills before all decodes; else both by arrival.", default=False)
+
+
+@BATCHING.plugin(
+    "llm-serving-sim", "One pass over all requests in order of arrival; what does not fit is skipped.", Settings
+)
+class LlmServingSimBatching(Plain):
+    """Whoever can get something gets it: the first to arrive first, whether it waits, prefills or decodes.
+
+    A request gets the least of what it needs (what is left of its prompt, or one token), the threshold and the rest of
+    the token budget, if the blocks for it are free; else it is skipped. The pass ends with the budget, or when
+    ``max_num_seqs`` requests are served.
+
+    With ``pipeline_parallel``, requests of batches under way take no part and count in ``max_num_seqs``.
+
+    Where nobody can be served though requests run and no batch is under way, the one of them that was admitted first
+    gets its share: victims are preempted until its blocks are free. Then the pass goes on among those that still run;
+    nobody is admitted.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._prefills_first = settings.prioritize_prefill
+        self.traits = Traits(
+            keeps_output=True,
+            running_first=False,
+            busy_until_the_end=True,
+            skips_empty_steps=True,
+            ties_by_name=False,
+            cuts_output=True,
+            limits_each_step=True,
+            unlimited_seqs=True,
+            overtakes=True,
+            in_order_of_arrival=True,
+            counts_cached_tokens=True,
+            pipelines=True,
+        )
+
+    def plan(self, batch: Batch) -> Plan:
+        """Plan one step."""
+        step = _Pass(batch)
+        batch.dissolve_cohort()
+        step.serve_all(self._ordered((*batch.running.values(), *batch.waiting.ordered()), batch))
+        if not step.served and batch.running and not batch.busy:
+            step.make_room()
+            step.serve_all(self._ordered(batch.running.values(), batch))
+        batch.reform_cohort(step.decoding)
+        if step.refused:
+            batch.refused = (step.refused[0].index, batch.pool.epoch, step.budget)
+        return step.plan
+
+    def _ordered(self, requests: Iterable[Request], batch: Batch) -> list[Request]:
+        """In order of arrival, or first the prefills and then the decodes."""
+        if not self._prefills_first:
+            return sorted(requests, key=_arrival)
+        prefills: list[Request] = []
+        decodes: list[Request] = []
+        for request in sorted(requests, key=_arrival):
+            decodes_now = request.batch_slot in batch.stalled or request.index in batch.reserved
+            (decodes if decodes_now else prefills).append(request)
+        return prefills + decodes
+
+
+class _Pass:
+    """One pass, as far as it has come.
+
+    Attributes:
+        plan: what it grants.
+        budget: tokens that are left.
+        served: the slots of those that got something.
+        decoding: those of them that decode, by slot.
+        refused: those in the queue whose blocks were not free.
+    """
+
+    def __init__(self, batch: Batch) -> None:
+        self.plan = Plan(batch.limits.long_prefill_token_threshold)
+        self.budget = batch.limits.max_num_batched_tokens
+        self.served: set[int] = set()
+        self.decoding: dict[int, Request] = {}
+        self.refused: list[Request] = []
+        self._batch = batch
+
+    def serve_all(self, requests: Iterable[Request]) -> None:
+        """Give each of them what it can get, in this order, but for those that a step under way works on."""
+        busy = self._batch.busy
+        for request in requests:
+            if self.budget <= 0 or len(self.served) + len(busy) >= self._batch.limits.max_num_seqs:
+                break
+            if request.batch_slot not in self.served and request.batch_slot not in busy:
+                self._serve(request)
+
+    def make_room(self) -> None:
+        """Serve the running request that was admitted first, at the cost of others."""
+        batch = self._batch
+        running, pool = batch.running, batch.pool
+        while running:
+            first = next(iter(running.values()))
+            tokens = self._wanted(first)
+            while first.batch_slot >= 0 and pool.missing(first, first.computed_tokens + tokens) > pool.free:
+                batch.preempt(self.plan, batch.choose_victim(), first)
+            if first.batch_slot >= 0:
+                self._serve(first)
+                return
+
+    def _wanted(self, request: Request) -> int:
+        """How many tokens a running request can use in this step."""
+        slot = request.batch_slot
+        return self._chunk(request.target_tokens - request.computed_tokens) if slot in self._batch.prefills else 1
+
+    def _chunk(self, tokens: int) -> int:
+        tokens = min(tokens, self.budget)
+        return min(tokens, self.plan.threshold) if self.plan.threshold else tokens
+
+    def _serve(self, request: Request) -> None:
+        tokens = self._admit(request) if request.batch_slot < 0 else self._go_on(request)
+        if tokens:
+            self.budget -= tokens
+            self.served.add(request.batch_slot)
+
+    def _go_on(self, request: Request) -> int:
+        """Tokens for a running request; 0 = its blocks are not free."""
+        batch, pool = self._batch, self._batch.pool
+        slot, tokens = request.batch_slot, self._wanted(request)
+        if pool.missing(request, request.computed_tokens + tokens) > pool.free:
+            return 0
+        if slot in batch.prefills:
+            batch.grant(self.plan, request, tokens)
+        else:
+            pool.extend(request, request.computed_tokens + 1)
+            self.decoding[slot] = request
+        return tokens
+
+    def _admit(self, request: Request) -> int:
+        """Tokens for a waiting request, which thereby runs; 0 = its blocks are not free."""
+        batch, pool = self._batch, self._batch.pool
+        size = pool.block_size_tokens
+        if request.index in batch.reserved:
+            if pool.missing(request, request.computed_tokens + 1) > pool.free:
+                self.refused.append(request)
+                return 0
+            batch.admit_prefilled(self.plan, request)
+            return 1
+        cached = pool.cached_prefix(request, (request.target_tokens - 1) // size)
+        tokens = self._chunk(request.target_tokens - cached * size)
+        need = pool.missing(request, cached * size + tokens) - cached
+        if need + pool.idle_among(request, cached) > pool.free:
+            self.refused.append(request)
+            return 0
+        batch.admit(self.plan, request, cached, tokens)
+        return tokens
+
+
+def _arrival(request: Request) -> tuple[int, int]:
+    return (request.arrival_us, request.index)

@@ -1,0 +1,100 @@
+"""``nano``: the scheduler of nano-vLLM. Prompts go first: a step is either all prefill or all decode.
+
+Source: nano-vLLM, ``engine/scheduler.py``, ``engine/block_manager.py``, ``engine/model_runner.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from blis_tui.engine.batching.rule import BATCHING, Plain, serve_running
+from blis_tui.engine.batching.traits import Traits
+from blis_tui.engine.plan import Plan
+from blis_tui.registry import setting
+
+if TYPE_CHECKING:
+    from blis_tui.engine.batch import Batch
+    from blis_tui.spec.model import Engine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Under nano-vLLM's names."""
+
+    enforce_eager: bool = setting(
+        "Launch the kernels of decode steps one by one: without captured CUDA graphs, no batch is padded.",
+        default=False,
+    )
+
+
+@BATCHING.plugin("nano", "Prompts first: a step prefills whole prompts or decodes, never both.", Settings)
+class NanoBatching(Plain):
+    """A step takes whole prompts from the queue, and only if there is none that fits it decodes.
+
+    Prompts are taken from the head while ``max_num_seqs`` and ``max_num_batched_tokens`` last and the blocks of the
+    whole sequence are free; nobody overtakes. A decode step gives one token to up to ``max_num_seqs`` running requests,
+    in the order of their admission; it costs no token budget. A preempted request keeps what it has generated.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.traits = Traits(
+            keeps_output=True,
+            running_first=False,
+            chunked_prefill=False,
+            reserves_whole_prompt=True,
+            busy_until_the_end=True,
+            skips_empty_steps=True,
+            ties_by_name=False,
+            cuts_output=True,
+            prefills_apart=True,
+            limits_each_step=True,
+            captured_sizes=not settings.enforce_eager,
+            counts_cached_tokens=True,
+            sizes_pool_by_rank=True,
+        )
+
+    def plan(self, batch: Batch) -> Plan:
+        """Plan one step."""
+        plan = Plan()
+        self._prefill(batch, plan)
+        if plan.chunks:
+            batch.dissolve_cohort()
+        else:
+            self._take_over(batch, plan, serve_running(batch, plan, batch.limits.max_num_seqs))
+        return plan
+
+    def prefill_threshold(self, engine: Engine) -> int:  # noqa: ARG002  (the protocol's signature)
+        """Prompts are never split."""
+        return 0
+
+    def _prefill(self, batch: Batch, plan: Plan) -> None:
+        """Take whole prompts from the head of the queue, for as long as they fit."""
+        waiting, pool = batch.waiting, batch.pool
+        size = pool.block_size_tokens
+        budget = batch.limits.max_num_batched_tokens
+        while budget > 0 and waiting.items and len(plan.admitted) < batch.limits.max_num_seqs:
+            request = waiting.head()
+            attempt = (request.index, pool.epoch, budget)
+            if request.index in batch.reserved or attempt == batch.refused:
+                break
+            known = request.target_tokens
+            cached = pool.cached_prefix(request, (known - 1) // size)
+            tokens = known - cached * size
+            if tokens > budget:
+                break
+            if pool.missing(request, known) - cached + pool.idle_among(request, cached) > pool.free:
+                batch.refused = attempt
+                break
+            batch.admit(plan, request, cached, tokens)
+            budget -= tokens
+
+    def _take_over(self, batch: Batch, plan: Plan, places: int) -> None:
+        """Let those decode, too, whose prompts were computed elsewhere, from the head of the queue."""
+        waiting, pool = batch.waiting, batch.pool
+        while places > 0 and waiting.items:
+            request = (None if batch.running else batch.first_with_blocks()) or waiting.head()
+            if request.index not in batch.reserved or pool.missing(request, request.computed_tokens + 1) > pool.free:
+                break
+            batch.admit_prefilled(plan, request)
+            places -= 1

@@ -1,0 +1,58 @@
+"""How many KV blocks fit, by the two ways in which engines work that out.
+
+``kv.capacity`` takes the share ``gpu_memory_utilization`` of the whole memory of all accelerators. nano-vLLM takes that
+share of what is free once the weights are loaded, for each rank alone, less what its largest step needed beside it; the
+rank with the fewest blocks decides for all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.kv.capacity import kv_bytes_per_token, kv_capacity
+
+if TYPE_CHECKING:
+    from blis_tui.spec.model import Hardware, Model
+
+_GIB: Final = 2**30
+
+
+def kv_blocks(
+    model: Model,
+    hardware: Hardware,
+    *,
+    tensor_parallel: int,
+    block_size_tokens: int,
+    gpu_memory_utilization: float,
+    by_rank: bool,
+    pipeline_parallel: int = 1,
+) -> int:
+    """The KV blocks of an instance; 0 when not even one fits.
+
+    With ``pipeline_parallel``, those of the stage with the most layers, as if it had all embeddings, too.
+
+    ``by_rank``: ``floor((free memory * utilization - peak overhead) / block bytes)`` of the rank where that is least.
+    Block bytes are block size * 2 * layers * KV heads of the rank * head size * bytes of an element. Weights,
+    activations and overhead are those of :func:`blis_tui.engine.kv.capacity.kv_capacity`, divided evenly among the
+    ranks.
+    Source: nano-vLLM, ``engine/model_runner.py`` (``allocate_kv_cache``).
+
+    Raises:
+        PolicyError: as for :func:`blis_tui.engine.kv.capacity.kv_capacity`.
+    """
+    model = replace(model, num_hidden_layers=-(-model.num_hidden_layers // pipeline_parallel))
+    whole = kv_capacity(
+        model,
+        hardware,
+        tensor_parallel=tensor_parallel,
+        block_size_tokens=block_size_tokens,
+        gpu_memory_utilization=gpu_memory_utilization,
+    )
+    if not by_rank:
+        return whole.blocks
+    free_gib = hardware.memory_gib - whole.weights_gib / tensor_parallel
+    peak_gib = (whole.activation_gib + whole.overhead_gib) / tensor_parallel
+    # Key/value heads divide evenly or are replicated (BLIS2004), so that all ranks have the same block.
+    block_bytes = block_size_tokens * kv_bytes_per_token(model, tensor_parallel)
+    return max(0, int((free_gib * gpu_memory_utilization - peak_gib) * _GIB) // block_bytes)

@@ -1,0 +1,153 @@
+"""Draw a few steps of each batching rule for ``docs/schedulers.md``: one workload, one SVG file a rule.
+
+    make docs
+
+What is drawn is simulated: five requests on an engine so small that everything happens within twenty steps. A test
+fails when the pictures are stale.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import blis_tui
+from blis_tui.authoring.project import write_tree
+from blis_tui.engine.records import StepFinished
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+IMAGES: Final = Path(__file__).with_name("img")
+RULES: Final = ("blis", "vllm-v1", "nano", "llm-serving-sim")
+
+_ROWS: Final = (("a", 0, 90, 10), ("b", 0, 60, 8), ("c", 5, 150, 6), ("d", 5, 30, 6), ("e", 30, 40, 3))
+"""Name, arrival in milliseconds, prompt, answer."""
+_EXPERIMENT: Final = """
+apiVersion: blis/v1
+kind: Experiment
+metadata: {name: steps}
+model: llama-3.1-8b-instruct
+hardware: h100
+latency: {kind: blackbox, alpha: [0, 0, 0], beta: [4000, 30, 100]}
+workload: {trace: {file: requests.csv}}
+engine: {max_num_seqs: 4, max_num_batched_tokens: 160, max_model_len: 160, kv_blocks: 20}
+"""
+_STEPS: Final = 20
+
+_LANE: Final = 26
+_LEFT: Final = 150
+_TOP: Final = 34
+_STEP: Final = 40
+_COLORS: Final = {"prefill": "#4c78a8", "decode": "#59a14f", "stalled": "#f2cf5b", "waiting": "#d9d9d9"}
+_WORDS: Final = {
+    "prefill": "prefill, its tokens",
+    "decode": "decode, one token",
+    "stalled": "runs, gets nothing",
+    "waiting": "waits",
+}
+
+
+def steps_of(rule: str) -> list[StepFinished]:
+    """The first steps under a rule."""
+    with tempfile.TemporaryDirectory() as folder:
+        table = "".join(f"{name},{at * 1000},{prompt},{answer}\n" for name, at, prompt, answer in _ROWS)
+        Path(folder, "requests.csv").write_text(
+            "request_id,arrival_time_us,input_tokens,output_tokens\n" + table, encoding="utf-8"
+        )
+        spec = Path(folder, "steps.blis.yaml")
+        spec.write_text(f"{_EXPERIMENT}policy: {{batching: {rule}}}\n", encoding="utf-8")
+        simulation = blis_tui.Simulation(blis_tui.load(spec))
+    found: list[StepFinished] = []
+    simulation.subscribe(StepFinished, found.append)
+    simulation.run()
+    return found[:_STEPS]
+
+
+def picture(steps: Sequence[StepFinished]) -> str:
+    """An SVG file: a column for each step, a lane for each request."""
+    width, height = _LEFT + _STEP * len(steps) + 10, _TOP + _LANE * (len(_ROWS) + 1) + 40
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+    ]
+    for column, step in enumerate(steps):
+        parts.append(_text(_LEFT + _STEP * column + _STEP // 2, 14, f"{step.step}", "#666"))
+        parts.append(_text(_LEFT + _STEP * column + _STEP // 2, 27, f"{step.duration_us / 1000:.1f} ms", "#666", 9))
+    for lane, (name, at, prompt, answer) in enumerate(_ROWS):
+        y = _TOP + _LANE * lane
+        label = f"{name}: {prompt} in, {answer} out, {at} ms"
+        parts.append(_text(_LEFT - 8, y + 17, label, "#222", anchor="end"))
+        for column, (what, mark) in enumerate(_lane(name, at * 1000, steps)):
+            if what:
+                x = _LEFT + _STEP * column
+                parts.append(
+                    f'<rect x="{x + 1}" y="{y + 2}" width="{_STEP - 2}" height="{_LANE - 4}" fill="{_COLORS[what]}"/>'
+                )
+                parts.append(_text(x + _STEP // 2, y + 17, mark, "white" if what == "prefill" else "#222"))
+    y = _TOP + _LANE * len(_ROWS)
+    parts.append(_text(_LEFT - 8, y + 17, "KV blocks in use, of 20", "#222", anchor="end"))
+    parts += [
+        _text(_LEFT + _STEP * column + _STEP // 2, y + 17, f"{step.kv_used_blocks}", "#666")
+        for column, step in enumerate(steps)
+    ]
+    parts += _legend(y + _LANE + 12)
+    return "\n".join((*parts, "</svg>", ""))
+
+
+def _lane(name: str, arrival_us: int, steps: Iterable[StepFinished]) -> list[tuple[str, str]]:
+    """What happens to a request in each step, and what is written there."""
+    found: list[tuple[str, str]] = []
+    running = prefilled = done = False
+    for step in steps:
+        chunk = next((one for one in step.chunks if one.request_id == name), None)
+        lost = name in step.preempted
+        running = (running and not lost) or name in step.admitted
+        prefilled = prefilled and not lost
+        if done or step.time_us < arrival_us:
+            found.append(("", ""))
+        elif not running:
+            found.append(("waiting", "✕" if lost else ""))
+        elif chunk is not None:
+            found.append(("prefill", f"{chunk.new_tokens}"))
+        elif prefilled and step.decode_requests and name not in step.stalled:
+            found.append(("decode", "1"))
+        else:
+            found.append(("stalled", ""))
+        if chunk is not None and chunk.computed_tokens + chunk.new_tokens >= _target(name):
+            prefilled = True
+        done = done or name in step.completed
+    return found
+
+
+def _target(name: str) -> int:
+    return next(prompt for row, _, prompt, _ in _ROWS if row == name)
+
+
+def _legend(y: int) -> list[str]:
+    parts: list[str] = []
+    x = _LEFT
+    for what, words in _WORDS.items():
+        parts.append(f'<rect x="{x}" y="{y}" width="14" height="12" fill="{_COLORS[what]}"/>')
+        parts.append(_text(x + 20, y + 10, words, "#222", anchor="start"))
+        x += 40 + 6 * len(words)
+    parts.append(_text(x, y + 10, "✕ preempted", "#222", anchor="start"))
+    return parts
+
+
+def _text(x: int, y: int, words: str, color: str, size: int = 11, *, anchor: str = "middle") -> str:
+    return f'<text x="{x}" y="{y}" fill="{color}" font-size="{size}" text-anchor="{anchor}">{escape(words)}</text>'
+
+
+def pictures() -> dict[str, str]:
+    """All pictures, by the names of their files."""
+    return {f"steps-{rule}.svg": picture(steps_of(rule)) for rule in RULES}
+
+
+if __name__ == "__main__":
+    made = pictures()
+    write_tree(IMAGES, made, replace=True)
+    sys.stderr.write(f"drew {len(made)} pictures in {IMAGES}\n")
