@@ -295,7 +295,7 @@ class Instance:
         restore = policy.preemption_restore
         self.host = None if restore == "recompute" else Host(spec, restore)
         said = policy.preemption_recompute
-        self.keeps_output = self.host is not None or (said == "all" if said else self.vllm)
+        self.keeps_output = self.host is not None or (said == "all" if said else not self.blis)
         self.recomputed = 0
         if self.engine.kv_tiers is not None and self.pool.caching:
             self.pool.tiers = Shelves(self.engine.kv_tiers, self.engine.block_size_tokens)

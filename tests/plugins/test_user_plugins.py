@@ -96,7 +96,8 @@ def test_a_prompt_goes_where_its_prefix_is_cached(script: str) -> None:
 @pytest.mark.usefixtures("site")
 @pytest.mark.parametrize("names", [{"policy.routing": "fewest-in-flight"}, {"policy.batching": "shortest-prefill"}])
 def test_a_package_offers_its_policies(names: dict[str, str]) -> None:
-    changes = {**SMALL, "workload.rate_per_s": 300, "engine.max_num_seqs": 4, **names}
+    limits = {"engine.max_num_seqs": 4, "engine.max_model_len": 2048}  # its rule splits no prompt
+    changes = {**SMALL, "workload.rate_per_s": 300, **limits, **names}
     experiment = blis_tui.load("quickstart", set=changes, plugins=["Blis_Example"])
     (used,) = experiment.plugins_used()
     assert used.origin is not None
@@ -118,7 +119,8 @@ def test_a_package_offers_its_policies(names: dict[str, str]) -> None:
 
 @pytest.mark.usefixtures("site")
 def test_a_rule_may_admit_somebody_else_than_the_head() -> None:
-    changes = {**SMALL, "cluster.instances": 1, "workload.rate_per_s": 1000, "engine.max_num_seqs": 2}
+    limits = {"engine.max_num_seqs": 2, "engine.max_model_len": 2048}
+    changes = {**SMALL, "cluster.instances": 1, "workload.rate_per_s": 1000, **limits}
     experiment = blis_tui.load(
         "quickstart", set={**changes, "policy.batching": "shortest-prefill"}, plugins=["blis-example"]
     )
