@@ -134,6 +134,12 @@ class PipelinedInstance(HoldingInstance):
         if self.has_work:
             self._come_by(self._next_us(now, [one.end_us for one in self.under_way]))
 
+    def withdraw(self, request: Request, now: int) -> None:
+        """Take out somebody who waits or runs; others may fit now."""
+        super().withdraw(request, now)
+        if self.waiting.items:
+            self._want_step(now)
+
     def _next_us(self, now: int, ends_us: list[int]) -> int:
         """When the next batch may enter at the earliest, behind those that end then."""
         full = len(ends_us) == len(self.stages)
