@@ -120,9 +120,9 @@ class PipelinedInstance(HoldingInstance):
             raise batch.deadlock(self.index, now)
         slots = [chunk.request.batch_slot for chunk in plan.chunks]
         slots += [request.batch_slot for request in (*plan.instant, *batch.cohort.members())]
-        ending = set(batch.ending)
+        before = dict.fromkeys(batch.ending)
         upcoming = self._run(plan, pool.epoch, now)
-        held = tuple(request for slot, request in batch.ending.items() if slot not in ending)
+        held = tuple(request for slot, request in batch.ending.items() if slot not in before)
         self.under_way.append(UnderWay(self._free_us, tuple(slots), held))
         batch.busy.update(slots)
         if self.has_work:

@@ -27,8 +27,13 @@ GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 
 AS_IT_IS = {
     "disaggregation": "disaggregated",
+    "kv-tiers": "none",
     "mixed-fleet": "predicting",
+    "pipeline-bubble": "four-stages",
     "prefix-routing": "prefix-aware",
+    "prompts-first": "prompts-first",
+    "schedulers": "blis",
+    "skipping": "skipped",
     "stale-signals": "fresh",
     "tenant-budgets": "without-budget",
 }

@@ -27,7 +27,7 @@ async def test_why_was_the_slowest_request_slow() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         shows(app, "/ search", "enter open", "admission-control")
-        await press(pilot, "/", *"kv")
+        await press(pilot, "/", *"kv-p")
         shows(app, "kv-pressure", "✓ ok")
         await press(pilot, "enter")
         for _ in range(100):

@@ -138,14 +138,23 @@ async def test_the_debugger(name: str, file_regression: FileRegressionFixture) -
 async def test_a_failure(monkeypatch: pytest.MonkeyPatch, file_regression: FileRegressionFixture) -> None:
     admit = Batch.admit
 
-    def stuck(batch: Batch, plan: Plan, request: Request, cached_blocks: int, new_tokens: int) -> None:
+    def stuck(
+        batch: Batch,
+        plan: Plan,
+        request: Request,
+        cached_blocks: int,
+        new_tokens: int,
+        *,
+        swapped_tokens: int = 0,
+        tiered: Sequence[int] = (),
+    ) -> None:
         if request.request_id == "request_20":
             raise StalledError(
                 "instance 0 cannot go on: request request_20 needs 128 more tokens in the cache and nothing can be "
                 "scheduled",
                 help="its blocks must fit the KV cache",
             )
-        admit(batch, plan, request, cached_blocks, new_tokens)
+        admit(batch, plan, request, cached_blocks, new_tokens, swapped_tokens=swapped_tokens, tiered=tiered)
 
     monkeypatch.setattr(Batch, "admit", stuck)
     await look(Scene(name="failed", keys=("end", "7")), (NORMAL, NARROW), file_regression)

@@ -43,7 +43,7 @@ class SwappedBack(Record):
 
     shown = Description(
         "swapped-back",
-        sign="⇅",
+        sign="⇑",
         colour="success",
         meaning="a preempted request got its KV blocks back from the host",
         sentence="{request_id} got {tokens:computed token} back from the host in {transfer_us:span}",
