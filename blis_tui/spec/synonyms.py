@@ -34,6 +34,7 @@ _NAMES_OF_KEYS: Final = {
     "engine.gpu_memory_utilization": "mem_fraction_static gpu_mem_util gpu_memory_util free_gpu_memory_fraction "
     "memory_utilization kv_cache_free_gpu_mem_fraction gpu_memory_fraction",
     "engine.kv_cache_dtype": "cache_dtype kv_dtype kv_cache_type kv_cache_data_type",
+    "engine.pipeline_parallel": "pipeline_parallel_size num_pipeline_stages pipeline_parallelism pp pp_size",
     "engine.enable_prefix_caching": "prefix_caching prefix_cache enable_prefix_cache enable_automatic_prefix_caching "
     "automatic_prefix_caching apc enable_radix_cache kv_cache_reuse enable_block_reuse",
     "cluster.instances": "num_instances instance_count replicas num_replicas replica_count data_parallel_size "
@@ -115,11 +116,9 @@ OWN_PATHS: Final = tuple(_NAMES_OF_KEYS)
 _NOTES: Final = {
     "dtype torch_dtype quantization": "set it in the model's `model.config`: `torch_dtype`, `quantization_config`",
     "load_format": "no weights are loaded",
-    "pipeline_parallel_size pipeline_parallel num_pipeline_stages pp pp_size": (
-        "one instance has one pipeline stage; `cluster.tensor_parallel` and `cluster.instances` scale it"
-    ),
     "enable_expert_parallel expert_parallel_size": "experts are split like all layers, by `cluster.tensor_parallel`",
-    "swap_space cpu_offload_gb kv_transfer_config": (
+    "kv_transfer_config kv_offloading_size kv_offloading_backend": "it is `engine.kv_tiers` here",
+    "swap_space cpu_offload_gb": (
         "victims are swapped out with `policy.preemption.restore: swap`, to the host memory of `engine.host_link`"
     ),
     "kv_cache_memory_bytes": "set `engine.kv_blocks` or `engine.gpu_memory_utilization`",
@@ -131,7 +130,7 @@ _NOTES: Final = {
     "max_num_partial_prefills": "it is `policy.batching.max_num_partial_prefills` here, of the batching kind `vllm-v1`",
     "scheduler_reserve_full_isl": "it is `policy.batching.reserve_full_input` here, of the batching kind `vllm-v1`",
     "async_scheduling": "it is `policy.batching.async_scheduling` here, of the batching kind `vllm-v1`",
-    "enforce_eager": "step times come from `latency`, which has no execution modes",
+    "enforce_eager": "it is `policy.batching.enforce_eager` here, of the batching kind `nano` only",
     "enable_lora": "LoRA adapters are not simulated",
     "trust_remote_code": "no code is loaded",
     "burstiness": "write `arrivals: {kind: gamma, cv: X}` with X = 1 / sqrt(burstiness)",

@@ -79,6 +79,7 @@ def test_synonyms_are_written_as_they_are_looked_up() -> None:
         ("max_batch_size", "did you mean `max_num_seqs`?"),
         ("block_size", "did you mean `block_size_tokens`?"),
         ("num_gpu_blocks_override", "did you mean `kv_blocks`?"),
+        ("pipeline_parallel_size", "did you mean `pipeline_parallel`?"),
         ("tensor_parallel_size", "it is `cluster.tensor_parallel` here: write `cluster: {tensor_parallel: 2}`"),
         ("data_parallel_size", "it is `cluster.instances` here: write `cluster: {instances: 2}`"),
         ("tp", "it is `cluster.tensor_parallel` here: write `cluster: {tensor_parallel: 2}`"),
@@ -92,7 +93,7 @@ def test_engine_arguments_of_vllm_lead_to_keys(key: str, hint: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["swap_space", "dtype", "quantization", "pipeline_parallel_size", "speculative_config", "load-format"]
+    "key", ["swap_space", "dtype", "quantization", "kv_transfer_config", "speculative_config", "load-format"]
 )
 def test_engine_arguments_without_a_counterpart_say_what_to_do(key: str) -> None:
     assert hints(BASE + f"engine: {{{key}: 2}}\n") == [synonyms.NOTES[plain(key)]]
