@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.reroute import Reroute
     from blis_tui.engine.instance import Instance
-    from blis_tui.engine.kv.pool import PromptKeys
+    from blis_tui.engine.kv.prompt_keys import PromptKeys
     from blis_tui.engine.ledger import Ledger
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request

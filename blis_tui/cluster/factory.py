@@ -11,7 +11,8 @@ from blis_tui.engine.batching.rule import BATCHING
 from blis_tui.engine.batching.traits import traits_of
 from blis_tui.engine.instance import Instance
 from blis_tui.engine.kv.host import host_memory
-from blis_tui.engine.kv.pool import BlockPool, PromptKeys
+from blis_tui.engine.kv.pool import BlockPool
+from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.kv.tiers import Tiers
 from blis_tui.engine.latency.captured import CapturedSizes
 from blis_tui.engine.latency.model import create_latency

@@ -17,7 +17,8 @@ from blis_tui.engine.request import Request
 
 if TYPE_CHECKING:
     from blis_tui.engine.instance import Instance
-    from blis_tui.engine.kv.pool import BlockPool, PromptKeys
+    from blis_tui.engine.kv.pool import BlockPool
+    from blis_tui.engine.kv.prompt_keys import PromptKeys
     from blis_tui.engine.request import Segments
     from blis_tui.engine.streams import Stream
     from blis_tui.spec.model import Signals

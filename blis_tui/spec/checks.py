@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.batching.versions import ONLY_IN
 from blis_tui.engine.kv.capacity import kv_capacity, minimum_tensor_parallel
-from blis_tui.engine.kv.pool import MAX_SHARED_BLOCKS
+from blis_tui.engine.kv.prompt_keys import MAX_SHARED_BLOCKS
 from blis_tui.engine.kv.rank_capacity import kv_blocks
 from blis_tui.errors import PolicyError
 from blis_tui.metrics.anomalies import Anomalies

@@ -6,13 +6,14 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from blis_tui.cluster.signals import CacheView, Context, Fleet, IncomingRequest, SignalBoard
-from blis_tui.engine.kv.pool import BlockPool, PromptKeys
+from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.streams import Streams
 from blis_tui.spec.model import SLO_PRIORITIES, Signals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from blis_tui.engine.kv.pool import BlockPool
     from blis_tui.engine.request import Segments
 
 BLOCK = 4

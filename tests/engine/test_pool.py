@@ -2,7 +2,8 @@
 
 import pytest
 
-from blis_tui.engine.kv.pool import MAX_SHARED_BLOCKS, BlockPool, PromptKeys
+from blis_tui.engine.kv.pool import BlockPool
+from blis_tui.engine.kv.prompt_keys import MAX_SHARED_BLOCKS, PromptKeys
 from blis_tui.engine.request import Request
 from blis_tui.errors import SimulationError
 from tests.builders import request

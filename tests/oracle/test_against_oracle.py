@@ -15,7 +15,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from blis_tui.cluster.cluster import Cluster
-from blis_tui.engine.kv.pool import PromptKeys
+from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.preemption.records import RestoreChosen, SwappedBack
 from blis_tui.engine.records import Observers, StepFinished
 from blis_tui.errors import StalledError

@@ -18,81 +18,18 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
-from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.kv.block import Block
-from blis_tui.errors import SimulationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from blis_tui.engine.kv.prompt_keys import PromptKeys
     from blis_tui.engine.kv.tiers import Tiers
     from blis_tui.engine.request import Request, Segments
 
-MAX_SHARED_BLOCKS: Final = 2**20
-"""Blocks of one shared prefix. Each takes some 250 bytes once it is computed."""
-_INDEX_BITS: Final = 32
 _NEVER: Final = 1 << 62
-_REMEMBERED: Final = 1024
-"""Key lists that are kept; they are only a shortcut, the numbers of the chains are what must not change."""
-
-
-class PromptKeys:
-    """Content keys of prompt blocks: two prompts share block ``i`` exactly when their keys for ``i`` are equal.
-
-    A key names the chain of segments up to the one that holds the block's last token, and the block's position. How
-    far that last segment goes on behind the block does not matter, so prompts that share only the head of a segment
-    share the blocks of that head.
-    """
-
-    __slots__ = ("_chains", "_keys", "block_size_tokens")
-
-    def __init__(self, block_size_tokens: int) -> None:
-        self.block_size_tokens = block_size_tokens
-        self._chains: dict[tuple[int, int, str], int] = {}
-        self._keys: dict[Segments, Sequence[int]] = {}
-
-    def __getstate__(self) -> tuple[int, dict[tuple[int, int, str], int]]:
-        return (self.block_size_tokens, self._chains)
-
-    def __setstate__(self, state: tuple[int, dict[tuple[int, int, str], int]]) -> None:
-        self.block_size_tokens, self._chains = state
-        self._keys = {}
-
-    def shareable(self, segments: Segments) -> Sequence[int]:
-        """Keys of the full blocks that lie within ``segments``, first block first.
-
-        Raises:
-            SimulationError: there are more than ``MAX_SHARED_BLOCKS``.
-        """
-        keys = self._keys.get(segments)
-        if keys is None:
-            if len(self._keys) == _REMEMBERED:
-                self._keys.clear()
-            keys = self._keys[segments] = self._build(segments)
-        return keys
-
-    def _build(self, segments: Segments) -> Sequence[int]:
-        parts: list[range] = []
-        number = end = blocks = 0
-        for name, tokens in segments:
-            number = self._chains.setdefault((number, end, name), len(self._chains) + 1)
-            end += tokens
-            first = (number << 1) << _INDEX_BITS
-            parts.append(range(first + blocks, first + end // self.block_size_tokens))
-            blocks = end // self.block_size_tokens
-        if blocks > MAX_SHARED_BLOCKS:
-            raise SimulationError(
-                f"a prefix of {end} tokens is {blocks} KV blocks, at most {MAX_SHARED_BLOCKS} can be shared",
-                help="raise engine.block_size_tokens, or shorten the prefix",
-            )
-        return parts[0] if len(parts) == 1 else tuple(chain.from_iterable(parts))
-
-    @staticmethod
-    def own(request: Request, block: int) -> int:
-        """Key of a block that ends in tokens only ``request`` has."""
-        return (request.index << 1 | 1) << _INDEX_BITS | block
 
 
 class Span:
