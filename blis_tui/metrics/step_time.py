@@ -42,6 +42,8 @@ class StepTime:
     model: str
     hardware: str
     tensor_parallel: int
+    pipeline_parallel: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    """Left out where there is one stage."""
     kind: str
     """The step-time model, chosen where the experiment says ``auto``."""
     expected_error_percent: ExpectedError | None = field(default=None, metadata=WHERE_IT_APPLIES)
@@ -63,6 +65,7 @@ def step_times(experiment: Experiment, errors: Mapping[str, ExpectedError | None
             model=pool.model.name,
             hardware=pool.hardware.name,
             tensor_parallel=pool.tensor_parallel,
+            pipeline_parallel=stages if (stages := pool.engine.pipeline_parallel) > 1 else None,
             kind=pool.latency.kind,
             expected_error_percent=errors[pool.name] if experiment.report == "full" else None,
         )

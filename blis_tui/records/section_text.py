@@ -18,7 +18,9 @@ def instance_lines(report: Report) -> dict[str, str]:
     lines: dict[str, str] = {}
     if report.pools is None:
         (one,) = report.step_time.values()
-        lines["instances"] = f"{len(report.instances):,} of {one.model} on {one.hardware}, TP {one.tensor_parallel}"
+        split = f"TP {one.tensor_parallel}" + (f", PP {one.pipeline_parallel}" if one.pipeline_parallel else "")
+        came = ", counting all that came" if report.lifecycle else ""
+        lines["instances"] = f"{len(report.instances):,} of {one.model} on {one.hardware}, {split}{came}"
     texts: dict[str, list[str]] = {}
     for name, one in report.step_time.items():
         texts.setdefault(_step_time(one, report.expected_errors[name]), []).append(name)

@@ -17,3 +17,16 @@ def test_of_many_tenants_the_largest_are_shown_and_the_others_counted() -> None:
     assert shown == [7, 8, 9, 10, 11]
     assert "… 7 more tenants" in text
     assert "more tenants" not in summary_text(replace(report, tenants={"a": group, "b": group}))
+
+
+def test_the_instances_are_named_with_how_they_are_split() -> None:
+    few = {"workload.requests": 5, "workload.rate_per_s": 1, "expect": []}
+    lines = summary_text(blis_tui.run(blis_tui.load("pipeline-bubble", set=few))).splitlines()
+    assert "instances   1 of llama-3.1-70b-instruct on h100, TP 1, PP 4" in lines
+
+
+def test_where_instances_come_and_go_all_that_came_are_counted() -> None:
+    report = blis_tui.run(blis_tui.load("autoscaling"))
+    [line] = [one for one in summary_text(report).splitlines() if one.startswith("instances")]
+    assert report.lifecycle is not None
+    assert line == f"instances   {len(report.lifecycle.instances)} of qwen3-14b on h100, TP 1, counting all that came"
