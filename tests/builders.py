@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from blis_tui.engine.profile import Profile
-    from blis_tui.spec.memory import HostLink, KvTiers
+    from blis_tui.spec.model import HostLink, KvTiers
 
 MODEL = Model(
     name="tiny",

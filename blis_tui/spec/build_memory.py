@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.spec.memory import HostLink, KvTier, KvTiers
+from blis_tui.spec.model import HostLink, KvTier, KvTiers
 
 if TYPE_CHECKING:
     from blis_tui.spec.document_parts import Part

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PURE = ("engine", "cluster", "workload", "metrics")
 """Packages that may import the standard library and each other only."""
-SCANNED = (*PURE, "records", "canonical.py", "simulation.py", "spec/build.py", "spec/hf.py", "spec/model.py")
+SCANNED = (*PURE, "records", "canonical.py", "simulation.py", "spec/build.py", "spec/hf.py", "spec/model")
 """All that takes part between a resolved document and output bytes."""
 
 ALLOWED = {

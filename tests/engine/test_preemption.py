@@ -12,7 +12,7 @@ from blis_tui.engine.cohort import DecodeCohort
 from blis_tui.engine.preemption.records import RestoreChosen, SwappedBack
 from blis_tui.engine.records import Preempted, Scheduled, StepFinished
 from blis_tui.metrics.preemption import preemption_report
-from blis_tui.spec.memory import HostLink
+from blis_tui.spec.model import HostLink
 from tests.builders import Outcome, experiment, request
 
 if TYPE_CHECKING:

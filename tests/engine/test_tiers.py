@@ -9,7 +9,7 @@ import pytest
 from blis_tui.engine.preemption.records import TiersLoaded
 from blis_tui.engine.records import Scheduled, StepFinished
 from blis_tui.metrics.tiers import TiersReport, tiers_report
-from blis_tui.spec.memory import KvTier, KvTiers
+from blis_tui.spec.model import KvTier, KvTiers
 from tests.builders import Outcome, experiment, request
 
 CPU = KvTier(name="cpu", blocks=8, bandwidth_tokens_per_us=0.1, base_latency_us=10)

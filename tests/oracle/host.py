@@ -6,7 +6,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from blis_tui.engine.latency.model import Chunk, StepLoad
-from blis_tui.spec.memory import HostLink
+from blis_tui.spec.model import HostLink
 
 if TYPE_CHECKING:
     from blis_tui.engine.latency.model import StepTimeModel

@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 
 from blis_tui.engine.request import Request, Segments
 from blis_tui.spec.limits import UNLIMITED
-from blis_tui.spec.memory import HostLink, KvTier, KvTiers
 from blis_tui.spec.model import (
     SLO_CLASSES,
     Cluster,
     Engine,
     Experiment,
     Hardware,
+    HostLink,
+    KvTier,
+    KvTiers,
     Model,
     PluginConfig,
     Policy,

@@ -7,7 +7,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.kv.capacity import kv_bytes_per_token
-from blis_tui.spec.memory import HostLink
+from blis_tui.spec.model import HostLink
 
 if TYPE_CHECKING:
     from collections.abc import Collection

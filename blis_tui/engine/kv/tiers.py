@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.spec.memory import KvTier, KvTiers
+    from blis_tui.spec.model import KvTier, KvTiers
 
 THRASHING_US: Final = 1000
 """A block that is needed again within this time should not have gone."""

@@ -1,0 +1,60 @@
+"""The resolved experiment: frozen records, every default filled in, every reference followed.
+
+Standard library only, and the bottom of the package's arrows: engine, cluster and workload know these records and
+nothing of YAML, schemas or files. Units are in the names; ``None`` means "off" or "unlimited". See ``schemas/``.
+"""
+
+from __future__ import annotations
+
+from blis_tui.spec.model.cluster import (
+    Autoscaler,
+    Cluster,
+    Delay,
+    Disaggregation,
+    Failure,
+    Lifecycle,
+    NodePool,
+    Signals,
+    Transfer,
+)
+from blis_tui.spec.model.experiment import Engine, Expectation, Experiment, Pool, SloTarget
+from blis_tui.spec.model.machine import Hardware, Model
+from blis_tui.spec.model.memory import HostLink, KvTier, KvTiers
+from blis_tui.spec.model.plugin_config import PluginConfig, Setting
+from blis_tui.spec.model.policy import SLO_CLASSES, SLO_PRIORITIES, Gateway, Policy, TenantBudgets
+from blis_tui.spec.model.workload import Client, Network, Prefix, Stage, Trace, Workload
+
+__all__ = [
+    "SLO_CLASSES",
+    "SLO_PRIORITIES",
+    "Autoscaler",
+    "Client",
+    "Cluster",
+    "Delay",
+    "Disaggregation",
+    "Engine",
+    "Expectation",
+    "Experiment",
+    "Failure",
+    "Gateway",
+    "Hardware",
+    "HostLink",
+    "KvTier",
+    "KvTiers",
+    "Lifecycle",
+    "Model",
+    "Network",
+    "NodePool",
+    "PluginConfig",
+    "Policy",
+    "Pool",
+    "Prefix",
+    "Setting",
+    "Signals",
+    "SloTarget",
+    "Stage",
+    "TenantBudgets",
+    "Trace",
+    "Transfer",
+    "Workload",
+]

@@ -1,0 +1,85 @@
+"""Where requests come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from blis_tui.spec.model.plugin_config import PluginConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prefix:
+    """A prompt prefix shared by all requests of ``group``."""
+
+    group: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """A client's connection."""
+
+    rtt_ms: float
+    bandwidth_mbps: float | None
+    """None = unlimited."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """One stream of generated requests."""
+
+    id: str
+    share: float
+    arrivals: PluginConfig
+    input_tokens: PluginConfig
+    output_tokens: PluginConfig
+    prefix: Prefix | None = None
+    slo_class: str = "standard"
+    tenant: str = ""
+    model: str = ""
+    """Name of the model that its requests ask for; empty = any."""
+    timeout_us: int | None = None
+    network: Network | None = None
+    repeated_prompts: int = 0
+    """It sends so many prompts again and again; 0 = every prompt is new."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A rate for some time."""
+
+    rate_per_s: float
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """A recorded workload. ``path`` is absolute; ``sha256`` of the content stands for it in the digest."""
+
+    path: str
+    format: str
+    sha256: str
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """What is said -> the column that says it, where its name does not."""
+    time_unit: str = ""
+    """Unit of the arrivals, ``s``, ``ms``, ``us`` or ``ns``; empty = the file tells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Generated (``clients``) or recorded (``trace``); exactly one of the two is set."""
+
+    name: str
+    requests: int | None = None
+    """How many requests of all clients together; ``None`` = until the horizon (or all of the trace)."""
+    rate_per_s: float = 0.0
+    stages: tuple[Stage, ...] = ()
+    """Instead of one rate: one after the other; requests end with the last one."""
+    exact_stage_counts: bool = False
+    """Whether each stage gets exactly rate x duration requests, as far as they are whole."""
+    clients: tuple[Client, ...] = ()
+    trace: Trace | None = None
