@@ -17,7 +17,7 @@ def test_they_agree(scenario: Scenario) -> None:
 
 
 @pytest.mark.slow
-@examples(1000)
+@examples(600)
 @given(scenarios(running_first=False))
 def test_they_agree_at_length(scenario: Scenario) -> None:
     check(scenario)

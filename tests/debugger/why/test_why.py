@@ -323,7 +323,7 @@ def test_who_did_not_fit_needed_more_than_was_free(name: str) -> None:
     run_to_stop(debugger.run())
     total = debugger.experiment.pools[0].engine.kv_blocks
     checked = 0
-    for event in range(1, debugger.frontier, 37):
+    for event in range(1, debugger.frontier, 83):
         run_to_stop(debugger.seek(event))
         instance = debugger.simulation.snapshot().instances[0]
         if not instance.waiting:
