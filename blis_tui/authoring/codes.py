@@ -144,6 +144,7 @@ _TABLE: Final = {
     ),
     "BLIS2026": Example("policy: {gateway: {weights: {acme: 2}}}"),
     "BLIS2027": Example("engine: {max_num_seqs: 0}"),
+    "BLIS2028": Example(_clients(_INPUT, _OUTPUT, "session: {calls: [{id: answer, after: [search]}, {id: search}]}")),
     "BLIS2050": Example("cluster: {instances: 2, failures: [{instance: 7, at_us: 1000}]}"),
     "BLIS2100": Example(
         "workload: {trace: {file: requests.csv}}", files={"requests.csv": _ROWS.replace("100", "-100")}

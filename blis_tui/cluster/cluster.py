@@ -27,7 +27,7 @@ from blis_tui.engine.request import RequestState
 from blis_tui.engine.step_event import NO_STEP, Step
 from blis_tui.engine.streams import Streams
 from blis_tui.engine.watch import Watch
-from blis_tui.workload.closed_loop import ClosedLoopSource
+from blis_tui.workload.interactive import InteractiveSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
     from blis_tui.spec.model import Experiment, Pool
+    from blis_tui.workload.interactive import SessionCounts
     from blis_tui.workload.source import RequestSource
 
 
@@ -100,7 +101,7 @@ class Cluster(ComingAndGoing):
         self.observers = observers
         self._source = source
         # Who waits for answers must hear of them; all others cost nothing.
-        waits = source if isinstance(source, ClosedLoopSource) else None
+        waits = source if isinstance(source, InteractiveSource) else None
         self._feedback = None if waits is None else Feedback(waits, ledger, self.queue, self._arrive)
         self.ledger = ledger if self._feedback is None else self._feedback.ledger
         self._exhausted = False
@@ -193,6 +194,11 @@ class Cluster(ComingAndGoing):
         if not left:
             return source is None or source.exhausted
         return self.lifecycle is not None and self.lifecycle.hopeless(left)
+
+    @property
+    def sessions(self) -> SessionCounts | None:
+        """What became of the sessions so far; None where nobody holds any."""
+        return None if self._feedback is None else self._feedback.source.sessions
 
     @property
     def deferred(self) -> int:

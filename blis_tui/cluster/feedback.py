@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.events import EventQueue
     from blis_tui.engine.ledger import Ledger
     from blis_tui.engine.request import Request
+    from blis_tui.workload.interactive import SessionCounts
 
 
 class FeedbackSource(Protocol):
@@ -24,6 +25,14 @@ class FeedbackSource(Protocol):
     @property
     def silent(self) -> bool:
         """Whether no request will come, unless one ends."""
+
+    @property
+    def next_us(self) -> int:
+        """When the next request comes, as far as is known."""
+
+    @property
+    def sessions(self) -> SessionCounts | None:
+        """What became of the sessions so far; ``None`` where nobody holds any."""
 
     def take_due(self) -> list[int]:
         """Times of arrivals, in microseconds, that have become known since it was asked last."""
@@ -69,23 +78,24 @@ class Listening:
 class Sending:
     """A client sends its next request. What it asks for is decided then: others may send before."""
 
-    __slots__ = ("feedback",)
+    __slots__ = ("feedback", "time_us")
 
     kind = "arrival"
     request: Request | None = None
     instance_index: int | None = None
 
-    def __init__(self, feedback: Feedback) -> None:
+    def __init__(self, feedback: Feedback, time_us: int) -> None:
         self.feedback = feedback
+        self.time_us = time_us
 
     @property
     def stale(self) -> bool:
-        """Whether no request will arrive any more."""
-        return self.feedback.source.exhausted
+        """Whether no request will arrive then: there are enough, or its session has ended before."""
+        return self.feedback.source.next_us > self.time_us
 
     def happen(self, now: int) -> bool:
         """Let it arrive."""
-        request = self.feedback.source.next_request()
+        request = None if self.stale else self.feedback.source.next_request()
         if request is None:
             return False
         self.feedback.arrive(Passage(request, self.feedback.arrive), now)
@@ -117,7 +127,7 @@ class Feedback:
     def pull(self) -> None:
         """Wait for every arrival that is known."""
         for time_us in self.source.take_due():
-            self._queue.push(time_us, ARRIVAL, Sending(self))
+            self._queue.push(time_us, ARRIVAL, Sending(self, time_us))
 
     def answer(self, now: int) -> None:
         """Whoever has an answer may send the next prompt."""

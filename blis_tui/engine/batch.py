@@ -413,7 +413,7 @@ class Batch:
         """The last token of a request is there: its slot and blocks are free."""
         del self.ending[request.batch_slot]
         request.batch_slot = -1
-        self.pool.release(request, request.computed_tokens)
+        self.pool.release(request, request.computed_tokens, end=-1)
 
     def abort(self, request: Request) -> None:
         """A running request leaves with nothing."""

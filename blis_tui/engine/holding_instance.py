@@ -30,11 +30,11 @@ class HoldingInstance(Instance):
         self._release_all()
         super().abandon()
 
-    def _vacate(self, request: Request) -> None:
+    def _vacate(self, request: Request, end: int) -> None:
         """It keeps its slot and its blocks until the step is over."""
         watch, handover = self._watch, request.handover
         if watch is not None and watch.early_transfers and handover is not None and not handover.prefilled:
-            super()._vacate(request)  # it is on its way to another instance already
+            super()._vacate(request, end)  # it is on its way to another instance already
         else:
             self.batch.ending[request.batch_slot] = request
 

@@ -481,7 +481,7 @@ class Instance:
             free = pool.free
             if stores_last_token and request.generated_tokens and pool.missing(request, request.computed_tokens + 1):
                 pool.take_spare(request)
-            self._vacate(request)
+            self._vacate(request, end)
             if watch is not None:
                 self._seen_leaving(request, request.index, pool.free - free)
             request.state = RequestState.COMPLETED
@@ -490,15 +490,15 @@ class Instance:
             self._ledger.close(request, client_ttft_us(request, latency), client_e2e_us(request, latency))
             self._events.push(end, self._order_left, RequestCallback("request-left", request, self.leave, self.index))
 
-    def _vacate(self, request: Request) -> None:
-        """Give up the slot and the blocks of a request that has left the batch."""
+    def _vacate(self, request: Request, end: int) -> None:
+        """Give up the slot and the blocks of a request that has left the batch; the step ends then."""
         request.batch_slot = -1
-        self.pool.release(request, request.computed_tokens)
+        self.pool.release(request, request.computed_tokens, end=end)
 
     def _part(self, request: Request, end: int) -> None:
         """A prompt is computed for another instance: what is left of the request happens there."""
         free = self.pool.free
-        self._vacate(request)
+        self._vacate(request, end)
         self._seen_leaving(request, ~request.index, self.pool.free - free)
         handover_of(request).prefilled = True
         request.state = RequestState.CREATED

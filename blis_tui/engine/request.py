@@ -90,6 +90,8 @@ class Request:
         max_output_tokens: the declared budget, which admission control may read and generation keeps to; 0 =
             undeclared, then whatever ``max_model_len`` leaves beside the prompt.
         segments: the shareable head of the prompt.
+        content: the same of all that its blocks come to hold; longer than ``segments`` only where the whole prompt is
+            shareable and its answer will be the beginning of other prompts.
         model: name of the model that it asks for; empty = any.
         deadline_us: absolute time of its timeout; 0 = none.
         cached_tokens: prompt tokens found in the cache when it was first admitted.
@@ -112,6 +114,7 @@ class Request:
         "cached_tokens",
         "completed_us",
         "computed_tokens",
+        "content",
         "deadline_us",
         "finish_clock",
         "first_token_us",
@@ -168,6 +171,7 @@ class Request:
         self.output_tokens = output_tokens
         self.max_output_tokens = output_tokens
         self.segments = segments
+        self.content = segments
         self.slo_class = slo_class
         self.tenant = tenant
         self.deadline_us = deadline_us

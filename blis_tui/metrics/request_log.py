@@ -163,7 +163,7 @@ class _Book:
     def pack(self, request: Request, ttft_us: int, e2e_us: int, generated_tokens: int) -> bytes:
         """The request's row; what does not fit into it is noted here."""
         timeout_us = request.deadline_us and request.deadline_us - request.arrival_us
-        common = (request.slo_class, request.tenant, request.segments, timeout_us, request.model)
+        common = (request.slo_class, request.tenant, request.segments[:1], timeout_us, request.model)
         group = self.numbers.get(common)
         if group is None:
             group = self.numbers[common] = len(self.groups)
@@ -373,6 +373,10 @@ class RequestTable(Sequence["RequestRow"]):
         """The name of the request of that number."""
         return self._book.names.get(number) or self._page.names.get(number) or f"request_{number}"
 
+    def session(self, number: int) -> tuple[str, int] | None:
+        """The session of the request of that number, and which of its calls it is; None = it has none."""
+        return self._book.sessions.get(number) or self._page.sessions.get(number)
+
     def _way(self, place: int) -> Way:
         if self._ways is None:
             return _STRAIGHT
@@ -390,7 +394,7 @@ class RequestTable(Sequence["RequestRow"]):
         common = self._page.groups[row.group]
         prefix_group, prefix_tokens = common.segments[0] if common.segments else ("", 0)
         requested = self._book.requested.get(number, self._page.requested.get(number, row.output_tokens))
-        session_id, round_index = self._book.sessions.get(number) or self._page.sessions.get(number) or ("", None)
+        session_id, round_index = self.session(number) or ("", None)
         return RequestRow(
             self.name(number),
             STATE_NAMES[RequestState(row.state)],

@@ -20,6 +20,7 @@ from blis_tui.metrics.goodput import FitnessReport, SloReport, fitness_report, s
 from blis_tui.metrics.kv import KvCounts, kv_counts
 from blis_tui.metrics.preemption import PreemptionReport, preemption_report, says_more
 from blis_tui.metrics.saturation import Saturation, composite
+from blis_tui.metrics.sessions import SessionReport, session_report
 from blis_tui.metrics.stats import Distribution, of_samples
 from blis_tui.metrics.tiers import TiersReport, tiers_report
 
@@ -132,6 +133,8 @@ class Sections:
     """By name, where there is more than one."""
     models: tuple[ModelReport, ...] | None = None
     """Where there is more than one."""
+    sessions: SessionReport | None = None
+    """Where clients hold sessions."""
     slo: SloReport | None = None
     """Where the experiment has ``slo_targets``."""
     fairness: Fairness | None = None
@@ -163,7 +166,8 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
     tiers = tiers_report(cluster.instances, cluster.pools)
     pipelines = any(pool.engine.pipeline_parallel > 1 for pool in experiment.pools)
     counts_cached = cluster.instances[0].rule.traits.counts_cached_tokens
-    plain = not (several or full or preempts or tiers or counts_cached or pipelines)
+    sessions = cluster.sessions
+    plain = not (several or full or preempts or tiers or counts_cached or pipelines or sessions)
     if plain and not (experiment.slo_targets or experiment.fitness or experiment.warm_up_us):
         return Sections()
     rows = list(zip(table.plain(), table.ways(), strict=True))
@@ -175,6 +179,7 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
         pipeline=_pipeline(cluster) if pipelines else None,
         pools=_pools(cluster, rows, duration_us) if several else None,
         models=tuple(_model(name, cluster, rows) for name in models) if len(models) > 1 else None,
+        sessions=None if sessions is None else session_report(sessions, table, experiment.warm_up_us),
         slo=slo_report(experiment.slo_targets, rows, table, duration_us) if experiment.slo_targets else None,
         fairness=_fairness(rows, table) if full else None,
         rejections=rejections_of(experiment, cluster) if full else None,

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from blis_tui.metrics.goodput import SloReport
     from blis_tui.metrics.preemption import PreemptionReport
     from blis_tui.metrics.report import Report
+    from blis_tui.metrics.sessions import SessionReport
     from blis_tui.metrics.step_time import ExpectedError, StepTime
     from blis_tui.metrics.tiers import TiersReport
 
@@ -52,6 +53,8 @@ def section_lines(report: Report) -> dict[str, str]:
         lines[f"pool {name}"] = f"{made_of}, busy {_percent(pool.busy_share)}, {served}, {blocks}"
     for model in report.models or ():
         lines[f"model {model.model}"] = f"{model.completed:,} completed, {model.output_tokens:,} output tokens"
+    if report.sessions is not None:
+        lines |= _sessions(report.sessions)
     if report.slo is not None:
         lines |= _slo(report.slo)
     if report.fairness is not None and report.fairness.tenants > 1:
@@ -87,6 +90,19 @@ def _slo(slo: SloReport) -> dict[str, str]:
     if len(slo.classes) > 1:
         for name, one in slo.classes.items():
             lines[f"  {name}"] = f"{_share(one.good, one.injected)}, {one.goodput_rps:,.2f} requests/s"
+    return lines
+
+
+def _sessions(found: SessionReport) -> dict[str, str]:
+    ended = f"{found.completed:,} completed, {found.cancelled:,} cancelled, {found.unfinished:,} unfinished"
+    took = found.duration_ms
+    if took.p50 is not None and took.p99 is not None:
+        ended += f", p50 {took.p50 / 1e3:,.1f} s, p99 {took.p99 / 1e3:,.1f} s"
+    lines = {"sessions": f"{found.started:,} of {found.calls:,} requests: {ended}"}
+    first, later = found.first_ttft_ms.p50, found.later_ttft_ms.p50
+    if first is not None and later is not None:
+        cached = f"{_percent(found.later_cached)} of later prompts cached"
+        lines["first tokens"] = f"p50 {first:,.2f} ms in first calls, {later:,.2f} ms in later ones, {cached}"
     return lines
 
 

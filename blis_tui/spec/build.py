@@ -17,6 +17,7 @@ from blis_tui.registry import builtin
 from blis_tui.spec import model as spec
 from blis_tui.spec.batching_traits import batching_traits
 from blis_tui.spec.build_memory import host_link_of, kv_tiers_of
+from blis_tui.spec.build_sessions import session_of
 from blis_tui.spec.document_parts import Part, floats_of, plugin_of
 from blis_tui.spec.hf import build_model
 from blis_tui.spec.limits import UNLIMITED
@@ -367,6 +368,7 @@ def _client(part: Part) -> spec.Client:
         timeout_us=part.limit("timeout_us"),
         network=_network(part.part("network")) if "network" in part.data else None,
         repeated_prompts=part.integer("repeated_prompts", 0),
+        session=session_of(part.part("session")) if "session" in part.data else None,
     )
 
 

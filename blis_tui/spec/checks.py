@@ -21,6 +21,7 @@ from blis_tui.metrics.preemption import PreemptionReport
 from blis_tui.metrics.report import Latencies, RequestCounts, Throughput, TokenCounts
 from blis_tui.metrics.saturation import Saturation
 from blis_tui.metrics.sections import Fairness, PipelineReport, PromptThroughput, WarmUp
+from blis_tui.metrics.sessions import SessionReport
 from blis_tui.metrics.stats import Distribution
 from blis_tui.metrics.tiers import TiersReport
 from blis_tui.spec.batching_checks import check_batching
@@ -34,6 +35,7 @@ from blis_tui.spec.lifecycle_checks import check_lifecycle
 from blis_tui.spec.memory_checks import check_memory
 from blis_tui.spec.operator_checks import check_operators
 from blis_tui.spec.pools import is_own, pool_paths, stacks, where
+from blis_tui.spec.session_checks import check_session
 from blis_tui.spec.source import as_list, as_map
 from blis_tui.workload.arrivals import CLOSED_LOOP
 
@@ -61,6 +63,7 @@ _GROUPS: Final[Mapping[str, type]] = {
     "disaggregation": DisaggregationReport,
     "preemption": PreemptionReport,
     "kv_tiers": TiersReport,
+    "sessions": SessionReport,
     "fitness": FitnessReport,
     "anomalies": Anomalies,
     "saturation": Saturation,
@@ -375,6 +378,17 @@ def _check_clients(document: Document, clients: Json) -> Iterator[Diagnostic]:
         seen.setdefault(name, at)
         for key in ("input_tokens", "output_tokens"):
             yield from _check_lengths(document, (*path, key))
+        if "session" in client:
+            yield from check_session(document, path, client)
+            yield from _check_session_lengths(document, (*path, "session"))
+
+
+def _check_session_lengths(document: Document, path: DataPath) -> Iterator[Diagnostic]:
+    for key in ("turns", "think_time_ms"):
+        yield from _check_lengths(document, (*path, key))
+    for at, _ in enumerate(as_list(document.get(*path, "calls"))):
+        for key in ("input_tokens", "output_tokens", "wait_ms"):
+            yield from _check_lengths(document, (*path, "calls", at, key))
 
 
 def _check_lengths(document: Document, path: DataPath) -> Iterator[Diagnostic]:

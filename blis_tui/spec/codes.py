@@ -179,7 +179,7 @@ _TABLE: Final = {
         "Requests are unlimited and time is unlimited, so the run never ends.",
         "Set `requests` or `horizon_us`.",
     ),
-    "BLIS2017": CodeInfo("duplicate client", "Two clients have the same id.", "Rename one."),
+    "BLIS2017": CodeInfo("duplicate id", "Two clients, or two calls of a session, have the same id.", "Rename one."),
     "BLIS2018": CodeInfo(
         "incomplete model",
         "The model's configuration lacks a figure, or two figures contradict each other.",
@@ -229,6 +229,11 @@ _TABLE: Final = {
         "not with this batching rule",
         "The rule that forms batches cannot do what this setting asks of it.",
         "Change the setting as the message says, or take another batching rule.",
+    ),
+    "BLIS2028": CodeInfo(
+        "calls that cannot follow one another",
+        "A call of a session waits for one that is not there, or is listed below it.",
+        "List calls in the order in which they can be sent, and name those above.",
     ),
     "BLIS2050": CodeInfo(
         "instances cannot come and go like that",

@@ -89,6 +89,14 @@ class Part:
         listed = Part({str(at): item for at, item in enumerate(value)}, f"{self.path}.{key}")
         return tuple(listed.number(at) for at in listed.data)
 
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of texts."""
+        value = self.data.get(key)
+        if not isinstance(value, list):
+            raise self._wrong(key, "a list")
+        listed = Part({str(at): item for at, item in enumerate(value)}, f"{self.path}.{key}")
+        return tuple(listed.text(at) for at in listed.data)
+
     def setting(self, key: str) -> spec.Setting:
         """What a setting of a plug-in may be."""
         value = self.data.get(key)

@@ -81,6 +81,17 @@ _NAMES_OF_KEYS: Final = {
     "workload.clients.prefix.tokens": "prefix_tokens prefix_len prefix_length shared_prefix_len "
     "random_prefix_len system_prompt_len shared_system_prompt_length length",
     "workload.clients.prefix.group": "prefix_group prefix_id prefix_name",
+    "workload.clients.session": "sessions multi_turn multiturn conversation conversations reasoning "
+    "enable_multi_turn_chat",
+    "workload.clients.session.turns": "rounds max_rounds num_rounds num_turns max_turns max_num_turns turn_count",
+    "workload.clients.session.think_time_ms": "think_time think_time_us think_time_s turn_delay delay",
+    "workload.clients.session.history": "context_growth context accumulate",
+    "workload.clients.session.pacing": "closed_loop loop mode",
+    "workload.clients.session.max_context_tokens": "max_context max_session_tokens",
+    "workload.clients.session.calls": "graph dag steps tasks nodes",
+    "workload.clients.session.calls.after": "depends_on needs parents dependencies requires",
+    "workload.clients.session.calls.wait_ms": "tool_wait tool_time tool_latency_ms delay_ms wait",
+    "workload.clients.session.calls.parallel": "count copies fan_out branches n",
     "workload.clients.slo_class": "slo priority_class service_class priority",
     "workload.clients.tenant": "tenant_id user user_id",
     "workload.clients.timeout_us": "timeout deadline deadline_us timeout_s request_timeout",

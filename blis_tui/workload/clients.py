@@ -11,6 +11,7 @@ from blis_tui.engine.streams import Streams
 from blis_tui.errors import PolicyError
 from blis_tui.workload.arrivals import CLOSED_LOOP, create_gaps
 from blis_tui.workload.lengths import LENGTHS
+from blis_tui.workload.sessions import SessionDraws
 from blis_tui.workload.stages import DrawnStages, ExactStages
 
 if TYPE_CHECKING:
@@ -19,16 +20,18 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Client, PluginConfig, Workload
     from blis_tui.workload.arrivals import Gaps
     from blis_tui.workload.lengths import TokenCounts
+    from blis_tui.workload.sessions import SessionRun
 
 
 class ClientSource:
     """The endless requests of one client.
 
     Three streams (``workload/<client id>/arrivals``, ``input`` and ``output``) keep its numbers apart from
-    those of other clients, and its lengths apart from its arrivals.
+    those of other clients, and its lengths apart from its arrivals. Each of its sessions has a stream of its own.
 
     Attributes:
         gaps: its arrival process.
+        sessions: its sessions; ``None`` = its requests stand for themselves.
     """
 
     __slots__ = (
@@ -46,6 +49,7 @@ class ClientSource:
         "_tenant",
         "_timeout_us",
         "gaps",
+        "sessions",
     )
 
     def __init__(self, client: Client, share: float, workload: Workload, streams: Streams, plugins: Registry) -> None:
@@ -66,6 +70,8 @@ class ClientSource:
             self._prompts.append((head + tokens, (*segments, (f"{client.id}/prompt-{number}", tokens))))
         self._fresh = (head, segments)
         self._sent = 0
+        session = client.session
+        self.sessions = None if session is None else SessionDraws(client, session, streams, plugins)
         self._slo_class = client.slo_class
         self._tenant = client.tenant
         self._model = client.model
@@ -80,6 +86,8 @@ class ClientSource:
     def state(self) -> tuple[object, ...]:
         """Where its three streams stand, and whose turn it is where prompts repeat."""
         streams = (self._arrival_stream.state(), self._input_stream.state(), self._output_stream.state())
+        if self.sessions is not None:
+            return (*streams, self.sessions.state())
         return (*streams, self._sent) if self._prompts else streams
 
     def request(self, index: int, arrival_us: int, user: int = -1) -> Request:
@@ -94,17 +102,41 @@ class ClientSource:
         else:
             tokens, segments = self._fresh
             tokens += self._inputs.sample(self._input_stream)
+        return self._request(index, arrival_us, tokens, self._outputs.sample(self._output_stream), segments)
+
+    def call(self, index: int, arrival_us: int, session: SessionRun, number: int) -> Request:
+        """A call of a session that arrives at ``arrival_us``, as the ``index``-th request of all clients."""
+        segments, answer = session.send(number)
+        tokens = 0
+        for _, length in segments:
+            tokens += length
+        request = self._request(index, arrival_us, tokens, answer, segments, session.name, number)
+        request.content = session.content(number)
+        return request
+
+    def _request(
+        self,
+        index: int,
+        arrival_us: int,
+        input_tokens: int,
+        output_tokens: int,
+        segments: Segments,
+        session_id: str = "",
+        round_index: int = 0,
+    ) -> Request:
         request = Request(
             index,
             f"request_{index}",
             arrival_us,
-            tokens,
-            self._outputs.sample(self._output_stream),
+            input_tokens,
+            output_tokens,
             segments,
             self._slo_class,
             self._tenant,
             arrival_us + self._timeout_us if self._timeout_us else 0,
-            model=self._model,
+            session_id,
+            round_index,
+            self._model,
         )
         request.network = self._network
         return request

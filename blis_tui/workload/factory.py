@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.workload.arrivals import CLOSED_LOOP
 from blis_tui.workload.clients import client_sources
-from blis_tui.workload.closed_loop import ClosedLoopSource
+from blis_tui.workload.interactive import InteractiveSource
 from blis_tui.workload.source import GeneratedSource, TraceSource
 from blis_tui.workload.traces import read_trace
 
@@ -26,6 +26,6 @@ def create_source(workload: Workload, seed: int, plugins: Registry) -> RequestSo
     """
     if workload.trace is not None:
         return TraceSource(read_trace(workload.trace, plugins), workload.requests)
-    if any(client.arrivals.kind == CLOSED_LOOP for client in workload.clients):
-        return ClosedLoopSource(client_sources(workload, seed, plugins), workload.requests)
+    if any(client.arrivals.kind == CLOSED_LOOP or client.session is not None for client in workload.clients):
+        return InteractiveSource(client_sources(workload, seed, plugins), workload.requests)
     return GeneratedSource(workload, seed, plugins)

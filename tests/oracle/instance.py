@@ -44,6 +44,8 @@ class Block:
     """Whether somebody could still ask for it when nobody holds it."""
     computed_us: int = -1
     """When the step ended that computed the content; others see it after that."""
+    unsaid: bool = False
+    """Whether it holds part of an answer that is not over: nobody finds it."""
 
 
 class Pool:
@@ -73,7 +75,7 @@ class Pool:
         found: list[Block] = []
         while self.caching and len(found) < limit:
             content = tuple(tokens[: (len(found) + 1) * self.size])
-            candidates = [block for block in self.blocks if block.content == content]
+            candidates = [block for block in self.blocks if block.content == content and not block.unsaid]
             if not candidates:
                 break
             found.append((min if self.vllm else max)(candidates, key=lambda block: block.filled))
@@ -93,6 +95,7 @@ class Pool:
         block.content = None
         block.listed = False
         block.computed_us = -1
+        block.unsaid = False
         block.references = 1
         self.misses += 1
         return block
@@ -105,11 +108,19 @@ class Pool:
     def visible(self, content: Sequence[Token], now: int) -> bool:
         """Whether others see at ``now`` that some block holds this: steps that compute it must be over."""
         whole = tuple(content)
-        return self.caching and any(block.content == whole and block.computed_us < now for block in self.blocks)
+        return self.caching and any(
+            block.content == whole and block.computed_us < now and not block.unsaid for block in self.blocks
+        )
 
-    def release(self, table: list[Block], shared: int = 0, *, findable: bool = False) -> None:
-        """Give up blocks; others may ask for the first ``shared`` of them, with ``findable`` for all."""
+    def release(self, table: list[Block], shared: int = 0, *, findable: bool = False, end: int = -1) -> None:
+        """Give up blocks; others may ask for the first ``shared`` of them, with ``findable`` for all.
+
+        An answer is over when the step under way ends.
+        """
         for number, block in enumerate(table):
+            if block.unsaid:
+                block.unsaid = False
+                block.computed_us = max(block.computed_us, end)
             block.listed = block.listed or findable or number < shared
         if self.tiers is not None:
             kept = table if findable else table[:shared]
@@ -154,6 +165,8 @@ class Job:
         self.tokens = segment_tokens(request.segments)
         own = request.input_tokens + request.output_tokens - len(self.tokens)
         self.tokens += [(f"request {request.index}", position) for position in range(own)]
+        self.told_on = False
+        """Whether other prompts may begin with its answer, too."""
         self.state = RequestState.CREATED
         self.instance = -1
         self.queued_us = -1
@@ -204,7 +217,9 @@ class Job:
         self.first_latency = None
 
     def shareable(self, size: int) -> int:
-        """How many leading blocks of its prompt others may ask for."""
+        """How many of its leading blocks others may ask for."""
+        if self.told_on:
+            return len(self.tokens) // size
         return sum(length for _, length in self.request.segments) // size
 
     @property
@@ -661,6 +676,7 @@ class Instance:
         new = [number for number in range(tokens // size) if job.table[number].content is None]
         for number in new:
             self.pool.fill(job.table[number], job.tokens[: (number + 1) * size])
+            job.table[number].unsaid = job.told_on and (number + 1) * size > job.request.input_tokens
         return [job.table[number] for number in new]
 
     def take_results(self, now: int) -> None:
@@ -759,12 +775,12 @@ class Instance:
             self.leaving.append((job, len(self.pool.free) - free))
         return first, done
 
-    def _free(self, job: Job, *, at_once: bool = False) -> None:
+    def _free(self, job: Job, end: int = -1, *, at_once: bool = False) -> None:
         """It has left the batch."""
         if (self.plans_ahead or len(self.stages) > 1) and not at_once:
             self.ending.append(job)
         else:
-            self.pool.release(job.table, job.shareable(self.pool.size))
+            self.pool.release(job.table, job.shareable(self.pool.size), end=end)
 
     def _complete(self, job: Job, end: int) -> None:
         job.completed_us = end
@@ -773,7 +789,7 @@ class Instance:
         full = self.pool.blocks_for(job.computed + 1) > len(job.table)
         if self.rule == "blis" and job.generated > 0 and full and self.pool.free:
             job.table.append(self.pool.take())  # the last token's place
-        self._free(job)
+        self._free(job, end)
 
     def _part(self, job: Job) -> None:
         job.parted = True

@@ -7,7 +7,7 @@ engine, and nothing that decides anything. Slow is fine here; clever is not.
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from blis_tui.cluster.records import (
     Deferred,
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
 
     from .instance import Plan
+    from .strategies import Scenario
 
 # What can happen at the same microsecond, in this order; cluster events come before those of instances.
 ARRIVAL, ADMISSION, ROUTING, LIFECYCLE = 0, 1, 2, 3
@@ -149,6 +150,11 @@ class Oracle:
         for job in self.jobs:
             if not users:
                 self._plan(job.request.arrival_us, ARRIVAL, job)
+
+    @classmethod
+    def of(cls, scenario: Scenario, max_steps: int) -> Self:
+        """What runs a scenario."""
+        return cls(scenario.experiment, scenario.requests(), max_steps)
 
     @property
     def steps(self) -> list[StepFinished]:

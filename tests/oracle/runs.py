@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Final
 from hypothesis import HealthCheck, settings
 
 from blis_tui.metrics.request_log import Row
-from blis_tui.workload.closed_loop import ClosedLoop, ClosedLoopSettings, ClosedLoopSource
+from blis_tui.workload.closed_loop import ClosedLoop, ClosedLoopSettings
+from blis_tui.workload.interactive import InteractiveSource
 
 from .instance import Books
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
     from blis_tui.simulation import Simulation
+    from blis_tui.workload.sessions import SessionRun
 
 _EXPLORE: Final = int(os.environ.get("BLIS_TUI_ORACLE_EXAMPLES", "0"))
 
@@ -51,10 +53,14 @@ class Patient:
 
     def __init__(self, requests: list[Request], users: int) -> None:
         self.gaps = ClosedLoop(ClosedLoopSettings(users=users), 0.0)
+        self.sessions = None
         self._requests = requests
 
     def next_gap_us(self) -> int:
         return 0
+
+    def call(self, index: int, arrival_us: int, session: SessionRun, number: int) -> Request:
+        raise AssertionError((index, arrival_us, session, number))
 
     def request(self, index: int, arrival_us: int, user: int) -> Request:
         assert user >= 0
@@ -68,9 +74,9 @@ class Patient:
         return ()
 
 
-def source_of(requests: list[Request], users: int) -> Source | ClosedLoopSource:
+def source_of(requests: list[Request], users: int) -> Source | InteractiveSource:
     """The requests at their times, or from so many users who wait for their answers."""
-    return ClosedLoopSource([Patient(requests, users)], len(requests)) if users else Source(requests)
+    return InteractiveSource([Patient(requests, users)], len(requests)) if users else Source(requests)
 
 
 def books(row: Row) -> Books:

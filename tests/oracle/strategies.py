@@ -30,8 +30,12 @@ from blis_tui.spec.model import (
     Workload,
 )
 
+from .runs import Source
+
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
+
+    from blis_tui.workload.source import RequestSource
 
 _MODEL: Final = Model(
     name="tiny",
@@ -103,6 +107,10 @@ class Scenario:
 
     def requests(self) -> list[Request]:
         return [asked.request(index) for index, asked in enumerate(self.asked)]
+
+    def source(self) -> RequestSource:
+        """Hands them to a cluster."""
+        return Source(self.requests())
 
     @property
     def tokens(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 from unittest.mock import patch
 
@@ -9,12 +10,14 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from blis_tui.engine.preemption.records import TiersLoaded
+from blis_tui.errors import StalledError
 from blis_tui.simulation import Simulation
 
 from .fleets import fleets, mortal_fleets
 from .mortal import MortalOracle
-from .oracle import Oracle, OracleHangError
-from .runs import Source, books_of, examples
+from .oracle import Oracle, OracleHangError, OracleStalledError
+from .runs import books_of, examples
 
 if TYPE_CHECKING:
     from blis_tui.engine.records import Record
@@ -25,7 +28,7 @@ _MANY: Final = 1_000_000
 
 
 def _simulation(scenario: Scenario, *, check: str) -> Simulation:
-    with patch("blis_tui.simulation.create_source", return_value=Source(scenario.requests())):
+    with patch("blis_tui.simulation.create_source", return_value=scenario.source()):
         return Simulation(scenario.experiment, check=check)
 
 
@@ -37,8 +40,9 @@ def _watched(scenario: Scenario, *, check: str = "off") -> tuple[Simulation, lis
 
 
 def _by_event(records: list[Record]) -> list[Record]:
-    """In a fixed order within an event, those of a kind as they came."""
-    return sorted(records, key=lambda record: (record.event, record.kind))
+    """In a fixed order within an event, those of a kind as they came; of tiers the books are compared instead."""
+    told = [record for record in records if not isinstance(record, TiersLoaded)]
+    return sorted(told, key=lambda record: (record.event, record.kind))
 
 
 def _most_steps(scenario: Scenario) -> int:
@@ -46,19 +50,24 @@ def _most_steps(scenario: Scenario) -> int:
 
 
 def _check(scenario: Scenario, share: float, kind: type[Oracle] = Oracle, retries: int = 0) -> None:
-    oracle = kind(scenario.experiment, scenario.requests(), (1 + retries) * _most_steps(scenario))
-    hangs = False
+    oracle = kind.of(scenario, (1 + retries) * _most_steps(scenario))
+    hangs = stalls = False
     try:
         oracle.run()
     except OracleHangError:
         hangs = True
         event("it hangs")
+    except OracleStalledError:
+        hangs = stalls = True
+        event("it stalls")
     simulation, records = _watched(scenario, check="all")
-    simulation.run(max_events=oracle.events + 1)
-    for theirs, ours in zip(_by_event(records), _by_event(oracle.records), strict=False):
+    with pytest.raises(StalledError) if stalls else nullcontext():
+        simulation.run(max_events=oracle.events + 1)
+    told = _by_event(records)
+    for theirs, ours in zip(told, _by_event(oracle.records), strict=False):
         assert theirs == ours
     if not hangs:
-        assert len(records) == len(oracle.records)
+        assert len(told) == len(oracle.records)
         assert (simulation.now_us, simulation.events) == (oracle.now, oracle.events)
         assert simulation.done
         assert books_of(simulation) == oracle.books()
@@ -66,6 +75,8 @@ def _check(scenario: Scenario, share: float, kind: type[Oracle] = Oracle, retrie
             assert (one.routed, one.in_flight) == (naive.routed, oracle.board.in_flight(naive.number))
             assert one.tallies.itl_us == naive.itl_us
             assert (one.pool.hits, one.pool.misses) == (naive.pool.hits, naive.pool.misses)
+            tiers, shelves = one.pool.tiers, naive.pool.tiers
+            assert (None if tiers is None else tiers.books()) == (None if shelves is None else shelves.books())
         _check_checkpoint(scenario, simulation, records, int(share * oracle.events))
 
 
@@ -80,6 +91,10 @@ def _check_checkpoint(scenario: Scenario, whole: Simulation, records: list[Recor
     fresh.run()
     assert rest == [record for record in records if record.event > at]
     assert fresh.digest() == whole.digest()
+
+
+check = _check
+"""For sessions, too."""
 
 
 @examples(150)

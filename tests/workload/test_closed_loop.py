@@ -9,7 +9,7 @@ import pytest
 
 from blis_tui import load
 from blis_tui.simulation import Simulation
-from blis_tui.workload.closed_loop import BACK_OFF_US
+from blis_tui.workload.interactive import BACK_OFF_US
 
 if TYPE_CHECKING:
     from blis_tui.metrics.request_log import RequestRow

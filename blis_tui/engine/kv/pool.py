@@ -133,7 +133,7 @@ class BlockPool:
     def cached_prefix(self, request: Request, limit_blocks: int) -> int:
         """How many leading blocks of the prompt, at most ``limit_blocks``, are in the cache right now."""
         index = self._index
-        keys = self.prompts.shareable(request.segments)
+        keys = self.prompts.shareable(request.content)
         found = _cached_head(index, keys, min(limit_blocks, len(keys)))
         # Only a preempted request has left content of its own behind.
         if request.preemptions and found == len(keys):
@@ -264,12 +264,13 @@ class BlockPool:
             self.take(1)
             request.held_blocks += 1
 
-    def release(self, request: Request, content_tokens: int, *, findable: bool = False) -> None:
+    def release(self, request: Request, content_tokens: int, *, findable: bool = False, end: int | None = None) -> None:
         """Take back all blocks of ``request``, last block first.
 
-        With ``findable`` the content it has computed stays in the cache under its own keys (a preempted request may
-        come back for it); otherwise nobody will ever ask for the private part again. Only the first
-        ``content_tokens`` have any content.
+        What it has generated stays in the cache where other prompts begin with it. With ``findable`` all that it has
+        computed does, under its own keys (a preempted request may come back for it); otherwise nobody will ever ask
+        for the private part again. Only the first ``content_tokens`` have any content. ``end``: when the step ends
+        that computes the last of it, -1 = it has; None = ``computed`` will tell.
         """
         self.epoch += 1
         shared = request.shared_blocks
@@ -279,25 +280,28 @@ class BlockPool:
         while len(shared) > computed and shared[-1].references == 1:
             self._forget(shared.pop())
         private_from = len(shared)
+        names: list[int] = []
+        if self.caching and (findable or request.content is not request.segments):
+            names = self._prefix(request, computed)[private_from:]
+            if not findable:
+                del names[max(0, len(self.prompts.shareable(request.content)) - private_from) :]
         if self.tiers is not None:
-            keys = self.prompts.shareable(request.segments)
-            given = list(keys[: min(private_from, len(keys))])
+            keys = self.prompts.shareable(request.content)
+            given = list(keys[: min(private_from + len(names), len(keys))])
             if findable:
                 given += [self.prompts.own(request, i) for i in range(len(keys), computed)]
             self.tiers.given_up(given[::-1])
         tail = request.held_blocks - private_from
-        partial = request.held_blocks - max(computed, private_from)
+        anonymous = tail - len(names)
         if self._as_vllm:
+            partial = request.held_blocks - max(computed, private_from)
             self.blank += partial
-        if findable and self.caching and computed > private_from:
-            if not self._as_vllm:
-                self._park(partial)
-            for i in range(computed - 1, private_from - 1, -1):
-                block = Block(self.prompts.own(request, i), 0, self._next_place)
-                self._publish(block)
-                self._park_block(block)
-        else:
-            self._park(tail - partial if self._as_vllm else tail)
+            anonymous -= partial
+        self._park(anonymous)
+        for key in reversed(names):
+            block = Block(key, 0, -1)
+            self._publish(block, end)
+            self._park_block(block)
         self.free += tail
         span = self._pinned.pop(request.index, None)
         if span is not None:
@@ -328,7 +332,7 @@ class BlockPool:
 
     def keys_behind(self, request: Request, cached: int, limit: int) -> list[int]:
         """What somebody could know of the blocks of a prompt behind its first ``cached`` ones."""
-        keys = self.prompts.shareable(request.segments)
+        keys = self.prompts.shareable(request.content)
         own = range(max(cached, len(keys)), limit) if request.preemptions else ()
         return [*keys[cached:limit], *(self.prompts.own(request, block) for block in own)]
 
@@ -399,14 +403,14 @@ class BlockPool:
         """What holds the first ``blocks`` blocks of this prompt already, if those still are the ones to be found."""
         if not blocks:
             return None
-        keys = self.prompts.shareable(request.segments)
+        keys = self.prompts.shareable(request.content)
         last = keys[blocks - 1] if blocks <= len(keys) else self.prompts.own(request, blocks - 1)
         span = self._spans.get(last)
         return span if span is not None and span.remaps == self._remaps else None
 
     def _prefix(self, request: Request, blocks: int) -> list[int]:
-        """Keys of the first ``blocks`` blocks of the prompt."""
-        keys = self.prompts.shareable(request.segments)
+        """Keys of the first ``blocks`` blocks of a request."""
+        keys = self.prompts.shareable(request.content)
         own = self.prompts.own
         return [*keys[:blocks], *(own(request, i) for i in range(len(keys), blocks))]
 
@@ -421,13 +425,19 @@ class BlockPool:
         self._free_order[self._next_place] = block
         self._next_place += 1
 
-    def _publish(self, block: Block) -> None:
-        """Make a block findable; of blocks with the same content only one is found at a time."""
+    def _publish(self, block: Block, end: int | None = None) -> None:
+        """Make a block findable; of blocks with the same content only one is found at a time.
+
+        ``end``: when the step ends that computes it, -1 = it has; None = ``computed`` will tell.
+        """
         self.epoch += 1
         found = self._index.get(block.key)
         if found is None:
             if self.unseen is not None:
-                self.fresh.append(block.key)
+                if end is None:
+                    self.fresh.append(block.key)
+                elif end >= 0:
+                    self.unseen[block.key] = end
             self._index[block.key] = block
         elif self._as_vllm:
             self._others.setdefault(block.key, []).append(block)

@@ -22,7 +22,7 @@ from blis_tui.spec.model.machine import Hardware, Model
 from blis_tui.spec.model.memory import HostLink, KvTier, KvTiers
 from blis_tui.spec.model.plugin_config import PluginConfig, Setting
 from blis_tui.spec.model.policy import SLO_CLASSES, SLO_PRIORITIES, Gateway, Policy, TenantBudgets
-from blis_tui.spec.model.workload import Client, Network, Prefix, Stage, Trace, Workload
+from blis_tui.spec.model.workload import Client, Network, Prefix, Session, SessionCall, Stage, Trace, Workload
 
 __all__ = [
     "SLO_CLASSES",
@@ -49,6 +49,8 @@ __all__ = [
     "Policy",
     "Pool",
     "Prefix",
+    "Session",
+    "SessionCall",
     "Setting",
     "Signals",
     "SloTarget",

@@ -29,6 +29,41 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionCall:
+    """One request of each turn of a session."""
+
+    id: str
+    after: tuple[str, ...] = ()
+    """Calls of the turn that must be answered before; none = it starts the turn."""
+    input_tokens: PluginConfig | None = None
+    """None = the client's; likewise below."""
+    output_tokens: PluginConfig | None = None
+    wait_ms: PluginConfig | None = None
+    """From those answers until it is sent, as while a tool works; None = no time."""
+    parallel: int = 1
+    """It is sent so many times at once, each with lengths of its own."""
+    history: bool = True
+    """Whether its prompt begins with what was said before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """Requests that belong together: the turns of a conversation, or the calls of an agent."""
+
+    turns: PluginConfig
+    think_time_ms: PluginConfig | None = None
+    """From the end of a turn to the next one; None = no time."""
+    history: str = "full"
+    """``full``: prompts begin with what was said before in the session; ``none``: every prompt stands for itself."""
+    pacing: str = "answers"
+    """What the next prompt waits for: ``answers`` to those before it, or the ``clock``, from their sending."""
+    max_context_tokens: int | None = None
+    """A session ends before the turn whose prompt and answer would be longer."""
+    calls: tuple[SessionCall, ...] = ()
+    """What a turn consists of; none = one request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
     """One stream of generated requests."""
 
@@ -46,6 +81,8 @@ class Client:
     network: Network | None = None
     repeated_prompts: int = 0
     """It sends so many prompts again and again; 0 = every prompt is new."""
+    session: Session | None = None
+    """How its requests belong together; then its arrivals are those of sessions. None = they do not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

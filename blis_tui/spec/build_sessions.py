@@ -1,0 +1,39 @@
+"""From the resolved document to the records of sessions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blis_tui.spec import model as spec
+from blis_tui.spec.document_parts import plugin_of
+
+if TYPE_CHECKING:
+    from blis_tui.spec.document_parts import Part
+
+
+def session_of(part: Part) -> spec.Session:
+    """How the requests of a client belong together."""
+    return spec.Session(
+        turns=plugin_of(part.part("turns")),
+        think_time_ms=_optional_plugin(part, "think_time_ms"),
+        history=part.text("history"),
+        pacing=part.text("pacing"),
+        max_context_tokens=part.integer("max_context_tokens") if "max_context_tokens" in part.data else None,
+        calls=tuple(_call(call) for call in part.parts("calls")) if "calls" in part.data else (),
+    )
+
+
+def _call(part: Part) -> spec.SessionCall:
+    return spec.SessionCall(
+        id=part.text("id"),
+        after=part.texts("after") if "after" in part.data else (),
+        input_tokens=_optional_plugin(part, "input_tokens"),
+        output_tokens=_optional_plugin(part, "output_tokens"),
+        wait_ms=_optional_plugin(part, "wait_ms"),
+        parallel=part.integer("parallel"),
+        history=part.flag("history", otherwise=True),
+    )
+
+
+def _optional_plugin(part: Part, name: str) -> spec.PluginConfig | None:
+    return plugin_of(part.part(name)) if name in part.data else None

@@ -1,0 +1,248 @@
+"""Requests of clients who wait for answers: users of a closed loop, and whoever holds sessions."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from blis_tui.engine.request import RequestState
+from blis_tui.workload.closed_loop import ClosedLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.engine.request import Request
+    from blis_tui.workload.arrivals import Gaps
+    from blis_tui.workload.sessions import SessionRun
+
+BACK_OFF_US: Final = 1_000_000
+"""A user whose prompt was turned away or lost waits this long: at once, it would be turned away for ever."""
+
+_NOBODY: Final = -1
+_NONE: Final = 0
+"""The number of no session."""
+_START: Final = -1
+"""The call of a session that has not begun."""
+_NEVER: Final = 1 << 62
+
+
+class Sessions(Protocol):
+    """The sessions of a client."""
+
+    def begin(self, user: int) -> SessionRun:
+        """The next one, which that user holds; -1 = nobody in particular."""
+
+
+class Sender(Protocol):
+    """A client."""
+
+    @property
+    def gaps(self) -> Gaps:
+        """Its arrival process."""
+
+    @property
+    def sessions(self) -> Sessions | None:
+        """Its sessions; ``None`` = its requests stand for themselves."""
+
+    def next_gap_us(self) -> int:
+        """Time to its next request, from the last arrival or, in a closed loop, answer; -1 = there is none."""
+
+    def request(self, index: int, arrival_us: int, user: int) -> Request:
+        """The request that arrives then, from that user; -1 = there are no users."""
+
+    def call(self, index: int, arrival_us: int, session: SessionRun, number: int) -> Request:
+        """A call of a session that arrives then."""
+
+    def state(self) -> tuple[object, ...]:
+        """What decides all further requests, as plain values (for digests)."""
+
+
+class Due(NamedTuple):
+    """A prompt whose time is known. They sort as they are sent."""
+
+    time_us: int
+    client: int
+    user: int
+    session: int
+    call: int
+
+
+class SessionCounts(NamedTuple):
+    """What became of the sessions so far.
+
+    Attributes:
+        started: those whose first prompt was sent.
+        completed: those of which every call was answered.
+        cancelled: those that ended because a call was not answered.
+        unfinished: the names of the others.
+    """
+
+    started: int
+    completed: int
+    cancelled: int
+    unfinished: tuple[str, ...]
+
+
+class InteractiveSource:
+    """Requests of a workload in which somebody waits for answers.
+
+    Whose turn it is at the same microsecond: the clients', then the users', then the sessions', in order. A client's
+    prompts outside of sessions are drawn in the order in which they are sent, whoever sends them.
+
+    Args:
+        clients: the clients of the workload; some of them wait for answers.
+        requests_limit: stop after so many; ``None`` = never.
+    """
+
+    __slots__ = (
+        "_cancelled",
+        "_clients",
+        "_completed",
+        "_due",
+        "_limit",
+        "_next",
+        "_produced",
+        "_senders",
+        "_sessions",
+        "_started",
+    )
+
+    def __init__(self, clients: Sequence[Sender], requests_limit: int | None) -> None:
+        self._clients = clients
+        self._limit = requests_limit
+        self._produced = self._started = self._completed = self._cancelled = 0
+        self._senders: dict[int, Due] = {}
+        self._sessions: dict[int, SessionRun] = {}
+        self._next: list[Due] = []
+        for number, client in enumerate(self._clients):
+            if isinstance(client.gaps, ClosedLoop):
+                self._next += [Due(0, number, user, _NONE, _START) for user in range(client.gaps.users)]
+            elif (gap := client.next_gap_us()) >= 0:
+                self._next.append(Due(gap, number, _NOBODY, _NONE, _START))
+        heapify(self._next)
+        self._due = [due.time_us for due in sorted(self._next)]
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no request will come, whatever ends."""
+        return self._produced == self._limit or not (self._next or self._senders)
+
+    @property
+    def silent(self) -> bool:
+        """Whether no request will come, unless one ends."""
+        return self._produced == self._limit or not self._next
+
+    @property
+    def next_us(self) -> int:
+        """When the next request comes, as far as is known."""
+        return _NEVER if self.silent else self._next[0].time_us
+
+    @property
+    def sessions(self) -> SessionCounts | None:
+        """What became of the sessions so far; ``None`` where nobody holds any."""
+        if all(client.sessions is None for client in self._clients):
+            return None
+        unfinished = tuple(session.name for session in self._sessions.values())
+        return SessionCounts(self._started, self._completed, self._cancelled, unfinished)
+
+    def take_due(self) -> list[int]:
+        """Times of arrivals, in microseconds, that have become known since it was asked last."""
+        due, self._due = self._due, []
+        return due
+
+    def next_request(self) -> Request | None:
+        """The earliest request that is known so far; ``None`` where there is none."""
+        if self.silent:
+            return None
+        index = self._produced
+        self._produced = index + 1
+        due = heappop(self._next)
+        arrival_us, number, user, _, call = due
+        client = self._clients[number]
+        if call == _START and user < 0 and (gap := client.next_gap_us()) >= 0:
+            self._schedule(Due(arrival_us + gap, number, user, _NONE, _START))
+        if client.sessions is None:
+            if user >= 0:
+                self._senders[index] = due
+            return client.request(index, arrival_us, user)
+        if call == _START:
+            due = self._begin(due, client.sessions)
+        session = self._sessions[due.session]
+        self._senders[index] = due
+        request = client.call(index, arrival_us, session, due.call)
+        if not session.paced_by_answers:
+            self._follow(due, session.follow(due.call, arrival_us))
+        return request
+
+    def on_ended(self, request: Request, e2e_us: int, now: int) -> None:
+        """A request has come to its end, or is known to; ``e2e_us`` is what its client measured, -1 = no answer."""
+        due = self._senders.pop(request.index, None)
+        if due is None:
+            return
+        answered = e2e_us >= 0
+        if answered:
+            now = max(now, request.arrival_us + e2e_us)
+        if due.session != _NONE:
+            session = self._sessions.get(due.session)
+            if session is None or not self._end_call(due, session, request, now, answered=answered):
+                return
+            now = max(now, session.ended_us)
+        if due.user >= 0:
+            wait_us = 0 if answered or request.state is RequestState.TIMED_OUT else BACK_OFF_US
+            start = now + wait_us + self._clients[due.client].next_gap_us()
+            self._schedule(Due(start, due.client, due.user, _NONE, _START))
+
+    def _begin(self, start: Due, sessions: Sessions) -> Due:
+        """Begin a session; its first call is sent at once, and so are others that wait for nothing."""
+        self._started += 1
+        session = self._sessions[self._started] = sessions.begin(start.user)
+        first, *others = (start._replace(session=self._started, call=call) for call in session.begin())
+        for other in others:
+            self._schedule(other)
+        return first
+
+    def _end_call(self, due: Due, session: SessionRun, request: Request, now: int, *, answered: bool) -> bool:
+        """A call of a session has come to its end then; says whether the session has, too."""
+        session.unanswered -= 1
+        session.ended_us = max(session.ended_us, now)
+        session.failed = session.failed or not answered
+        if session.paced_by_answers:
+            if not answered:
+                self._cancel(due.session, session)
+                return True
+            self._follow(due, session.follow(due.call, now, request.generated_tokens))
+        if session.unanswered:
+            return False
+        del self._sessions[due.session]
+        if session.failed:
+            self._cancelled += 1
+        else:
+            self._completed += 1
+        return True
+
+    def _cancel(self, number: int, session: SessionRun) -> None:
+        """Nobody sends the rest of a session."""
+        del self._sessions[number]
+        self._cancelled += 1
+        if session.scheduled:
+            self._next = [due for due in self._next if due.session != number]
+            heapify(self._next)
+
+    def _follow(self, before: Due, calls: Sequence[tuple[int, int]]) -> None:
+        for call, time_us in calls:
+            self._schedule(before._replace(time_us=time_us, call=call))
+
+    def _schedule(self, due: Due) -> None:
+        heappush(self._next, due)
+        self._due.append(due.time_us)
+
+    def state(self) -> tuple[object, ...]:
+        """Requests so far, who sends when, who waits for which answer, and where the streams stand."""
+        return (
+            self._produced,
+            tuple(sorted(self._next)),
+            tuple(self._senders.items()),
+            tuple(client.state() for client in self._clients),
+            (self._started, self._completed, self._cancelled),
+            tuple((number, session.state()) for number, session in self._sessions.items()),
+        )

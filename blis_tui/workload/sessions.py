@@ -1,0 +1,270 @@
+"""Sessions: requests that belong together, such as the turns of a conversation or the calls of an agent.
+
+A session is a sequence of turns, a turn is a graph of calls, and a call is one request. A call is sent when all calls
+that it waits for have been answered, and its prompt begins with what was said before. What a session asks for is drawn
+when it starts, from a stream of its own: it does not depend on how fast the cluster answers, nor on other sessions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.errors import PolicyError
+from blis_tui.spec.model import SessionCall
+from blis_tui.workload.lengths import LENGTHS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.engine.request import Segments
+    from blis_tui.engine.streams import Stream, Streams
+    from blis_tui.registry import Registry
+    from blis_tui.spec.model import Client, PluginConfig, Session
+    from blis_tui.workload.lengths import TokenCounts
+
+MAX_CALLS: Final = 100_000
+"""Calls of one session. Each takes some 200 bytes while the session lasts."""
+
+_ONE_CALL: Final = (SessionCall(id="turn"),)
+"""What a turn is where nothing else is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request of a session, as it was drawn.
+
+    Attributes:
+        input_tokens: new text of its prompt, beside what was said before.
+        output_tokens: its answer.
+        wait_us: from the answers that it waits for until it is sent.
+        after: the calls that it waits for, by their position in the session.
+        history: the first of them, where its prompt begins with the prompt and the answer of that; -1 = it does not.
+    """
+
+    input_tokens: int
+    output_tokens: int
+    wait_us: int
+    after: tuple[int, ...]
+    history: int
+
+
+class SessionRun:
+    """A session under way.
+
+    Attributes:
+        name: its name.
+        user: who holds it, in a closed loop; -1 = nobody in particular.
+        paced_by_answers: whether calls wait for answers; else for the sending of those before them.
+        failed: whether a call of it got no answer.
+        scheduled: calls that have a time and are not sent yet.
+        unanswered: calls that have not come to their end.
+        ended_us: when the latest of the others did.
+    """
+
+    __slots__ = (
+        "_answers",
+        "_calls",
+        "_contents",
+        "_followers",
+        "_head",
+        "_missing",
+        "_ready_us",
+        "_unsent_followers",
+        "ended_us",
+        "failed",
+        "name",
+        "paced_by_answers",
+        "scheduled",
+        "unanswered",
+        "user",
+    )
+
+    def __init__(self, name: str, user: int, head: Segments, calls: Sequence[Call], *, paced_by_answers: bool) -> None:
+        self.name = name
+        self.user = user
+        self.paced_by_answers = paced_by_answers
+        self.failed = False
+        self.scheduled = 0
+        self.unanswered = len(calls)
+        self.ended_us = 0
+        self._head = head
+        self._calls = calls
+        self._missing = [len(call.after) for call in calls]
+        self._ready_us = [0] * len(calls)
+        self._contents: list[Segments] = [()] * len(calls)
+        self._answers = [call.output_tokens for call in calls]
+        self._followers: list[list[int]] = [[] for _ in calls]
+        for number, call in enumerate(calls):
+            for one in call.after:
+                self._followers[one].append(number)
+        self._unsent_followers = [len(followers) for followers in self._followers]
+
+    def begin(self) -> list[int]:
+        """The calls that start it."""
+        first = [number for number, missing in enumerate(self._missing) if not missing]
+        self.scheduled = len(first)
+        return first
+
+    def send(self, number: int) -> tuple[Segments, int]:
+        """A call is sent: what its prompt consists of, all of it shareable, and the tokens that its answer takes."""
+        call = self._calls[number]
+        self.scheduled -= 1
+        segments = self._head
+        if call.history >= 0:
+            segments = self._contents[call.history]
+            segments += tuple((self._answer(one), self._answers[one]) for one in call.after if one != call.history)
+        segments += ((f"{self.name}/{number}", call.input_tokens),)
+        self._contents[number] = self._with_answer(segments, number)
+        for one in call.after:
+            self._unsent_followers[one] -= 1
+            if not self._unsent_followers[one]:
+                self._contents[one] = ()  # nobody needs it any more, and it grows with every turn
+        return segments, call.output_tokens
+
+    def content(self, number: int) -> Segments:
+        """What the KV blocks of a call come to hold: its prompt and its answer."""
+        return self._contents[number]
+
+    def follow(self, number: int, time_us: int, answer_tokens: int | None = None) -> list[tuple[int, int]]:
+        """What follows a call that was answered then, or (with ``None`` tokens) sent then: calls and their times."""
+        if answer_tokens is not None and answer_tokens != self._answers[number]:
+            self._answers[number] = answer_tokens
+            self._contents[number] = self._with_answer(self._contents[number][:-1], number)
+        due = []
+        for later in self._followers[number]:
+            self._ready_us[later] = max(self._ready_us[later], time_us)
+            self._missing[later] -= 1
+            if not self._missing[later]:
+                due.append((later, self._ready_us[later] + self._calls[later].wait_us))
+        self.scheduled += len(due)
+        return due
+
+    def _with_answer(self, prompt: Segments, number: int) -> Segments:
+        tokens = self._answers[number]
+        return (*prompt, (self._answer(number), tokens)) if tokens else prompt
+
+    def _answer(self, number: int) -> str:
+        return f"{self.name}/{number}/answer"
+
+    def state(self) -> tuple[object, ...]:
+        """What decides its future, as plain values (for digests)."""
+        parts = (tuple(self._missing), tuple(self._ready_us), tuple(self._answers))
+        return (self.name, self.user, self.failed, self.scheduled, self.unanswered, self.ended_us, *parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """One call of every turn: how it is drawn, and its place among the calls of the turn."""
+
+    inputs: TokenCounts
+    outputs: TokenCounts
+    wait_ms: TokenCounts | None
+    after: tuple[int, ...]
+    history: bool
+
+
+class SessionDraws:
+    """The sessions of one client, one after the other.
+
+    Args:
+        client: the client.
+        session: how its requests belong together.
+        streams: the experiment's.
+        plugins: what the names of distributions may refer to.
+
+    Raises:
+        PolicyError: a distribution cannot be built.
+    """
+
+    __slots__ = ("_begun", "_client", "_head", "_last", "_nodes", "_session", "_streams", "_think_ms", "_turns")
+
+    def __init__(self, client: Client, session: Session, streams: Streams, plugins: Registry) -> None:
+        self._client = client.id
+        self._session = session
+        self._streams = streams
+        self._head: Segments = () if client.prefix is None else ((client.prefix.group, client.prefix.tokens),)
+        self._begun = 0
+        self._turns = _distribution(plugins, session.turns)
+        self._think_ms = None if session.think_time_ms is None else _distribution(plugins, session.think_time_ms)
+        self._nodes: list[_Node] = []
+        places: dict[str, tuple[int, ...]] = {}
+        for call in session.calls or _ONE_CALL:
+            begin = len(self._nodes)
+            places[call.id] = tuple(range(begin, begin + call.parallel))
+            node = _Node(
+                _distribution(plugins, call.input_tokens or client.input_tokens),
+                _distribution(plugins, call.output_tokens or client.output_tokens),
+                None if call.wait_ms is None else _distribution(plugins, call.wait_ms),
+                tuple(place for name in call.after for place in places[name]),
+                call.history,
+            )
+            self._nodes += [node] * call.parallel
+        awaited = {place for node in self._nodes for place in node.after}
+        self._last = tuple(place for place in range(len(self._nodes)) if place not in awaited)
+        """The calls that end a turn: no other waits for them."""
+
+    def begin(self, user: int) -> SessionRun:
+        """The next session, which that user holds; -1 = nobody in particular.
+
+        Raises:
+            PolicyError: it has more calls than any session may have.
+        """
+        name = f"{self._client}-{self._begun}"
+        stream = self._streams.stream(f"workload/{self._client}/session-{self._begun}")
+        self._begun += 1
+        return SessionRun(
+            name, user, self._head, self._draw(stream), paced_by_answers=self._session.pacing == "answers"
+        )
+
+    def state(self) -> int:
+        """How many have begun: with the seed, what decides all others."""
+        return self._begun
+
+    def _draw(self, stream: Stream) -> list[Call]:
+        turns = self._turns.sample(stream)
+        if turns * len(self._nodes) > MAX_CALLS:
+            raise PolicyError(
+                f"a session of client {self._client!r} has {turns} turns of {len(self._nodes)} calls",
+                help=f"{MAX_CALLS} calls are the most: give `session.turns` a max",
+            )
+        limit = self._session.max_context_tokens
+        calls: list[Call] = []
+        contexts: list[int] = []
+        for turn in range(turns):
+            first = len(calls)
+            calls += self._draw_turn(stream, first)
+            for call in calls[first:]:
+                contexts.append(self._context(call, calls, contexts))
+            if turn and limit is not None and max(contexts[first:]) > limit:
+                return calls[:first]
+        return calls
+
+    def _draw_turn(self, stream: Stream, first: int) -> list[Call]:
+        """The calls of a turn; ``first`` is the position of the first of them in the session."""
+        think_ms = self._think_ms.sample(stream) if first and self._think_ms is not None else 0
+        previous = tuple(first - len(self._nodes) + place for place in self._last) if first else ()
+        calls = []
+        for node in self._nodes:
+            wait_ms = 0 if node.wait_ms is None else node.wait_ms.sample(stream)
+            after = tuple(first + place for place in node.after)
+            if not after:
+                after, wait_ms = previous, think_ms
+            tokens = node.inputs.sample(stream)
+            history = after[0] if after and node.history and self._session.history == "full" else -1
+            calls.append(Call(tokens, node.outputs.sample(stream), wait_ms * 1000, after, history))
+        return calls
+
+    def _context(self, call: Call, calls: Sequence[Call], contexts: Sequence[int]) -> int:
+        """Tokens of a prompt and its answer."""
+        tokens = call.input_tokens + call.output_tokens
+        if call.history < 0:
+            return tokens + (self._head[0][1] if self._head else 0)
+        tokens += contexts[call.history]
+        for one in call.after:
+            tokens += calls[one].output_tokens if one != call.history else 0
+        return tokens
+
+
+def _distribution(plugins: Registry, config: PluginConfig) -> TokenCounts:
+    return plugins.create(LENGTHS, config.kind, config.settings)

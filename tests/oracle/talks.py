@@ -1,0 +1,306 @@
+"""Sessions, as plainly as their rules can be said, and a client of the engine that holds the same ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+from hypothesis import strategies as st
+
+from blis_tui.engine.request import Request, RequestState
+from blis_tui.workload.arrivals import ConstantGaps
+from blis_tui.workload.closed_loop import ClosedLoop, ClosedLoopSettings
+from blis_tui.workload.interactive import InteractiveSource
+from blis_tui.workload.sessions import Call, SessionRun
+
+from .instance import Job
+from .oracle import _ALIVE, ARRIVAL, Event, Oracle
+from .strategies import Scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hypothesis.strategies import DrawFn
+
+    from blis_tui.engine.request import Segments
+    from blis_tui.spec.model import Experiment
+    from blis_tui.workload.arrivals import Gaps
+
+    from .strategies import Asked
+
+_BACK_OFF_US: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class Said:
+    """One call: what it asks for is another scenario's request; its prompt is only the new text of this one."""
+
+    asked: Asked
+    wait_us: int
+    after: tuple[int, ...]
+    history: bool
+
+
+class Talks(Scenario):
+    """Sessions instead of requests.
+
+    ``users`` hold one after the other, again and again; 0 = each starts at its time, once. With ``by_clock`` nobody
+    waits for answers. There are ``most`` requests.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        asked: tuple[Asked, ...],
+        talks: tuple[tuple[Said, ...], ...],
+        *,
+        users: int,
+        by_clock: bool,
+        most: int,
+    ) -> None:
+        super().__init__(experiment, asked)
+        self.talks = talks
+        self.users = users
+        self.by_clock = by_clock
+        self.most = most
+
+    @property
+    def tokens(self) -> int:
+        """No session has a prompt longer than all that is said in it."""
+        longest = max(sum(one.asked.input_tokens + one.asked.output_tokens + 1 for one in talk) for talk in self.talks)
+        return longest * self.most
+
+    def __repr__(self) -> str:
+        listed = [f"{talk}" for talk in self.talks]
+        how = f"users: {self.users}, by the clock: {self.by_clock}, at most {self.most}"
+        return "\n  ".join([super().__repr__(), how, *listed])
+
+    def source(self) -> InteractiveSource:
+        """The same for the engine."""
+        return InteractiveSource([_Talker(self)], self.most)
+
+
+@st.composite
+def talks(draw: DrawFn, scenarios: st.SearchStrategy[Scenario]) -> Talks:
+    """What the requests of a scenario would be if they belonged together."""
+    scenario = draw(scenarios)
+    asked, found = list(scenario.asked), []
+    while asked:
+        count = draw(st.integers(1, min(4, len(asked))))
+        said: list[Said] = []
+        for number, one in enumerate(asked[:count]):
+            after: tuple[int, ...] = (number - 1,) if number else ()
+            if number and not draw(st.integers(0, 2)):
+                after = tuple(draw(st.lists(st.integers(0, number - 1), unique=True, max_size=number)))
+            wait_us = draw(st.sampled_from((0, 0, 3, 40))) if after else 0
+            said.append(Said(one, wait_us, after, bool(draw(st.integers(0, 4)))))
+        found.append(tuple(said))
+        del asked[:count]
+    return Talks(
+        scenario.experiment,
+        scenario.asked,
+        tuple(found),
+        users=draw(st.sampled_from((0, 0, 1, 3))),
+        by_clock=not draw(st.integers(0, 4)),
+        most=draw(st.integers(1, len(scenario.asked))),
+    )
+
+
+def _request(one: Asked, index: int, now: int, tokens: int, segments: Segments, session: str, number: int) -> Request:
+    patience = one.deadline_us - one.arrival_us if one.deadline_us else 0
+    made = Request(
+        index,
+        f"{one.name[0]}{index}",
+        now,
+        tokens,
+        one.output_tokens,
+        segments,
+        one.slo_class,
+        one.tenant,
+        max(1, now + patience) if patience else 0,
+        session,
+        number,
+    )
+    made.max_output_tokens = one.declared_tokens
+    return made
+
+
+class _Talker:
+    """The engine's client, its sessions and their beginnings."""
+
+    def __init__(self, scenario: Talks) -> None:
+        self.gaps: Gaps = ConstantGaps(None, 1.0)  # type: ignore[arg-type]
+        if scenario.users:
+            self.gaps = ClosedLoop(ClosedLoopSettings(users=scenario.users), 0.0)
+        self.sessions = self
+        self._scenario = scenario
+        self._begun = self._announced = self._last_us = 0
+
+    def next_gap_us(self) -> int:
+        if self._scenario.users:
+            return 0
+        if self._announced == len(self._scenario.talks):
+            return -1
+        start = self._scenario.talks[self._announced][0].asked.arrival_us
+        self._announced += 1
+        gap, self._last_us = start - self._last_us, start
+        return gap
+
+    def begin(self, user: int) -> SessionRun:
+        talk = self._scenario.talks[self._begun % len(self._scenario.talks)]
+        name = f"talk-{self._begun}"
+        self._begun += 1
+        calls = [
+            Call(
+                one.asked.input_tokens,
+                one.asked.output_tokens,
+                one.wait_us,
+                one.after,
+                one.after[0] if one.after and one.history else -1,
+            )
+            for one in talk
+        ]
+        return SessionRun(name, user, (), calls, paced_by_answers=not self._scenario.by_clock)
+
+    def call(self, index: int, arrival_us: int, session: SessionRun, number: int) -> Request:
+        segments, _ = session.send(number)
+        scenario = self._scenario
+        one = scenario.talks[int(session.name.partition("-")[2]) % len(scenario.talks)][number].asked
+        tokens = sum(length for _, length in segments)
+        made = _request(one, index, arrival_us, tokens, segments, session.name, number)
+        made.content = session.content(number)
+        return made
+
+    def request(self, index: int, arrival_us: int, user: int) -> Request:
+        raise AssertionError((index, arrival_us, user))
+
+    def state(self) -> tuple[object, ...]:
+        return (self._begun, self._announced, self._last_us)
+
+
+class Talk:
+    """A session under way."""
+
+    def __init__(self, number: int, user: int, said: Sequence[Said]) -> None:
+        self.number = number
+        self.user = user
+        self.said = said
+        self.sent: dict[int, Job] = {}
+        self.over: dict[int, int] = {}
+        """Which calls have ended, and when."""
+        self.broken = False
+
+
+class Due(NamedTuple):
+    """A prompt with a time; talk 0 = the beginning of one."""
+
+    time_us: int
+    user: int
+    talk: int
+    call: int
+
+
+class TalkingOracle(Oracle):
+    """A cluster whose clients hold sessions."""
+
+    def __init__(self, scenario: Talks, max_steps: int) -> None:
+        super().__init__(scenario.experiment, [], max_steps)
+        self._scenario = scenario
+        self._talks: dict[int, Talk] = {}
+        self._whose: dict[Job, tuple[Talk, int]] = {}
+        self._tokens: dict[Job, list[str]] = {}
+        self._due: list[Due] = []
+        if scenario.users:
+            for user in range(scenario.users):
+                self._when(Due(0, user, 0, -1))
+        else:
+            self._when(Due(scenario.talks[0][0].asked.arrival_us, -1, 0, -1))
+
+    @classmethod
+    def of(cls, scenario: Scenario, max_steps: int) -> Self:
+        assert isinstance(scenario, Talks)
+        return cls(scenario, max_steps)
+
+    def _when(self, due: Due) -> None:
+        self._due.append(due)
+        self._plan(due.time_us, ARRIVAL, None)
+
+    def _is_stale(self, event: Event) -> bool:
+        if event.kind == ARRIVAL and event.instance < 0:
+            return (
+                len(self.jobs) == self._scenario.most or min(self._due, default=(event.time_us + 1,))[0] > event.time_us
+            )
+        return super()._is_stale(event)
+
+    def _send_next(self, now: int) -> None:
+        due = min(self._due)
+        self._due.remove(due)
+        assert due.time_us == now
+        talks = self._scenario.talks
+        if due.talk:
+            talk = self._talks[due.talk]
+            call = due.call
+        else:
+            number = len(self._talks) + 1
+            talk = self._talks[number] = Talk(number, due.user, talks[(number - 1) % len(talks)])
+            call, *others = (place for place, one in enumerate(talk.said) if not one.after)
+            for other in others:
+                self._when(Due(now, due.user, number, other))
+            if not self._scenario.users and number < len(talks):
+                self._when(Due(talks[number][0].asked.arrival_us, -1, 0, -1))
+        self._send_call(talk, call, now)
+
+    def _send_call(self, talk: Talk, call: int, now: int) -> None:
+        said = talk.said[call]
+        heard = talk.sent[said.after[0]] if said.after and said.history else None
+        tokens: list[str] = []
+        if heard is not None:
+            tokens += self._tokens[heard][: heard.request.input_tokens + self._answer_tokens(heard)]
+            for other in said.after[1:]:
+                answer = talk.sent[other]
+                prompt = answer.request.input_tokens
+                tokens += self._tokens[answer][prompt : prompt + self._answer_tokens(answer)]
+        tokens += [f"said {talk.number} {call} {place}" for place in range(said.asked.input_tokens)]
+        # For whoever looks at a prompt from outside: a segment a token, so that equal tokens are equal segments.
+        segments = tuple((token, 1) for token in tokens)
+        request = _request(said.asked, len(self.jobs), now, len(tokens), segments, f"talk-{talk.number - 1}", call)
+        job = Job(request)
+        tokens += [f"answered {talk.number} {call} {place}" for place in range(request.output_tokens)]
+        job.tokens = [(f"segment {token}", 0) for token in tokens]
+        self._tokens[job] = tokens
+        job.told_on = True
+        talk.sent[call] = job
+        self._whose[job] = (talk, call)
+        self.jobs.append(job)
+        self._unanswered.append(job)
+        self._arrival(job, now)
+        if self._scenario.by_clock:
+            for later, one in enumerate(talk.said):
+                if call in one.after and all(before in talk.sent for before in one.after):
+                    start = max(talk.sent[before].request.arrival_us for before in one.after)
+                    self._when(Due(start + one.wait_us, talk.user, talk.number, later))
+
+    def _answer_tokens(self, job: Job) -> int:
+        return job.request.output_tokens if self._scenario.by_clock else job.generated
+
+    def _answer(self, now: int) -> None:
+        ended = [job for job in self._unanswered if job.state not in _ALIVE]
+        self._unanswered = [job for job in self._unanswered if job.state in _ALIVE]
+        for job in ended:
+            talk, call = self._whose[job]
+            done = job.state is RequestState.COMPLETED
+            at = max(now, job.request.arrival_us + job.e2e_us(self.instances[job.instance].latency)) if done else now
+            if talk.broken:
+                continue
+            talk.over[call] = at
+            if not done and not self._scenario.by_clock:
+                talk.broken = True
+                self._due = [due for due in self._due if due.talk != talk.number]
+            elif not self._scenario.by_clock:
+                for later, one in enumerate(talk.said):
+                    if call in one.after and all(before in talk.over for before in one.after):
+                        start = max(talk.over[before] for before in one.after)
+                        self._when(Due(start + one.wait_us, talk.user, talk.number, later))
+            if (talk.broken or len(talk.over) == len(talk.said)) and talk.user >= 0:
+                wait_us = 0 if done or job.state is RequestState.TIMED_OUT else _BACK_OFF_US
+                self._when(Due(max(talk.over.values()) + wait_us, talk.user, 0, -1))
