@@ -102,7 +102,7 @@ class Cluster(ComingAndGoing):
         self._source = source
         # Who waits for answers must hear of them; all others cost nothing.
         waits = source if isinstance(source, InteractiveSource) else None
-        self._feedback = None if waits is None else Feedback(waits, ledger, self.queue, self._arrive)
+        self._feedback = None if waits is None else Feedback(waits, ledger, self.queue, observers, self._arrive)
         self.ledger = ledger if self._feedback is None else self._feedback.ledger
         self._exhausted = False
         settings, policy, streams = experiment.cluster, experiment.policy, Streams(experiment.seed)

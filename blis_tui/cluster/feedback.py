@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from blis_tui.cluster.passage import ARRIVAL, Passage
+from blis_tui.cluster.session_records import SessionBegun, SessionContinued
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from blis_tui.engine.events import EventQueue
     from blis_tui.engine.ledger import Ledger
+    from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
     from blis_tui.workload.interactive import SessionCounts
+    from blis_tui.workload.sessions import Sent
 
 
 class FeedbackSource(Protocol):
@@ -33,6 +36,10 @@ class FeedbackSource(Protocol):
     @property
     def sessions(self) -> SessionCounts | None:
         """What became of the sessions so far; ``None`` where nobody holds any."""
+
+    @property
+    def sent(self) -> Sent | None:
+        """What there is to tell of the latest request; ``None`` = it belongs to no session."""
 
     def take_due(self) -> list[int]:
         """Times of arrivals, in microseconds, that have become known since it was asked last."""
@@ -99,6 +106,7 @@ class Sending:
         if request is None:
             return False
         self.feedback.arrive(Passage(request, self.feedback.arrive), now)
+        self.feedback.tell(request, now)
         return True
 
     def drop(self) -> None:
@@ -114,11 +122,17 @@ class Feedback:
         arrive: what happens to a request that arrives.
     """
 
-    __slots__ = ("_queue", "arrive", "ledger", "source")
+    __slots__ = ("_observers", "_queue", "arrive", "ledger", "source")
 
     def __init__(
-        self, source: FeedbackSource, books: Ledger, queue: EventQueue, arrive: Callable[[Passage, int], None]
+        self,
+        source: FeedbackSource,
+        books: Ledger,
+        queue: EventQueue,
+        observers: Observers,
+        arrive: Callable[[Passage, int], None],
     ) -> None:
+        self._observers = observers
         self.source = source
         self.ledger = Listening(books)
         self.arrive = arrive
@@ -128,6 +142,18 @@ class Feedback:
         """Wait for every arrival that is known."""
         for time_us in self.source.take_due():
             self._queue.push(time_us, ARRIVAL, Sending(self, time_us))
+
+    def tell(self, request: Request, now: int) -> None:
+        """Emit the record of a request that belongs to a session."""
+        observers, sent = self._observers, self.source.sent
+        if sent is None:
+            return
+        if not sent.after:
+            if SessionBegun in observers.kinds:
+                observers.emit(SessionBegun(observers.event, now, request.request_id, sent.session, sent.calls))
+        elif SessionContinued in observers.kinds:
+            told = (sent.session, sent.call, sent.after, sent.waited_us, sent.said_tokens)
+            observers.emit(SessionContinued(observers.event, now, request.request_id, *told))
 
     def answer(self, now: int) -> None:
         """Whoever has an answer may send the next prompt."""

@@ -331,6 +331,7 @@ def _workload(part: Part, trace_path: str | None) -> spec.Workload:
     return spec.Workload(
         name=part.name(),
         requests=requests,
+        sessions=part.integer("sessions") if "sessions" in part.data else None,
         rate_per_s=part.number("rate_per_s", 0.0),
         stages=tuple(spec.Stage(**floats_of(one)) for one in part.parts("stages")) if "stages" in part.data else (),
         exact_stage_counts=part.flag("exact_stage_counts", otherwise=False),

@@ -315,14 +315,19 @@ def check_workload(document: Document) -> Iterator[Diagnostic]:
         yield _about_workload(document, "BLIS2014", f"the workload has {both}", "give exactly one")
         return
     if "trace" in workload:
-        for key in ("rate_per_s", "stages", "exact_stage_counts"):
+        for key in ("rate_per_s", "stages", "exact_stage_counts", "sessions"):
             if key in workload:
                 message = f"`{key}` does not apply to a trace: its rows say when requests arrive"
                 yield about(document, ("workload", key), "BLIS2014", message, key=True, hint="remove it")
         return
     kinds = {_kind(client.get("arrivals")) for client in map(as_map, as_list(workload.get("clients")))}
     yield from _check_rate(document, workload, kinds)
-    unending = "stages" not in workload or CLOSED_LOOP in kinds
+    clients = list(map(as_map, as_list(workload.get("clients"))))
+    if "sessions" in workload and not any("session" in client for client in clients):
+        message = "`sessions` limits those of clients with `session`, and there are none"
+        yield about(document, ("workload", "sessions"), "BLIS2026", message, key=True, hint="remove it")
+    limited = "sessions" in workload and all("session" in client for client in clients)
+    unending = ("stages" not in workload or CLOSED_LOOP in kinds) and not limited
     if unending and workload.get("requests") is None and document.get("horizon_us") == "none":
         message = "neither `requests` nor `horizon_us` ends the run"
         yield _about_workload(document, "BLIS2016", message, "set one of them")

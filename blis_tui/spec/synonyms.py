@@ -81,6 +81,7 @@ _NAMES_OF_KEYS: Final = {
     "workload.clients.prefix.tokens": "prefix_tokens prefix_len prefix_length shared_prefix_len "
     "random_prefix_len system_prompt_len shared_system_prompt_length length",
     "workload.clients.prefix.group": "prefix_group prefix_id prefix_name",
+    "workload.sessions": "num_sessions num_conversations conversations_count max_sessions",
     "workload.clients.session": "sessions multi_turn multiturn conversation conversations reasoning "
     "enable_multi_turn_chat",
     "workload.clients.session.turns": "rounds max_rounds num_rounds num_turns max_turns max_num_turns turn_count",

@@ -27,5 +27,5 @@ def create_source(workload: Workload, seed: int, plugins: Registry) -> RequestSo
     if workload.trace is not None:
         return TraceSource(read_trace(workload.trace, plugins), workload.requests)
     if any(client.arrivals.kind == CLOSED_LOOP or client.session is not None for client in workload.clients):
-        return InteractiveSource(client_sources(workload, seed, plugins), workload.requests)
+        return InteractiveSource(client_sources(workload, seed, plugins), workload.requests, workload.sessions)
     return GeneratedSource(workload, seed, plugins)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.request import Request
     from blis_tui.workload.arrivals import Gaps
-    from blis_tui.workload.sessions import SessionRun
+    from blis_tui.workload.sessions import Sent, SessionRun
 
 BACK_OFF_US: Final = 1_000_000
 """A user whose prompt was turned away or lost waits this long: at once, it would be turned away for ever."""
@@ -92,6 +92,10 @@ class InteractiveSource:
     Args:
         clients: the clients of the workload; some of them wait for answers.
         requests_limit: stop after so many; ``None`` = never.
+        sessions_limit: begin so many sessions; ``None`` = any number.
+
+    Attributes:
+        sent: what there is to tell of the latest request; ``None`` = it belongs to no session.
     """
 
     __slots__ = (
@@ -104,13 +108,19 @@ class InteractiveSource:
         "_produced",
         "_senders",
         "_sessions",
+        "_sessions_limit",
         "_started",
+        "sent",
     )
 
-    def __init__(self, clients: Sequence[Sender], requests_limit: int | None) -> None:
+    def __init__(
+        self, clients: Sequence[Sender], requests_limit: int | None, sessions_limit: int | None = None
+    ) -> None:
         self._clients = clients
         self._limit = requests_limit
+        self._sessions_limit = sessions_limit
         self._produced = self._started = self._completed = self._cancelled = 0
+        self.sent: Sent | None = None
         self._senders: dict[int, Due] = {}
         self._sessions: dict[int, SessionRun] = {}
         self._next: list[Due] = []
@@ -164,12 +174,14 @@ class InteractiveSource:
         if client.sessions is None:
             if user >= 0:
                 self._senders[index] = due
+            self.sent = None
             return client.request(index, arrival_us, user)
         if call == _START:
             due = self._begin(due, client.sessions)
         session = self._sessions[due.session]
         self._senders[index] = due
         request = client.call(index, arrival_us, session, due.call)
+        self.sent = session.tell(due.call, request)
         if not session.paced_by_answers:
             self._follow(due, session.follow(due.call, arrival_us))
         return request
@@ -195,6 +207,8 @@ class InteractiveSource:
     def _begin(self, start: Due, sessions: Sessions) -> Due:
         """Begin a session; its first call is sent at once, and so are others that wait for nothing."""
         self._started += 1
+        if self._started == self._sessions_limit:
+            self._keep([due for due in self._next if not self._begins_session(due)])
         session = self._sessions[self._started] = sessions.begin(start.user)
         first, *others = (start._replace(session=self._started, call=call) for call in session.begin())
         for other in others:
@@ -225,14 +239,23 @@ class InteractiveSource:
         del self._sessions[number]
         self._cancelled += 1
         if session.scheduled:
-            self._next = [due for due in self._next if due.session != number]
-            heapify(self._next)
+            self._keep([due for due in self._next if due.session != number])
+
+    def _keep(self, due: list[Due]) -> None:
+        """Only these prompts will be sent of all whose times are known."""
+        self._next = due
+        heapify(due)
+
+    def _begins_session(self, due: Due) -> bool:
+        return due.session == _NONE and self._clients[due.client].sessions is not None
 
     def _follow(self, before: Due, calls: Sequence[tuple[int, int]]) -> None:
         for call, time_us in calls:
             self._schedule(before._replace(time_us=time_us, call=call))
 
     def _schedule(self, due: Due) -> None:
+        if self._started == self._sessions_limit and self._begins_session(due):
+            return
         heappush(self._next, due)
         self._due.append(due.time_us)
 

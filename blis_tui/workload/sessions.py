@@ -8,7 +8,7 @@ when it starts, from a stream of its own: it does not depend on how fast the clu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from blis_tui.errors import PolicyError
 from blis_tui.spec.model import SessionCall
@@ -17,7 +17,7 @@ from blis_tui.workload.lengths import LENGTHS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.engine.request import Segments
+    from blis_tui.engine.request import Request, Segments
     from blis_tui.engine.streams import Stream, Streams
     from blis_tui.registry import Registry
     from blis_tui.spec.model import Client, PluginConfig, Session
@@ -49,6 +49,26 @@ class Call:
     history: int
 
 
+class Sent(NamedTuple):
+    """What there is to tell of a call that was sent.
+
+    Attributes:
+        session: the session's name.
+        call: its position there, from 0.
+        calls: how many the session has.
+        after: the requests that it waited for.
+        waited_us: since the last of them was answered or, by the clock, sent.
+        said_tokens: what its prompt begins with, beside its new text.
+    """
+
+    session: str
+    call: int
+    calls: int
+    after: tuple[str, ...]
+    waited_us: int
+    said_tokens: int
+
+
 class SessionRun:
     """A session under way.
 
@@ -69,6 +89,7 @@ class SessionRun:
         "_followers",
         "_head",
         "_missing",
+        "_names",
         "_ready_us",
         "_unsent_followers",
         "ended_us",
@@ -92,6 +113,7 @@ class SessionRun:
         self._calls = calls
         self._missing = [len(call.after) for call in calls]
         self._ready_us = [0] * len(calls)
+        self._names = [""] * len(calls)
         self._contents: list[Segments] = [()] * len(calls)
         self._answers = [call.output_tokens for call in calls]
         self._followers: list[list[int]] = [[] for _ in calls]
@@ -121,6 +143,15 @@ class SessionRun:
             if not self._unsent_followers[one]:
                 self._contents[one] = ()  # nobody needs it any more, and it grows with every turn
         return segments, call.output_tokens
+
+    def tell(self, number: int, request: Request) -> Sent:
+        """What there is to tell of a call that this request is."""
+        self._names[number] = request.request_id
+        call = self._calls[number]
+        after = tuple(self._names[one] for one in call.after)
+        waited_us = request.arrival_us - self._ready_us[number] if after else 0
+        said_tokens = request.input_tokens - call.input_tokens
+        return Sent(self.name, number, len(self._calls), after, waited_us, said_tokens)
 
     def content(self, number: int) -> Segments:
         """What the KV blocks of a call come to hold: its prompt and its answer."""

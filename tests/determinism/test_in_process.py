@@ -26,6 +26,7 @@ GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 
 
 AS_IT_IS = {
+    "conversations": "anywhere",
     "disaggregation": "disaggregated",
     "kv-tiers": "none",
     "mixed-fleet": "predicting",

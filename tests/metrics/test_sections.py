@@ -209,6 +209,8 @@ def test_expectations_can_name_every_figure_of_every_section() -> None:
     few = {"policy": "llm-serving-sim", "workload.requests": 20, "engine.pipeline_parallel": 2}
     one_pass = blis_tui.run(blis_tui.load("quickstart", set=few)).to_dict()
     sections |= {name: one_pass[name] for name in ("prompt_throughput", "pipeline")}
+    talks = {"workload.clients.0.session": {"turns": 2}, "workload.requests": 20}
+    sections["sessions"] = blis_tui.run(blis_tui.load("quickstart", set=talks)).to_dict()["sessions"]
     for metric in (one for one in METRICS if not one.startswith("lifecycle.") and one != "requests.lost"):
         group, _, name = metric.rpartition(".")
         inside: object = sections

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from hypothesis import strategies as st
 
+from blis_tui.cluster.session_records import SessionBegun, SessionContinued
 from blis_tui.engine.request import Request, RequestState
 from blis_tui.workload.arrivals import ConstantGaps
 from blis_tui.workload.closed_loop import ClosedLoop, ClosedLoopSettings
@@ -274,6 +275,16 @@ class TalkingOracle(Oracle):
         self.jobs.append(job)
         self._unanswered.append(job)
         self._arrival(job, now)
+        name, after = request.session_id, tuple(talk.sent[one].name for one in said.after)
+        if after:
+            sent_us = {one: talk.sent[one].request.arrival_us for one in said.after}
+            heard_us = sent_us.values() if self._scenario.by_clock else [talk.over[one] for one in said.after]
+            told = len(segments) - said.asked.input_tokens
+            self.records.append(
+                SessionContinued(self.events, now, job.name, name, call, after, now - max(heard_us), told)
+            )
+        else:
+            self.records.append(SessionBegun(self.events, now, job.name, name, len(talk.said)))
         if self._scenario.by_clock:
             for later, one in enumerate(talk.said):
                 if call in one.after and all(before in talk.sent for before in one.after):

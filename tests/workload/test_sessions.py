@@ -94,7 +94,7 @@ def test_a_prompt_is_the_conversation_so_far_and_something_new(chat: Simulation)
 
 def test_nobody_speaks_before_the_answer_is_there(chat: Simulation) -> None:
     waits = [
-        after.arrival_us - before.arrival_us - before.e2e_us
+        after.arrival_us - before.arrival_us - (before.e2e_us or 0)
         for turns in by_session(chat).values()
         for before, after in itertools.pairwise(turns)
     ]
@@ -223,6 +223,23 @@ def test_a_session_ends_before_its_context_is_too_long() -> None:
 def test_a_session_without_end_is_refused() -> None:
     with pytest.raises(PolicyError, match="a session of client 'one' has 1000000 turns of 1 calls"):
         drawn(Session(turns=constant(10**6)))
+
+
+def test_so_many_sessions_begin_and_all_of_them_end() -> None:
+    users = {**CHAT, "id": "users", "arrivals": {"kind": "closed-loop", "users": 3}}
+    workload = {
+        "sessions": 20,
+        "rate_per_s": 3.0,
+        "clients": [CHAT, users, {"id": "plain", **LENGTHS}],
+        "requests": 300,
+    }
+    simulation = run(experiment(workload=workload))
+    found = simulation.report().sessions
+    assert found is not None
+    assert (found.started, found.completed) == (20, 20)
+    names = by_session(simulation)
+    assert len(names) == 21
+    assert len(names[""]) == 300 - found.calls
 
 
 def test_by_the_clock_nobody_waits_for_answers() -> None:

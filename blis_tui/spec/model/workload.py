@@ -113,6 +113,8 @@ class Workload:
     name: str
     requests: int | None = None
     """How many requests of all clients together; ``None`` = until the horizon (or all of the trace)."""
+    sessions: int | None = None
+    """How many sessions of all clients together begin; ``None`` = as many as there is time for."""
     rate_per_s: float = 0.0
     stages: tuple[Stage, ...] = ()
     """Instead of one rate: one after the other; requests end with the last one."""
