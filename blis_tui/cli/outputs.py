@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.records import Record
     from blis_tui.metrics.report import Report
+    from blis_tui.records.perfetto.timeline import Timeline
     from blis_tui.simulation import Simulation
 
 REPORT: Final = "-o"
@@ -26,6 +27,7 @@ REQUESTS: Final = "--requests"
 RECORDS: Final = "--records"
 DECISIONS: Final = "--decisions"
 TRACE: Final = "--trace-output"
+PERFETTO: Final = "--perfetto"
 _HEADER: Final = "--trace-output (header)"
 
 
@@ -49,6 +51,7 @@ class Outputs:
         require_different_files(names)
         self._names = names
         self._files: dict[str, BinaryIO] = {}
+        self._timeline: Timeline | None = None
 
     def __contains__(self, option: str) -> bool:
         return option in self._names
@@ -77,6 +80,11 @@ class Outputs:
                     file.write(record_line(record).encode())
 
                 simulation.subscribe(kind, write_record)
+        if (file := self._files.get(PERFETTO)) is not None:
+            from blis_tui.records.perfetto.timeline import Timeline  # noqa: PLC0415
+
+            self._timeline = Timeline(file, simulation.experiment)
+            simulation.subscribe("all", self._timeline.observe)
 
     def fill(self, simulation: Simulation, report: Report, text: str) -> None:
         """Write what is known at the end; ``text`` is the report as it is shown."""
@@ -94,5 +102,7 @@ class Outputs:
             if (file := self._files.get(option)) is not None:
                 for line in lines():
                     file.write(line.encode())
+        if self._timeline is not None:
+            self._timeline.finish()
         for file in self._files.values():
             file.flush()

@@ -14,7 +14,7 @@ from blis_tui.cli.cases import case_option, case_overrides, mention_cases
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import read_standard_input_text, tell
 from blis_tui.cli.options import format_option, known_plugins, plugins_option, seed_option, set_option
-from blis_tui.cli.outputs import DECISIONS, RECORDS, REPORT, REQUESTS, TRACE, Outputs
+from blis_tui.cli.outputs import DECISIONS, PERFETTO, RECORDS, REPORT, REQUESTS, TRACE, Outputs
 from blis_tui.cli.signals import OverdueError, ending_on_signals
 
 if TYPE_CHECKING:
@@ -53,6 +53,12 @@ _MANY_REQUESTS: Final = 50_000
     help="Also write the requests and what came of them as TraceV2 of BLIS: PREFIX.yaml and PREFIX.csv.",
 )
 @click.option(
+    PERFETTO,
+    "perfetto_file",
+    metavar="FILE",
+    help="Also write steps, requests and load over time, to look at in https://ui.perfetto.dev.",
+)
+@click.option(
     "--check",
     type=click.Choice(["all", "end", "off"]),
     default="end",
@@ -73,6 +79,7 @@ def run(
     records_file: str | None,
     decisions_file: str | None,
     trace_prefix: str | None,
+    perfetto_file: str | None,
     check: str,
     progress: bool | None,
 ) -> None:
@@ -94,6 +101,7 @@ def run(
             RECORDS: records_file,
             DECISIONS: decisions_file,
             TRACE: trace_prefix,
+            PERFETTO: perfetto_file,
         }
     )
     with ending_on_signals() as signals:
