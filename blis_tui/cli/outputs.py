@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.records import Record
     from blis_tui.metrics.report import Report
+    from blis_tui.records.openmetrics.scrapes import Scrapes
     from blis_tui.records.perfetto.timeline import Timeline
     from blis_tui.simulation import Simulation
 
@@ -28,6 +29,7 @@ RECORDS: Final = "--records"
 DECISIONS: Final = "--decisions"
 TRACE: Final = "--trace-output"
 PERFETTO: Final = "--perfetto"
+OPENMETRICS: Final = "--openmetrics"
 _HEADER: Final = "--trace-output (header)"
 
 
@@ -36,12 +38,13 @@ class Outputs:
 
     Args:
         options: option -> its file; None = not asked for, ``-`` = standard output.
+        interval_us: simulated time between two samples of the metrics.
 
     Raises:
         UsageError: two of them are one file, or something other than the report goes to standard output.
     """
 
-    def __init__(self, options: Mapping[str, str | None]) -> None:
+    def __init__(self, options: Mapping[str, str | None], interval_us: int) -> None:
         for option, name in options.items():
             if name == "-" and option != REPORT:
                 raise click.UsageError(f"only the report can go to standard output: {option} needs a file")
@@ -51,7 +54,9 @@ class Outputs:
         require_different_files(names)
         self._names = names
         self._files: dict[str, BinaryIO] = {}
+        self._interval_us = interval_us
         self._timeline: Timeline | None = None
+        self._scrapes: Scrapes | None = None
 
     def __contains__(self, option: str) -> bool:
         return option in self._names
@@ -86,6 +91,25 @@ class Outputs:
             self._timeline = Timeline(file, simulation.experiment)
             simulation.subscribe("all", self._timeline.observe)
 
+    def run(self, simulation: Simulation, go_on: Callable[[Simulation], bool]) -> bool:
+        """Run the simulation to its end, as :meth:`Simulation.run` does, and look at it as often as asked for."""
+        if OPENMETRICS not in self:
+            return simulation.run(go_on=go_on)
+        from blis_tui.records.openmetrics.scrapes import Scrapes  # noqa: PLC0415
+
+        self._scrapes = Scrapes()
+        self._scrapes.take(simulation.cluster, 0)
+        interval_us, looked_us = self._interval_us, 0
+        while (upcoming := simulation.peek()) is not None:
+            next_us = -(-upcoming.time_us // interval_us) * interval_us
+            if next_us - interval_us > looked_us:  # nothing happens until then
+                self._scrapes.take(simulation.cluster, next_us - interval_us)
+            if not simulation.run(next_us, go_on=go_on) or not go_on(simulation):
+                return False
+            self._scrapes.take(simulation.cluster, next_us)
+            looked_us = next_us
+        return True
+
     def fill(self, simulation: Simulation, report: Report, text: str) -> None:
         """Write what is known at the end; ``text`` is the report as it is shown."""
         from blis_tui.records import trace_v2  # noqa: PLC0415
@@ -96,6 +120,7 @@ class Outputs:
             REQUESTS: lambda: requests_csv(rows, rows.columns),
             _HEADER: lambda: (trace_v2.header(simulation.experiment, rows),),
             TRACE: lambda: trace_v2.rows_csv(rows),
+            OPENMETRICS: lambda: self._scrapes.text(simulation.cluster, rows) if self._scrapes is not None else (),
             REPORT: lambda: (text,),
         }
         for option, lines in tables.items():

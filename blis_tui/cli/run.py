@@ -14,7 +14,7 @@ from blis_tui.cli.cases import case_option, case_overrides, mention_cases
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import read_standard_input_text, tell
 from blis_tui.cli.options import format_option, known_plugins, plugins_option, seed_option, set_option
-from blis_tui.cli.outputs import DECISIONS, PERFETTO, RECORDS, REPORT, REQUESTS, TRACE, Outputs
+from blis_tui.cli.outputs import DECISIONS, OPENMETRICS, PERFETTO, RECORDS, REPORT, REQUESTS, TRACE, Outputs
 from blis_tui.cli.signals import OverdueError, ending_on_signals
 
 if TYPE_CHECKING:
@@ -59,6 +59,21 @@ _MANY_REQUESTS: Final = 50_000
     help="Also write steps, requests and load over time, to look at in https://ui.perfetto.dev.",
 )
 @click.option(
+    OPENMETRICS,
+    "openmetrics_file",
+    metavar="FILE",
+    help="Also write the metrics that vLLM servers would have shown, over simulated time, for Prometheus.",
+)
+@click.option(
+    "--openmetrics-interval",
+    "interval_s",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0.001),
+    default=1.0,
+    show_default=True,
+    help="Simulated time between two samples of them.",
+)
+@click.option(
     "--check",
     type=click.Choice(["all", "end", "off"]),
     default="end",
@@ -80,6 +95,8 @@ def run(
     decisions_file: str | None,
     trace_prefix: str | None,
     perfetto_file: str | None,
+    openmetrics_file: str | None,
+    interval_s: float,
     check: str,
     progress: bool | None,
 ) -> None:
@@ -102,7 +119,9 @@ def run(
             DECISIONS: decisions_file,
             TRACE: trace_prefix,
             PERFETTO: perfetto_file,
-        }
+            OPENMETRICS: openmetrics_file,
+        },
+        max(round(interval_s * 1e6), 1),
     )
     with ending_on_signals() as signals:
         experiment, read = _load(source, case, overrides, seed, plugins)
@@ -111,7 +130,7 @@ def run(
             simulation = Simulation(experiment, check=check)
             outputs.listen(simulation)
             shown = sys.stderr is not None and sys.stderr.isatty() if progress is None else progress
-            complete = _run(simulation, signals, _Progress(experiment) if shown else None)
+            complete = _run(simulation, outputs, signals, _Progress(experiment) if shown else None)
             report = simulation.report(complete=complete, verify=complete)
             text = report.to_json() if output_format == "json" else summary_text(report)
             outputs.fill(simulation, report, text)
@@ -140,7 +159,7 @@ def _load(
     return experiment, resolved.files
 
 
-def _run(simulation: Simulation, signals: Signals, progress: _Progress | None) -> bool:
+def _run(simulation: Simulation, outputs: Outputs, signals: Signals, progress: _Progress | None) -> bool:
     """Run to the end; False when a signal stopped it between two events."""
 
     def go_on(simulation: Simulation) -> bool:
@@ -150,7 +169,7 @@ def _run(simulation: Simulation, signals: Signals, progress: _Progress | None) -
 
     try:
         with signals.stopping(simulation.stop):
-            complete = simulation.run(go_on=go_on) or simulation.done
+            complete = outputs.run(simulation, go_on) or simulation.done
     except OverdueError:
         if not simulation.sound:
             tell("interrupted in the middle of a long event: there is no report")

@@ -381,6 +381,10 @@ class RequestTable(Sequence["RequestRow"]):
         """The SLO class and the tenant of a row."""
         return self._page.groups[row.group][:2]
 
+    def deadline_us(self, row: Row) -> int:
+        """When the request of a row that has a deadline times out."""
+        return row.arrival_us + self._page.groups[row.group].timeout_us
+
     def name(self, number: int) -> str:
         """The name of the request of that number."""
         return self._book.names.get(number) or self._page.names.get(number) or f"request_{number}"
