@@ -3,9 +3,8 @@
 import json
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
@@ -15,6 +14,9 @@ import blis_tui
 from blis_tui.cli.main import cli
 from blis_tui.records.openmetrics.families import FAMILIES, buckets_of_tokens
 from blis_tui.records.openmetrics.scrapes import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
 
