@@ -54,6 +54,7 @@ class Outputs:
         require_different_files(names)
         self._names = names
         self._files: dict[str, BinaryIO] = {}
+        self._parquet = names.get(REQUESTS, "").casefold().endswith(".parquet")
         self._interval_us = interval_us
         self._timeline: Timeline | None = None
         self._scrapes: Scrapes | None = None
@@ -66,11 +67,15 @@ class Outputs:
 
         Raises:
             UsageError: one of them is a file that the experiment is read from (``read``).
-            InputError: one of them cannot be written.
+            InputError: one of them cannot be written, or needs a package that is not installed.
         """
         from blis_tui.records.files import atomic_bytes  # noqa: PLC0415
 
         require_spared(self._names, read)
+        if self._parquet:
+            from blis_tui.cli.parquet import require_parquet  # noqa: PLC0415
+
+            require_parquet()
         for option, name in self._names.items():
             self._files[option] = opened.enter_context(atomic_bytes(name))
 
@@ -116,8 +121,12 @@ class Outputs:
         from blis_tui.records.tables import requests_csv  # noqa: PLC0415
 
         rows = report.rows
+        if self._parquet:
+            from blis_tui.cli.parquet import write_requests  # noqa: PLC0415
+
+            write_requests(self._files[REQUESTS], rows)
         tables: dict[str, Callable[[], Iterable[str]]] = {
-            REQUESTS: lambda: requests_csv(rows, rows.columns),
+            REQUESTS: lambda: () if self._parquet else requests_csv(rows, rows.columns),
             _HEADER: lambda: (trace_v2.header(simulation.experiment, rows),),
             TRACE: lambda: trace_v2.rows_csv(rows),
             OPENMETRICS: lambda: self._scrapes.text(simulation.cluster, rows) if self._scrapes is not None else (),

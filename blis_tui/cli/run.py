@@ -38,7 +38,12 @@ _MANY_REQUESTS: Final = 50_000
 @plugins_option
 @format_option("json", "table", about="json: canonical bytes; table: the main figures.")
 @click.option("-o", "--output", metavar="FILE", help="Write the report there instead of to standard output.")
-@click.option(REQUESTS, "requests_file", metavar="FILE.csv", help="Also write one row per request.")
+@click.option(
+    REQUESTS,
+    "requests_file",
+    metavar="FILE.csv|FILE.parquet",
+    help="Also write one row per request. The CSV file can be replayed (workload.trace.file).",
+)
 @click.option(RECORDS, "records_file", metavar="FILE.jsonl", help="Also write every event record.")
 @click.option(
     DECISIONS,
