@@ -18,7 +18,6 @@ Argument: TypeAlias = int | str | tuple[str, ...]
 REQUEST: Final = "request"
 """The category of events that each have a name of their own; those of the others are few."""
 
-_SEQUENCE: Final = 1
 _NS_PER_US: Final = 1000
 _BY_RANK: Final = 3
 _BEGIN, _END, _INSTANT, _COUNTER = range(1, 5)
@@ -26,6 +25,10 @@ _BEGIN, _END, _INSTANT, _COUNTER = range(1, 5)
 
 def varint(value: int) -> bytes:
     """A whole number from 0, seven bits a byte, the lowest first."""
+    if value < 0x80:
+        return _BYTES[value]
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -36,18 +39,25 @@ def varint(value: int) -> bytes:
 
 def number(field: int, value: int) -> bytes:
     """A field that is a whole number; negative ones as 64 bits of two's complement."""
-    return varint(field << 3) + varint(value & 0xFFFF_FFFF_FFFF_FFFF)
+    return _KEYS[field][0] + varint(value & 0xFFFF_FFFF_FFFF_FFFF)
 
 
 def data(field: int, value: bytes | str) -> bytes:
     """A field that is a text or a message."""
     content = value.encode(errors="replace") if isinstance(value, str) else value
-    return varint(field << 3 | 2) + varint(len(content)) + content
+    return _KEYS[field][2] + varint(len(content)) + content
 
 
 def fixed64(field: int, value: int) -> bytes:
     """A field of eight bytes."""
-    return varint(field << 3 | 1) + value.to_bytes(8, "little")
+    return _KEYS[field][1] + value.to_bytes(8, "little")
+
+
+_BYTES: Final = tuple(bytes((value,)) for value in range(0x80))
+_KEYS: Final = tuple(tuple(varint(field << 3 | kind) for kind in range(3)) for field in range(64))
+"""What stands before the value of a field: its number, and whether it is a number, eight bytes, or has a length."""
+_NEEDS_STATE: Final = number(13, 2)
+_ON_SEQUENCE: Final = number(10, 1)
 
 
 class _Interned:
@@ -78,6 +88,7 @@ class Packets:
         self._out = out
         self._tracks = 0
         self._categories, self._names, self._arguments = _Interned(1), _Interned(2), _Interned(3)
+        self._tables = (self._categories, self._names, self._arguments)
         self._write(number(13, 1))  # the interned texts begin here
 
     # ---- tracks ----
@@ -131,18 +142,21 @@ class Packets:
         return head + fixed64(47, flow) if flow else head
 
     def _event(self, kind: int, track: int, time_us: int, about: bytes, arguments: Mapping[str, Argument]) -> None:
-        parts = [number(9, kind), number(11, track), about]
-        parts += [data(4, number(1, self._arguments.number(name)) + _value(value)) for name, value in arguments.items()]
-        packet = number(8, time_us * _NS_PER_US) + data(11, b"".join(parts))
-        tables = (self._categories, self._names, self._arguments)
-        if any(table.news for table in tables):
-            packet += data(12, b"".join([table.news for table in tables]))
-            for table in tables:
+        event = number(9, kind) + number(11, track) + about
+        for name, value in arguments.items():
+            event += data(4, number(1, self._arguments.number(name)) + _value(value))
+        packet = number(8, time_us * _NS_PER_US) + data(11, event)
+        news = b""
+        for table in self._tables:
+            if table.news:
+                news += table.news
                 table.news = b""
-        self._write(packet + number(13, 2))
+        if news:
+            packet += data(12, news)  # one field: Perfetto reads the last one of a number
+        self._write(packet + _NEEDS_STATE)
 
     def _write(self, packet: bytes) -> None:
-        self._out.write(data(1, packet + number(10, _SEQUENCE)))
+        self._out.write(data(1, packet + _ON_SEQUENCE))
 
 
 def _value(value: Argument) -> bytes:
