@@ -12,7 +12,7 @@ from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
 from blis_tui.simulation import Simulation
 
-RUN = ("run", "disaggregation", "--set", "workload.requests=20", "--set", "expect=[]")
+RUN = ("run", "disaggregation", "--set", "workload.requests=8", "--set", "expect=[]")
 
 
 def blis(*arguments: str) -> Result:
