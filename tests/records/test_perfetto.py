@@ -188,6 +188,24 @@ def test_arrows_lead_from_the_router_through_the_transfer() -> None:
         assert "KV transfer" in names
 
 
+def test_a_request_may_end_before_the_step_that_computes_its_prompt() -> None:
+    transfer = {"starts": "step-start", "bandwidth_gb_per_s": 5000, "base_latency_us": 0}
+    overrides = {
+        "workload.requests": 20,
+        "workload.clients.0.output_tokens": 2,
+        "cluster.disaggregation.transfer": transfer,
+    }
+    simulation = blis_tui.Simulation(blis_tui.load("disaggregation", set=overrides))
+    out = io.BytesIO()
+    timeline = Timeline(out, simulation.experiment)
+    simulation.subscribe("all", timeline.observe)
+    simulation.run()
+    timeline.finish()
+    trace = read(out.getvalue())
+    assert len([one for one in trace.of("request") if one.process.startswith("cluster")]) == 20
+    assert all(one.end_us >= one.begin_us for one in trace.of("request"))
+
+
 def test_a_run_that_is_cut_leaves_slices_open() -> None:
     simulation = blis_tui.Simulation(blis_tui.load("quickstart", set=RUNS["quickstart"]))
     out = io.BytesIO()

@@ -184,7 +184,8 @@ class Timeline:
         self._count(index, running=runs - ran, waiting=ran - runs)
 
     def _leave(self, name: str, index: int, outcome: str) -> None:
-        visit = self._lives[name].visits.pop(index, None)
+        life = self._lives.get(name)
+        visit = None if life is None else life.visits.pop(index, None)
         if visit is None:
             return
         self._end_phase(visit, name, self._now)
@@ -226,6 +227,9 @@ class Timeline:
         self._packets.begin(life.lane, self._now, REQUEST, record.request_id, arguments, life.flow)
 
     def _end(self, name: str, arguments: dict[str, Argument]) -> None:
+        # Where transfers start with the step that computes the prompt, a request can end before that step is over.
+        for index in tuple(self._lives[name].visits):
+            self._leave(name, index, "prefilled")
         life = self._lives.pop(name)
         for _ in range(life.inner):
             self._packets.end(life.lane, self._now)
