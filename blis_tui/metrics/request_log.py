@@ -136,7 +136,7 @@ class _Group(NamedTuple):
 
 
 class _Book:
-    """What a packed row has no room for: names, sessions, outputs that were cut short, and the groups by number."""
+    """What a packed row has no room for: names, sessions, outputs cut short, heads in parts; the groups by number."""
 
     def __init__(self) -> None:
         self.numbers: dict[tuple[str, str, Segments, int, str], int] = {}
@@ -145,6 +145,7 @@ class _Book:
         self.sessions: dict[int, tuple[str, int]] = {}
         self.requested: dict[int, int] = {}
         self.retries: dict[int, int] = {}
+        self.parts: dict[int, Segments] = {}
 
     def page(self) -> _Book:
         """A book for more requests that leaves this one as it is; it continues the numbers of the groups."""
@@ -162,6 +163,7 @@ class _Book:
         other.sessions = self.sessions
         other.requested = self.requested
         other.retries = self.retries
+        other.parts = self.parts
         return other
 
     def pack(self, request: Request, ttft_us: int, e2e_us: int, generated_tokens: int) -> bytes:
@@ -179,6 +181,8 @@ class _Book:
             self.names[index] = request.request_id
         if request.retries:
             self.retries[index] = request.retries
+        if len(request.segments) > 1:
+            self.parts[index] = request.segments
         if request.session_id:
             self.sessions[index] = (request.session_id, request.round_index)
         return _ROW.pack(
@@ -348,7 +352,7 @@ class RequestTable(Sequence["RequestRow"]):
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the request file: those about gateway, transfers, models and so on where there are such."""
-        parted = any(len(group.segments) > 1 for group in self._page.groups)
+        parted = bool(self._book.parts or self._page.parts) and any(self._parts(row.number) for row in self.plain())
         segments = ("prefix_segments",) if parted else ()
         return (*PLAIN_COLUMNS, *(() if self._ways is None else Way._fields), *self._log.facts, *segments)
 
@@ -380,6 +384,10 @@ class RequestTable(Sequence["RequestRow"]):
     def group(self, row: Row) -> tuple[str, str]:
         """The SLO class and the tenant of a row."""
         return self._page.groups[row.group][:2]
+
+    def _parts(self, number: int) -> Segments:
+        """The shared head of a prompt, where it has several parts."""
+        return self._book.parts.get(number) or self._page.parts.get(number) or ()
 
     def deadline_us(self, row: Row) -> int:
         """When the request of a row that has a deadline times out."""
@@ -436,7 +444,7 @@ class RequestTable(Sequence["RequestRow"]):
             _happened(way.gateway_us),
             common.model,
             self._book.retries.get(number, self._page.retries.get(number, 0)),
-            segments_cell(common.segments) if len(common.segments) > 1 else "",
+            segments_cell(self._parts(number)),
         )
 
 
