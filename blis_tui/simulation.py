@@ -20,7 +20,7 @@ from blis_tui.cluster.reroute import Routes, reroutes
 from blis_tui.cluster.snapshot import digest, find_request, peek, take_snapshot
 from blis_tui.cluster.split_invariants import SPLIT_INVARIANTS, outcomes
 from blis_tui.engine.invariants import INVARIANTS
-from blis_tui.engine.records import RECORD_KINDS, Observers, Record, streamed_kinds
+from blis_tui.engine.records import Observers, Record, record_classes
 from blis_tui.errors import BlisError, InputError, InvariantError, SimulationError
 from blis_tui.metrics.report import build_report, check_up
 from blis_tui.metrics.request_log import RequestLog
@@ -146,6 +146,12 @@ class Simulation:
     def routes_left(self) -> tuple[str, ...]:
         """Requests of ``routes`` whose decision has not been overruled so far."""
         return tuple(self._cluster.overruled)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The live state: to be looked at, not changed."""
+        self._require_sound()
+        return self._cluster
 
     def peek(self) -> PendingEvent | None:
         """The next event; None at the end."""
@@ -341,7 +347,7 @@ class Simulation:
         Raises:
             ValueError: there is no such kind of record.
         """
-        kinds = _record_classes(kind)
+        kinds = record_classes(kind)
         for one in kinds:
             self._observers.add(one, callback)  # type: ignore[arg-type]
 
@@ -449,15 +455,6 @@ def _failed(error: Exception, used: Sequence[Plugin], event: int) -> SimulationE
         names = ", ".join(f"`{plugin.name}`" for plugin in used)
         advice = f"the engine cannot use what one of the plug-ins {names} has answered"
     return SimulationError(f"{type(error).__name__} at event {event}: {error}", help=advice)
-
-
-def _record_classes(kind: type[Record] | str) -> tuple[type[Record], ...]:
-    if kind in ("all", Record):
-        return tuple(streamed_kinds().values())
-    name = kind if isinstance(kind, str) else kind.kind
-    if name not in RECORD_KINDS:
-        raise ValueError(f"there is no record kind {name!r}; known are {', '.join(RECORD_KINDS)}")
-    return (RECORD_KINDS[name],)
 
 
 def _left_out(name: str) -> object:

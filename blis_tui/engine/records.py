@@ -89,6 +89,20 @@ def streamed_kinds() -> dict[str, type[Record]]:
     return {name: kind for name, kind in RECORD_KINDS.items() if not kind.shown.on_demand}
 
 
+def record_classes(kind: type[Record] | str) -> tuple[type[Record], ...]:
+    """A kind of record by its class or its name; ``all`` (or ``Record``) are those of the record stream.
+
+    Raises:
+        ValueError: there is no such kind.
+    """
+    if kind in ("all", Record):
+        return tuple(streamed_kinds().values())
+    name = kind if isinstance(kind, str) else kind.kind
+    if name not in RECORD_KINDS:
+        raise ValueError(f"there is no record kind {name!r}; known are {', '.join(RECORD_KINDS)}")
+    return (RECORD_KINDS[name],)
+
+
 def described(kind: str) -> Description:
     """How a kind of record is shown; one that nobody has defined, as itself."""
     known = RECORD_KINDS.get(kind)

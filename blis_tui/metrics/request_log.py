@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
 from blis_tui.engine.clientview import client_ttft_us
 from blis_tui.engine.request import RequestState
+from blis_tui.workload.trace_segments import segments_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,6 +115,9 @@ class RequestRow(NamedTuple):
     """The model that it asks for; empty = any. In files where the cluster serves several."""
     retries: int = 0
     """How often it had to start again. In files where instances come and go."""
+    prefix_segments: str = ""
+    """The shared head of its prompt in parts, of which group and tokens tell the first: names and tokens as JSON. In
+    files where a head has several."""
 
 
 PLAIN_COLUMNS: Final = RequestRow._fields[: RequestRow._fields.index(Way._fields[0])]
@@ -132,7 +136,7 @@ class _Group(NamedTuple):
 
 
 class _Book:
-    """What a packed row has no room for: names, sessions, outputs that were cut short, and the groups by number."""
+    """What a packed row has no room for: names, sessions, outputs cut short, heads in parts; the groups by number."""
 
     def __init__(self) -> None:
         self.numbers: dict[tuple[str, str, Segments, int, str], int] = {}
@@ -141,6 +145,7 @@ class _Book:
         self.sessions: dict[int, tuple[str, int]] = {}
         self.requested: dict[int, int] = {}
         self.retries: dict[int, int] = {}
+        self.parts: dict[int, Segments] = {}
 
     def page(self) -> _Book:
         """A book for more requests that leaves this one as it is; it continues the numbers of the groups."""
@@ -158,6 +163,7 @@ class _Book:
         other.sessions = self.sessions
         other.requested = self.requested
         other.retries = self.retries
+        other.parts = self.parts
         return other
 
     def pack(self, request: Request, ttft_us: int, e2e_us: int, generated_tokens: int) -> bytes:
@@ -175,6 +181,8 @@ class _Book:
             self.names[index] = request.request_id
         if request.retries:
             self.retries[index] = request.retries
+        if len(request.segments) > 1:
+            self.parts[index] = request.segments
         if request.session_id:
             self.sessions[index] = (request.session_id, request.round_index)
         return _ROW.pack(
@@ -288,7 +296,9 @@ class RequestLog:
                 live += page.pack(request, ttft, -1, cohort.generated_tokens(request))
                 if ways is not None:
                     ways += _pack_way(request)
-        return RequestTable(self, self._book, len(self), page, bytes(live), None if ways is None else bytes(ways))
+        table = RequestTable(self, self._book, len(self), page, bytes(live), None if ways is None else bytes(ways))
+        table.post_decode_us = tuple(instance.latency.post_decode_overhead_us for instance in cluster.instances)
+        return table
 
     def row(self, number: int) -> Row:
         """The ``number``-th request to end."""
@@ -319,6 +329,9 @@ class RequestTable(Sequence["RequestRow"]):
     """All requests at one moment, in order of arrival: a sequence that builds each row when it is asked for.
 
     It stays as it is while the simulation goes on: a log only ever grows.
+
+    Attributes:
+        post_decode_us: what clients of each instance wait beyond their last token.
     """
 
     def __init__(
@@ -331,14 +344,17 @@ class RequestTable(Sequence["RequestRow"]):
         self._live = live
         self._ways = ways
         self._order: list[int] | None = None
+        self.post_decode_us: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return self._closed + len(self._live) // _ROW.size
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the request file: those about gateway, transfers, models and retries where there are such."""
-        return (*PLAIN_COLUMNS, *(() if self._ways is None else Way._fields), *self._log.facts)
+        """The columns of the request file: those about gateway, transfers, models and so on where there are such."""
+        parted = bool(self._book.parts or self._page.parts) and any(self._parts(row.number) for row in self.plain())
+        segments = ("prefix_segments",) if parted else ()
+        return (*PLAIN_COLUMNS, *(() if self._ways is None else Way._fields), *self._log.facts, *segments)
 
     @overload
     def __getitem__(self, number: int) -> RequestRow: ...
@@ -368,6 +384,14 @@ class RequestTable(Sequence["RequestRow"]):
     def group(self, row: Row) -> tuple[str, str]:
         """The SLO class and the tenant of a row."""
         return self._page.groups[row.group][:2]
+
+    def _parts(self, number: int) -> Segments:
+        """The shared head of a prompt, where it has several parts."""
+        return self._book.parts.get(number) or self._page.parts.get(number) or ()
+
+    def deadline_us(self, row: Row) -> int:
+        """When the request of a row that has a deadline times out."""
+        return row.arrival_us + self._page.groups[row.group].timeout_us
 
     def name(self, number: int) -> str:
         """The name of the request of that number."""
@@ -424,6 +448,7 @@ class RequestTable(Sequence["RequestRow"]):
             _happened(way.gateway_us),
             common.model,
             self._book.retries.get(number, self._page.retries.get(number, 0)),
+            segments_cell(self._parts(number)),
         )
 
 

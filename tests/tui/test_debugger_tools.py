@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from io import StringIO
+from io import BytesIO
 from typing import TYPE_CHECKING
 
 import pytest
@@ -215,7 +215,7 @@ async def test_copies() -> None:
 async def test_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     async with debugging(at="1500") as here:
-        for number in range(4):
+        for number in range(len(KINDS)):
             await here.press("x")
             assert isinstance(here.app.screen, ExportScreen)
             await here.press(*["down"] * number, "enter")
@@ -231,6 +231,7 @@ async def test_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = (tmp_path / "kv-pressure-1500.requests.csv").read_text().splitlines()
     assert len(rows) == plain.arrived + 1
     assert (tmp_path / "kv-pressure-1500.svg").read_text().startswith("<svg")
+    assert b"instance 0" in (tmp_path / "kv-pressure-1500.pftrace").read_bytes()
 
 
 async def test_an_export_keeps_the_files_that_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -412,7 +413,7 @@ async def test_an_export_tells_of_the_place_it_was_asked_for(tmp_path: Path, mon
         for kind in KINDS:
             name, write = screen.file_name(kind), screen._writer(kind)
             here.debugger.step()
-            out = StringIO()
+            out = BytesIO()
             write(out)
             assert name.startswith(f"kv-pressure-{here.event - 1}.")
             if kind.id == "report":

@@ -1,11 +1,11 @@
-"""Write what the debugger knows to a file: the report, the requests, the records, a picture of the screen."""
+"""Write what the debugger knows to a file: report, requests, records, a trace, a picture of the screen."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 from functools import partial
-from io import StringIO
+from io import BytesIO, TextIOWrapper
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,7 +17,8 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from blis_tui.errors import InputError
-from blis_tui.records.files import atomic_text
+from blis_tui.records.files import atomic_bytes
+from blis_tui.records.perfetto.timeline import Timeline
 from blis_tui.records.tables import record_line, requests_csv
 from blis_tui.simulation import Simulation
 from blis_tui.tui.actions import DIALOG, bindings
@@ -29,7 +30,7 @@ from blis_tui.units import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TextIO
+    from typing import BinaryIO, TextIO
 
     from textual.app import ComposeResult
 
@@ -52,6 +53,7 @@ KINDS: Final = (
     Kind("report", "report.json", "the report up to here"),
     Kind("requests", "requests.csv", "one row per request so far"),
     Kind("records", "records.jsonl", "every record up to here"),
+    Kind("trace", "pftrace", "a trace for ui.perfetto.dev"),
     Kind("picture", "svg", "this screen as a picture"),
 )
 
@@ -130,31 +132,34 @@ class ExportScreen(Window[None]):
         """Write a file, and say where it is; the reader may go on meanwhile."""
         self._write(self._stem, kind, self._writer(kind))
 
-    def _writer(self, kind: Kind) -> Callable[[TextIO], object]:
+    def _writer(self, kind: Kind) -> Callable[[BinaryIO], object]:
         """What writes such a file as of here, in a thread: nothing in it depends on where the reader goes next."""
         simulation = self._debugger.simulation
+        run = (self._debugger.experiment, self._debugger.routes, simulation.events)
         if kind.id == "picture":
-            return lambda out: out.write(self._picture)
+            return _text(lambda out: out.write(self._picture))
         if kind.id == "records":
-            return partial(write_records, self._debugger.experiment, self._debugger.routes, simulation.events)
+            return _text(partial(write_records, *run))
+        if kind.id == "trace":
+            return partial(_write_trace, *run)
         copy = simulation.twin(simulation.mark())
         if kind.id == "requests":
-            return partial(_write_requests, copy)
-        return lambda out: out.write(copy.report().to_json())
+            return _text(partial(_write_requests, copy))
+        return _text(lambda out: out.write(copy.report().to_json()))
 
     @work(thread=True, exclusive=True, group="export", exit_on_error=False)
-    def _write(self, stem: str, kind: Kind, write: Callable[[TextIO], object]) -> None:
+    def _write(self, stem: str, kind: Kind, write: Callable[[BinaryIO], object]) -> None:
         first = f"{stem}.{kind.ending}"
         if self.app.is_web:
-            out = StringIO()
+            out = BytesIO()
             write(out)
             out.seek(0)
-            self.app.call_from_thread(self.app.deliver_text, out, save_filename=first)
+            self.app.call_from_thread(self.app.deliver_binary, out, save_filename=first)
             self._done(f"{first} is on its way to your browser.")
             return
         name = new_name(stem, kind.ending)
         try:
-            with atomic_text(Path.cwd() / name) as file:
+            with atomic_bytes(Path.cwd() / name) as file:
                 write(file)
         except InputError as error:
             self.app.call_from_thread(self.app.notify, str(error), severity="error", markup=False)
@@ -172,6 +177,17 @@ class ExportScreen(Window[None]):
         self.app.call_from_thread(tell)
 
 
+def _text(write: Callable[[TextIO], object]) -> Callable[[BinaryIO], None]:
+    """What writes text, as what writes its bytes."""
+
+    def to_bytes(out: BinaryIO) -> None:
+        text = TextIOWrapper(out, encoding="utf-8", newline="\n")
+        write(text)
+        text.detach()
+
+    return to_bytes
+
+
 def write_records(experiment: Experiment, routes: Routes, event: int, out: TextIO) -> None:
     """Write the record lines of a run up to an event, by doing it again."""
     simulation = Simulation(experiment, check="off", routes=routes)
@@ -181,6 +197,14 @@ def write_records(experiment: Experiment, routes: Routes, event: int, out: TextI
 
     simulation.subscribe("all", write)
     simulation.run(max_events=event)
+
+
+def _write_trace(experiment: Experiment, routes: Routes, event: int, out: BinaryIO) -> None:
+    simulation = Simulation(experiment, check="off", routes=routes)
+    timeline = Timeline(out, experiment)
+    simulation.subscribe("all", timeline.observe)
+    simulation.run(max_events=event)
+    timeline.finish()
 
 
 def _write_requests(simulation: Simulation, out: TextIO) -> None:

@@ -1,0 +1,41 @@
+"""The request table as a Parquet file: the same columns and values as the CSV file, with types."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, get_type_hints
+
+from blis_tui.errors import InputError
+from blis_tui.metrics.request_log import RequestRow
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+    from blis_tui.metrics.request_log import RequestTable
+
+_ROWS: Final = 65_536
+"""In one group of rows: so many are held as Python objects at once."""
+
+
+def require_parquet() -> None:
+    """Raises InputError where the package that writes Parquet is not installed."""
+    try:
+        import_module("pyarrow")
+    except ImportError:
+        raise InputError(
+            "a Parquet file needs an extra package", help="pip install 'blis-tui[parquet]', or name a .csv file"
+        ) from None
+
+
+def write_requests(out: BinaryIO, rows: RequestTable) -> None:
+    """Write the table; what never happened is null, and texts that are empty in CSV are empty."""
+    import pyarrow as pa  # type: ignore[import-untyped]  # noqa: PLC0415  (an extra that may not be there)
+    from pyarrow.parquet import ParquetWriter  # type: ignore[import-untyped]  # noqa: PLC0415
+
+    types = get_type_hints(RequestRow)
+    schema = pa.schema([(name, pa.string() if types[name] is str else pa.int64()) for name in rows.columns])
+    with ParquetWriter(out, schema, compression="zstd") as writer:
+        for start in range(0, len(rows), _ROWS):
+            part = rows[start : start + _ROWS]
+            arrays = [pa.array([getattr(row, field.name) for row in part], type=field.type) for field in schema]
+            writer.write_batch(pa.record_batch(arrays, schema=schema))

@@ -1,0 +1,1 @@
+"""A run as the metrics that vLLM servers would have shown."""

@@ -1,0 +1,250 @@
+"""Samples of a run's metrics at fixed times, in OpenMetrics' text format.
+
+Instances are looked at while the run stands still at such a time, as Prometheus would scrape them; what is told from
+requests is put together at the end. A step counts from its start: its tokens are on their way by then.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.records.openmetrics.families import (
+    AT_DEADLINE,
+    FAMILIES,
+    GAPS,
+    PREFIX_CACHE,
+    US_PER_S,
+    Family,
+    buckets_of_tokens,
+    longest,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from blis_tui.cluster.cluster import Cluster
+    from blis_tui.engine.instance import Instance
+    from blis_tui.metrics.request_log import RequestTable
+    from blis_tui.spec.model import Pool
+
+_GAP_ENDS_US: Final = tuple(round(end * US_PER_S) for end in GAPS.buckets_s)
+
+
+@dataclass(slots=True)
+class _Target:
+    """An instance: what it showed at each time since it is there."""
+
+    pool: Pool
+    first: int
+    """The number of the first time."""
+    running: list[int] = field(default_factory=list)
+    waiting: list[int] = field(default_factory=list)
+    kv_used: list[int] = field(default_factory=list)
+    kv_blocks: int = 1
+    preemptions: list[int] = field(default_factory=list)
+    gaps: list[tuple[int, ...]] = field(default_factory=list)
+    """Of its tokens: how many in each bucket, and what all gaps add up to."""
+
+    def look(self, instance: Instance) -> None:
+        """Note what it shows now."""
+        self.running.append(len(instance.batch.running))
+        self.waiting.append(len(instance.waiting.items))
+        self.kv_used.append(instance.pool.used)
+        self.kv_blocks = instance.pool.total
+        self.preemptions.append(instance.tallies.preemptions)
+        counts = [0] * (len(_GAP_ENDS_US) + 2)
+        for gap, count in instance.tallies.itl_us.items():
+            seen = gap + instance.latency.output_token_overhead_us
+            counts[bisect_left(_GAP_ENDS_US, seen)] += count
+            counts[-1] += seen * count
+        self.gaps.append(tuple(counts))
+
+
+_GAUGES: Final[tuple[tuple[str, str, Callable[[_Target], Sequence[float]]], ...]] = (
+    ("vllm:num_requests_running", "Number of requests in model execution batches.", lambda one: one.running),
+    ("vllm:num_requests_waiting", "Number of requests waiting to be processed.", lambda one: one.waiting),
+    (
+        "vllm:kv_cache_usage_perc",
+        "KV-cache usage. 1 means 100 percent usage.",
+        lambda one: [used / one.kv_blocks for used in one.kv_used],
+    ),
+)
+
+
+class _Added:
+    """What requests have added to one metric of one instance, by the number of the first time that shows it."""
+
+    def __init__(self, buckets: int) -> None:
+        self.buckets = buckets
+        self.totals: dict[int, int] = {}
+        self.counts: dict[int, dict[int, int]] = {}
+
+    def add(self, time: int, bucket: int, value: int) -> None:
+        """One more."""
+        self.totals[time] = self.totals.get(time, 0) + value
+        counts = self.counts.setdefault(time, {})
+        counts[bucket] = counts.get(bucket, 0) + 1
+
+    def over(self, times: range) -> Iterator[tuple[int, list[int]]]:
+        """For each time what has been added up to it, and how many fell into each bucket."""
+        total, counts = 0, [0] * (self.buckets + 1)
+        for time in times:
+            total += self.totals.get(time, 0)
+            for bucket, count in self.counts.get(time, {}).items():
+                counts[bucket] += count
+            yield total, counts
+
+
+class Scrapes:
+    """The metrics of all instances over simulated time."""
+
+    def __init__(self) -> None:
+        self._times_us: list[int] = []
+        self._targets: list[_Target] = []
+
+    def take(self, cluster: Cluster, time_us: int) -> None:
+        """Look at all instances; ``time_us`` is when that is, not before the latest event."""
+        for index, instance in enumerate(cluster.instances):
+            if index == len(self._targets):
+                self._targets.append(_Target(cluster.pools[index], len(self._times_us)))
+            self._targets[index].look(instance)
+        self._times_us.append(time_us)
+
+    def text(self, cluster: Cluster, table: RequestTable) -> Iterator[str]:
+        """The file line by line; the time of the latest event is added where nobody has looked since."""
+        if not self._times_us or self._times_us[-1] < cluster.now:
+            self.take(cluster, cluster.now)
+        first_tokens = [_Added(0) for _ in self._targets]
+        added = [[_Added(len(self._buckets(family, one))) for one in self._targets] for family in FAMILIES]
+        for row, way in zip(table.plain(), table.ways(), strict=True):
+            if row.instance < 0:
+                continue
+            prefill = way.prefill_instance if way.prefill_instance >= 0 else row.instance
+            for family, of_instances in zip(FAMILIES, added, strict=True):
+                found = family.of(row)
+                if found is not None:
+                    time_us, value = found
+                    when = table.deadline_us(row) if time_us == AT_DEADLINE else time_us
+                    self._add(family, of_instances, prefill if family.prefill else row.instance, when, value)
+            if row.first_token_us >= 0 and row.output_tokens:
+                first_tokens[prefill].add(self._shown(row.first_token_us), 0, 1)
+        yield from self._state()
+        yield from self._generation(first_tokens)
+        yield from self._gaps()
+        told = ""
+        for family, of_instances in zip(FAMILIES, added, strict=True):
+            if family.name != told:
+                yield from _about(family.name, family.help, "counter" if family.counts else "histogram")
+                told = family.name
+            for index, one in enumerate(of_instances):
+                yield from self._series(family, index, one)
+        yield "# EOF\n"
+
+    # ---- from requests ----
+
+    def _add(self, family: Family, of_instances: list[_Added], index: int, time_us: int, value: int) -> None:
+        target = self._targets[index]
+        if family.name in PREFIX_CACHE and not target.pool.engine.enable_prefix_caching:
+            return
+        ends = self._buckets(family, target)
+        bucket = bisect_left(ends, value / family.scale()) if ends else 0
+        of_instances[index].add(max(self._shown(time_us), target.first), bucket, value)
+
+    def _shown(self, time_us: int) -> int:
+        """The number of the first time that is not before this one."""
+        return min(bisect_left(self._times_us, time_us), len(self._times_us) - 1)
+
+    def _buckets(self, family: Family, target: _Target) -> tuple[float, ...]:
+        if family.counts:
+            return ()
+        return family.buckets_s or _token_buckets(target.pool)
+
+    def _series(self, family: Family, index: int, added: _Added) -> Iterator[str]:
+        target = self._targets[index]
+        labels = {**self._labels(index), **dict(family.labels)}
+        times = range(target.first, len(self._times_us))
+        ends = self._buckets(family, target)
+        for time, (total, counts) in zip(times, added.over(times), strict=True):
+            if family.counts:
+                yield _line(family.name + "_total", labels, str(total), self._times_us[time])
+            else:
+                value = seconds(total) if family.buckets_s else str(total)
+                yield from _histogram(family.name, labels, ends, counts, value, self._times_us[time])
+
+    # ---- from instances ----
+
+    def _labels(self, index: int) -> dict[str, str]:
+        return {"engine": str(index), "model_name": self._targets[index].pool.model.name}
+
+    def _state(self) -> Iterator[str]:
+        """What is told at a moment."""
+        for name, text, shown in _GAUGES:
+            yield from _about(name, text, "gauge")
+            for index, one in enumerate(self._targets):
+                for value, time_us in zip(shown(one), self._times_us[one.first :], strict=True):
+                    yield _line(name, self._labels(index), repr(value), time_us)
+        name = "vllm:num_preemptions"
+        yield from _about(name, "Cumulative number of preemption from the engine.", "counter")
+        for index, one in enumerate(self._targets):
+            for count, time_us in zip(one.preemptions, self._times_us[one.first :], strict=True):
+                yield _line(name + "_total", self._labels(index), str(count), time_us)
+
+    def _generation(self, first_tokens: list[_Added]) -> Iterator[str]:
+        """Every token is a first one, or comes some time after another."""
+        yield from _about("vllm:generation_tokens", "Number of generation tokens processed.", "counter")
+        for index, one in enumerate(self._targets):
+            times = range(one.first, len(self._times_us))
+            for time, gaps, (firsts, _) in zip(times, one.gaps, first_tokens[index].over(times), strict=True):
+                total = firsts
+                for count in gaps[:-1]:
+                    total += count
+                yield _line("vllm:generation_tokens_total", self._labels(index), str(total), self._times_us[time])
+
+    def _gaps(self) -> Iterator[str]:
+        yield from _about(GAPS.name, GAPS.help, "histogram")
+        for index, one in enumerate(self._targets):
+            labels = self._labels(index)
+            for (*counts, total), time_us in zip(one.gaps, self._times_us[one.first :], strict=True):
+                yield from _histogram(GAPS.name, labels, GAPS.buckets_s, counts, seconds(total), time_us)
+
+
+def _token_buckets(pool: Pool) -> tuple[float, ...]:
+    return buckets_of_tokens(longest(pool))
+
+
+def seconds(time_us: int) -> str:
+    """Microseconds as seconds, exactly."""
+    whole, rest = divmod(time_us, US_PER_S)
+    return f"{whole}.{rest:06d}".rstrip("0").rstrip(".")
+
+
+def _about(name: str, text: str, kind: str) -> Iterator[str]:
+    yield f"# HELP {name} {text}\n"
+    yield f"# TYPE {name} {kind}\n"
+
+
+def _histogram(
+    name: str, labels: dict[str, str], ends: tuple[float, ...], counts: list[int], total: str, time_us: int
+) -> Iterator[str]:
+    upto = 0
+    for end, count in zip((*ends, None), counts, strict=True):
+        upto += count
+        yield _line(name + "_bucket", {**labels, "le": "+Inf" if end is None else _end(end)}, str(upto), time_us)
+    yield _line(name + "_count", labels, str(upto), time_us)
+    yield _line(name + "_sum", labels, total, time_us)
+
+
+def _end(value: float) -> str:
+    """A bucket's upper end as Prometheus' clients write it."""
+    return repr(value) if value < US_PER_S else f"{value:g}"
+
+
+def _line(name: str, labels: dict[str, str], value: str, time_us: int) -> str:
+    shown = ",".join([f'{label}="{_escaped(text)}"' for label, text in labels.items()])
+    return f"{name}{{{shown}}} {value} {seconds(time_us)}\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

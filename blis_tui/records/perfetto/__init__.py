@@ -1,0 +1,1 @@
+"""A run as a trace for Perfetto (https://ui.perfetto.dev)."""

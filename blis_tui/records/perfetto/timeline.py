@@ -1,0 +1,388 @@
+"""A run as tracks: a process for the cluster, each pool and each instance.
+
+An instance has lanes for its steps (as many as overlap) and for its requests: how long each was queued, in prefill, in
+decode, preempted. A request's whole life is a slice of the cluster, in which it may wait at the gateway or for a KV
+transfer; arrows lead from there to the router and to the instances. Memory is taken for requests under way only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.cluster.lifecycle_records import InstanceChanged, Lost, Retried, ScalingDecided
+from blis_tui.cluster.records import (
+    Dispatched,
+    GatewayTick,
+    Held,
+    TransferBrokenOff,
+    TransferFinished,
+    TransferStarted,
+)
+from blis_tui.engine.records import (
+    Arrived,
+    Completed,
+    Dropped,
+    FirstToken,
+    Preempted,
+    Prefilled,
+    Queued,
+    Rejected,
+    Routed,
+    Scheduled,
+    StepFinished,
+    TimedOut,
+)
+from blis_tui.records.perfetto.packets import REQUEST, Argument, Packets
+from blis_tui.records.perfetto.tracks import Counter, Instance, Lanes, Load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import BinaryIO
+
+    from blis_tui.engine.records import Record
+    from blis_tui.spec.model import Experiment
+
+_RUNNING: Final = "running"
+_GONE: Final = ("terminated", "failed")
+
+
+@dataclass(slots=True)
+class _Visit:
+    """A request at an instance."""
+
+    lane: int
+    phase: str
+    since_us: int
+    prefill_end_us: int = -1
+
+
+@dataclass(slots=True)
+class _Life:
+    """A request that has arrived and not ended."""
+
+    flow: int
+    lane: int
+    ttft_us: int = -1
+    visits: dict[int, _Visit] = field(default_factory=dict)
+    inner: int = 0
+    """Slices in its own that have begun: the gateway's, a transfer's."""
+
+
+class Timeline:
+    """Writes the trace while the run runs: every record is handed to :meth:`observe`, in order.
+
+    Args:
+        out: the file.
+        experiment: what runs.
+    """
+
+    def __init__(self, out: BinaryIO, experiment: Experiment) -> None:
+        self._packets = packets = Packets(out)
+        self._cluster = packets.process(1, f"cluster {experiment.name}")
+        self._router = packets.track(self._cluster, "router", 1)
+        self._requests = Lanes(packets, self._cluster, "requests", 2)
+        self._scaling = 0
+        self._held = Counter(packets, self._cluster, "gateway queue", "requests") if experiment.has_detours else None
+        self._pools = {pool.name: pool for pool in experiment.pools}
+        self._loads = {
+            name: Load(packets, packets.process(number, f"pool {name}"), None)
+            for number, name in enumerate(self._pools, 2)
+        }
+        self._instances: dict[int, Instance] = {}
+        for pool in experiment.pools:
+            for _ in range(pool.instances):
+                self._instance(len(self._instances), pool.name)
+        self._lives: dict[str, _Life] = {}
+        self._arrived = 0
+        self._now = 0
+        self._changed: dict[int, None] = {}
+        self._kv_due: list[tuple[int, int, int, int]] = []
+        """KV blocks in use at the ends of steps: the time, the event, the instance, how many."""
+        self._tell: dict[type[Record], Callable[..., None]] = {
+            Arrived: self._arrive,
+            Rejected: self._reject,
+            Routed: self._route,
+            Queued: self._queue,
+            Dropped: self._drop,
+            Scheduled: self._schedule,
+            Preempted: self._preempt,
+            StepFinished: self._step,
+            FirstToken: self._first_token,
+            Completed: self._complete,
+            Prefilled: self._prefilled,
+            TimedOut: self._time_out,
+            Held: self._hold,
+            Dispatched: self._dispatch,
+            GatewayTick: self._tick,
+            TransferStarted: self._start_transfer,
+            TransferFinished: self._finish_transfer,
+            TransferBrokenOff: self._break_transfer_off,
+            InstanceChanged: self._change,
+            Retried: self._retry,
+            Lost: self._lose,
+            ScalingDecided: self._scale,
+        }
+
+    def observe(self, record: Record) -> None:
+        """Write what a record says; records that no track shows are passed over."""
+        if record.time_us != self._now:
+            self._write_counters(record.time_us)
+            self._now = record.time_us
+        tell = self._tell.get(type(record))
+        if tell is not None:
+            tell(record)
+
+    def finish(self) -> None:
+        """Write what is still under way: slices that begin and do not end."""
+        self._write_counters(None)
+        for name, life in self._lives.items():
+            for visit in life.visits.values():
+                self._end_phase(visit, name, None)
+        self._lives.clear()
+
+    def _write_counters(self, until_us: int | None) -> None:
+        for index in self._changed:
+            self._instances[index].load.write(self._now)
+        self._changed.clear()
+        while self._kv_due and (until_us is None or self._kv_due[0][0] < until_us):
+            time_us, _, index, blocks = heappop(self._kv_due)
+            self._instances[index].load.use(blocks, time_us)
+
+    # ---- tracks ----
+
+    def _instance(self, index: int, pool: str) -> Instance:
+        known = self._instances.get(index)
+        if known is None:
+            pid = 2 + len(self._pools) + index
+            above = self._loads[pool]
+            known = Instance(self._packets, pid, f"instance {index}", self._pools[pool], above)
+            self._instances[index] = known
+        return known
+
+    def _count(self, index: int, *, running: int = 0, waiting: int = 0) -> None:
+        self._instances[index].load.add(running=running, waiting=waiting)
+        self._changed[index] = None
+
+    # ---- requests at instances ----
+
+    def _enter(self, name: str, index: int, phase: str) -> None:
+        life = self._lives[name]
+        lane = self._instances[index].requests.take()
+        self._packets.begin(lane, self._now, REQUEST, name, {"request_id": name}, life.flow)
+        life.visits[index] = _Visit(lane, phase, self._now)
+        self._count(index, waiting=1)
+
+    def _turn(self, name: str, index: int, phase: str) -> None:
+        """Another phase begins."""
+        visit = self._lives[name].visits[index]
+        before = visit.phase
+        self._end_phase(visit, name, self._now)
+        visit.phase, visit.since_us, visit.prefill_end_us = phase, self._now, -1
+        runs, ran = phase == _RUNNING, before == _RUNNING
+        self._count(index, running=runs - ran, waiting=ran - runs)
+
+    def _leave(self, name: str, index: int, outcome: str) -> None:
+        life = self._lives.get(name)
+        visit = None if life is None else life.visits.pop(index, None)
+        if visit is None:
+            return
+        self._end_phase(visit, name, self._now)
+        self._packets.end(visit.lane, self._now, {"outcome": outcome})
+        self._instances[index].requests.give_back(visit.lane)
+        ran = visit.phase == _RUNNING
+        self._count(index, running=-ran, waiting=ran - 1)
+
+    def _end_phase(self, visit: _Visit, name: str, end_us: int | None) -> None:
+        """Write the phase that a request is in, which ends now or (None) not any more."""
+        if visit.phase != _RUNNING:
+            self._slice(visit.lane, visit.since_us, end_us, visit.phase, name)
+            return
+        begin_us, prefill_end_us = visit.since_us, visit.prefill_end_us
+        if prefill_end_us >= 0:
+            through = end_us is None or prefill_end_us <= end_us
+            self._slice(visit.lane, begin_us, prefill_end_us if through else end_us, "prefill", name)
+            begin_us = prefill_end_us
+        if end_us is None or begin_us < end_us:
+            self._slice(visit.lane, begin_us, end_us, "decode", name)
+
+    def _slice(self, lane: int, begin_us: int, end_us: int | None, name: str, request: str) -> None:
+        self._packets.begin(lane, begin_us, "phase", name, {"request_id": request})
+        if end_us is not None:
+            self._packets.end(lane, end_us)
+
+    # ---- a request's life ----
+
+    def _arrive(self, record: Arrived) -> None:
+        self._arrived += 1
+        life = self._lives[record.request_id] = _Life(self._arrived, self._requests.take())
+        arguments: dict[str, Argument] = {
+            "request_id": record.request_id,
+            "input_tokens": record.input_tokens,
+            "max_output_tokens": record.max_output_tokens,
+            "slo_class": record.slo_class,
+            "tenant_id": record.tenant_id,
+        }
+        self._packets.begin(life.lane, self._now, REQUEST, record.request_id, arguments, life.flow)
+
+    def _end(self, name: str, arguments: dict[str, Argument]) -> None:
+        # Where transfers start with the step that computes the prompt, a request can end before that step is over.
+        for index in tuple(self._lives[name].visits):
+            self._leave(name, index, "prefilled")
+        life = self._lives.pop(name)
+        for _ in range(life.inner):
+            self._packets.end(life.lane, self._now)
+        if life.ttft_us >= 0:
+            arguments = {**arguments, "ttft_us": life.ttft_us}
+        self._packets.end(life.lane, self._now, arguments)
+        self._requests.give_back(life.lane)
+
+    def _reject(self, record: Rejected) -> None:
+        self._end(record.request_id, {"outcome": "rejected", "by": record.policy, "reason": record.reason})
+
+    def _route(self, record: Routed) -> None:
+        arguments: dict[str, Argument] = {
+            "request_id": record.request_id,
+            "instance": record.instance,
+            "reason": record.reason,
+        }
+        flow = self._lives[record.request_id].flow
+        self._packets.instant(self._router, self._now, "router", f"to instance {record.instance}", arguments, flow)
+
+    def _queue(self, record: Queued) -> None:
+        self._enter(record.request_id, record.instance, "queued")
+
+    def _drop(self, record: Dropped) -> None:
+        self._leave(record.request_id, record.instance, "dropped")
+        self._end(record.request_id, {"outcome": "dropped", "reason": record.reason})
+
+    def _schedule(self, record: Scheduled) -> None:
+        self._turn(record.request_id, record.instance, _RUNNING)
+
+    def _preempt(self, record: Preempted) -> None:
+        self._turn(record.request_id, record.instance, "preempted")
+
+    def _first_token(self, record: FirstToken) -> None:
+        self._lives[record.request_id].ttft_us = record.ttft_us
+
+    def _complete(self, record: Completed) -> None:
+        self._leave(record.request_id, record.instance, "completed")
+        self._lives[record.request_id].ttft_us = record.ttft_us
+        arguments: dict[str, Argument] = {"outcome": "completed", "output_tokens": record.output_tokens}
+        self._end(record.request_id, {**arguments, "e2e_us": record.e2e_us})
+
+    def _prefilled(self, record: Prefilled) -> None:
+        self._leave(record.request_id, record.instance, "prefilled")
+
+    def _time_out(self, record: TimedOut) -> None:
+        self._leave(record.request_id, record.instance, "timed out")
+        self._end(record.request_id, {"outcome": "timed out", "output_tokens": record.output_tokens})
+
+    def _retry(self, record: Retried) -> None:
+        self._leave(record.request_id, record.instance, "retried")
+        self._lives[record.request_id].ttft_us = -1
+
+    def _lose(self, record: Lost) -> None:
+        self._leave(record.request_id, record.instance, "lost")
+        self._end(record.request_id, {"outcome": "lost", "reason": record.reason})
+
+    # ---- gateway and transfers ----
+
+    def _hold(self, record: Held) -> None:
+        self._begin_inner(record.request_id, "gateway queue", {"priority": record.priority})
+        self._hold_so_many(record.waiting)
+
+    def _dispatch(self, record: Dispatched) -> None:
+        self._end_inner(record.request_id)
+        self._hold_so_many(record.waiting)
+
+    def _tick(self, record: GatewayTick) -> None:
+        self._hold_so_many(record.waiting)
+
+    def _hold_so_many(self, waiting: int) -> None:
+        if self._held is not None:
+            self._held.value = waiting
+            self._held.write(self._now)
+
+    def _start_transfer(self, record: TransferStarted) -> None:
+        arguments: dict[str, Argument] = {"bytes": record.bytes, "from_instance": record.instance}
+        self._begin_inner(record.request_id, "KV transfer", arguments, flows=True)
+
+    def _finish_transfer(self, record: TransferFinished) -> None:
+        self._end_inner(record.request_id)
+
+    def _break_transfer_off(self, record: TransferBrokenOff) -> None:
+        self._end_inner(record.request_id)
+
+    def _begin_inner(self, name: str, what: str, arguments: dict[str, Argument], *, flows: bool = False) -> None:
+        life = self._lives[name]
+        life.inner += 1
+        flow = life.flow if flows else 0
+        self._packets.begin(life.lane, self._now, "phase", what, {"request_id": name, **arguments}, flow)
+
+    def _end_inner(self, name: str) -> None:
+        life = self._lives.get(name)
+        if life is not None and life.inner:
+            life.inner -= 1
+            self._packets.end(life.lane, self._now)
+
+    # ---- instances ----
+
+    def _step(self, record: StepFinished) -> None:
+        instance = self._instances[record.instance]
+        end_us = self._now + record.duration_us
+        tokens = 0
+        for chunk in record.chunks:
+            tokens += chunk.new_tokens
+            life = self._lives.get(chunk.request_id)
+            if life is not None and (visit := life.visits.get(record.instance)) is not None:
+                visit.prefill_end_us = end_us
+        chunks = tuple(f"{one.request_id}: {one.computed_tokens} + {one.new_tokens}" for one in record.chunks)
+        names = {
+            "chunks": chunks,
+            "admitted": record.admitted,
+            "preempted": record.preempted,
+            "stalled": record.stalled,
+        }
+        arguments: dict[str, Argument] = {
+            "step": record.step,
+            "prefill_tokens": tokens,
+            "decode_requests": record.decode_requests,
+            "decode_context_tokens": record.decode_context_tokens,
+            "waiting": record.waiting,
+            **{what: which for what, which in names.items() if which},
+        }
+        kinds = [name for name, any_of in (("prefill", tokens), ("decode", record.decode_requests)) if any_of]
+        lane = next((lane for lane in instance.steps if lane[1] <= self._now), None)
+        if lane is None:
+            lane = [self._packets.track(instance.process, "steps", 1), 0]
+            instance.steps.append(lane)
+        lane[1] = end_us
+        self._packets.begin(lane[0], self._now, "step", " + ".join(kinds) or "nothing", arguments)
+        self._packets.end(lane[0], end_us)
+        heappush(self._kv_due, (end_us, record.event, record.instance, record.kv_used_blocks))
+
+    def _change(self, record: InstanceChanged) -> None:
+        instance = self._instance(record.instance, record.pool)
+        if not instance.state:
+            instance.state = self._packets.track(instance.process, "state")
+        elif record.before not in ("", *_GONE):
+            self._packets.end(instance.state, self._now)
+        if record.state not in _GONE:
+            self._packets.begin(instance.state, self._now, "state", record.state, {"reason": record.reason})
+        else:
+            self._packets.instant(instance.state, self._now, "state", record.state, {"reason": record.reason})
+            heappush(self._kv_due, (self._now, record.event, record.instance, 0))
+
+    def _scale(self, record: ScalingDecided) -> None:
+        if not self._scaling:
+            self._scaling = self._packets.track(self._cluster, "autoscaler")
+        arguments: dict[str, Argument] = {
+            "pool": record.pool,
+            "instances": record.instances,
+            "demand_tokens": record.demand_tokens,
+            "supply_tokens": record.supply_tokens,
+            "reason": record.reason,
+        }
+        self._packets.instant(self._scaling, self._now, "autoscaler", record.verdict, arguments)

@@ -1,0 +1,91 @@
+"""The tracks of a run: lanes, counters, and what belongs to an instance."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from blis_tui.records.perfetto.packets import Packets
+    from blis_tui.spec.model import Pool
+
+
+class Lanes:
+    """Tracks of one name, as many as are in use at once."""
+
+    def __init__(self, packets: Packets, process: int, name: str, rank: int) -> None:
+        self._new: Callable[[], int] = lambda: packets.track(process, name, rank)
+        self._free: list[int] = []
+
+    def take(self) -> int:
+        """A track that nobody uses."""
+        return heappop(self._free) if self._free else self._new()
+
+    def give_back(self, track: int) -> None:
+        """Nobody uses it any more."""
+        heappush(self._free, track)
+
+
+class Counter:
+    """A number over time, written where it changes."""
+
+    def __init__(self, packets: Packets, process: int, name: str, unit: str) -> None:
+        self._packets = packets
+        self._track = packets.counter(process, name, unit, rank=-1)
+        self._written = -1
+        self.value = 0
+
+    def write(self, time_us: int) -> None:
+        """Write its value, if it is another one than before."""
+        if self.value != self._written:
+            self._packets.count(self._track, time_us, self.value)
+            self._written = self.value
+
+
+class Load:
+    """How many requests run and wait, and how many KV blocks are in use, in an instance or a pool."""
+
+    def __init__(self, packets: Packets, process: int, above: Load | None) -> None:
+        self._above = above
+        self._running = Counter(packets, process, "running", "requests")
+        self._waiting = Counter(packets, process, "waiting", "requests")
+        self._kv = Counter(packets, process, "KV blocks used", "blocks")
+
+    def add(self, *, running: int = 0, waiting: int = 0) -> None:
+        """So many more."""
+        self._running.value += running
+        self._waiting.value += waiting
+        if self._above is not None:
+            self._above.add(running=running, waiting=waiting)
+
+    def use(self, blocks: int, time_us: int) -> None:
+        """So many KV blocks are in use from then on."""
+        self._use_more(blocks - self._kv.value, time_us)
+
+    def _use_more(self, blocks: int, time_us: int) -> None:
+        self._kv.value += blocks
+        self._kv.write(time_us)
+        if self._above is not None:
+            self._above._use_more(blocks, time_us)  # noqa: SLF001  (another one of these)
+
+    def write(self, time_us: int) -> None:
+        """Write who runs and waits."""
+        self._running.write(time_us)
+        self._waiting.write(time_us)
+        if self._above is not None:
+            self._above.write(time_us)
+
+
+class Instance:
+    """The tracks of an instance."""
+
+    def __init__(self, packets: Packets, pid: int, name: str, pool: Pool, above: Load) -> None:
+        self.process = packets.process(pid, name, (pool.name, pool.model.name, pool.hardware.name))
+        self.load = Load(packets, self.process, above)
+        self.requests = Lanes(packets, self.process, "requests", 2)
+        self.steps: list[list[int]] = []
+        """The lanes of steps: each its track and until when it is taken."""
+        self.state = 0
+        """The track of its state, where instances come and go."""
