@@ -1,0 +1,218 @@
+"""From what a user names (a trace file, an experiment, a workload) to its requests, one after the other."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from itertools import islice, takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.request import Request
+from blis_tui.errors import InputError
+from blis_tui.inputs import MAX_TRACE_BYTES, open_input
+from blis_tui.registry import builtin
+from blis_tui.simulation import Simulation
+from blis_tui.spec.compose import is_path, shown
+from blis_tui.spec.diagnostics import suggestion
+from blis_tui.spec.library import find, names
+from blis_tui.spec.load import build, resolve_source
+from blis_tui.spec.loader import parse, read_document
+from blis_tui.spec.source import Source
+from blis_tui.spec.workloads import open_workload
+from blis_tui.workload.arrivals import CLOSED_LOOP
+from blis_tui.workload.factory import create_source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from blis_tui.registry import Registry
+    from blis_tui.spec.model import Experiment, Workload
+    from blis_tui.spec.source import Document, Json
+
+MOST_REQUESTS: Final = 10_000
+"""Of a workload that nothing ends, so many requests are looked at."""
+_DOCUMENTS: Final = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One request, and which client sent it."""
+
+    request: Request
+    client: str
+    """Empty in a trace."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """Requests in order of arrival."""
+
+    name: str
+    """What they are called: the document's name, or the file's."""
+    source: str
+    """What they are: ``trace``, ``workload`` or ``experiment``."""
+    requests: Iterable[Asked]
+    """Can be gone through once."""
+    files: tuple[Path, ...]
+    """What they are read from."""
+    workload: Workload
+    data: dict[str, Json]
+    """The Workload document, complete."""
+    seed: int | None
+    """What they were generated with; None = they are recorded."""
+    cut: int | None = None
+    """Nothing ends them, so they were cut here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a command says about the requests it wants."""
+
+    overrides: tuple[str, ...] = ()
+    """``path=value`` in the document's own terms."""
+    seed: int | None = None
+    """None = the experiment's, else 0."""
+    requests: int | None = None
+    """At most so many; None = all there are."""
+    trace_format: str | None = None
+    """How to read a file that is no document; None = ``requests``."""
+    plugins: Registry | None = None
+
+
+def open_traffic(named: str, choice: Choice) -> Traffic:
+    """The requests of what is named.
+
+    Args:
+        named: the path of a trace, an experiment or a Workload document, or the name of one of them, workloads first.
+        choice: what else was said.
+
+    Raises:
+        InputError: there is nothing like that, or a file cannot be read.
+        SpecError: the document is wrong.
+        TraceError: rows of the trace are wrong.
+        PolicyError: the workload cannot be generated.
+        SimulationError: the experiment that answers a closed loop cannot go on.
+    """
+    path, kind = _locate(named, choice)
+    if kind == "Experiment":
+        return _of_experiment(path, choice)
+    document = _as_document(path, choice.trace_format or "requests") if not kind else read_document(path, shown(path))
+    return _of_workload(path, document, choice, recorded=not kind)
+
+
+def _locate(named: str, choice: Choice) -> tuple[Path, str]:
+    """The file, and what kind of document is in it; none for a trace."""
+    path = Path(named)
+    if not is_path(named) and not path.is_file():
+        for kind in ("Workload", "Experiment"):
+            if (found := find(kind, named, Path.cwd())) is not None:
+                return found, kind
+        known = {*names("Workload", Path.cwd()), *names("Experiment", Path.cwd())}
+        hint = suggestion(named, known, otherwise="known names are")
+        raise InputError(f"there is no file, workload or experiment named `{named}`", help=hint)
+    if choice.trace_format is not None or path.suffix.lower() not in _DOCUMENTS:
+        return path, ""
+    document = read_document(path, shown(path))
+    return path, "Experiment" if document.get("kind") == "Experiment" else "Workload"
+
+
+def _as_document(path: Path, form: str) -> Document:
+    """The Workload document that would replay a trace."""
+    with open_input(path, limit=MAX_TRACE_BYTES):
+        pass  # what is wrong with the file itself is better told without the document around it
+    data = {
+        "apiVersion": "blis/v1",
+        "kind": "Workload",
+        "metadata": {"name": "trace"},
+        "trace": {"file": path.name, "format": form},
+    }
+    return parse(Source(shown(path), json.dumps(data), path.parent))
+
+
+def _of_workload(path: Path, document: Document, choice: Choice, *, recorded: bool) -> Traffic:
+    opened = open_workload(document, overrides=choice.overrides, plugins=choice.plugins)
+    workload = opened.workload
+    if _waits(workload):
+        message = f"the clients of `{workload.name}` wait for their answers: when they send depends on the cluster"
+        raise InputError(message, help="name an experiment with this workload: it is simulated to see when they send")
+    limit = choice.requests
+    unending = workload.trace is None and not workload.stages and workload.requests is None
+    if limit is None and unending:
+        limit = MOST_REQUESTS
+    seed = None if workload.trace is not None else choice.seed or 0
+    return Traffic(
+        name=path.name if recorded else workload.name,
+        source="trace" if recorded else "workload",
+        requests=islice(generate(workload, seed or 0, choice.plugins or builtin()), limit),
+        files=(path, *opened.files),
+        workload=workload,
+        data=opened.data,
+        seed=seed,
+        cut=limit if unending and choice.requests is None else None,
+    )
+
+
+def _of_experiment(path: Path, choice: Choice) -> Traffic:
+    resolved = resolve_source(path, overrides=choice.overrides, seed=choice.seed, plugins=choice.plugins)
+    experiment = build(resolved)
+    workload = experiment.workload
+    horizon_us = experiment.horizon_us
+    requests = _simulated(experiment) if _waits(workload) else generate(workload, experiment.seed, experiment.plugins)
+    if horizon_us is not None:
+        requests = takewhile(lambda one: one.request.arrival_us <= horizon_us, requests)
+    data = resolved.document.get("workload")
+    return Traffic(
+        name=experiment.name,
+        source="experiment",
+        requests=islice(requests, choice.requests),
+        files=resolved.files,
+        workload=workload,
+        data=data if isinstance(data, dict) else {},
+        seed=None if workload.trace is not None else experiment.seed,
+    )
+
+
+def _waits(workload: Workload) -> bool:
+    """Whether it takes a cluster to know when requests come."""
+    return any(client.arrivals.kind == CLOSED_LOOP for client in workload.clients)
+
+
+def generate(workload: Workload, seed: int, plugins: Registry) -> Iterator[Asked]:
+    """The requests of a workload that waits for nobody, each with its client.
+
+    Requests do not know their client, so the tenants, which nothing depends on, carry its number meanwhile.
+    """
+    clients = workload.clients
+    marked = [replace(client, tenant=str(number)) for number, client in enumerate(clients)]
+    source = create_source(replace(workload, clients=tuple(marked)), seed, plugins)
+    while (request := source.next_request()) is not None:
+        if not clients:
+            yield Asked(request=request, client="")
+            continue
+        client = clients[int(request.tenant)]
+        request.tenant = client.tenant
+        yield Asked(request=request, client=client.id)
+
+
+def _simulated(experiment: Experiment) -> Iterator[Asked]:
+    """The requests of a run, in order of arrival."""
+    simulation = Simulation(experiment)
+    simulation.run()
+    rows = sorted(simulation.report().rows, key=lambda row: row.arrival_us)
+    for number, row in enumerate(rows):
+        request = Request(
+            number,
+            row.request_id,
+            row.arrival_us,
+            row.input_tokens,
+            row.requested_output_tokens,
+            ((row.prefix_group, row.prefix_tokens),) if row.prefix_tokens else (),
+            row.slo_class,
+            row.tenant_id,
+            row.deadline_us or 0,
+            row.session_id,
+            row.round_index or 0,
+            row.model,
+        )
+        yield Asked(request=request, client="")
