@@ -12,17 +12,15 @@ import click
 from blis_tui.cli import completion
 from blis_tui.cli.cases import case_option, case_overrides, mention_cases
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import read_standard_input_text, require_different_files, require_spared, tell
+from blis_tui.cli.files import read_standard_input_text, tell
 from blis_tui.cli.options import format_option, known_plugins, plugins_option, seed_option, set_option
+from blis_tui.cli.outputs import DECISIONS, RECORDS, REPORT, REQUESTS, TRACE, Outputs
 from blis_tui.cli.signals import OverdueError, ending_on_signals
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
-    from typing import TextIO
 
     from blis_tui.cli.signals import Signals
-    from blis_tui.engine.records import Record
     from blis_tui.metrics.report import Report
     from blis_tui.simulation import Simulation
     from blis_tui.spec.model import Experiment
@@ -40,13 +38,19 @@ _MANY_REQUESTS: Final = 50_000
 @plugins_option
 @format_option("json", "table", about="json: canonical bytes; table: the main figures.")
 @click.option("-o", "--output", metavar="FILE", help="Write the report there instead of to standard output.")
-@click.option("--requests", "requests_file", metavar="FILE.csv", help="Also write one row per request.")
-@click.option("--records", "records_file", metavar="FILE.jsonl", help="Also write every event record.")
+@click.option(REQUESTS, "requests_file", metavar="FILE.csv", help="Also write one row per request.")
+@click.option(RECORDS, "records_file", metavar="FILE.jsonl", help="Also write every event record.")
 @click.option(
-    "--decisions",
+    DECISIONS,
     "decisions_file",
     metavar="FILE.jsonl",
     help="Also write what the router weighed: candidates, their signals and scores, the choice and its regret.",
+)
+@click.option(
+    TRACE,
+    "trace_prefix",
+    metavar="PREFIX",
+    help="Also write the requests and what came of them as TraceV2 of BLIS: PREFIX.yaml and PREFIX.csv.",
 )
 @click.option(
     "--check",
@@ -68,6 +72,7 @@ def run(
     requests_file: str | None,
     records_file: str | None,
     decisions_file: str | None,
+    trace_prefix: str | None,
     check: str,
     progress: bool | None,
 ) -> None:
@@ -80,29 +85,29 @@ def run(
     """
     from blis_tui.records.files import write_standard_output  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.records.summary import summary_text  # noqa: PLC0415
+    from blis_tui.simulation import Simulation  # noqa: PLC0415
 
-    outputs = {
-        "-o": output,
-        "--requests": requests_file,
-        "--records": records_file,
-        "--decisions": decisions_file,
-    }
-    for option, name in outputs.items():
-        if name == "-" and option != "-o":
-            raise click.UsageError(f"only the report can go to standard output: {option} needs a file")
-    require_different_files(outputs)
+    outputs = Outputs(
+        {
+            REPORT: output,
+            REQUESTS: requests_file,
+            RECORDS: records_file,
+            DECISIONS: decisions_file,
+            TRACE: trace_prefix,
+        }
+    )
     with ending_on_signals() as signals:
         experiment, read = _load(source, case, overrides, seed, plugins)
-        require_spared(outputs, read)
         with ExitStack() as opened:
-            files = _open(outputs, opened)
-            simulation = _simulation(experiment, check, files)
+            outputs.open(opened, read)
+            simulation = Simulation(experiment, check=check)
+            outputs.listen(simulation)
             shown = sys.stderr is not None and sys.stderr.isatty() if progress is None else progress
             complete = _run(simulation, signals, _Progress(experiment) if shown else None)
             report = simulation.report(complete=complete, verify=complete)
             text = report.to_json() if output_format == "json" else summary_text(report)
-            _fill(files, text, report)
-        if "-o" not in files:
+            outputs.fill(simulation, report, text)
+        if REPORT not in outputs:
             write_standard_output(text)  # last, so that nobody reads it where another result could not be written
     if output_format == "json":
         _warn(report)
@@ -127,32 +132,6 @@ def _load(
     return experiment, resolved.files
 
 
-def _open(outputs: Mapping[str, str | None], opened: ExitStack) -> dict[str, TextIO]:
-    """The files of the results by option: what cannot be written should be known before a long run, not after it."""
-    from blis_tui.records.files import atomic_text  # noqa: PLC0415
-
-    return {
-        option: opened.enter_context(atomic_text(name))
-        for option, name in outputs.items()
-        if name is not None and name != "-"
-    }
-
-
-def _simulation(experiment: Experiment, check: str, files: Mapping[str, TextIO]) -> Simulation:
-    from blis_tui.records.tables import record_line  # noqa: PLC0415
-    from blis_tui.simulation import Simulation  # noqa: PLC0415
-
-    simulation = Simulation(experiment, check=check)
-    for option, kind in (("--records", "all"), ("--decisions", "routing-decision")):
-        if (file := files.get(option)) is not None:
-
-            def write_record(record: Record, file: TextIO = file) -> None:
-                file.write(record_line(record))
-
-            simulation.subscribe(kind, write_record)
-    return simulation
-
-
 def _run(simulation: Simulation, signals: Signals, progress: _Progress | None) -> bool:
     """Run to the end; False when a signal stopped it between two events."""
 
@@ -175,18 +154,6 @@ def _run(simulation: Simulation, signals: Signals, progress: _Progress | None) -
     if not complete and simulation.arrived > _MANY_REQUESTS:
         tell(f"interrupted: reporting on {simulation.arrived:,} requests so far; interrupt again to end at once")
     return complete
-
-
-def _fill(files: Mapping[str, TextIO], text: str, report: Report) -> None:
-    """Write the files; none takes its place before all have taken their content."""
-    from blis_tui.records.tables import requests_csv  # noqa: PLC0415
-
-    if (table := files.get("--requests")) is not None:
-        table.writelines(requests_csv(report.rows, report.rows.columns))
-    if (out := files.get("-o")) is not None:
-        out.write(text)
-    for file in files.values():
-        file.flush()
 
 
 def _warn(report: Report) -> None:

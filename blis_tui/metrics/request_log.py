@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
 from blis_tui.engine.clientview import client_ttft_us
 from blis_tui.engine.request import RequestState
+from blis_tui.workload.trace_segments import segments_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,6 +115,9 @@ class RequestRow(NamedTuple):
     """The model that it asks for; empty = any. In files where the cluster serves several."""
     retries: int = 0
     """How often it had to start again. In files where instances come and go."""
+    prefix_segments: str = ""
+    """The shared head of its prompt in parts, of which group and tokens tell the first: names and tokens as JSON. In
+    files where a head has several."""
 
 
 PLAIN_COLUMNS: Final = RequestRow._fields[: RequestRow._fields.index(Way._fields[0])]
@@ -288,7 +292,9 @@ class RequestLog:
                 live += page.pack(request, ttft, -1, cohort.generated_tokens(request))
                 if ways is not None:
                     ways += _pack_way(request)
-        return RequestTable(self, self._book, len(self), page, bytes(live), None if ways is None else bytes(ways))
+        table = RequestTable(self, self._book, len(self), page, bytes(live), None if ways is None else bytes(ways))
+        table.post_decode_us = tuple(instance.latency.post_decode_overhead_us for instance in cluster.instances)
+        return table
 
     def row(self, number: int) -> Row:
         """The ``number``-th request to end."""
@@ -319,6 +325,9 @@ class RequestTable(Sequence["RequestRow"]):
     """All requests at one moment, in order of arrival: a sequence that builds each row when it is asked for.
 
     It stays as it is while the simulation goes on: a log only ever grows.
+
+    Attributes:
+        post_decode_us: what clients of each instance wait beyond their last token.
     """
 
     def __init__(
@@ -331,14 +340,17 @@ class RequestTable(Sequence["RequestRow"]):
         self._live = live
         self._ways = ways
         self._order: list[int] | None = None
+        self.post_decode_us: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return self._closed + len(self._live) // _ROW.size
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the request file: those about gateway, transfers, models and retries where there are such."""
-        return (*PLAIN_COLUMNS, *(() if self._ways is None else Way._fields), *self._log.facts)
+        """The columns of the request file: those about gateway, transfers, models and so on where there are such."""
+        parted = any(len(group.segments) > 1 for group in self._page.groups)
+        segments = ("prefix_segments",) if parted else ()
+        return (*PLAIN_COLUMNS, *(() if self._ways is None else Way._fields), *self._log.facts, *segments)
 
     @overload
     def __getitem__(self, number: int) -> RequestRow: ...
@@ -420,6 +432,7 @@ class RequestTable(Sequence["RequestRow"]):
             _happened(way.gateway_us),
             common.model,
             self._book.retries.get(number, self._page.retries.get(number, 0)),
+            segments_cell(common.segments) if len(common.segments) > 1 else "",
         )
 
 

@@ -36,10 +36,15 @@ def requests_csv(rows: Iterable[RequestRow], columns: Sequence[str] = PLAIN_COLU
         rows: the requests.
         columns: those that the table has (``RequestTable.columns``).
     """
-    yield ",".join(columns) + "\n"
+    yield csv_line(columns)
     places = [RequestRow._fields.index(name) for name in columns]
     for row in rows:
-        yield ",".join([_cell(row[place]) for place in places]) + "\n"
+        yield csv_line([row[place] for place in places])
+
+
+def csv_line(cells: Iterable[int | str | None]) -> str:
+    """One line of CSV; empty cells for what is None."""
+    return ",".join([_cell(value) for value in cells]) + "\n"
 
 
 def _cell(value: int | str | None) -> str:

@@ -1,7 +1,8 @@
 """From the text of a trace, a CSV file with a header and one request a line, to columns of numbers.
 
 ``prefix_group`` shares the head of the prompt: ``prefix_length`` tokens that come before the ``input_tokens``, or
-``prefix_tokens`` of them. ``deadline_us`` is absolute, 0 or empty meaning none.
+``prefix_tokens`` of them; ``prefix_segments`` is such a head in parts. ``deadline_us`` is absolute, 0 or empty meaning
+none.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.spec.model import SLO_CLASSES
 from blis_tui.workload.trace_columns import resolve_columns
+from blis_tui.workload.trace_segments import read_segments
 from blis_tui.workload.trace_table import TraceColumns
 from blis_tui.workload.trace_text import (
+    LARGEST_NUMBER,
     Suspicious,
     first_cell,
     nearest,
@@ -73,6 +76,8 @@ def _build(columns: Mapping[str, Sequence[str]], arrivals: Sequence[int]) -> Tra
         elif any(map(gt, lengths, prompts)):
             raise Suspicious
         segments = _segments(columns.get("prefix_group"), lengths)
+    if (cells := columns.get("prefix_segments")) is not None and any(cells):
+        segments = _parted(cells, prompts, segments)
     deadlines = _optional_numbers(columns, "deadline")
     if deadlines is not None:
         if not any(deadlines):
@@ -125,6 +130,16 @@ def _segments(groups: Sequence[str] | None, lengths: Sequence[int]) -> list[Segm
     return found
 
 
+def _parted(cells: Sequence[str], prompts: Sequence[int], others: Sequence[Segments] | None) -> list[Segments]:
+    """The shared heads that have several parts, and those of the other prompts."""
+    heads = [()] * len(cells) if others is None else others
+    try:
+        found = [read_segments(cell, prompt) or head for cell, prompt, head in zip(cells, prompts, heads, strict=True)]
+    except ValueError as error:
+        raise Suspicious from error
+    return found
+
+
 def _slo_classes(cells: Sequence[str] | None) -> Sequence[str] | None:
     """Service classes, ``standard`` where the cell is empty."""
     if cells is None:
@@ -158,6 +173,10 @@ class _Inspector:
             elif what in _OPTIONAL_NUMBERS or what in _COUNTS:
                 numbers[what] = whole_number(cell, line, self._names[what], self._problems)
         self._prompt(line, numbers, cells.get("prefix_group", ""))
+        try:
+            read_segments(cells.get("prefix_segments", ""), (numbers.get("input_tokens") or 0) or LARGEST_NUMBER)
+        except ValueError as error:
+            self._note(line, "prefix_segments", str(error), 'such as [["system", 512], ["manual", 64]]')
         self._slo_class(line, cells.get("slo_class", "").strip())
         if "request_id" in cells:
             self._request_id(line, cells["request_id"])

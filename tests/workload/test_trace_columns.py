@@ -268,17 +268,6 @@ def test_every_known_name_is_in_the_schema() -> None:
         assert listed == (", ".join(f"`{name}`" for name in names) if len(names) > 1 else "")
 
 
-@pytest.mark.parametrize("name", ["shared-prefixes", "kv-pressure", "service-classes", "trace-replay"])
-def test_what_a_run_writes_can_be_replayed(tmp_path: Path, name: str) -> None:
-    experiment = blis_tui.load(name)
-    report = blis_tui.run(experiment)
-    path = tmp_path / "requests.csv"
-    path.write_text("".join(requests_csv(report.rows)), encoding="utf-8", newline="")
-    again = blis_tui.run(blis_tui.load(name, set={"workload": {"trace": {"file": str(path), "format": "requests"}}}))
-    assert list(again.rows) == list(report.rows)
-    assert again.latency == report.latency
-
-
 def test_a_replay_asks_for_what_was_asked_for(tmp_path: Path) -> None:
     """Requests that timed out, were cut short or never ran come again in full, also from a run that was interrupted."""
     overrides = {"workload.requests": 60, "workload.clients.0.timeout_us": 900_000, "engine.max_model_len": 300}

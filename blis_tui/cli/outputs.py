@@ -1,0 +1,98 @@
+"""What a run writes: a file for each option, whoever listens while it runs, and what fills the files at its end.
+
+Imports are made where they are used: a run that writes nothing but its report does not pay for them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from blis_tui.cli.files import require_different_files, require_spared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from contextlib import ExitStack
+    from pathlib import Path
+    from typing import BinaryIO
+
+    from blis_tui.engine.records import Record
+    from blis_tui.metrics.report import Report
+    from blis_tui.simulation import Simulation
+
+REPORT: Final = "-o"
+REQUESTS: Final = "--requests"
+RECORDS: Final = "--records"
+DECISIONS: Final = "--decisions"
+TRACE: Final = "--trace-output"
+_HEADER: Final = "--trace-output (header)"
+
+
+class Outputs:
+    """The files that a run was asked for; none takes its place before all have taken their content.
+
+    Args:
+        options: option -> its file; None = not asked for, ``-`` = standard output.
+
+    Raises:
+        UsageError: two of them are one file, or something other than the report goes to standard output.
+    """
+
+    def __init__(self, options: Mapping[str, str | None]) -> None:
+        for option, name in options.items():
+            if name == "-" and option != REPORT:
+                raise click.UsageError(f"only the report can go to standard output: {option} needs a file")
+        names = {option: name for option, name in options.items() if name is not None and name != "-"}
+        if (prefix := names.pop(TRACE, None)) is not None:
+            names |= {_HEADER: f"{prefix}.yaml", TRACE: f"{prefix}.csv"}
+        require_different_files(names)
+        self._names = names
+        self._files: dict[str, BinaryIO] = {}
+
+    def __contains__(self, option: str) -> bool:
+        return option in self._names
+
+    def open(self, opened: ExitStack, read: Iterable[Path]) -> None:
+        """Open all files: what cannot be written should be known before a long run, not after it.
+
+        Raises:
+            UsageError: one of them is a file that the experiment is read from (``read``).
+            InputError: one of them cannot be written.
+        """
+        from blis_tui.records.files import atomic_bytes  # noqa: PLC0415
+
+        require_spared(self._names, read)
+        for option, name in self._names.items():
+            self._files[option] = opened.enter_context(atomic_bytes(name))
+
+    def listen(self, simulation: Simulation) -> None:
+        """Let those listen that write while it runs."""
+        from blis_tui.records.tables import record_line  # noqa: PLC0415
+
+        for option, kind in ((RECORDS, "all"), (DECISIONS, "routing-decision")):
+            if (file := self._files.get(option)) is not None:
+
+                def write_record(record: Record, file: BinaryIO = file) -> None:
+                    file.write(record_line(record).encode())
+
+                simulation.subscribe(kind, write_record)
+
+    def fill(self, simulation: Simulation, report: Report, text: str) -> None:
+        """Write what is known at the end; ``text`` is the report as it is shown."""
+        from blis_tui.records import trace_v2  # noqa: PLC0415
+        from blis_tui.records.tables import requests_csv  # noqa: PLC0415
+
+        rows = report.rows
+        tables: dict[str, Callable[[], Iterable[str]]] = {
+            REQUESTS: lambda: requests_csv(rows, rows.columns),
+            _HEADER: lambda: (trace_v2.header(simulation.experiment, rows),),
+            TRACE: lambda: trace_v2.rows_csv(rows),
+            REPORT: lambda: (text,),
+        }
+        for option, lines in tables.items():
+            if (file := self._files.get(option)) is not None:
+                for line in lines():
+                    file.write(line.encode())
+        for file in self._files.values():
+            file.flush()

@@ -1,0 +1,85 @@
+"""TraceV2 of BLIS: a header in YAML, and one request a row in 27 columns of CSV.
+
+What came of each request stands beside what it asked for, so that a run can be replayed, and compared with a server
+that was sent the same. There is no time of creation in the header: equal runs give equal files.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.records.tables import csv_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from blis_tui.metrics.request_log import RequestRow, RequestTable
+    from blis_tui.spec.model import Experiment
+
+COLUMNS: Final = (
+    *("request_id", "client_id", "tenant_id", "slo_class", "session_id", "round_index", "prefix_group"),
+    *("prefix_length", "streaming", "input_tokens", "output_tokens", "text_tokens", "image_tokens", "audio_tokens"),
+    *("video_tokens", "reason_ratio", "model", "deadline_us", "server_input_tokens", "arrival_time_us"),
+    *("send_time_us", "first_chunk_time_us", "last_chunk_time_us", "num_chunks", "status", "error_message"),
+    "finish_reason",
+)
+"""In the order of the file, by which BLIS reads them."""
+
+_STATUS: Final = {"completed": "ok", "timed-out": "timeout", "rejected": "error", "dropped-unservable": "error"} | {
+    "lost": "error"
+}
+"""A request's state -> what TraceV2 calls it; all others are ``incomplete``."""
+
+
+def header(experiment: Experiment, rows: RequestTable) -> str:
+    """The header: which format this is, and what served the requests (the first pool, where there are several)."""
+    pool = experiment.pools[0]
+    server: dict[str, object] = {
+        "type": "blis-tui",
+        "model": pool.model.name,
+        "tensor_parallel": pool.tensor_parallel,
+        "max_num_seqs": pool.engine.max_num_seqs,
+        "block_size": pool.engine.block_size_tokens,
+    }
+    if pool.engine.max_model_len is not None:
+        server["max_model_len"] = pool.engine.max_model_len
+    document: dict[str, object] = {
+        "trace_version": 2,
+        "time_unit": "microseconds",
+        "mode": "generated" if experiment.workload.trace is None else "replayed",
+        "warm_up_requests": len([row for row in rows.plain() if row.arrival_us < experiment.warm_up_us]),
+        "workload_seed": experiment.seed,
+        "workload_spec": experiment.workload.name,
+    }
+    lines = [f"{key}: {json.dumps(value)}\n" for key, value in document.items()]
+    lines += ["server:\n", *(f"  {key}: {json.dumps(value)}\n" for key, value in server.items())]
+    return "".join(lines)
+
+
+def rows_csv(rows: RequestTable) -> Iterator[str]:
+    """The table line by line, column names first; times that never came are 0.
+
+    ``request_id`` is a request's number in order of arrival.
+    """
+    yield csv_line(COLUMNS)
+    for number, row in enumerate(rows):
+        yield csv_line(_cells(number, row, rows))
+
+
+def _cells(number: int, row: RequestRow, rows: RequestTable) -> tuple[int | str, ...]:
+    arrival_us = row.arrival_us
+    last_us = 0
+    if row.e2e_us is not None and row.instance is not None:
+        # As in BLIS: the last chunk leaves before what comes once, after decoding.
+        last_us = arrival_us + row.e2e_us - (rows.post_decode_us[row.instance] if row.output_tokens else 0)
+    status = _STATUS.get(row.state, "incomplete")
+    capped = row.output_tokens < row.requested_output_tokens
+    finish = {"ok": "length" if capped else "stop", "timeout": "abort"}
+    return (
+        *(number, "", row.tenant_id, row.slo_class, row.session_id, row.round_index or 0, row.prefix_group),
+        *(row.prefix_tokens, "true", row.input_tokens - row.prefix_tokens, row.requested_output_tokens, 0, 0, 0),
+        *(0, 0, row.model, row.deadline_us or 0, 0, arrival_us),
+        *(arrival_us, 0 if row.ttft_us is None else arrival_us + row.ttft_us, last_us, 0, status),
+        *(row.state if status == "error" else "", finish.get(status, "")),
+    )

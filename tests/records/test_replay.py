@@ -1,0 +1,156 @@
+"""What a run writes about its requests replays as it is: the same came of each of them, byte for byte."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+import blis_tui
+from blis_tui.errors import TraceError
+from blis_tui.metrics.report import Report
+from blis_tui.records import trace_v2
+from blis_tui.records.tables import requests_csv
+from blis_tui.spec.model import Experiment
+
+ODD = """
+apiVersion: blis/v1
+kind: Experiment
+metadata: {name: odd}
+model: qwen3-14b
+hardware: h100
+latency: blackbox
+engine: {kv_blocks: 60, max_model_len: 700}
+warm_up_us: 200000
+workload:
+  requests: 60
+  rate_per_s: 40
+  clients:
+    - id: with a deadline, and a strange name
+      slo_class: critical
+      tenant: ' a "tenant", really'
+      timeout_us: 1500000
+      input_tokens: {kind: gaussian, mean: 400, std_dev: 200, min: 1, max: 900}
+      output_tokens: {kind: gaussian, mean: 60, std_dev: 50, min: 1, max: 700}
+      prefix: {group: 'system: prompt', tokens: 33}
+    - id: repeats
+      repeated_prompts: 3
+      input_tokens: 70
+      output_tokens: {kind: gaussian, mean: 60, std_dev: 50, min: 1, max: 700}
+policy: default
+"""
+"""Requests that time out, are dropped, preempted, found in the cache, named strangely."""
+
+SHIPPED = (
+    *("disaggregation", "instance-dies", "kv-pressure", "mixed-fleet", "prefix-routing", "service-classes"),
+    *("shared-prefixes", "tenant-budgets", "trace-replay", "vllm-preemption"),
+)
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("odd") / "odd.blis.yaml"
+    path.write_text(ODD)
+    return path
+
+
+def table(report: Report) -> str:
+    return "".join(requests_csv(report.rows, report.rows.columns))
+
+
+def replay(experiment: Experiment, trace: Path) -> Report:
+    document = json.loads(json.dumps(experiment.document))
+    document["workload"] = {"trace": {"file": str(trace)}}
+    return blis_tui.run(blis_tui.load(document))
+
+
+@pytest.mark.parametrize("name", [*SHIPPED, "odd"])
+def test_a_run_can_be_replayed_from_either_file(name: str, odd: Path, tmp_path: Path) -> None:
+    overrides = {} if name in ("odd", "trace-replay") else {"workload.requests": 120}
+    experiment = blis_tui.load(odd if name == "odd" else name, set=overrides)
+    report = blis_tui.run(experiment)
+    written = table(report)
+    (tmp_path / "requests.csv").write_text(written)
+    assert table(replay(experiment, tmp_path / "requests.csv")) == written
+
+    # Requests have numbers in TraceV2; all else is the same.
+    (tmp_path / "trace.csv").write_text("".join(trace_v2.rows_csv(report.rows)))
+    again = list(csv.reader(table(replay(experiment, tmp_path / "trace.csv")).splitlines()))
+    before = list(csv.reader(written.splitlines()))
+    assert [row[0] for row in again[1:]] == [str(number) for number in range(len(report.rows))]
+    assert [row[1:] for row in again] == [row[1:] for row in before]
+
+
+def test_prompts_that_share_several_parts_replay_too(tmp_path: Path) -> None:
+    """TraceV2 has no room for the second part."""
+    parts = ODD.replace("repeated_prompts: 3", "repeated_prompts: 3\n      prefix: {group: 'a, b', tokens: 32}")
+    (tmp_path / "parts.blis.yaml").write_text(parts)
+    experiment = blis_tui.load(tmp_path / "parts.blis.yaml")
+    report = blis_tui.run(experiment)
+    written = table(report)
+    assert '"[[""a, b"",32],[""repeats/prompt-1"",70]]"\n' in written
+    (tmp_path / "requests.csv").write_text(written)
+    assert table(replay(experiment, tmp_path / "requests.csv")) == written
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("system", "not a list of names and tokens"),
+        ('[[""system"",0]]', "not a list of names and tokens"),
+        ('[[""a"",8],[""b"",9]]', "a prompt of 16 tokens cannot have 17 shared ones"),
+    ],
+)
+def test_wrong_parts_are_told_with_their_place(cell: str, message: str, tmp_path: Path) -> None:
+    trace = tmp_path / "requests.csv"
+    trace.write_text(f'arrival_us,input_tokens,requested_output_tokens,prefix_segments\n0,16,1,\n0,16,1,"{cell}"\n')
+    with pytest.raises(TraceError, match=message) as caught:
+        replay(blis_tui.load("trace-replay"), trace)
+    assert "requests.csv:3:1  (prefix_segments)" in str(caught.value)
+
+
+def test_trace_v2_says_what_came_of_each_request(odd: Path) -> None:
+    experiment = blis_tui.load(odd)
+    report = blis_tui.run(experiment)
+    rows = list(csv.DictReader("".join(trace_v2.rows_csv(report.rows)).splitlines()))
+    assert len(trace_v2.COLUMNS) == 27
+    post_us = 0  # of this step-time model
+    statuses = {"completed": "ok", "timed-out": "timeout", "dropped-unservable": "error"}
+    for number, (cells, row) in enumerate(zip(rows, report.rows, strict=True)):
+        assert cells["status"] == statuses[row.state]
+        assert (int(cells["request_id"]), int(cells["arrival_time_us"])) == (number, row.arrival_us)
+        assert int(cells["prefix_length"]) + int(cells["input_tokens"]) == row.input_tokens
+        assert int(cells["deadline_us"]) == (row.deadline_us or 0)
+        first, last = int(cells["first_chunk_time_us"]), int(cells["last_chunk_time_us"])
+        assert first == (0 if row.ttft_us is None else row.arrival_us + row.ttft_us)
+        assert last == (0 if row.e2e_us is None else row.arrival_us + row.e2e_us - post_us)
+    found = {(cells["status"], cells["error_message"], cells["finish_reason"]) for cells in rows}
+    assert found == {
+        ("ok", "", "stop"),
+        ("timeout", "", "abort"),
+        ("error", "dropped-unservable", ""),
+    }
+    assert trace_v2.header(experiment, report.rows) == (
+        "trace_version: 2\n"
+        'time_unit: "microseconds"\n'
+        'mode: "generated"\n'
+        f"warm_up_requests: {len([row for row in report.rows if row.arrival_us < 200_000])}\n"
+        "workload_seed: 42\n"
+        'workload_spec: "inline"\n'
+        "server:\n"
+        '  type: "blis-tui"\n'
+        '  model: "qwen3-14b"\n'
+        "  tensor_parallel: 1\n"
+        "  max_num_seqs: 256\n"
+        "  block_size: 16\n"
+        "  max_model_len: 700\n"
+    )
+
+
+def test_the_last_chunk_comes_before_what_follows_decoding() -> None:
+    report = blis_tui.run(blis_tui.load("steady-chat", set={"workload.requests": 5, "latency": "trained-physics"}))
+    (post_us,) = report.rows.post_decode_us
+    assert post_us > 0
+    rows = list(csv.DictReader("".join(trace_v2.rows_csv(report.rows)).splitlines()))
+    for cells, row in zip(rows, report.rows, strict=True):
+        assert int(cells["last_chunk_time_us"]) == row.arrival_us + (row.e2e_us or 0) - post_us
