@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -9,11 +10,11 @@ import click
 from blis_tui.canonical import to_json
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
-from blis_tui.cli.files import require_spared
+from blis_tui.cli.files import require_spared, tell
 from blis_tui.cli.options import format_option, known_plugins, plugins_option
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 _Command = TypeVar("_Command", bound="Callable[..., object]")
 
@@ -95,3 +96,86 @@ def describe(
     if html:
         write_text(html, page(found))
     write_standard_output(to_json(found.to_dict()) if output_format == "json" else as_text(found))
+
+
+@workload.command("convert")
+@click.argument("source", metavar="WORKLOAD", shell_complete=completion.files)
+@_choosing
+@click.option("-o", "--output", metavar="OUT.csv", help="Write there, not to standard output.")
+@reported
+def convert(
+    source: str,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    requests: int | None,
+    trace_format: str | None,
+    plugins: tuple[str, ...],
+    output: str | None,
+) -> None:
+    """Write the requests of WORKLOAD as CSV that replays as it is.
+
+    Replayed with `workload: {trace: {file: OUT.csv}}`, they are the same: when they arrive, their lengths, what their
+    prompts share, classes, tenants, models, deadlines and sessions.
+    """
+    from blis_tui.traffic.convert import trace_csv  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.traffic.opening import Choice, open_traffic  # noqa: PLC0415
+
+    traffic = open_traffic(source, Choice(overrides, seed, requests, trace_format, known_plugins(plugins)))
+    if traffic.cut is not None:
+        tell(f"note: nothing ends `{traffic.name}`: these are its first {traffic.cut:,} requests (see --requests)")
+    if any(client.network for client in traffic.workload.clients):
+        tell("note: the network of clients is not in the file: latencies will be those at the cluster")
+    _write(output, trace_csv(one.request for one in traffic.requests), traffic.files)
+
+
+@workload.command("compose")
+@click.argument("sources", metavar="WORKLOAD...", nargs=-1, required=True, shell_complete=completion.files)
+@click.option("--trace-format", metavar="NAME", help="How to read traces: a `format` that Workload documents take.")
+@click.option("--name", help="Name of the document [default: the file's].")
+@click.option("-o", "--output", metavar="OUT", help="Write there, not to standard output.")
+@plugins_option
+@reported
+def compose(
+    sources: tuple[str, ...],
+    trace_format: str | None,
+    name: str | None,
+    output: str | None,
+    plugins: tuple[str, ...],
+) -> None:
+    """Make one workload of several.
+
+    Workload documents (and those of experiments) become one document with the clients of all, each at the rate that it
+    had. Traces become one trace, by time. What had to be changed is listed on standard error.
+    """
+    from blis_tui.traffic.compose import are_traces, composed, merged  # noqa: PLC0415  (as above)
+    from blis_tui.traffic.convert import trace_csv  # noqa: PLC0415
+    from blis_tui.traffic.opening import Choice, open_traffic  # noqa: PLC0415
+
+    known = known_plugins(plugins)
+    choice = Choice(trace_format=trace_format, plugins=known, generating=False)
+    parts = [open_traffic(source, choice) for source in sources]
+    files = [file for part in parts for file in part.files]
+    if are_traces(parts):
+        _write(output, trace_csv(merged(parts)), files)
+        return
+    result = composed(parts, name or _document_name(output, "composed"), known)
+    _write(output, [result.text], files)
+    for note in result.notes:
+        tell(f"note: {note}")
+
+
+def _document_name(output: str | None, otherwise: str) -> str:
+    """What a document in that file is called."""
+    return otherwise if output in (None, "-") else Path(str(output)).name.partition(".")[0]
+
+
+def _write(output: str | None, lines: Iterable[str], read: Iterable[Path]) -> None:
+    """Write a whole file, or nothing."""
+    from blis_tui.records.files import atomic_text, write_standard_output  # noqa: PLC0415
+
+    if output is None or output == "-":
+        write_standard_output("".join(lines))
+        return
+    require_spared({"-o": output}, read)
+    with atomic_text(output) as file:
+        file.writelines(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,8 +29,8 @@ class OpenWorkload:
     """A Workload document that has been checked."""
 
     workload: Workload
-    data: dict[str, Json]
-    """The document with its defaults filled in."""
+    given: dict[str, Json]
+    """The document as it was given: without defaults."""
     files: tuple[Path, ...]
     """Its trace, if it has one."""
 
@@ -50,9 +51,9 @@ def open_workload(
     """
     problems = Problems(plugins)
     checked(document, "Workload", parse_overrides(overrides), problems)
+    given = copy.deepcopy(as_map(document.data))
     path = None if problems.found else check_alone(document, "Workload", problems)
     if problems.found:
         raise SpecError(in_order(problems.found))
-    data = as_map(document.data)
-    workload = build_workload(Part(data, "workload"), None if path is None else str(path))
-    return OpenWorkload(workload=workload, data=data, files=() if path is None else (path,))
+    workload = build_workload(Part(as_map(document.data), "workload"), None if path is None else str(path))
+    return OpenWorkload(workload=workload, given=given, files=() if path is None else (path,))

@@ -18,10 +18,10 @@ from blis_tui.spec.diagnostics import suggestion
 from blis_tui.spec.library import find, names
 from blis_tui.spec.load import build, resolve_source
 from blis_tui.spec.loader import parse, read_document
-from blis_tui.spec.source import Source
+from blis_tui.spec.source import Source, as_map
 from blis_tui.spec.workloads import open_workload
-from blis_tui.workload.arrivals import CLOSED_LOOP
 from blis_tui.workload.factory import create_source
+from blis_tui.workload.trace_segments import read_segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -57,8 +57,8 @@ class Traffic:
     files: tuple[Path, ...]
     """What they are read from."""
     workload: Workload
-    data: dict[str, Json]
-    """The Workload document, complete."""
+    given: dict[str, Json]
+    """The Workload document; that of an experiment with its defaults."""
     seed: int | None
     """What they were generated with; None = they are recorded."""
     cut: int | None = None
@@ -78,6 +78,8 @@ class Choice:
     trace_format: str | None = None
     """How to read a file that is no document; None = ``requests``."""
     plugins: Registry | None = None
+    generating: bool = True
+    """Whether requests are wanted at all, or only what is declared."""
 
 
 def open_traffic(named: str, choice: Choice) -> Traffic:
@@ -133,7 +135,8 @@ def _as_document(path: Path, form: str) -> Document:
 def _of_workload(path: Path, document: Document, choice: Choice, *, recorded: bool) -> Traffic:
     opened = open_workload(document, overrides=choice.overrides, plugins=choice.plugins)
     workload = opened.workload
-    if _waits(workload):
+    plugins = choice.plugins or builtin()
+    if choice.generating and _waits(workload, plugins):
         message = f"the clients of `{workload.name}` wait for their answers: when they send depends on the cluster"
         raise InputError(message, help="name an experiment with this workload: it is simulated to see when they send")
     limit = choice.requests
@@ -144,10 +147,10 @@ def _of_workload(path: Path, document: Document, choice: Choice, *, recorded: bo
     return Traffic(
         name=path.name if recorded else workload.name,
         source="trace" if recorded else "workload",
-        requests=islice(generate(workload, seed or 0, choice.plugins or builtin()), limit),
+        requests=islice(generate(workload, seed or 0, plugins), limit),
         files=(path, *opened.files),
         workload=workload,
-        data=opened.data,
+        given=opened.given,
         seed=seed,
         cut=limit if unending and choice.requests is None else None,
     )
@@ -158,24 +161,25 @@ def _of_experiment(path: Path, choice: Choice) -> Traffic:
     experiment = build(resolved)
     workload = experiment.workload
     horizon_us = experiment.horizon_us
-    requests = _simulated(experiment) if _waits(workload) else generate(workload, experiment.seed, experiment.plugins)
+    plugins = experiment.plugins
+    waits = choice.generating and _waits(workload, plugins)
+    requests = _simulated(experiment) if waits else generate(workload, experiment.seed, plugins)
     if horizon_us is not None:
         requests = takewhile(lambda one: one.request.arrival_us <= horizon_us, requests)
-    data = resolved.document.get("workload")
     return Traffic(
         name=experiment.name,
         source="experiment",
         requests=islice(requests, choice.requests),
         files=resolved.files,
         workload=workload,
-        data=data if isinstance(data, dict) else {},
+        given=as_map(resolved.document.get("workload")),
         seed=None if workload.trace is not None else experiment.seed,
     )
 
 
-def _waits(workload: Workload) -> bool:
-    """Whether it takes a cluster to know when requests come."""
-    return any(client.arrivals.kind == CLOSED_LOOP for client in workload.clients)
+def _waits(workload: Workload, plugins: Registry) -> bool:
+    """Whether it takes a cluster to know when requests come: somebody waits for answers."""
+    return workload.trace is None and hasattr(create_source(workload, 0, plugins), "on_ended")
 
 
 def generate(workload: Workload, seed: int, plugins: Registry) -> Iterator[Asked]:
@@ -201,13 +205,14 @@ def _simulated(experiment: Experiment) -> Iterator[Asked]:
     simulation.run()
     rows = sorted(simulation.report().rows, key=lambda row: row.arrival_us)
     for number, row in enumerate(rows):
+        head = ((row.prefix_group, row.prefix_tokens),) if row.prefix_tokens else ()
         request = Request(
             number,
             row.request_id,
             row.arrival_us,
             row.input_tokens,
             row.requested_output_tokens,
-            ((row.prefix_group, row.prefix_tokens),) if row.prefix_tokens else (),
+            read_segments(row.prefix_segments, row.input_tokens) or head,
             row.slo_class,
             row.tenant_id,
             row.deadline_us or 0,
