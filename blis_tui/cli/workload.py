@@ -36,6 +36,15 @@ _OPTIONS = (
     plugins_option,
 )
 
+_BLOCK_SIZE = click.option(
+    "--block-size",
+    type=click.IntRange(min=1),
+    default=16,
+    show_default=True,
+    help="Tokens of a block of the cache that prefixes are looked up in.",
+)
+_STAGE = "Follow the rate in stages of this length [default: one rate]."
+
 
 def _choosing(command: _Command) -> _Command:
     """Add the options that say which requests are meant."""
@@ -56,13 +65,7 @@ def workload() -> None:
 @workload.command("describe")
 @click.argument("source", metavar="WORKLOAD", shell_complete=completion.files)
 @_choosing
-@click.option(
-    "--block-size",
-    type=click.IntRange(min=1),
-    default=16,
-    show_default=True,
-    help="Tokens of a block of the cache that prefixes are looked up in.",
-)
+@_BLOCK_SIZE
 @format_option("table", "json")
 @click.option("--html", metavar="FILE", help="Also draw it, as one page that needs no network.")
 @reported
@@ -162,6 +165,54 @@ def compose(
     _write(output, [result.text], files)
     for note in result.notes:
         tell(f"note: {note}")
+
+
+@workload.command("fit")
+@click.argument("source", metavar="TRACE", shell_complete=completion.files)
+@_choosing
+@_BLOCK_SIZE
+@click.option("--stage", "stage_s", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help=_STAGE)
+@click.option("--name", help="Name of the document [default: the file's].")
+@format_option("table", "json", about="How good the fit is, for people or programs.")
+@click.option("-o", "--output", metavar="OUT.yaml", help="Write the document there, not to standard output.")
+@reported
+def fit_(
+    source: str,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    requests: int | None,
+    trace_format: str | None,
+    plugins: tuple[str, ...],
+    block_size: int,
+    stage_s: float | None,
+    name: str | None,
+    output_format: str,
+    output: str | None,
+) -> None:
+    """Make a Workload document whose requests are like those of TRACE.
+
+    Its clients are the trace's tenants, SLO classes, models and prefixes. Rate, arrival process, lengths and prefix
+    reuse are the trace's as far as a document can say them; how far, as Kolmogorov-Smirnov distances, stands in the
+    document and on standard output (on standard error where the document goes to standard output).
+    """
+    from blis_tui.records.files import write_standard_output  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.traffic.fit import fit  # noqa: PLC0415
+    from blis_tui.traffic.ledger import Ledger  # noqa: PLC0415
+    from blis_tui.traffic.opening import Choice, open_traffic, provenance  # noqa: PLC0415
+    from blis_tui.traffic.text import fit_text  # noqa: PLC0415
+
+    known = known_plugins(plugins)
+    traffic = open_traffic(source, Choice(overrides, seed, requests, trace_format, known))
+    ledger = Ledger(traffic.requests, block_size)
+    fitted = fit(ledger, name or _document_name(output, "fitted"), provenance(traffic, len(ledger)), stage_s, known)
+    _write(output, [fitted.text], traffic.files)
+    told = to_json(fitted.to_dict()) if output_format == "json" else fit_text(fitted)
+    if output in (None, "-"):
+        tell(told, nl=False)
+    else:
+        write_standard_output(told)
+    for warning in fitted.warnings:
+        tell(f"warning: {warning}")
 
 
 def _document_name(output: str | None, otherwise: str) -> str:

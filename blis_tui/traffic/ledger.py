@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Final
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from blis_tui.engine.request import Segments
 from blis_tui.errors import InputError
 from blis_tui.traffic.reuse import InfiniteCache
 
@@ -13,21 +15,23 @@ if TYPE_CHECKING:
 
     from blis_tui.traffic.opening import Asked
 
+_Value = TypeVar("_Value", bound=Hashable)
+
 GROUPINGS: Final = ("client", "tenant", "slo_class", "model")
 """What requests are told apart by."""
 
 
-class Names:
-    """A column of texts: each stored once, rows as numbers of four bytes."""
+class Repeated(Generic[_Value]):
+    """A column of few different values: each stored once, rows as numbers of four bytes."""
 
     __slots__ = ("_codes", "rows", "values")
 
     def __init__(self) -> None:
-        self.values: list[str] = []
+        self.values: list[_Value] = []
         self.rows = array("i")
-        self._codes: dict[str, int] = {}
+        self._codes: dict[_Value, int] = {}
 
-    def append(self, value: str) -> None:
+    def append(self, value: _Value) -> None:
         """Add a row."""
         code = self._codes.get(value)
         if code is None:
@@ -50,6 +54,7 @@ class Ledger:
         found_tokens: tokens of their prompts that an infinite cache would find.
         names: grouping -> which group each belongs to.
         sessions: which conversation each belongs to; empty = none.
+        heads: what its prompt shares with others.
 
     Raises:
         InputError: there are none.
@@ -58,10 +63,11 @@ class Ledger:
     def __init__(self, asked: Iterable[Asked], block_size_tokens: int) -> None:
         self.block_size_tokens = block_size_tokens
         self.arrival_us, self.input_tokens, self.output_tokens, self.found_tokens = (array("q") for _ in range(4))
-        self.names = {grouping: Names() for grouping in GROUPINGS}
-        self.sessions = Names()
+        self.names = {grouping: Repeated[str]() for grouping in GROUPINGS}
+        self.sessions = Repeated[str]()
+        self.heads = Repeated[Segments]()
         cache = InfiniteCache(block_size_tokens)
-        names, sessions = self.names, self.sessions
+        names, sessions, heads = self.names, self.sessions, self.heads
         for one in asked:
             request = one.request
             self.arrival_us.append(request.arrival_us)
@@ -73,6 +79,7 @@ class Ledger:
             names["slo_class"].append(request.slo_class)
             names["model"].append(request.model)
             sessions.append(request.session_id)
+            heads.append(request.segments)
         if not self.arrival_us:
             raise InputError("there are no requests", help="a longer horizon, or more of the trace, has some")
 

@@ -8,6 +8,7 @@ from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from blis_tui._version import __version__
 from blis_tui.engine.request import Request
 from blis_tui.errors import InputError
 from blis_tui.inputs import MAX_TRACE_BYTES, open_input
@@ -221,3 +222,12 @@ def _simulated(experiment: Experiment) -> Iterator[Asked]:
             row.model,
         )
         yield Asked(request=request, client="")
+
+
+def provenance(traffic: Traffic, requests: int) -> tuple[str, ...]:
+    """Where requests are from, as lines of comment for what is made of them."""
+    trace = traffic.workload.trace
+    if trace is None:
+        return (f"Made by blis-tui {__version__} from {requests:,} requests of `{traffic.name}`, seed {traffic.seed}.",)
+    name = Path(trace.path).name
+    return (f"Made by blis-tui {__version__} from {requests:,} requests of {name}, sha256", f"{trace.sha256}.")

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from blis_tui.traffic.figures import Bin, Course, Description, Group, Lengths
+    from blis_tui.traffic.fit import Fitted
 
 _HEIGHT: Final = 5
 _LABEL: Final = 10
@@ -67,6 +68,23 @@ def facts(found: Description) -> dict[str, str]:
             f"{sessions.sessions:,} of {sessions.turns_mean:,.1f} turns on average, at most {sessions.turns_max:,}{gap}"
         )
     return told
+
+
+def fit_text(fitted: Fitted) -> str:
+    """How good a fit is: each figure of the trace beside that of the document, and what was chosen for each client."""
+    lines = [f"{'':22}{'trace':>12}{'fitted':>12}{'KS':>8}"]
+    for name, one in fitted.agreement.items():
+        cells = [share(value) if name == "prefix reuse" and value is not None else number(value)
+                 for value in (one.trace, one.fitted)]  # fmt: skip
+        lines.append(f"{name:22}{cells[0]:>12}{cells[1]:>12}{'' if one.ks is None else f'{one.ks:.3f}':>8}".rstrip())
+    width = min(max(8, *(len(one.id) for one in fitted.clients)), 40) + 2
+    lines += ["", f"{'client':{width}}{'requests':>10}  {'arrivals':22}{'prompts':24}{'outputs':24}".rstrip()]
+    for client in fitted.clients:
+        chosen = (client.arrivals, client.input_tokens, client.output_tokens)
+        texts = [f"{one.kind} {one.ks:.3f}" for one in chosen]
+        row = f"{client.id[: width - 2]:{width}}{client.requests:>10,}  {texts[0]:22}{texts[1]:24}{texts[2]:24}"
+        lines.append(row.rstrip())
+    return "\n".join([*lines, *(f"note: {note}" for note in fitted.notes)]) + "\n"
 
 
 def number(value: float | None) -> str:
