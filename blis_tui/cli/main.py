@@ -26,7 +26,7 @@ COMMANDS: Final = {
     "workload": ("blis_tui.cli.workload", "workload", "Look at workloads and traces, and make them from others."),
     "calibrate": ("blis_tui.cli.calibrate", "calibrate", "Fit step times to measured requests, or judge them."),
     "golden": ("blis_tui.cli.golden", "golden", "Look at golden tests and decide about new results."),
-    "import": ("blis_tui.cli.import_", "import_", "Convert documents of BLIS and of Hugging Face."),
+    "import": ("blis_tui.cli.import_", "import_", "Convert documents of BLIS, Hugging Face and load generators."),
     "plugins": ("blis_tui.cli.plugins", "plugins", "Check policies of your own."),
     "spec": ("blis_tui.cli.spec", "spec", "Find, write, format and explain documents."),
     "validate": ("blis_tui.cli.validate", "validate", "Check documents of any kind without running them."),
