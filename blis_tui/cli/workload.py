@@ -204,7 +204,9 @@ def fit_(
     known = known_plugins(plugins)
     traffic = open_traffic(source, Choice(overrides, seed, requests, trace_format, known))
     ledger = Ledger(traffic.requests, block_size)
-    fitted = fit(ledger, name or _document_name(output, "fitted"), provenance(traffic, len(ledger)), stage_s, known)
+    origin = provenance(traffic, len(ledger))
+    called = name or _document_name(output, "fitted")
+    fitted = fit(ledger, called, traffic.name, origin, stage_s=stage_s, plugins=known)
     _write(output, [fitted.text], traffic.files)
     told = to_json(fitted.to_dict()) if output_format == "json" else fit_text(fitted)
     if output in (None, "-"):

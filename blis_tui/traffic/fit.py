@@ -17,7 +17,7 @@ from blis_tui.traffic.figures import MINUTE, SECOND, dispersion, gap_cv, total_o
 from blis_tui.traffic.gaps import choose_gaps
 from blis_tui.traffic.kinds import Kind, kinds_of
 from blis_tui.traffic.ledger import Ledger
-from blis_tui.traffic.lengths import Chosen, choose
+from blis_tui.traffic.lengths import Chosen, by_chance, choose
 from blis_tui.traffic.opening import generate
 
 if TYPE_CHECKING:
@@ -84,13 +84,16 @@ class Fitted:
         }
 
 
-def fit(ledger: Ledger, name: str, origin: Sequence[str], stage_s: float | None, plugins: Registry | None) -> Fitted:
+def fit(
+    ledger: Ledger, name: str, about: str, origin: Sequence[str], *, stage_s: float | None, plugins: Registry | None
+) -> Fitted:
     """A document whose clients are like the requests of a trace.
 
     Args:
         ledger: the requests.
         name: what the document is to be called.
-        origin: where they are from, as lines of comment.
+        about: where they are from, in a word.
+        origin: the same, as lines of comment.
         stage_s: follow the rate in stages of so many seconds; None = one rate.
         plugins: what documents may name; None = this package's own plug-ins.
 
@@ -111,7 +114,7 @@ def fit(ledger: Ledger, name: str, origin: Sequence[str], stage_s: float | None,
     data: dict[str, Json] = {
         "apiVersion": "blis/v1",
         "kind": "Workload",
-        "metadata": {"name": name, "description": f"Like {len(ledger):,} recorded requests."},
+        "metadata": {"name": name, "description": f"Like {len(ledger):,} requests of {about}."},
         **load,
         "clients": [_data(kind, one) for kind, one in zip(known.found, fitted, strict=True)],
     }
@@ -211,7 +214,7 @@ def _warnings(clients: Sequence[FittedClient], agreement: dict[str, Agreement], 
     for one in clients:
         if one.requests < _FEW:
             found.append(f"`{one.id}`: {one.requests} requests say little about distributions")
-        if one.arrivals.ks > POOR:
+        if one.arrivals.ks > max(POOR, by_chance(one.requests)):
             found.append(
                 f"`{one.id}`: no arrival process is near (distance {one.arrivals.ks:.2f}); "
                 + ("replay the trace itself" if staged else "try --stage 60, or replay the trace itself")

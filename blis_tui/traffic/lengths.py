@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
     Cdf = Callable[[float], float]
 
-GOOD: Final = 0.05
+_GOOD: Final = 0.05
 """Up to this distance a formula is preferred to a table of what was seen."""
+_BY_CHANCE: Final = 1.36
+"""Over the square root of their number, the distance that 5 % of samples have from their own distribution."""
 _TABLE: Final = 100
 """Entries of such a table, at most."""
 _TAILS: Final = (0.2, 0.1, 0.05, 0.02, 0.01)
@@ -53,7 +55,12 @@ def choose(values: Sequence[int]) -> Chosen:
     if ordered[0] == ordered[-1]:
         return Chosen(data={"kind": "constant", "value": ordered[0]}, ks=0.0)
     best = min(_formulas(ordered), key=lambda one: one.ks)
-    return best if best.ks <= GOOD else table(ordered)
+    return best if best.ks <= max(_GOOD, by_chance(len(ordered))) else table(ordered)
+
+
+def by_chance(n: int) -> float:
+    """The distance from its own distribution that a sample of ``n`` stays below, 19 times of 20."""
+    return _BY_CHANCE / sqrt(n)
 
 
 def table(ordered: Sequence[int]) -> Chosen:

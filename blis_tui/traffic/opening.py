@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import __version__
 from blis_tui.engine.request import Request
-from blis_tui.errors import InputError
+from blis_tui.errors import InputError, PolicyError
 from blis_tui.inputs import MAX_TRACE_BYTES, open_input
 from blis_tui.registry import builtin
 from blis_tui.simulation import Simulation
@@ -23,6 +23,7 @@ from blis_tui.spec.source import Source, as_map
 from blis_tui.spec.workloads import open_workload
 from blis_tui.workload.factory import create_source
 from blis_tui.workload.trace_segments import read_segments
+from blis_tui.workload.traces import TRACES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -94,13 +95,15 @@ def open_traffic(named: str, choice: Choice) -> Traffic:
         InputError: there is nothing like that, or a file cannot be read.
         SpecError: the document is wrong.
         TraceError: rows of the trace are wrong.
-        PolicyError: the workload cannot be generated.
+        PolicyError: the workload cannot be generated, or the trace's format is unknown.
         SimulationError: the experiment that answers a closed loop cannot go on.
     """
     path, kind = _locate(named, choice)
     if kind == "Experiment":
         return _of_experiment(path, choice)
-    document = _as_document(path, choice.trace_format or "requests") if not kind else read_document(path, shown(path))
+    form = choice.trace_format or "requests"
+    (choice.plugins or builtin()).find(TRACES.path, form, TRACES.noun)
+    document = read_document(path, shown(path)) if kind else _as_document(path, form)
     return _of_workload(path, document, choice, recorded=not kind)
 
 
@@ -112,7 +115,7 @@ def _locate(named: str, choice: Choice) -> tuple[Path, str]:
             if (found := find(kind, named, Path.cwd())) is not None:
                 return found, kind
         known = {*names("Workload", Path.cwd()), *names("Experiment", Path.cwd())}
-        hint = suggestion(named, known, otherwise="known names are")
+        hint = None if path.suffix else suggestion(named, known, otherwise="known names are")
         raise InputError(f"there is no file, workload or experiment named `{named}`", help=hint)
     if choice.trace_format is not None or path.suffix.lower() not in _DOCUMENTS:
         return path, ""
@@ -139,7 +142,7 @@ def _of_workload(path: Path, document: Document, choice: Choice, *, recorded: bo
     plugins = choice.plugins or builtin()
     if choice.generating and _waits(workload, plugins):
         message = f"the clients of `{workload.name}` wait for their answers: when they send depends on the cluster"
-        raise InputError(message, help="name an experiment with this workload: it is simulated to see when they send")
+        raise PolicyError(message, help="name an experiment with this workload: it is simulated to see when they send")
     limit = choice.requests
     unending = workload.trace is None and not workload.stages and workload.requests is None
     if limit is None and unending:

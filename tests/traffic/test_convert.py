@@ -69,3 +69,42 @@ def test_any_requests_replay_alike(tmp_path_factory: pytest.TempPathFactory, req
     path = tmp_path_factory.mktemp("csv") / "requests.csv"
     path.write_text("".join(trace_csv(requests)), encoding="utf-8")
     assert replayed(path) == [seen(request) for request in requests]
+
+
+DOCUMENT = """\
+apiVersion: blis/v1
+kind: Workload
+metadata: {{name: w}}
+requests: {requests}
+rate_per_s: {rate}
+clients:
+"""
+CLIENT = """\
+  - id: {0}
+    share: {1}
+    tenant: {0}
+    arrivals: {2}
+    input_tokens: {{kind: lognormal, mu: 5.0, sigma: 0.8}}
+    output_tokens: {{kind: exponential, mean: 90.0}}
+"""
+
+
+def lines_of(tmp_path: Path, clients: list[tuple[str, int, str]], rate: float, requests: int) -> dict[str, list[str]]:
+    """What each client sends, as bytes of the file, without the numbers of the requests."""
+    path = tmp_path / "w.yaml"
+    text = DOCUMENT.format(rate=rate, requests=requests) + "".join(CLIENT.format(*client) for client in clients)
+    path.write_text(text)
+    traffic = open_traffic(str(path), Choice(seed=8))
+    lines = list(trace_csv(one.request for one in traffic.requests))[1:]
+    bare = [line.partition(",")[2] for line in lines]
+    return {name: [line for line in bare if f",{name}," in line] for name, _, _ in clients}
+
+
+@pytest.mark.parametrize("arrivals", ["poisson", "constant", "{kind: gamma, cv: 2.0}", "{kind: weibull, cv: 2.0}"])
+def test_another_client_changes_no_byte_of_what_the_others_send(tmp_path: Path, arrivals: str) -> None:
+    two = [("anna", 3, arrivals), ("bert", 5, "poisson")]
+    alone = lines_of(tmp_path, two, 8.0, 200)
+    beside = lines_of(tmp_path, [("carl", 8, arrivals), *two], 16.0, 800)
+    for name in ("anna", "bert"):
+        assert len(alone[name]) > 50
+        assert beside[name][: len(alone[name])] == alone[name]
