@@ -31,7 +31,9 @@ _OPTIONS = (
     ),
     click.option("--requests", type=click.IntRange(min=1), help="Take so many requests at most."),
     click.option(
-        "--trace-format", metavar="NAME", help="How to read a trace: a `format` that Workload documents take."
+        "--trace-format",
+        metavar="NAME",
+        help="A trace's `format`, as Workload documents have it [default: told by the file].",
     ),
     plugins_option,
 )
@@ -133,7 +135,11 @@ def convert(
 
 @workload.command("compose")
 @click.argument("sources", metavar="WORKLOAD...", nargs=-1, required=True, shell_complete=completion.files)
-@click.option("--trace-format", metavar="NAME", help="How to read traces: a `format` that Workload documents take.")
+@click.option(
+    "--trace-format",
+    metavar="NAME",
+    help="The traces' `format`, as Workload documents have it [default: told by the file].",
+)
 @click.option("--name", help="Name of the document [default: the file's].")
 @click.option("-o", "--output", metavar="OUT", help="Write there, not to standard output.")
 @plugins_option

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from blis_tui._version import __version__
 from blis_tui.engine.request import Request
 from blis_tui.errors import InputError, PolicyError
-from blis_tui.inputs import MAX_TRACE_BYTES, open_input
 from blis_tui.registry import builtin
 from blis_tui.simulation import Simulation
 from blis_tui.spec.compose import is_path, shown
@@ -21,6 +20,7 @@ from blis_tui.spec.load import build, resolve_source
 from blis_tui.spec.loader import parse, read_document
 from blis_tui.spec.source import Source, as_map
 from blis_tui.spec.workloads import open_workload
+from blis_tui.traffic.recognise import format_of
 from blis_tui.workload.factory import create_source
 from blis_tui.workload.trace_segments import read_segments
 from blis_tui.workload.traces import TRACES
@@ -78,7 +78,7 @@ class Choice:
     requests: int | None = None
     """At most so many; None = all there are."""
     trace_format: str | None = None
-    """How to read a file that is no document; None = ``requests``."""
+    """How to read a file that is no document; None = as its beginning tells."""
     plugins: Registry | None = None
     generating: bool = True
     """Whether requests are wanted at all, or only what is declared."""
@@ -101,9 +101,7 @@ def open_traffic(named: str, choice: Choice) -> Traffic:
     path, kind = _locate(named, choice)
     if kind == "Experiment":
         return _of_experiment(path, choice)
-    form = choice.trace_format or "requests"
-    (choice.plugins or builtin()).find(TRACES.path, form, TRACES.noun)
-    document = read_document(path, shown(path)) if kind else _as_document(path, form)
+    document = read_document(path, shown(path)) if kind else _as_document(path, choice)
     return _of_workload(path, document, choice, recorded=not kind)
 
 
@@ -123,10 +121,11 @@ def _locate(named: str, choice: Choice) -> tuple[Path, str]:
     return path, "Experiment" if document.get("kind") == "Experiment" else "Workload"
 
 
-def _as_document(path: Path, form: str) -> Document:
+def _as_document(path: Path, choice: Choice) -> Document:
     """The Workload document that would replay a trace."""
-    with open_input(path, limit=MAX_TRACE_BYTES):
-        pass  # what is wrong with the file itself is better told without the document around it
+    plugins = choice.plugins or builtin()
+    form = choice.trace_format or format_of(path, plugins)
+    plugins.find(TRACES.path, form, TRACES.noun)
     data = {
         "apiVersion": "blis/v1",
         "kind": "Workload",
