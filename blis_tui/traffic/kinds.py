@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
 _MOST: Final = 40
 """Kinds that a document may have."""
-_BANDS: Final = 4
-"""Where prompts share more than one beginning, so many prefixes of different length stand for them all."""
+_WIDEST: Final = 1.5
+"""Where prompts share more than one beginning, one prefix stands for those whose lengths differ by this factor …"""
+_LEAST: Final = 100
+"""… or by more, where this part of all is fewer requests: a hundredth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,7 @@ def kinds_of(ledger: Ledger) -> Kinds:
     exact = all(len(head) <= 1 for head in ledger.heads.values)
     tries: list[tuple[Sequence[str], Callable[[int], Prefix | None], tuple[str, ...]]] = []
     by_tenant = "tenants are not told apart: there are too many"
-    by_length = f"what prompts share is stood for by prefixes of up to {_BANDS} lengths"
+    by_length = "what prompts share is stood for by prefixes of some lengths, each the same for all its requests"
     if exact:
         tries += [(tenants, by_head, ()), (nobody, by_head, (by_tenant,))]
     tries += [(tenants, by_band, (by_length,)), (nobody, by_band, (by_tenant, by_length))]
@@ -85,17 +87,20 @@ def _with_bands(ledger: Ledger) -> Callable[[int], Prefix | None]:
     """Requests whose prompts were found in part, in bands by how much: a prefix of the mean length for each."""
     found = ledger.found_tokens
     hits = sorted((row for row in range(len(ledger)) if found[row]), key=found.__getitem__)
-    bands: dict[int, Prefix] = {}
-    for band in range(_BANDS):
-        rows = hits[len(hits) * band // _BANDS : len(hits) * (band + 1) // _BANDS]
+    bands: list[list[int]] = []
+    for row in hits:
+        if not bands or (found[row] > _WIDEST * found[bands[-1][0]] and len(bands[-1]) * _LEAST >= len(hits)):
+            bands.append([])
+        bands[-1].append(row)
+    prefixes: dict[int, Prefix] = {}
+    size = ledger.block_size_tokens
+    for number, rows in enumerate(bands, 1):
         total = 0
         for row in rows:
             total += found[row]
-        size = ledger.block_size_tokens
-        blocks = (2 * total + size * len(rows)) // (2 * size * len(rows)) if rows else 0
-        if blocks:
-            bands.update(dict.fromkeys(rows, Prefix(group=f"shared-{band + 1}", tokens=blocks * size)))
-    return bands.get
+        blocks = (2 * total + size * len(rows)) // (2 * size * len(rows))
+        prefixes.update(dict.fromkeys(rows, Prefix(group=f"shared-{number}", tokens=blocks * size)))
+    return prefixes.get
 
 
 def _named(groups: dict[_Key, list[int]]) -> list[Kind]:

@@ -1,6 +1,8 @@
 """The figures of a description, each computed another way."""
 
 import csv
+import gzip
+import json
 import statistics
 from collections import Counter
 from itertools import pairwise
@@ -11,11 +13,13 @@ import pytest
 
 from blis_tui.api import load, run
 from blis_tui.errors import InputError
+from blis_tui.registry import builtin
 from blis_tui.traffic import figures
 from blis_tui.traffic.ledger import Ledger
 from blis_tui.traffic.opening import Choice, open_traffic
+from blis_tui.workload.traces import TRACES
 
-TRACES = Path(__file__).parents[2].parent / "shared" / "data" / "traces"
+TRACES_FOLDER = Path(__file__).parents[2].parent / "shared" / "data" / "traces"
 HEADER = "request_id,arrival_time_us,input_tokens,output_tokens,tenant_id,slo_class,model,session_id,round_index\n"
 
 
@@ -151,7 +155,7 @@ def test_a_horizon_ends_it_and_so_does_a_limit() -> None:
 
 # ---- real files ----
 
-needs_traces = pytest.mark.skipif(not TRACES.is_dir(), reason="the public traces are not on this machine")
+needs_traces = pytest.mark.skipif(not TRACES_FOLDER.is_dir(), reason="the public traces are not on this machine")
 
 
 @needs_traces
@@ -159,7 +163,7 @@ needs_traces = pytest.mark.skipif(not TRACES.is_dir(), reason="the public traces
     ("name", "requests", "prompt", "answer"), [("conv", 19_366, 1155, 211), ("code", 8819, 2048, 28)]
 )
 def test_azure(name: str, requests: int, prompt: int, answer: int) -> None:
-    path = TRACES / f"AzureLLMInferenceTrace_{name}.csv"
+    path = TRACES_FOLDER / f"AzureLLMInferenceTrace_{name}.csv"
     found = description(path)
     assert (found.requests, round(found.input_tokens.mean), round(found.output_tokens.mean)) == (
         requests,
@@ -169,3 +173,22 @@ def test_azure(name: str, requests: int, prompt: int, answer: int) -> None:
     with path.open(newline="") as file:
         tokens = sum(int(row["ContextTokens"]) for row in csv.DictReader(file))
     assert found.input_tokens.total == tokens
+
+
+@needs_traces
+@pytest.mark.skipif("mooncake" not in [one.name for one in builtin().of(TRACES.path)], reason="no reader of it")
+def test_mooncake() -> None:
+    path = TRACES_FOLDER / "mooncake_conversation.jsonl.gz"
+    found = description(path, block=512)
+    assert (found.requests, round(found.input_tokens.mean), round(found.output_tokens.mean)) == (12_031, 12_035, 343)
+    assert round(100 * found.prefix_reuse.blocks_share, 1) == 36.6
+    known: dict[int, None] = {}
+    reused = blocks = 0
+    with gzip.open(path, "rt") as file:
+        for line in file:
+            row = json.loads(line)
+            whole = row["hash_ids"][: row["input_length"] // 512]
+            reused += sum(one in known for one in whole)
+            blocks += len(row["hash_ids"])
+            known.update(dict.fromkeys(row["hash_ids"]))
+    assert (found.prefix_reuse.found_blocks, found.prefix_reuse.blocks) == (reused, blocks)

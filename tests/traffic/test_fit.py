@@ -121,7 +121,9 @@ def test_prefixes_stand_for_longer_chains(tmp_path: Path) -> None:
     shared = sum(one["share"] * one["prefix"]["tokens"] for one in clients if "prefix" in one)
     assert shared / 900 / 1005 == pytest.approx(reuse.trace, abs=0.005)
     assert reuse.fitted == pytest.approx(reuse.trace, abs=0.02)
-    assert found.notes == ("what prompts share is stood for by prefixes of up to 4 lengths",)
+    assert found.notes == (
+        "what prompts share is stood for by prefixes of some lengths, each the same for all its requests",
+    )
 
 
 def test_a_rate_that_changes_is_told_and_can_be_followed(tmp_path: Path) -> None:
