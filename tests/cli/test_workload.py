@@ -108,7 +108,6 @@ WRONG = {
     "folder": ("describe", "./"),
     "rows": ("describe", "rows.csv"),
     "columns": ("describe", "columns.csv"),
-    "format": ("describe", "small.csv", "--trace-format", "csv"),
     "set": ("describe", "small.csv", "--set", "trace.time_unit=h"),
     "document": ("describe", "wrong.yaml"),
     "other-kind": ("describe", "model.yaml"),
@@ -140,3 +139,9 @@ def test_what_can_go_wrong(name: str, folder: Path, file_regression: FileRegress
     result = workload(*WRONG[name])
     assert (result.stdout, sorted(path.name for path in folder.iterdir())) == ("", before)
     file_regression.check(f"exit code {result.exit_code}\n{result.stderr}".replace(str(folder), ""))
+
+
+def test_an_unknown_format_names_the_known_ones() -> None:
+    result = workload("describe", "small.csv", "--trace-format", "csv")
+    assert result.exit_code == ExitCode.USAGE
+    assert result.stderr.startswith("error: no trace format `csv`\n  = help: known: ")
