@@ -36,17 +36,36 @@ class InfiniteCache:
         self._block = block_size_tokens
         self._models: dict[str, dict[str, _Branch]] = {}
 
-    def ask(self, segments: Segments, model: str = "") -> int:
-        """Tokens found of a prompt that begins with ``segments``; from now on all of them are there."""
-        branches = self._models.setdefault(model, {})
-        found, same = 0, True
-        for name, tokens in segments:
+    def ask(self, segments: Segments, model: str = "", content: Segments = ()) -> int:
+        """Tokens found of a prompt that begins with ``segments``; from now on all of them are there.
+
+        Args:
+            segments: the shareable head of the prompt.
+            model: who computes it: models share nothing.
+            content: what is there afterwards, where that is more than the prompt: its answer, too.
+        """
+        root = self._models.setdefault(model, {})
+        found = _found(root, segments)
+        branches = root
+        for name, tokens in content or segments:
             branch = branches.get(name)
             if branch is None:
                 branch = branches[name] = _Branch()
-            if same:
-                found += min(tokens, branch.longest)
-                same = branch.longest >= tokens and tokens in branch.next
             branch.longest = max(branch.longest, tokens)
             branches = branch.next.setdefault(tokens, {})
         return found // self._block * self._block
+
+
+def _found(branches: dict[str, _Branch], segments: Segments) -> int:
+    """Tokens of a prompt's head that an earlier one has had."""
+    found = 0
+    for name, tokens in segments:
+        branch = branches.get(name)
+        if branch is None:
+            break
+        found += min(tokens, branch.longest)
+        following = branch.next.get(tokens)
+        if following is None:
+            break
+        branches = following
+    return found

@@ -51,6 +51,14 @@ def test_models_share_nothing() -> None:
     assert [cache.ask((("a", 8),), model) for model in ("x", "y", "x")] == [0, 0, 8]
 
 
+def test_answers_are_there_for_what_goes_on_from_them() -> None:
+    cache = InfiniteCache(4)
+    turns = [("ask", 8), ("answer", 6), ("more", 10)]
+    assert cache.ask(tuple(turns[:1]), content=tuple(turns[:2])) == 0
+    assert cache.ask(tuple(turns)) == 12  # of 14
+    assert cache.ask((*turns, ("other", 9))) == 24
+
+
 def test_an_engine_with_room_and_time_finds_the_same() -> None:
     slow = {"workload": "prefix-heavy", "workload.rate_per_s": 0.05, "workload.requests": 60, "cluster.instances": 1}
     experiment = load("quickstart", set=slow)
