@@ -1,4 +1,4 @@
-"""``blis-tui import``: documents of BLIS and Hugging Face as documents of this package."""
+"""``blis-tui import``: documents of BLIS, Hugging Face and load generators as documents of this package."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STRICT = click.option("--strict", is_flag=True, help="Exit with 1 when somethin
 
 @click.group("import")
 def import_() -> None:
-    """Convert documents of BLIS (the simulator in Go) and of Hugging Face.
+    """Convert documents of BLIS (the simulator in Go), of Hugging Face and of load generators.
 
     The result is checked before it is written. What cannot be carried over is listed on standard error, each key with
     its place and the reason.
@@ -44,14 +44,46 @@ def _converting(kind: str, about: str) -> None:
     @_STRICT
     @reported
     def command(file: Path, output: Path | None, name: str | None, strict: bool) -> None:
-        importer = import_module(f"blis_tui.importers.{kind}")  # heavy: only when the command runs
-        convert: Callable[..., Imported] = getattr(importer, f"import_{kind}")
+        module = kind.replace("-", "_")
+        importer = import_module(f"blis_tui.importers.{module}")  # heavy: only when the command runs
+        convert: Callable[..., Imported] = getattr(importer, f"import_{module}")
         _finish([(output, convert(file, name=name))], strict=strict)
 
 
 _converting("policy", "Convert a BLIS policy bundle (what --policy-config reads).")
 _converting("workload", "Convert a BLIS workload specification, version 1 or 2 (what --workload-spec reads).")
 _converting("model", "Convert a model's Hugging Face config.json.")
+_converting("inference-perf", "Convert a configuration of inference-perf to a workload.")
+
+
+@import_.command("guidellm")
+@_FILE
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Which of its rates, or another one.")
+@_OUTPUT
+@_NAME
+@_STRICT
+@reported
+def guidellm(file: Path, rate: float | None, output: Path | None, name: str | None, strict: bool) -> None:
+    """Convert a scenario of GuideLLM to a workload."""
+    from blis_tui.importers.guidellm import import_guidellm  # noqa: PLC0415
+
+    _finish([(output, import_guidellm(file, name=name, rate=rate))], strict=strict)
+
+
+@import_.command("servegen")
+@click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path))
+@click.option("--span", type=float, nargs=2, metavar="START END", help="Only this time of the trace, in seconds.")
+@_OUTPUT
+@_NAME
+@_STRICT
+@reported
+def servegen(
+    folder: Path, span: tuple[float, float] | None, output: Path | None, name: str | None, strict: bool
+) -> None:
+    """Convert a folder of ServeGen (chunk-*-trace.csv, chunk-*-dataset.json) to a workload."""
+    from blis_tui.importers.servegen import import_servegen  # noqa: PLC0415
+
+    _finish([(output, import_servegen(folder, name=name, span_s=span))], strict=strict)
 
 
 @import_.command("hardware")

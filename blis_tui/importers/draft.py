@@ -11,19 +11,16 @@ from blis_tui.errors import SpecError
 from blis_tui.spec.checks import check_model, check_workload
 from blis_tui.spec.compose import Problems, checked
 from blis_tui.spec.diagnostics import in_order
-from blis_tui.spec.scalars import flow
 from blis_tui.spec.source import Document
 from blis_tui.spec.validate import validate
+from blis_tui.spec.yaml_text import yaml_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from blis_tui.importers.section import Input, Note
     from blis_tui.spec.source import DataPath, Json
 
 _NAME: Final = re.compile("[^a-z0-9.-]+")
 _LONGEST_NAME: Final = 100
-_WIDTH: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +60,7 @@ class Draft:
             **self.body,
         }
         self._check(copy.deepcopy(data))
-        text = _yaml_text(data)
+        text = yaml_text(data)
         validate("-", stdin_text=text)
         return Imported(kind=self.kind, name=self.name, text=text, notes=tuple(self.source.notes))
 
@@ -87,40 +84,3 @@ def as_name(text: str) -> str:
     """The nearest text that may name a document: lower-case letters, digits, ``.`` and ``-``."""
     name = _NAME.sub("-", text.lower())[:_LONGEST_NAME].strip(".-")
     return name or "imported"
-
-
-def _yaml_text(data: dict[str, Json]) -> str:
-    """A document as YAML with its modeline: short maps in one line, two blanks of indentation."""
-    kind = str(data["kind"]).lower()
-    modeline = f"# yaml-language-server: $schema=../../schemas/{kind}.schema.json"
-    return "\n".join([modeline, *_block(data, 0)]) + "\n"
-
-
-def _block(data: dict[str, Json], indent: int) -> Iterator[str]:
-    blanks = " " * indent
-    for key, value in data.items():
-        start = f"{blanks}{flow(key)}:"
-        text = flow(value)
-        opened = isinstance(value, dict | list) and value
-        if opened and (len(start) + len(text) >= _WIDTH or (indent == 0 and _is_deep(value)) or key == "metadata"):
-            yield start
-            yield from _block(value, indent + 2) if isinstance(value, dict) else _entries(value, indent + 2)
-        else:
-            yield f"{start} {text}"
-
-
-def _entries(values: Json, indent: int) -> Iterator[str]:
-    for value in values if isinstance(values, list) else []:
-        text = flow(value)
-        if isinstance(value, dict) and value and (_is_deep(value) or indent + len(text) >= _WIDTH):
-            lines = list(_block(value, indent + 2))
-            yield f"{' ' * indent}- {lines[0].lstrip()}"
-            yield from lines[1:]
-        else:
-            yield f"{' ' * indent}- {text}"
-
-
-def _is_deep(value: Json) -> bool:
-    """Whether something in it is a map or a list itself."""
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(isinstance(one, dict | list) for one in inner)

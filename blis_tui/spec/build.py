@@ -64,7 +64,7 @@ def build_experiment(
         name=metadata.text("name"),
         description=metadata.text("description", ""),
         seed=top.integer("seed"),
-        workload=_workload(top.part("workload"), trace_path),
+        workload=build_workload(top.part("workload"), trace_path),
         policy=policy,
         cluster=_cluster(cluster, policy, pools),
         pools=pools,
@@ -324,7 +324,8 @@ def _disaggregation(part: Part, policy: spec.Policy) -> spec.Disaggregation:
     )
 
 
-def _workload(part: Part, trace_path: str | None) -> spec.Workload:
+def build_workload(part: Part, trace_path: str | None = None) -> spec.Workload:
+    """The workload that a complete document describes; its trace lies at ``trace_path``, else where it says."""
     requests = None if part.data.get("requests") is None else part.integer("requests")
     if "trace" in part.data:
         return spec.Workload(name=part.name(), requests=requests, trace=_trace(part.part("trace"), trace_path))

@@ -53,7 +53,7 @@ def validate(source: str | Path, *, stdin_text: str | None = None, plugins: Regi
     if kind == "Model":
         inline_config_file(document, (), problems)
     checked(document, kind, (), problems)
-    trace_path = None if problems.found else _check_alone(document, kind, problems)
+    trace_path = None if problems.found else check_alone(document, kind, problems)
     if problems.found:
         raise SpecError(in_order(problems.found))
     _check_rows(document.get("trace"), trace_path, plugins)
@@ -94,7 +94,7 @@ def _check_rows(trace: Json, path: Path | None, plugins: Registry | None) -> Non
     check_trace(said, plugins or builtin())
 
 
-def _check_alone(document: Document, kind: str, problems: Problems) -> Path | None:
+def check_alone(document: Document, kind: str, problems: Problems) -> Path | None:
     """Check the document's meaning as inside an experiment, and complete it; returns where its trace lies, if any."""
     slot, trace_path = kind.lower(), None
     if kind in {"Model", "Workload", "Policy"}:

@@ -116,7 +116,7 @@ class WeibullGaps:
     __slots__ = ("_inverse_shape", "_scale_us")
 
     def __init__(self, settings: WeibullSettings, mean_us: float) -> None:
-        shape = _weibull_shape(_positive("weibull", "cv", settings.cv))
+        shape = weibull_shape(_positive("weibull", "cv", settings.cv))
         self._inverse_shape = 1.0 / shape
         self._scale_us = mean_us / gamma(1.0 + 1.0 / shape)
 
@@ -125,7 +125,7 @@ class WeibullGaps:
         return int(self._scale_us * power(stream.exponential(), self._inverse_shape)) or 1
 
 
-def _weibull_shape(cv: float) -> float:
+def weibull_shape(cv: float) -> float:
     """The shape whose coefficient of variation is ``cv``: bisection, as it falls steadily with the shape."""
     low, high = _WEIBULL_SHAPES
     for _ in range(_BISECTIONS):

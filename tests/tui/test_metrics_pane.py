@@ -6,9 +6,10 @@ from collections import Counter
 
 import pytest
 
+from blis_tui.braille import draw
 from blis_tui.metrics.stats import of_samples
 from blis_tui.tui.presenters.metrics import arrange, inter_token_gaps, metrics, percentile_lines
-from blis_tui.tui.presenters.plot import GUTTER, SECOND, draw, plot, strips, top_value
+from blis_tui.tui.presenters.plot import GUTTER, SECOND, plot, strips, top_value
 from blis_tui.tui.presenters.series import (
     BY_NAME,
     FULL,

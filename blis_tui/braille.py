@@ -1,0 +1,39 @@
+"""Curves drawn with the dots of braille characters: two across and four down in each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_BLANK: Final = 0x2800
+_DOTS: Final = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
+"""Bits of a braille character, by column and row."""
+
+
+def draw(values: Sequence[float | None], height: int, top: float, *, filled: bool = False) -> list[str]:
+    """The values from left to right as one line, two to a character; rows from the top. None = a gap.
+
+    Args:
+        values: what to draw.
+        height: rows.
+        top: the value at the upper edge.
+        filled: every second dot below the line, too, so that another line can be told from the area.
+    """
+    width = (len(values) + 1) // 2
+    cells = [[0] * width for _ in range(height)]
+    dots = 4 * height - 1
+    before: int | None = None
+    for x, value in enumerate(values):
+        if value is None:
+            before = None
+            continue
+        level = min(max(int(value * dots / top + 0.5), 0), dots) if top > 0 else 0
+        start = level if before is None else before
+        upright = range(min(start, level), max(start, level) + 1)
+        area = range(x % 2, upright.start, 2) if filled else ()
+        for y in (*area, *upright):
+            cells[height - 1 - y // 4][x // 2] |= _DOTS[x % 2][3 - y % 4]
+        before = level
+    return ["".join(chr(_BLANK + bits) if bits else " " for bits in row) for row in cells]

@@ -1,0 +1,240 @@
+"""``blis-tui workload``: what the requests of a workload are like, and workloads made from others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from blis_tui.canonical import to_json
+from blis_tui.cli import completion
+from blis_tui.cli.failures import reported
+from blis_tui.cli.files import require_spared, tell
+from blis_tui.cli.options import format_option, known_plugins, plugins_option
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_Command = TypeVar("_Command", bound="Callable[..., object]")
+
+_OPTIONS = (
+    click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="PATH=VALUE",
+        help="Replace a value of the document; of a trace, such as trace.time_unit=ms.",
+    ),
+    click.option(
+        "--seed", type=click.IntRange(min=0), help="Generate with this seed [default: the experiment's, or 0]."
+    ),
+    click.option("--requests", type=click.IntRange(min=1), help="Take so many requests at most."),
+    click.option(
+        "--trace-format",
+        metavar="NAME",
+        help="A trace's `format`, as Workload documents have it [default: told by the file].",
+    ),
+    plugins_option,
+)
+
+_BLOCK_SIZE = click.option(
+    "--block-size",
+    type=click.IntRange(min=1),
+    default=16,
+    show_default=True,
+    help="Tokens of a block of the cache that prefixes are looked up in.",
+)
+_STAGE = "Follow the rate in stages of this length [default: one rate]."
+
+
+def _choosing(command: _Command) -> _Command:
+    """Add the options that say which requests are meant."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.group("workload")
+def workload() -> None:
+    """Look at workloads and traces, and make them from others.
+
+    Whatever takes requests takes a trace file, a Workload document or an experiment: a path, or the name of a workload
+    or an experiment (see `blis-tui spec list`).
+    """
+
+
+@workload.command("describe")
+@click.argument("source", metavar="WORKLOAD", shell_complete=completion.files)
+@_choosing
+@_BLOCK_SIZE
+@format_option("table", "json")
+@click.option("--html", metavar="FILE", help="Also draw it, as one page that needs no network.")
+@reported
+def describe(
+    source: str,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    requests: int | None,
+    trace_format: str | None,
+    plugins: tuple[str, ...],
+    block_size: int,
+    output_format: str,
+    html: str | None,
+) -> None:
+    """Show what the requests of WORKLOAD are like.
+
+    Rate and peaks, burstiness, lengths, how much of the prompts an infinite prefix cache would find, all this by
+    client, tenant, SLO class and model, and sessions. Generated workloads show what is drawn, not what is declared.
+    """
+    from blis_tui.records.files import write_standard_output, write_text  # noqa: PLC0415  (heavy: only when it runs)
+    from blis_tui.traffic import figures  # noqa: PLC0415
+    from blis_tui.traffic.ledger import Ledger  # noqa: PLC0415
+    from blis_tui.traffic.opening import Choice, open_traffic  # noqa: PLC0415
+    from blis_tui.traffic.page import page  # noqa: PLC0415
+    from blis_tui.traffic.text import as_text  # noqa: PLC0415
+
+    choice = Choice(overrides, seed, requests, trace_format, known_plugins(plugins))
+    traffic = open_traffic(source, choice)
+    require_spared({"--html": html}, traffic.files)
+    found = figures.describe(traffic, Ledger(traffic.requests, block_size))
+    if html:
+        write_text(html, page(found))
+    write_standard_output(to_json(found.to_dict()) if output_format == "json" else as_text(found))
+
+
+@workload.command("convert")
+@click.argument("source", metavar="WORKLOAD", shell_complete=completion.files)
+@_choosing
+@click.option("-o", "--output", metavar="OUT.csv", help="Write there, not to standard output.")
+@reported
+def convert(
+    source: str,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    requests: int | None,
+    trace_format: str | None,
+    plugins: tuple[str, ...],
+    output: str | None,
+) -> None:
+    """Write the requests of WORKLOAD as CSV that replays as it is.
+
+    Replayed with `workload: {trace: {file: OUT.csv}}`, they are the same: when they arrive, their lengths, what their
+    prompts share, classes, tenants, models, deadlines and sessions.
+    """
+    from blis_tui.traffic.convert import trace_csv  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.traffic.opening import Choice, open_traffic  # noqa: PLC0415
+
+    traffic = open_traffic(source, Choice(overrides, seed, requests, trace_format, known_plugins(plugins)))
+    if traffic.cut is not None:
+        tell(f"note: nothing ends `{traffic.name}`: these are its first {traffic.cut:,} requests (see --requests)")
+    if any(client.network for client in traffic.workload.clients):
+        tell("note: the network of clients is not in the file: latencies will be those at the cluster")
+    _write(output, trace_csv(one.request for one in traffic.requests), traffic.files)
+
+
+@workload.command("compose")
+@click.argument("sources", metavar="WORKLOAD...", nargs=-1, required=True, shell_complete=completion.files)
+@click.option(
+    "--trace-format",
+    metavar="NAME",
+    help="The traces' `format`, as Workload documents have it [default: told by the file].",
+)
+@click.option("--name", help="Name of the document [default: the file's].")
+@click.option("-o", "--output", metavar="OUT", help="Write there, not to standard output.")
+@plugins_option
+@reported
+def compose(
+    sources: tuple[str, ...],
+    trace_format: str | None,
+    name: str | None,
+    output: str | None,
+    plugins: tuple[str, ...],
+) -> None:
+    """Make one workload of several.
+
+    Workload documents (and those of experiments) become one document with the clients of all, each at the rate that it
+    had. Traces become one trace, by time. What had to be changed is listed on standard error.
+    """
+    from blis_tui.traffic.compose import are_traces, composed, merged  # noqa: PLC0415  (as above)
+    from blis_tui.traffic.convert import trace_csv  # noqa: PLC0415
+    from blis_tui.traffic.opening import Choice, open_traffic  # noqa: PLC0415
+
+    known = known_plugins(plugins)
+    choice = Choice(trace_format=trace_format, plugins=known, generating=False)
+    parts = [open_traffic(source, choice) for source in sources]
+    files = [file for part in parts for file in part.files]
+    if are_traces(parts):
+        _write(output, trace_csv(merged(parts)), files)
+        return
+    result = composed(parts, name or _document_name(output, "composed"), known)
+    _write(output, [result.text], files)
+    for note in result.notes:
+        tell(f"note: {note}")
+
+
+@workload.command("fit")
+@click.argument("source", metavar="TRACE", shell_complete=completion.files)
+@_choosing
+@_BLOCK_SIZE
+@click.option("--stage", "stage_s", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help=_STAGE)
+@click.option("--name", help="Name of the document [default: the file's].")
+@format_option("table", "json", about="How good the fit is, for people or programs.")
+@click.option("-o", "--output", metavar="OUT.yaml", help="Write the document there, not to standard output.")
+@reported
+def fit_(
+    source: str,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    requests: int | None,
+    trace_format: str | None,
+    plugins: tuple[str, ...],
+    block_size: int,
+    stage_s: float | None,
+    name: str | None,
+    output_format: str,
+    output: str | None,
+) -> None:
+    """Make a Workload document whose requests are like those of TRACE.
+
+    Its clients are the trace's tenants, SLO classes, models and prefixes. Rate, arrival process, lengths and prefix
+    reuse are the trace's as far as a document can say them; how far, as Kolmogorov-Smirnov distances, stands in the
+    document and on standard output (on standard error where the document goes to standard output).
+    """
+    from blis_tui.records.files import write_standard_output  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.traffic.fit import fit  # noqa: PLC0415
+    from blis_tui.traffic.ledger import Ledger  # noqa: PLC0415
+    from blis_tui.traffic.opening import Choice, open_traffic, provenance  # noqa: PLC0415
+    from blis_tui.traffic.text import fit_text  # noqa: PLC0415
+
+    known = known_plugins(plugins)
+    traffic = open_traffic(source, Choice(overrides, seed, requests, trace_format, known))
+    ledger = Ledger(traffic.requests, block_size)
+    origin = provenance(traffic, len(ledger))
+    called = name or _document_name(output, "fitted")
+    fitted = fit(ledger, called, traffic.name, origin, stage_s=stage_s, plugins=known)
+    _write(output, [fitted.text], traffic.files)
+    told = to_json(fitted.to_dict()) if output_format == "json" else fit_text(fitted)
+    if output in (None, "-"):
+        tell(told, nl=False)
+    else:
+        write_standard_output(told)
+    for warning in fitted.warnings:
+        tell(f"warning: {warning}")
+
+
+def _document_name(output: str | None, otherwise: str) -> str:
+    """What a document in that file is called."""
+    return otherwise if output in (None, "-") else Path(str(output)).name.partition(".")[0]
+
+
+def _write(output: str | None, lines: Iterable[str], read: Iterable[Path]) -> None:
+    """Write a whole file, or nothing."""
+    from blis_tui.records.files import atomic_text, write_standard_output  # noqa: PLC0415
+
+    if output is None or output == "-":
+        write_standard_output("".join(lines))
+        return
+    require_spared({"-o": output}, read)
+    with atomic_text(output) as file:
+        file.writelines(lines)

@@ -1,0 +1,189 @@
+"""A configuration of inference-perf as a Workload."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.importers.draft import Draft, as_name
+from blis_tui.importers.section import Fate, Input
+from blis_tui.importers.synthetic import clamped_normal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from blis_tui.importers.draft import Imported
+    from blis_tui.importers.section import Section
+    from blis_tui.spec.source import Json
+
+_UNRELATED: Final = ("api", "metrics", "report", "storage", "tokenizer", "circuit_breakers", "logLevel", "goodput")
+_OF_THE_LOADER: Final = (
+    *("interval", "num_workers", "worker_max_concurrency", "worker_max_tcp_connections"),
+    *("request_retries", "request_retry_backoff_sec"),
+)
+_LOADS: Final = ("constant", "poisson", "concurrent")
+_SYNTHETIC: Final = ("synthetic", "random")
+_MOST_GROUPS: Final = 10_000
+_NAMES: Final = {"num_groups": "num_unique_system_prompts", "num_prompts_per_group": "num_users_per_system_prompt"}
+"""Keys of `shared_prefix`, and what older versions call them."""
+
+
+def import_inference_perf(path: Path, *, name: str | None = None) -> Imported:
+    """Convert a configuration.
+
+    Args:
+        path: the YAML file.
+        name: name of the document; default: that of the file.
+
+    Raises:
+        InputError: the file cannot be read.
+        SpecError: it is no such configuration, or its load has no counterpart.
+    """
+    given = Input.read(path)
+    root = given.root()
+    load = root.section("load")
+    data = root.section("data")
+    for key, part in (("load", load), ("data", data)):
+        if part is None:
+            given.problem((), f"this lacks the key `{key}`", code="BLIS1002", key=True)
+    given.stop_at_problems()
+    assert load is not None  # noqa: S101  (or it had been a problem)
+    assert data is not None  # noqa: S101
+    server = root.section("server")
+    if server is not None:
+        server.note(Fate.ELSEWHERE, "model_name", "the experiment names the model")
+    for key in _UNRELATED:
+        root.note(Fate.NO_EFFECT, key, "it is about measuring, not about the requests")
+    root.finish()
+    kinds = _kinds(data)
+    body, arrivals = _load(load, clients=max(1, len(kinds)))
+    timeout = load.number("request_timeout")
+    common: dict[str, Json] = {"timeout_us": int(timeout * 1e6)} if timeout else {}
+    load.finish()
+    clients: list[Json] = [
+        {"id": f"group-{at}", "arrivals": arrivals, **kind, **common} for at, kind in enumerate(kinds)
+    ]
+    return Draft(
+        source=given,
+        kind="Workload",
+        name=as_name(path.stem) if name is None else name,
+        description=f"Imported from the inference-perf configuration {path.name}.",
+        body={**body, "clients": clients},
+        origins={("clients",): data.path, ("stages",): (*load.path, "stages")},
+    ).finish()
+
+
+def _load(load: Section, *, clients: int) -> tuple[dict[str, Json], dict[str, Json]]:
+    """The rates, and each client's arrivals."""
+    kind = load.choice("type", _LOADS, otherwise="constant")
+    for key in _OF_THE_LOADER:
+        load.note(Fate.NO_EFFECT, key, "it is about the machine that sends the load")
+    load.note(Fate.ELSEWHERE, "base_seed", "write it as `seed` into the experiment")
+    load.lose("lora_traffic_split", "LoRA adapters are not simulated")
+    if load.given("sweep"):
+        load.source.problem((*load.path, "sweep"), "a sweep makes its stages while it measures", key=True,
+                            hint="write the stages that it made under `stages`")  # fmt: skip
+        return {}, {}
+    stages = load.sections("stages")
+    if not stages:
+        load.source.problem(load.path, "the load has no `stages`", code="BLIS1002", key=True)
+        return {}, {}
+    if kind == "concurrent":
+        return _users(load, stages, clients=clients)
+    found: list[Json] = []
+    counts = []
+    for stage in stages:
+        rate, duration = stage.number("rate", required=True) or 0, stage.number("duration", required=True) or 0
+        stage.finish()
+        found.append({"rate_per_s": rate, "duration_s": duration})
+        counts.append(rate * duration / clients)
+    body: dict[str, Json] = {"stages": found}
+    if kind == "poisson":
+        if all(count == int(count) for count in counts):
+            body["exact_stage_counts"] = True
+        else:
+            text = f"{clients} groups: how many requests a stage gets is drawn, not exactly rate x duration"
+            load.note(Fate.APPROXIMATED, "stages", text)
+    return body, {"kind": kind}
+
+
+def _users(load: Section, stages: list[Section], *, clients: int) -> tuple[dict[str, Json], dict[str, Json]]:
+    """Users who wait for their answers."""
+    if len(stages) > 1:
+        text = "only one stage of concurrent users can be imported; write one workload for each"
+        load.source.problem((*load.path, "stages"), text, key=True)
+        return {}, {}
+    (stage,) = stages
+    users, requests = stage.whole("concurrency_level", low=1), stage.whole("num_requests", low=1)
+    stage.finish()
+    if users % clients:
+        text = f"{users} users of {clients} groups became {clients * -(-users // clients)}: as many for each group"
+        stage.note(Fate.APPROXIMATED, "concurrency_level", text)
+    body: dict[str, Json] = {"requests": requests} if requests else {}
+    return body, {"kind": "closed-loop", "users": max(1, -(-users // clients))}
+
+
+def _kinds(data: Section) -> list[dict[str, Json]]:
+    """What each client asks for."""
+    kind = data.text("type")
+    data.note(Fate.NO_EFFECT, "path", "the data are generated")
+    data.lose("multimodal", "images, audio and video are not simulated")
+    shared = data.section("shared_prefix")
+    inputs, outputs = data.section("input_distribution"), data.section("output_distribution")
+    data.finish()
+    if kind == "shared_prefix" and shared is not None:
+        return _shared_prefix(shared)
+    if kind in _SYNTHETIC and inputs is not None and outputs is not None:
+        return [{"input_tokens": _distribution(inputs), "output_tokens": _distribution(outputs)}]
+    wanted = "`shared_prefix` or `synthetic` with `input_distribution` and `output_distribution`"
+    data.source.problem((*data.path, "type"), f"the lengths of `{kind[:40]}` data are not in this file",
+                        hint=f"what can be imported is {wanted}")  # fmt: skip
+    return []
+
+
+def _distribution(section: Section) -> dict[str, Json]:
+    """Lengths, normal within bounds."""
+    kind = section.choice("type", ("normal", "uniform", "fixed"), otherwise="normal")
+    low, high = section.whole("min", low=0), section.whole("max", low=1)
+    mean, std_dev = section.number("mean"), section.number("std_dev")
+    section.note(Fate.NO_EFFECT, "total_count", "as many are drawn as there are requests")
+    section.finish()
+    center = (low + high) / 2 if mean is None else mean
+    high = high or int(center)
+    if kind == "uniform" and low < high:
+        return {"kind": "uniform", "min": max(1, low), "max": high}
+    return clamped_normal(center, 0.0 if kind == "fixed" or std_dev is None else std_dev, low, high)
+
+
+def _shared_prefix(shared: Section) -> list[dict[str, Json]]:
+    """A client for each system prompt, whose questions come again and again."""
+
+    def count(key: str) -> int:
+        return shared.whole(key) or shared.whole(_NAMES[key])
+
+    groups, prompts = count("num_groups"), count("num_prompts_per_group")
+    prefix = shared.whole("system_prompt_len")
+    lengths: list[Json] = []
+    for key in ("question", "output"):
+        own, constant = shared.section(f"{key}_distribution"), shared.whole(f"{key}_len")
+        lengths.append(_distribution(own) if own is not None else {"kind": "constant", "value": max(1, constant)})
+    shared.lose(
+        "enable_multi_turn_chat", "each request stands for itself: give the clients a `session` for conversations"
+    )
+    shared.note(Fate.NO_EFFECT, "max_model_len", "it bounds conversations only")
+    shared.note(Fate.NO_EFFECT, "seed", "texts have no content here")
+    shared.lose("multimodal", "images, audio and video are not simulated")
+    shared.finish()
+    if not 0 < groups <= _MOST_GROUPS or prompts < 1:
+        text = f"there must be 1 to {_MOST_GROUPS} groups and at least 1 prompt in each"
+        shared.source.problem(shared.path, text, code="BLIS1005", key=True)
+        return []
+    question, output = lengths
+    return [
+        {
+            "input_tokens": question,
+            "output_tokens": output,
+            "repeated_prompts": prompts,
+            **({"prefix": {"group": f"group-{group}", "tokens": prefix}} if prefix else {}),
+        }
+        for group in range(groups)
+    ]

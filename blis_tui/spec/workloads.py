@@ -1,0 +1,59 @@
+"""A workload on its own, without an experiment around it."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from blis_tui.errors import SpecError
+from blis_tui.spec.build import build_workload
+from blis_tui.spec.compose import Problems, checked
+from blis_tui.spec.diagnostics import in_order
+from blis_tui.spec.document_parts import Part
+from blis_tui.spec.overrides import parse_overrides
+from blis_tui.spec.source import as_map
+from blis_tui.spec.validate import check_alone
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from blis_tui.registry import Registry
+    from blis_tui.spec.model import Workload
+    from blis_tui.spec.source import Document, Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenWorkload:
+    """A Workload document that has been checked."""
+
+    workload: Workload
+    given: dict[str, Json]
+    """The document as it was given: without defaults."""
+    files: tuple[Path, ...]
+    """Its trace, if it has one."""
+
+
+def open_workload(
+    document: Document, *, overrides: Sequence[str] = (), plugins: Registry | None = None
+) -> OpenWorkload:
+    """Check a Workload document as inside an experiment, and build what it describes.
+
+    Args:
+        document: as it was read.
+        overrides: ``path=value`` texts, whose paths start in the document.
+        plugins: what its names may refer to; None = this package's own plug-ins.
+
+    Raises:
+        SpecError: with every problem found.
+        InputError: its trace cannot be read.
+    """
+    problems = Problems(plugins)
+    checked(document, "Workload", parse_overrides(overrides), problems)
+    given = copy.deepcopy(as_map(document.data))
+    path = None if problems.found else check_alone(document, "Workload", problems)
+    if problems.found:
+        raise SpecError(in_order(problems.found))
+    workload = build_workload(Part(as_map(document.data), "workload"), None if path is None else str(path))
+    return OpenWorkload(workload=workload, given=given, files=() if path is None else (path,))

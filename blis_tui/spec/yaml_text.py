@@ -1,0 +1,57 @@
+"""Documents that a program makes, as YAML for people: short maps in one line, two blanks of indentation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.spec.scalars import flow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from blis_tui.spec.source import Json
+
+_WIDTH: Final = 100
+
+
+def yaml_text(data: dict[str, Json], remarks: Sequence[str] = ()) -> str:
+    """A document as YAML: its modeline, remarks as comments, then the keys.
+
+    Args:
+        data: the document.
+        remarks: lines of comment.
+    """
+    kind = str(data["kind"]).lower()
+    modeline = f"# yaml-language-server: $schema=../../schemas/{kind}.schema.json"
+    comments = [f"# {remark}".rstrip() for remark in remarks]
+    return "\n".join([modeline, *comments, *_block(data, 0)]) + "\n"
+
+
+def _block(data: dict[str, Json], indent: int) -> Iterator[str]:
+    blanks = " " * indent
+    for key, value in data.items():
+        start = f"{blanks}{flow(key)}:"
+        text = flow(value)
+        opened = isinstance(value, dict | list) and value
+        if opened and (len(start) + len(text) >= _WIDTH or (indent == 0 and _is_deep(value)) or key == "metadata"):
+            yield start
+            yield from _block(value, indent + 2) if isinstance(value, dict) else _entries(value, indent + 2)
+        else:
+            yield f"{start} {text}"
+
+
+def _entries(values: Json, indent: int) -> Iterator[str]:
+    for value in values if isinstance(values, list) else []:
+        text = flow(value)
+        if isinstance(value, dict) and value and (_is_deep(value) or indent + len(text) >= _WIDTH):
+            lines = list(_block(value, indent + 2))
+            yield f"{' ' * indent}- {lines[0].lstrip()}"
+            yield from lines[1:]
+        else:
+            yield f"{' ' * indent}- {text}"
+
+
+def _is_deep(value: Json) -> bool:
+    """Whether something in it is a map or a list itself."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(isinstance(one, dict | list) for one in inner)

@@ -1,0 +1,359 @@
+"""What requests are like: rates, burstiness, lengths, prefix reuse, by groups.
+
+Whole numbers as long as possible, then one division: the same on every machine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from math import sqrt
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.traffic.ledger import GROUPINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.traffic.ledger import Ledger
+    from blis_tui.traffic.opening import Traffic
+
+SECOND: Final = 1_000_000
+MINUTE: Final = 60 * SECOND
+_CELLS: Final = 120
+"""Windows of the course of arrivals."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths:
+    """Token counts. Percentiles interpolate linearly between the two values around rank ``p/100 * (n - 1)``."""
+
+    total: int
+    mean: float
+    min: int
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """The window with the most requests; windows follow one another from the first arrival on."""
+
+    requests: int
+    at_s: float
+    """Its start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """How often requests come."""
+
+    mean_per_s: float | None
+    """Gaps between the first arrival and the last, per second; None where all requests arrive at once."""
+    peak_second: Peak
+    peak_minute: Peak
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Burstiness:
+    """How irregularly requests come. Independent requests at a steady rate (Poisson) have 1 everywhere.
+
+    None where there is too little: fewer than two gaps or windows.
+    """
+
+    gap_cv: float | None
+    """Standard deviation of the gaps between arrivals over their mean."""
+    dispersion_second: float | None
+    """Index of dispersion: variance of the number of requests in whole windows of a second, over its mean."""
+    dispersion_minute: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reuse:
+    """What an infinite prefix cache would find: beginnings that an earlier prompt has had, too, in whole blocks."""
+
+    block_size_tokens: int
+    found_tokens: int
+    tokens_share: float
+    """Of all prompt tokens."""
+    found_blocks: int
+    blocks: int
+    """Those of all prompts; the last one of a prompt may be in part empty."""
+    blocks_share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sessions:
+    """Conversations."""
+
+    sessions: int
+    requests: int
+    """Those that belong to one."""
+    turns_mean: float
+    turns_p50: float
+    turns_max: int
+    gap_p50_s: float | None
+    """Time from one turn's arrival to the next one's: half are shorter. None where nobody has two turns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Requests that have something in common."""
+
+    requests: int
+    share: float
+    rate_per_s: float | None
+    """Its share of the mean rate of all."""
+    gap_cv: float | None
+    input_mean: float
+    output_mean: float
+    reuse_tokens_share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bin:
+    """Lengths from a power of two up to the next one."""
+
+    from_tokens: int
+    to_tokens: int
+    """The largest length in it."""
+    requests: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """Requests over time, in windows of equal length from the first arrival on."""
+
+    start_s: float
+    window_s: float
+    requests: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """A workload in figures. Times are in seconds since the start of the simulation."""
+
+    name: str
+    source: str
+    seed: int | None
+    cut: int | None
+    requests: int
+    first_arrival_s: float
+    duration_s: float
+    """From the first arrival to the last."""
+    rate: Rate
+    burstiness: Burstiness
+    input_tokens: Lengths
+    output_tokens: Lengths
+    prefix_reuse: Reuse
+    sessions: Sessions | None
+    clients: Mapping[str, Group]
+    """Empty in a trace."""
+    tenants: Mapping[str, Group]
+    """Empty where no request has one; likewise models."""
+    slo_classes: Mapping[str, Group]
+    models: Mapping[str, Group]
+    arrivals: Course
+    input_histogram: tuple[Bin, ...]
+    output_histogram: tuple[Bin, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        """As plain data, in this order."""
+        return asdict(self)
+
+
+def describe(traffic: Traffic, ledger: Ledger) -> Description:
+    """The figures of all requests."""
+    arrivals = ledger.arrival_us
+    first, last = arrivals[0], arrivals[-1]
+    by = {grouping: _groups(ledger, grouping) for grouping in GROUPINGS}
+    return Description(
+        name=traffic.name,
+        source=traffic.source,
+        seed=traffic.seed,
+        cut=traffic.cut if traffic.cut is not None and len(ledger) == traffic.cut else None,
+        requests=len(ledger),
+        first_arrival_s=first / SECOND,
+        duration_s=(last - first) / SECOND,
+        rate=Rate(
+            mean_per_s=_rate(len(arrivals) - 1, last - first),
+            peak_second=_peak(arrivals, SECOND),
+            peak_minute=_peak(arrivals, MINUTE),
+        ),
+        burstiness=Burstiness(
+            gap_cv=gap_cv(arrivals),
+            dispersion_second=dispersion(arrivals, SECOND),
+            dispersion_minute=dispersion(arrivals, MINUTE),
+        ),
+        input_tokens=lengths_of(ledger.input_tokens),
+        output_tokens=lengths_of(ledger.output_tokens),
+        prefix_reuse=_reuse(ledger),
+        sessions=_sessions(ledger),
+        clients=by["client"],
+        tenants=by["tenant"],
+        slo_classes=by["slo_class"],
+        models=by["model"],
+        arrivals=_course(arrivals),
+        input_histogram=_histogram(ledger.input_tokens),
+        output_histogram=_histogram(ledger.output_tokens),
+    )
+
+
+def total_of(values: Sequence[int]) -> int:
+    """The sum of whole numbers."""
+    total = 0
+    for value in values:
+        total += value
+    return total
+
+
+def percentile(ordered: Sequence[int], percent: int) -> float:
+    """The value at rank ``percent/100 * (n - 1)`` of ascending numbers, interpolated."""
+    rank, rest = divmod(percent * (len(ordered) - 1), 100)
+    low = ordered[rank]
+    return float(low) if rest == 0 else (100 * low + rest * (ordered[rank + 1] - low)) / 100
+
+
+def lengths_of(values: Sequence[int]) -> Lengths:
+    """The distribution of at least one token count."""
+    ordered = sorted(values)
+    total = total_of(ordered)
+    p50, p90, p95, p99 = (percentile(ordered, percent) for percent in (50, 90, 95, 99))
+    return Lengths(
+        total=total,
+        mean=total / len(ordered),
+        min=ordered[0],
+        p50=p50,
+        p90=p90,
+        p95=p95,
+        p99=p99,
+        max=ordered[-1],
+    )
+
+
+def spread(values: Sequence[int]) -> tuple[int, int]:
+    """``n`` times the sum, and ``n`` squared times the variance, of whole numbers: exact."""
+    total = squares = 0
+    for value in values:
+        total += value
+        squares += value * value
+    return total * len(values), len(values) * squares - total * total
+
+
+def gap_cv(arrivals_us: Sequence[int]) -> float | None:
+    """The coefficient of variation of the gaps; None for fewer than two, or when all arrive at once."""
+    gaps = [later - earlier for earlier, later in pairwise(arrivals_us)]
+    if len(gaps) < 2:
+        return None
+    scaled_total, scaled_variance = spread(gaps)
+    mean = scaled_total // len(gaps)  # n times the mean
+    return sqrt(scaled_variance) / mean if mean else None
+
+
+def dispersion(arrivals_us: Sequence[int], window_us: int) -> float | None:
+    """The index of dispersion of the counts in whole windows; None for fewer than two windows or no requests there."""
+    first = arrivals_us[0]
+    windows = (arrivals_us[-1] - first) // window_us
+    if windows < 2:
+        return None
+    counts = [0] * windows
+    for arrival in arrivals_us:
+        window = (arrival - first) // window_us
+        if window < windows:
+            counts[window] += 1
+    total = total_of(counts)
+    _, scaled_variance = spread(counts)
+    return scaled_variance / (windows * total) if total else None
+
+
+def _rate(requests: int, span_us: int) -> float | None:
+    return requests * SECOND / span_us if span_us else None
+
+
+def _peak(arrivals_us: Sequence[int], window_us: int) -> Peak:
+    first = arrivals_us[0]
+    counts = Counter((arrival - first) // window_us for arrival in arrivals_us)
+    window = max(counts, key=lambda number: (counts[number], -number))
+    return Peak(requests=counts[window], at_s=(first + window * window_us) / SECOND)
+
+
+def _reuse(ledger: Ledger) -> Reuse:
+    size = ledger.block_size_tokens
+    tokens, found = total_of(ledger.input_tokens), total_of(ledger.found_tokens)
+    blocks = total_of([-(-prompt // size) for prompt in ledger.input_tokens])
+    return Reuse(
+        block_size_tokens=size,
+        found_tokens=found,
+        tokens_share=found / tokens if tokens else 0.0,
+        found_blocks=found // size,
+        blocks=blocks,
+        blocks_share=found / size / blocks if blocks else 0.0,
+    )
+
+
+def _sessions(ledger: Ledger) -> Sessions | None:
+    names = ledger.sessions
+    turns: dict[int, list[int]] = {}
+    for row, code in enumerate(names.rows):
+        if names.values[code]:
+            turns.setdefault(code, []).append(ledger.arrival_us[row])
+    if not turns:
+        return None
+    counts = sorted(map(len, turns.values()))
+    gaps = sorted(later - earlier for one in turns.values() for earlier, later in pairwise(one))
+    requests = total_of(counts)
+    return Sessions(
+        sessions=len(turns),
+        requests=requests,
+        turns_mean=requests / len(turns),
+        turns_p50=percentile(counts, 50),
+        turns_max=counts[-1],
+        gap_p50_s=percentile(gaps, 50) / SECOND if gaps else None,
+    )
+
+
+def _groups(ledger: Ledger, grouping: str) -> dict[str, Group]:
+    """The groups, those with the most requests first; none where all requests lack the name."""
+    found = ledger.groups(grouping)
+    if list(found) == [""]:
+        return {}
+    span_us = ledger.arrival_us[-1] - ledger.arrival_us[0]
+    ordered = sorted(found, key=lambda name: (-len(found[name]), name))
+    return {name: _group(ledger, found[name], span_us) for name in ordered}
+
+
+def _group(ledger: Ledger, rows: Sequence[int], span_us: int) -> Group:
+    prompts = total_of([ledger.input_tokens[row] for row in rows])
+    outputs = total_of([ledger.output_tokens[row] for row in rows])
+    found = total_of([ledger.found_tokens[row] for row in rows])
+    return Group(
+        requests=len(rows),
+        share=len(rows) / len(ledger),
+        rate_per_s=_rate(len(rows) * (len(ledger) - 1), len(ledger) * span_us),
+        gap_cv=gap_cv([ledger.arrival_us[row] for row in rows]),
+        input_mean=prompts / len(rows),
+        output_mean=outputs / len(rows),
+        reuse_tokens_share=found / prompts if prompts else 0.0,
+    )
+
+
+def _course(arrivals_us: Sequence[int]) -> Course:
+    first, span = arrivals_us[0], arrivals_us[-1] - arrivals_us[0]
+    window = max(1, -(-(span + 1) // _CELLS))
+    counts = [0] * (span // window + 1)
+    for arrival in arrivals_us:
+        counts[(arrival - first) // window] += 1
+    return Course(start_s=first / SECOND, window_s=window / SECOND, requests=tuple(counts))
+
+
+def _histogram(values: Sequence[int]) -> tuple[Bin, ...]:
+    """Every power of two between the smallest and the largest; an answer without tokens has a bin of its own."""
+    counts = Counter(value.bit_length() for value in values)
+    return tuple(
+        Bin(from_tokens=1 << bits >> 1, to_tokens=(1 << bits) - 1, requests=counts[bits])
+        for bits in range(min(counts), max(counts) + 1)
+    )

@@ -1,0 +1,261 @@
+"""A Workload document that is like a trace, and how like it is."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.errors import PolicyError
+from blis_tui.registry import builtin
+from blis_tui.spec.loader import parse
+from blis_tui.spec.source import Source
+from blis_tui.spec.workloads import open_workload
+from blis_tui.spec.yaml_text import yaml_text
+from blis_tui.traffic.curves import distance_of_samples, rounded
+from blis_tui.traffic.figures import MINUTE, SECOND, dispersion, gap_cv, total_of
+from blis_tui.traffic.gaps import choose_gaps
+from blis_tui.traffic.kinds import Kind, kinds_of
+from blis_tui.traffic.ledger import Ledger
+from blis_tui.traffic.lengths import Chosen, by_chance, choose
+from blis_tui.traffic.opening import generate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from blis_tui.registry import Registry
+    from blis_tui.spec.source import Json
+
+    Figure = Callable[[Ledger], float | None]
+    Sample = Callable[[Ledger], Sequence[int]]
+
+POOR: Final = 0.1
+"""From this distance on, a part is said not to fit."""
+_REUSE: Final = 0.02
+_UNEVEN: Final = 3.0
+"""How many times more the trace's rate may vary by the minute than that of what was fitted."""
+_LEAST: Final = 3
+"""Fewer requests have no arrival process: Poisson is taken."""
+_FEW: Final = 100
+_LEAST_GENERATED: Final = 5000
+_MOST_GENERATED: Final = 100_000
+_LEAST_RATE: Final = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedClient:
+    """What stands for one kind of requests."""
+
+    id: str
+    requests: int
+    arrivals: Chosen
+    input_tokens: Chosen
+    output_tokens: Chosen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """One figure of the trace beside that of the requests that the document generates (with seed 0)."""
+
+    trace: float | None
+    fitted: float | None
+    ks: float | None = None
+    """Kolmogorov-Smirnov distance of the two samples, where the figure is of a distribution."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """A document, and how good it is."""
+
+    text: str
+    clients: tuple[FittedClient, ...]
+    agreement: dict[str, Agreement]
+    warnings: tuple[str, ...]
+    """What does not fit, each with what to do about it."""
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        """The figures as plain data."""
+        return {
+            "clients": [asdict(one) for one in self.clients],
+            "agreement": {name: asdict(one) for name, one in self.agreement.items()},
+            "warnings": list(self.warnings),
+            "notes": list(self.notes),
+        }
+
+
+def fit(
+    ledger: Ledger, name: str, about: str, origin: Sequence[str], *, stage_s: float | None, plugins: Registry | None
+) -> Fitted:
+    """A document whose clients are like the requests of a trace.
+
+    Args:
+        ledger: the requests.
+        name: what the document is to be called.
+        about: where they are from, in a word.
+        origin: the same, as lines of comment.
+        stage_s: follow the rate in stages of so many seconds; None = one rate.
+        plugins: what documents may name; None = this package's own plug-ins.
+
+    Raises:
+        PolicyError: there is no rate.
+    """
+    arrivals = ledger.arrival_us
+    span_us = arrivals[-1] - arrivals[0]
+    if len(ledger) < 2 or not span_us:
+        raise PolicyError("the requests have no rate: all arrive at once", help="take a trace with times of arrival")
+    known = kinds_of(ledger)
+    clock = _Stages(arrivals, stage_s) if stage_s else None
+    fitted = tuple(_client(ledger, kind, clock) for kind in known.found)
+    load: dict[str, Json] = {"requests": len(ledger), "rate_per_s": rounded((len(ledger) - 1) * SECOND / span_us)}
+    if clock is not None:
+        stages: list[Json] = [{"rate_per_s": rate, "duration_s": clock.length_s} for rate in clock.rates]
+        load = {"requests": len(ledger), "stages": stages}
+    data: dict[str, Json] = {
+        "apiVersion": "blis/v1",
+        "kind": "Workload",
+        "metadata": {"name": name, "description": f"Like {len(ledger):,} requests of {about}."},
+        **load,
+        "clients": [_data(kind, one) for kind, one in zip(known.found, fitted, strict=True)],
+    }
+    opened = open_workload(parse(Source("the fitted workload", yaml_text(data))), plugins=plugins)
+    # Of few requests, chance decides more than the document.
+    drawn = min(max(len(ledger), _LEAST_GENERATED), _MOST_GENERATED)
+    asked = generate(replace(opened.workload, requests=drawn), 0, plugins or builtin())
+    again = Ledger(asked, ledger.block_size_tokens)
+    agreement = _agreement(ledger, again)
+    warnings = tuple(_warnings(fitted, agreement, staged=clock is not None))
+    remarks = [*origin, *_remarks(fitted, agreement, len(again)), *(f"Warning: {text}." for text in warnings)]
+    remarks += [f"Note: {text}." for text in known.notes]
+    return Fitted(
+        text=yaml_text(data, remarks), clients=fitted, agreement=agreement, warnings=warnings, notes=known.notes
+    )
+
+
+class _Stages:
+    """The rate over time in equal stages, and times as they would be at one request a second throughout."""
+
+    def __init__(self, arrivals_us: Sequence[int], length_s: float) -> None:
+        self.length_s = length_s
+        self._length_us = length_s * 1e6
+        counts = [0] * (int(arrivals_us[-1] / self._length_us) + 1)
+        for arrival in arrivals_us:
+            counts[int(arrival / self._length_us)] += 1
+        self.rates = [max(rounded(count / length_s), _LEAST_RATE) for count in counts]
+        self._before = [0.0]
+        for rate in self.rates:
+            self._before.append(self._before[-1] + rate * self._length_us)
+
+    def even(self, arrival_us: int) -> float:
+        """When it would have arrived, in microseconds."""
+        stage = int(arrival_us / self._length_us)
+        return self._before[stage] + (arrival_us - stage * self._length_us) * self.rates[stage]
+
+
+def _client(ledger: Ledger, kind: Kind, clock: _Stages | None) -> FittedClient:
+    rows = kind.rows
+    times: list[float] = [ledger.arrival_us[row] for row in rows]
+    if clock is not None:
+        times = [clock.even(ledger.arrival_us[row]) for row in rows]
+    poisson = Chosen(data={"kind": "poisson"}, ks=0.0)
+    head = kind.prefix.tokens if kind.prefix is not None else 0
+    return FittedClient(
+        id=kind.name,
+        requests=len(rows),
+        arrivals=choose_gaps(times) if len(rows) > _LEAST and times[-1] > times[0] else poisson,
+        input_tokens=choose([max(1, ledger.input_tokens[row] - head) for row in rows]),
+        output_tokens=choose([max(1, ledger.output_tokens[row]) for row in rows]),
+    )
+
+
+def _data(kind: Kind, fitted: FittedClient) -> Json:
+    data: dict[str, Json] = {
+        "id": fitted.id,
+        "share": fitted.requests,
+        "arrivals": fitted.arrivals.data,
+        "input_tokens": fitted.input_tokens.data,
+        "output_tokens": fitted.output_tokens.data,
+    }
+    if kind.prefix is not None:
+        data["prefix"] = {"group": kind.prefix.group, "tokens": kind.prefix.tokens}
+    told = {"slo_class": kind.slo_class, "tenant": kind.tenant, "model": kind.model}
+    return {**data, **{key: value for key, value in told.items() if value}}
+
+
+def _agreement(trace: Ledger, fitted: Ledger) -> dict[str, Agreement]:
+    def of(figure: Figure, sample: Sample | None = None) -> Agreement:
+        ks = None if sample is None else distance_of_samples(sorted(sample(trace)), sorted(sample(fitted)))
+        return Agreement(trace=figure(trace), fitted=figure(fitted), ks=ks)
+
+    return {
+        "requests/s": of(_rate),
+        "CV of gaps": of(lambda one: gap_cv(one.arrival_us), _gaps),
+        "dispersion by second": of(lambda one: dispersion(one.arrival_us, SECOND)),
+        "dispersion by minute": of(lambda one: dispersion(one.arrival_us, MINUTE)),
+        "prompt tokens": of(lambda one: total_of(one.input_tokens) / len(one), lambda one: one.input_tokens),
+        "output tokens": of(lambda one: total_of(one.output_tokens) / len(one), lambda one: one.output_tokens),
+        "prefix reuse": of(
+            lambda one: total_of(one.found_tokens) / total_of(one.input_tokens), lambda one: one.found_tokens
+        ),
+    }
+
+
+def _rate(ledger: Ledger) -> float | None:
+    span_us = ledger.arrival_us[-1] - ledger.arrival_us[0]
+    return (len(ledger) - 1) * SECOND / span_us if span_us else None
+
+
+def _gaps(ledger: Ledger) -> list[int]:
+    return [later - earlier for earlier, later in pairwise(ledger.arrival_us)]
+
+
+def _warnings(clients: Sequence[FittedClient], agreement: dict[str, Agreement], *, staged: bool) -> list[str]:
+    found = []
+    for one in clients:
+        if one.requests < _FEW:
+            found.append(f"`{one.id}`: {one.requests} requests say little about distributions")
+        if one.arrivals.ks > max(POOR, by_chance(one.requests)):
+            found.append(
+                f"`{one.id}`: no arrival process is near (distance {one.arrivals.ks:.2f}); "
+                + ("replay the trace itself" if staged else "try --stage 60, or replay the trace itself")
+            )
+    by_minute = agreement["dispersion by minute"]
+    if by_minute.trace is not None and by_minute.trace > _UNEVEN * max(by_minute.fitted or 0.0, 1.0):
+        found.append(
+            f"the rate changes over time (index of dispersion by minute {by_minute.trace:.1f}, fitted"
+            f" {by_minute.fitted or 0.0:.1f}); " + ("take shorter stages" if staged else "try --stage 60")
+        )
+    distances = {name: agreement[name].ks or 0.0 for name in ("CV of gaps", "prompt tokens", "output tokens")}
+    named = {"CV of gaps": "gaps between the arrivals of all clients"}
+    found += [f"{named.get(name, name)}: the distance is {ks:.2f}" for name, ks in distances.items() if ks > POOR]
+    reuse = agreement["prefix reuse"]
+    if abs((reuse.trace or 0.0) - (reuse.fitted or 0.0)) > _REUSE:
+        found.append(
+            f"prefix reuse: {_shown('prefix reuse', reuse.trace)}, fitted {_shown('prefix reuse', reuse.fitted)}"
+        )
+    return found
+
+
+def _remarks(clients: Sequence[FittedClient], agreement: dict[str, Agreement], drawn: int) -> list[str]:
+    lines = [f"The trace, and {drawn:,} requests of this workload, with the Kolmogorov-Smirnov distance of the two:"]
+    lines += [f"  {name}: {line}" for name, line in agreement_lines(agreement).items()]
+    lines.append("What was chosen, with its distance from the trace (shares are numbers of requests):")
+    for one in clients:
+        parts = (("arrivals", one.arrivals), ("prompts", one.input_tokens), ("outputs", one.output_tokens))
+        lines.append(f"  {one.id}: " + ", ".join(f"{name} {part.kind} {part.ks:.3f}" for name, part in parts))
+    return lines
+
+
+def agreement_lines(agreement: dict[str, Agreement]) -> dict[str, str]:
+    """Each figure of the trace and of what was fitted, for people."""
+    return {
+        name: f"{_shown(name, one.trace)}, fitted {_shown(name, one.fitted)}"
+        + ("" if one.ks is None else f", distance {one.ks:.3f}")
+        for name, one in agreement.items()
+    }
+
+
+def _shown(name: str, value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{100 * value:.1f} %" if name == "prefix reuse" else f"{value:,.4g}" if value < 1000 else f"{value:,.1f}"

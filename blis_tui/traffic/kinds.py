@@ -1,0 +1,121 @@
+"""Kinds of requests in a trace: each becomes a client of a fitted workload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.spec.model import Prefix
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from blis_tui.traffic.ledger import Ledger
+
+_MOST: Final = 40
+"""Kinds that a document may have."""
+_WIDEST: Final = 1.5
+"""Where prompts share more than one beginning, one prefix stands for those whose lengths differ by this factor …"""
+_LEAST: Final = 100
+"""… or by more, where this part of all is fewer requests: a hundredth."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """Requests that are alike in what is no number."""
+
+    name: str
+    rows: Sequence[int]
+    tenant: str
+    slo_class: str
+    model: str
+    prefix: Prefix | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kinds:
+    """All requests of a trace, told apart."""
+
+    found: tuple[Kind, ...]
+    notes: tuple[str, ...]
+    """What they are not told apart by, though they differ in it."""
+
+
+_Key = tuple[str, str, str, Prefix | None]
+
+
+def kinds_of(ledger: Ledger) -> Kinds:
+    """Tell requests apart: by SLO class and model, and by tenant and prefix where there are not too many."""
+    notes: list[str] = []
+    by_head = _with_heads(ledger)
+    by_band = _with_bands(ledger)
+    tenants = [ledger.names["tenant"].values[code] for code in ledger.names["tenant"].rows]
+    nobody = [""] * len(ledger)
+    exact = all(len(head) <= 1 for head in ledger.heads.values)
+    tries: list[tuple[Sequence[str], Callable[[int], Prefix | None], tuple[str, ...]]] = []
+    by_tenant = "tenants are not told apart: there are too many"
+    by_length = "what prompts share is stood for by prefixes of some lengths, each the same for all its requests"
+    if exact:
+        tries += [(tenants, by_head, ()), (nobody, by_head, (by_tenant,))]
+    tries += [(tenants, by_band, (by_length,)), (nobody, by_band, (by_tenant, by_length))]
+    for names, prefix_of, told in tries:
+        groups = _grouped(ledger, names, prefix_of)
+        if len(groups) <= _MOST or names is nobody:
+            notes += [one for one in told if one != by_length or any(key[3] for key in groups)]
+            break
+    return Kinds(found=tuple(_named(groups)), notes=tuple(notes))
+
+
+def _grouped(
+    ledger: Ledger, tenants: Sequence[str], prefix_of: Callable[[int], Prefix | None]
+) -> dict[_Key, list[int]]:
+    classes, models = ledger.names["slo_class"], ledger.names["model"]
+    groups: dict[_Key, list[int]] = {}
+    for row, tenant in enumerate(tenants):
+        key = (tenant, classes.values[classes.rows[row]], models.values[models.rows[row]], prefix_of(row))
+        groups.setdefault(key, []).append(row)
+    return groups
+
+
+def _with_heads(ledger: Ledger) -> Callable[[int], Prefix | None]:
+    """Prefixes as they are."""
+    known = [Prefix(group=head[0][0], tokens=head[0][1]) if head else None for head in ledger.heads.values]
+    return lambda row: known[ledger.heads.rows[row]]
+
+
+def _with_bands(ledger: Ledger) -> Callable[[int], Prefix | None]:
+    """Requests whose prompts were found in part, in bands by how much: a prefix of the mean length for each."""
+    found = ledger.found_tokens
+    hits = sorted((row for row in range(len(ledger)) if found[row]), key=found.__getitem__)
+    bands: list[list[int]] = []
+    for row in hits:
+        if not bands or (found[row] > _WIDEST * found[bands[-1][0]] and len(bands[-1]) * _LEAST >= len(hits)):
+            bands.append([])
+        bands[-1].append(row)
+    prefixes: dict[int, Prefix] = {}
+    size = ledger.block_size_tokens
+    for number, rows in enumerate(bands, 1):
+        total = 0
+        for row in rows:
+            total += found[row]
+        blocks = (2 * total + size * len(rows)) // (2 * size * len(rows))
+        prefixes.update(dict.fromkeys(rows, Prefix(group=f"shared-{number}", tokens=blocks * size)))
+    return prefixes.get
+
+
+def _named(groups: dict[_Key, list[int]]) -> list[Kind]:
+    """The largest first, each with a name that says what it is."""
+    ordered = sorted(groups, key=lambda key: (-len(groups[key]), groups[key][0]))
+    taken: dict[str, None] = {}
+    found: list[Kind] = []
+    for tenant, slo_class, model, prefix in ordered:
+        parts = (tenant, slo_class if slo_class != "standard" else "", model, prefix.group if prefix else "")
+        base = "-".join(part for part in parts if part)[:150] or "requests"
+        name, number = base, 1
+        while name in taken:
+            number += 1
+            name = f"{base}-{number}"
+        taken[name] = None
+        rows = groups[tenant, slo_class, model, prefix]
+        found.append(Kind(name=name, rows=rows, tenant=tenant, slo_class=slo_class, model=model, prefix=prefix))
+    return found

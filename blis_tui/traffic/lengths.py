@@ -1,0 +1,156 @@
+"""Which distribution of lengths a sample of token counts is like."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+from math import fsum, sqrt
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.portable_math import exp, ln
+from blis_tui.traffic.curves import distance, normal_cdf, rounded
+from blis_tui.traffic.figures import spread, total_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from blis_tui.spec.source import Json
+
+    Cdf = Callable[[float], float]
+
+_GOOD: Final = 0.05
+"""Up to this distance a formula is preferred to a table of what was seen."""
+_BY_CHANCE: Final = 1.36
+"""Over the square root of their number, the distance that 5 % of samples have from their own distribution."""
+_TABLE: Final = 100
+"""Entries of such a table, at most."""
+_TAILS: Final = (0.2, 0.1, 0.05, 0.02, 0.01)
+"""Shares of the longest that are tried as a power law."""
+_LEAST_TAIL: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """A distribution, and how far from it the sample is."""
+
+    data: dict[str, Json]
+    """As a document has it."""
+    ks: float
+    """Kolmogorov-Smirnov distance: the largest difference between the shares of what is no longer than any length."""
+
+    @property
+    def kind(self) -> str:
+        """Its name."""
+        return str(self.data["kind"])
+
+
+def choose(values: Sequence[int]) -> Chosen:
+    """The formula that is nearest to the sample; a table where none is near.
+
+    Args:
+        values: at least one, each at least 1.
+    """
+    ordered = sorted(values)
+    if ordered[0] == ordered[-1]:
+        return Chosen(data={"kind": "constant", "value": ordered[0]}, ks=0.0)
+    best = min(_formulas(ordered), key=lambda one: one.ks)
+    return best if best.ks <= max(_GOOD, by_chance(len(ordered))) else table(ordered)
+
+
+def by_chance(n: int) -> float:
+    """The distance from its own distribution that a sample of ``n`` stays below, 19 times of 20."""
+    return _BY_CHANCE / sqrt(n)
+
+
+def table(ordered: Sequence[int]) -> Chosen:
+    """What was seen, with its weights; of many different lengths, the means of a hundred equal parts of them."""
+    counts: dict[int, int] = dict(Counter(ordered))
+    if len(counts) > _TABLE:
+        edges = [len(ordered) * part // _TABLE for part in range(_TABLE + 1)]
+        counts = {}
+        for start, end in pairwise(edges):
+            if end > start:
+                mean = (2 * total_of(ordered[start:end]) + end - start) // (2 * (end - start))
+                counts[mean] = counts.get(mean, 0) + end - start
+    below: dict[int, int] = {}
+    seen = 0
+    for value in sorted(counts):
+        seen += counts[value]
+        below[value] = seen
+    known = list(below)
+
+    def cdf(value: int) -> float:
+        at = _bisect(known, value)
+        return below[known[at - 1]] / seen if at else 0.0
+
+    weights: dict[str, Json] = {str(value): counts[value] for value in known}
+    return Chosen(data={"kind": "empirical", "weights": weights}, ks=distance(ordered, cdf))
+
+
+def _bisect(known: Sequence[int], value: int) -> int:
+    low, high = 0, len(known)
+    while low < high:
+        middle = (low + high) // 2
+        if known[middle] <= value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _formulas(ordered: Sequence[int]) -> Iterator[Chosen]:
+    """All formulas with their distances; parameters by moments."""
+    n, low, high = len(ordered), ordered[0], ordered[-1]
+    scaled_total, scaled_variance = spread(ordered)
+    mean, deviation = rounded(scaled_total / (n * n)), rounded(sqrt(scaled_variance) / n)
+    mean = min(max(mean, float(low)), float(high))
+    logs = [ln(value) for value in ordered]
+    mu, sigma = _moments(logs)
+    bounds: dict[str, Json] = {"min": low, "max": high}
+
+    def judged(data: dict[str, Json], cdf: Cdf, *, bounded: bool = True) -> Chosen:
+        def of_whole(value: int) -> float:
+            if value < (low if bounded else 1):
+                return 0.0
+            return 1.0 if bounded and value >= high else cdf(value + 0.5)
+
+        return Chosen(data={**data, **(bounds if bounded else {})}, ks=distance(ordered, of_whole))
+
+    yield judged({"kind": "uniform"}, lambda x: (x + 0.5 - low) / (high - low + 1))
+    yield judged({"kind": "gaussian", "mean": mean, "std_dev": deviation}, lambda x: normal_cdf((x - mean) / deviation))
+    yield judged({"kind": "exponential", "mean": mean}, lambda x: 1.0 - exp(-x / mean))
+    yield judged({"kind": "lognormal", "mu": mu, "sigma": sigma}, lambda x: normal_cdf((ln(x) - mu) / sigma))
+    for share in _TAILS:
+        tail = int(n * share)
+        xm = ordered[n - tail] if tail else 0
+        if tail < _LEAST_TAIL or xm == high or ordered[n - tail - 1] == xm:
+            continue
+        # Hill's estimator; the body's moments are those of what is shorter.
+        alpha = rounded(tail / fsum(value - ln(xm) for value in logs[n - tail :]))
+        body_mu, body_sigma = _moments(logs[: n - tail])
+        weight = tail / n
+        if not body_sigma or not 0.0 < alpha <= 1000.0:
+            continue
+        data: dict[str, Json] = {
+            "kind": "pareto-lognormal",
+            "alpha": alpha,
+            "xm": xm,
+            "mu": body_mu,
+            "sigma": body_sigma,
+            "mix_weight": weight,
+        }
+
+        def mixture(
+            x: float, xm: int = xm, alpha: float = alpha, at: tuple[float, float, float] = (weight, body_mu, body_sigma)
+        ) -> float:
+            power = 1.0 - exp(alpha * (ln(xm) - ln(x))) if x > xm else 0.0
+            return at[0] * power + (1.0 - at[0]) * normal_cdf((ln(x) - at[1]) / at[2])
+
+        yield judged(data, mixture, bounded=False)
+
+
+def _moments(logs: Sequence[float]) -> tuple[float, float]:
+    """Mean and standard deviation, with the digits that a document shows."""
+    mean = fsum(logs) / len(logs)
+    return round(mean, 4), round(sqrt(fsum((value - mean) * (value - mean) for value in logs) / len(logs)), 4)

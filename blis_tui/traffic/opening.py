@@ -1,0 +1,235 @@
+"""From what a user names (a trace file, an experiment, a workload) to its requests, one after the other."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from itertools import islice, takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from blis_tui._version import __version__
+from blis_tui.engine.request import Request
+from blis_tui.errors import InputError, PolicyError
+from blis_tui.registry import builtin
+from blis_tui.simulation import Simulation
+from blis_tui.spec.compose import is_path, shown
+from blis_tui.spec.diagnostics import suggestion
+from blis_tui.spec.library import find, names
+from blis_tui.spec.load import build, resolve_source
+from blis_tui.spec.loader import parse, read_document
+from blis_tui.spec.source import Source, as_map
+from blis_tui.spec.workloads import open_workload
+from blis_tui.traffic.recognise import format_of
+from blis_tui.workload.factory import create_source
+from blis_tui.workload.trace_segments import read_segments
+from blis_tui.workload.traces import TRACES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from blis_tui.registry import Registry
+    from blis_tui.spec.model import Experiment, Workload
+    from blis_tui.spec.source import Document, Json
+
+MOST_REQUESTS: Final = 10_000
+"""Of a workload that nothing ends, so many requests are looked at."""
+_DOCUMENTS: Final = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One request, and which client sent it."""
+
+    request: Request
+    client: str
+    """Empty in a trace."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """Requests in order of arrival."""
+
+    name: str
+    """What they are called: the document's name, or the file's."""
+    source: str
+    """What they are: ``trace``, ``workload`` or ``experiment``."""
+    requests: Iterable[Asked]
+    """Can be gone through once."""
+    files: tuple[Path, ...]
+    """What they are read from."""
+    workload: Workload
+    given: dict[str, Json]
+    """The Workload document; that of an experiment with its defaults."""
+    seed: int | None
+    """What they were generated with; None = they are recorded."""
+    cut: int | None = None
+    """Nothing ends them, so they were cut here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a command says about the requests it wants."""
+
+    overrides: tuple[str, ...] = ()
+    """``path=value`` in the document's own terms."""
+    seed: int | None = None
+    """None = the experiment's, else 0."""
+    requests: int | None = None
+    """At most so many; None = all there are."""
+    trace_format: str | None = None
+    """How to read a file that is no document; None = as its beginning tells."""
+    plugins: Registry | None = None
+    generating: bool = True
+    """Whether requests are wanted at all, or only what is declared."""
+
+
+def open_traffic(named: str, choice: Choice) -> Traffic:
+    """The requests of what is named.
+
+    Args:
+        named: the path of a trace, an experiment or a Workload document, or the name of one of them, workloads first.
+        choice: what else was said.
+
+    Raises:
+        InputError: there is nothing like that, or a file cannot be read.
+        SpecError: the document is wrong.
+        TraceError: rows of the trace are wrong.
+        PolicyError: the workload cannot be generated, or the trace's format is unknown.
+        SimulationError: the experiment that answers a closed loop cannot go on.
+    """
+    path, kind = _locate(named, choice)
+    if kind == "Experiment":
+        return _of_experiment(path, choice)
+    document = read_document(path, shown(path)) if kind else _as_document(path, choice)
+    return _of_workload(path, document, choice, recorded=not kind)
+
+
+def _locate(named: str, choice: Choice) -> tuple[Path, str]:
+    """The file, and what kind of document is in it; none for a trace."""
+    path = Path(named)
+    if not is_path(named) and not path.is_file():
+        for kind in ("Workload", "Experiment"):
+            if (found := find(kind, named, Path.cwd())) is not None:
+                return found, kind
+        known = {*names("Workload", Path.cwd()), *names("Experiment", Path.cwd())}
+        hint = None if path.suffix else suggestion(named, known, otherwise="known names are")
+        raise InputError(f"there is no file, workload or experiment named `{named}`", help=hint)
+    if choice.trace_format is not None or path.suffix.lower() not in _DOCUMENTS:
+        return path, ""
+    document = read_document(path, shown(path))
+    return path, "Experiment" if document.get("kind") == "Experiment" else "Workload"
+
+
+def _as_document(path: Path, choice: Choice) -> Document:
+    """The Workload document that would replay a trace."""
+    plugins = choice.plugins or builtin()
+    form = choice.trace_format or format_of(path, plugins)
+    plugins.find(TRACES.path, form, TRACES.noun)
+    data = {
+        "apiVersion": "blis/v1",
+        "kind": "Workload",
+        "metadata": {"name": "trace"},
+        "trace": {"file": path.name, "format": form},
+    }
+    return parse(Source(shown(path), json.dumps(data), path.parent))
+
+
+def _of_workload(path: Path, document: Document, choice: Choice, *, recorded: bool) -> Traffic:
+    opened = open_workload(document, overrides=choice.overrides, plugins=choice.plugins)
+    workload = opened.workload
+    plugins = choice.plugins or builtin()
+    if choice.generating and _waits(workload, plugins):
+        message = f"the clients of `{workload.name}` wait for their answers: when they send depends on the cluster"
+        raise PolicyError(message, help="name an experiment with this workload: it is simulated to see when they send")
+    limit = choice.requests
+    unending = workload.trace is None and not workload.stages and workload.requests is None
+    if limit is None and unending:
+        limit = MOST_REQUESTS
+    seed = None if workload.trace is not None else choice.seed or 0
+    return Traffic(
+        name=path.name if recorded else workload.name,
+        source="trace" if recorded else "workload",
+        requests=islice(generate(workload, seed or 0, plugins), limit),
+        files=(path, *opened.files),
+        workload=workload,
+        given=opened.given,
+        seed=seed,
+        cut=limit if unending and choice.requests is None else None,
+    )
+
+
+def _of_experiment(path: Path, choice: Choice) -> Traffic:
+    resolved = resolve_source(path, overrides=choice.overrides, seed=choice.seed, plugins=choice.plugins)
+    experiment = build(resolved)
+    workload = experiment.workload
+    horizon_us = experiment.horizon_us
+    plugins = experiment.plugins
+    waits = choice.generating and _waits(workload, plugins)
+    requests = _simulated(experiment) if waits else generate(workload, experiment.seed, plugins)
+    if horizon_us is not None:
+        requests = takewhile(lambda one: one.request.arrival_us <= horizon_us, requests)
+    return Traffic(
+        name=experiment.name,
+        source="experiment",
+        requests=islice(requests, choice.requests),
+        files=resolved.files,
+        workload=workload,
+        given=as_map(resolved.document.get("workload")),
+        seed=None if workload.trace is not None else experiment.seed,
+    )
+
+
+def _waits(workload: Workload, plugins: Registry) -> bool:
+    """Whether it takes a cluster to know when requests come: somebody waits for answers."""
+    return workload.trace is None and hasattr(create_source(workload, 0, plugins), "on_ended")
+
+
+def generate(workload: Workload, seed: int, plugins: Registry) -> Iterator[Asked]:
+    """The requests of a workload that waits for nobody, each with its client.
+
+    Requests do not know their client, so the tenants, which nothing depends on, carry its number meanwhile.
+    """
+    clients = workload.clients
+    marked = [replace(client, tenant=str(number)) for number, client in enumerate(clients)]
+    source = create_source(replace(workload, clients=tuple(marked)), seed, plugins)
+    while (request := source.next_request()) is not None:
+        if not clients:
+            yield Asked(request=request, client="")
+            continue
+        client = clients[int(request.tenant)]
+        request.tenant = client.tenant
+        yield Asked(request=request, client=client.id)
+
+
+def _simulated(experiment: Experiment) -> Iterator[Asked]:
+    """The requests of a run, in order of arrival."""
+    simulation = Simulation(experiment)
+    simulation.run()
+    rows = sorted(simulation.report().rows, key=lambda row: row.arrival_us)
+    for number, row in enumerate(rows):
+        head = ((row.prefix_group, row.prefix_tokens),) if row.prefix_tokens else ()
+        request = Request(
+            number,
+            row.request_id,
+            row.arrival_us,
+            row.input_tokens,
+            row.requested_output_tokens,
+            read_segments(row.prefix_segments, row.input_tokens) or head,
+            row.slo_class,
+            row.tenant_id,
+            row.deadline_us or 0,
+            row.session_id,
+            row.round_index or 0,
+            row.model,
+        )
+        yield Asked(request=request, client="")
+
+
+def provenance(traffic: Traffic, requests: int) -> tuple[str, ...]:
+    """Where requests are from, as lines of comment for what is made of them."""
+    trace = traffic.workload.trace
+    if trace is None:
+        return (f"Made by blis-tui {__version__} from {requests:,} requests of `{traffic.name}`, seed {traffic.seed}.",)
+    name = Path(trace.path).name
+    return (f"Made by blis-tui {__version__} from {requests:,} requests of {name}, sha256", f"{trace.sha256}.")

@@ -1,0 +1,179 @@
+"""A described workload for a terminal: tables, the course of arrivals, and how long prompts and answers are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.braille import draw
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from blis_tui.traffic.figures import Bin, Course, Description, Group, Lengths
+    from blis_tui.traffic.fit import Fitted
+
+_HEIGHT: Final = 5
+_LABEL: Final = 10
+_BAR: Final = 24
+_MOST_GROUPS: Final = 12
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
+_COLUMNS: Final = ("mean", "min", "p50", "p90", "p95", "p99", "max")
+_SOURCES: Final = {"trace": "recorded", "workload": "workload document", "experiment": "experiment"}
+PLAIN_CLASS: Final = "standard"
+
+
+def as_text(found: Description) -> str:
+    """Several blocks of text, lines no longer than about 100 characters."""
+    blocks = ["\n".join(_facts(found)), _lengths({"prompts": found.input_tokens, "outputs": found.output_tokens})]
+    blocks += [_groups(heading, groups) for heading, groups in groupings(found).items()]
+    blocks += [_course(found.arrivals), _histograms(found.input_histogram, found.output_histogram)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def groupings(found: Description) -> dict[str, Mapping[str, Group]]:
+    """What tells requests apart, under the headings of their tables; nothing where all are alike."""
+    classes = found.slo_classes
+    return {
+        heading: groups
+        for heading, groups in (
+            ("client", found.clients),
+            ("tenant", found.tenants),
+            ("SLO class", {} if list(classes) == [PLAIN_CLASS] else classes),
+            ("model", found.models),
+        )
+        if groups
+    }
+
+
+def facts(found: Description) -> dict[str, str]:
+    """The figures of all requests, each with its name."""
+    rate, burst, reuse = found.rate, found.burstiness, found.prefix_reuse
+    seed = "" if found.seed is None else f", seed {found.seed}"
+    cut = "" if found.cut is None else ", the first of a workload that nothing ends"
+    told = {
+        "workload": f"{found.name} ({_SOURCES[found.source]}{seed})",
+        "requests": f"{found.requests:,} in {found.duration_s:,.1f} s{cut}",
+        "rate": ("all at once" if rate.mean_per_s is None else f"{rate.mean_per_s:,.3g} requests/s")
+        + f", {rate.peak_second.requests:,} in the busiest second (from {rate.peak_second.at_s:,.1f} s)"
+        + f", {rate.peak_minute.requests:,} in the busiest minute (from {rate.peak_minute.at_s:,.1f} s)",
+        "burstiness": f"CV of gaps {number(burst.gap_cv)}, index of dispersion {number(burst.dispersion_second)}"
+        f" by second, {number(burst.dispersion_minute)} by minute (Poisson: 1)",
+        "tokens": f"{found.input_tokens.total:,} in, {found.output_tokens.total:,} out",
+        "prefix reuse": f"{share(reuse.tokens_share)} of prompt tokens, {share(reuse.blocks_share)} of"
+        f" {reuse.blocks:,} blocks of {reuse.block_size_tokens} tokens, by an infinite cache",
+    }
+    if (sessions := found.sessions) is not None:
+        gap = "" if sessions.gap_p50_s is None else f", half of the turns within {sessions.gap_p50_s:,.1f} s"
+        told["sessions"] = (
+            f"{sessions.sessions:,} of {sessions.turns_mean:,.1f} turns on average, at most {sessions.turns_max:,}{gap}"
+        )
+    return told
+
+
+def fit_text(fitted: Fitted) -> str:
+    """How good a fit is: each figure of the trace beside that of the document, and what was chosen for each client."""
+    lines = [f"{'':22}{'trace':>12}{'fitted':>12}{'KS':>8}"]
+    for name, one in fitted.agreement.items():
+        cells = [share(value) if name == "prefix reuse" and value is not None else number(value)
+                 for value in (one.trace, one.fitted)]  # fmt: skip
+        lines.append(f"{name:22}{cells[0]:>12}{cells[1]:>12}{'' if one.ks is None else f'{one.ks:.3f}':>8}".rstrip())
+    width = min(max(8, *(len(one.id) for one in fitted.clients)), 40) + 2
+    lines += ["", f"{'client':{width}}{'requests':>10}  {'arrivals':22}{'prompts':24}{'outputs':24}".rstrip()]
+    for client in fitted.clients:
+        chosen = (client.arrivals, client.input_tokens, client.output_tokens)
+        texts = [f"{one.kind} {one.ks:.3f}" for one in chosen]
+        row = f"{client.id[: width - 2]:{width}}{client.requests:>10,}  {texts[0]:22}{texts[1]:24}{texts[2]:24}"
+        lines.append(row.rstrip())
+    return "\n".join([*lines, *(f"note: {note}" for note in fitted.notes)]) + "\n"
+
+
+def number(value: float | None) -> str:
+    """Three digits that count, or a dash."""
+    return "-" if value is None else f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def share(value: float) -> str:
+    """A part of a whole."""
+    return f"{100 * value:.1f} %"
+
+
+def group_cells(group: Group) -> tuple[str, ...]:
+    """The cells of a group's row, as ``GROUP_COLUMNS`` has them."""
+    return (
+        f"{group.requests:,}",
+        share(group.share),
+        number(group.rate_per_s),
+        number(group.gap_cv),
+        f"{group.input_mean:,.1f}",
+        f"{group.output_mean:,.1f}",
+        share(group.reuse_tokens_share),
+    )
+
+
+GROUP_COLUMNS: Final = ("requests", "share", "requests/s", "CV of gaps", "tokens in", "out", "reused")
+
+
+def length_cells(lengths: Lengths) -> tuple[str, ...]:
+    """The cells of a row of ``LENGTH_COLUMNS``."""
+    return tuple(f"{getattr(lengths, column):,.1f}".removesuffix(".0") for column in _COLUMNS)
+
+
+LENGTH_COLUMNS: Final = _COLUMNS
+
+
+def _facts(found: Description) -> Iterator[str]:
+    told = facts(found)
+    width = max(map(len, told)) + 2
+    for name, text in told.items():
+        yield f"{name:<{width}}{text}"
+
+
+def _lengths(rows: Mapping[str, Lengths]) -> str:
+    lines = [f"{'tokens':<10}" + "".join(f"{column:>11}" for column in _COLUMNS)]
+    lines += [f"{name:<10}" + "".join(f"{cell:>11}" for cell in length_cells(one)) for name, one in rows.items()]
+    return "\n".join(lines)
+
+
+def _groups(heading: str, groups: Mapping[str, Group]) -> str:
+    shown = dict(list(groups.items())[:_MOST_GROUPS])
+    width = min(max(len(heading), *map(len, shown)), 30) + 2
+    lines = [f"{heading:<{width}}" + "".join(f"{column:>12}" for column in GROUP_COLUMNS)]
+    for name, group in shown.items():
+        label = name or "(none)"
+        label = label if len(label) <= width - 2 else label[: width - 3] + "…"
+        lines.append(f"{label:<{width}}" + "".join(f"{cell:>12}" for cell in group_cells(group)))
+    if len(groups) > len(shown):
+        lines.append(f"… {len(groups) - len(shown):,} more with fewer requests: see --format json")
+    return "\n".join(lines)
+
+
+def _course(course: Course) -> str:
+    counts = course.requests
+    top = max(counts)
+    labels = [f"{top:,}", *[""] * (_HEIGHT - 2), "0"]
+    rows = draw(counts, _HEIGHT, float(top), filled=True)
+    lines = [f"requests in every {course.window_s:,.3g} s"]
+    lines += [f"{label:>{_LABEL}} {row}".rstrip() for label, row in zip(labels, rows, strict=True)]
+    start, end = f"{course.start_s:,.1f} s", f"{course.start_s + course.window_s * len(counts):,.1f} s"
+    lines.append(f"{'':{_LABEL}} {start}{end:>{max(len(rows[0]) - len(start), len(end) + 1)}}")
+    return "\n".join(lines)
+
+
+def _histograms(prompts: Sequence[Bin], outputs: Sequence[Bin]) -> str:
+    found: dict[tuple[int, int], list[int]] = {}
+    for side, bins in enumerate((prompts, outputs)):
+        for one in bins:
+            found.setdefault((one.from_tokens, one.to_tokens), [0, 0])[side] = one.requests
+    tops = [max(counts[side] for counts in found.values()) for side in (0, 1)]
+    lines = [f"{'tokens':>21}  {'prompts':<{_BAR + 9}}{'outputs'}"]
+    for low, high in sorted(found):
+        label = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+        cells = [f"{_bar(count, top):<{_BAR}}{count:>7,}" for count, top in zip(found[low, high], tops, strict=True)]
+        lines.append(f"{label:>21}  {'  '.join(cells)}".rstrip())
+    return "\n".join(lines)
+
+
+def _bar(count: int, top: int) -> str:
+    """A bar in eighths of a character; the least there is for what is not nothing."""
+    eighths = max(8 * _BAR * count // top, 1) if count else 0
+    return "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")

@@ -1,0 +1,147 @@
+"""``blis-tui workload`` as a user meets it."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from pytest_regressions.file_regression import FileRegressionFixture
+
+from blis_tui.cli.failures import ExitCode
+from blis_tui.cli.main import cli
+
+CSV = "arrival_time_us,input_tokens,output_tokens\n"
+
+
+def workload(*args: object) -> Result:
+    return CliRunner().invoke(cli, ["workload", *map(str, args)])
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.csv").write_text(CSV + "".join(f"{n * n * 9000},{50 + n},{n + 1}\n" for n in range(200)))
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", [(), ("describe",), ("convert",), ("compose",), ("fit",)])
+def test_help(command: tuple[str, ...], file_regression: FileRegressionFixture) -> None:
+    file_regression.check(workload(*command, "--help").stdout)
+
+
+@pytest.mark.parametrize("name", ["mixed-slo", "trace-replay"])
+def test_describe(name: str, file_regression: FileRegressionFixture) -> None:
+    result = workload("describe", name)
+    assert result.exit_code == ExitCode.OK
+    assert max(map(len, result.stdout.splitlines())) <= 120
+    file_regression.check(result.stdout)
+
+
+def test_describe_as_json_is_stable(file_regression: FileRegressionFixture) -> None:
+    first, second = (workload("describe", "trace-replay", "--format", "json").stdout for _ in range(2))
+    assert first == second
+    file_regression.check(first, extension=".json")
+
+
+def test_describe_draws_a_page(folder: Path) -> None:
+    assert workload("describe", "small.csv", "--html", "page.html").exit_code == ExitCode.OK
+    assert "<h1>Workload small.csv</h1>" in (folder / "page.html").read_text()
+
+
+def test_what_is_converted_is_described_alike(folder: Path) -> None:
+    assert workload("convert", "prefix-heavy", "--seed", 5, "--requests", 80, "-o", "out.csv").exit_code == ExitCode.OK
+    made, again = (
+        json.loads(workload("describe", *args, "--format", "json").stdout)
+        for args in (("prefix-heavy", "--seed", 5, "--requests", 80), ("out.csv",))
+    )
+    different = {key for key in made if made[key] != again[key]}
+    assert different == {"name", "source", "seed", "clients"}
+    assert len((folder / "out.csv").read_text().splitlines()) == 81
+    assert workload("convert", "prefix-heavy", "--seed", 5, "--requests", 80).stdout == (folder / "out.csv").read_text()
+
+
+def test_what_is_left_out_is_told(folder: Path) -> None:
+    (folder / "w.yaml").write_text(
+        "apiVersion: blis/v1\nkind: Workload\nmetadata: {name: far}\nrate_per_s: 500\n"
+        "clients: [{id: a, input_tokens: 5, output_tokens: 5, network: {rtt_ms: 80}}]\n"
+    )
+    result = workload("convert", "w.yaml", "-o", "out.csv")
+    assert result.stderr == (
+        "note: nothing ends `far`: these are its first 10,000 requests (see --requests)\n"
+        "note: the network of clients is not in the file: latencies will be those at the cluster\n"
+    )
+
+
+def test_compose_names_the_document_after_its_file(folder: Path) -> None:
+    result = workload("compose", "chatbot", "bursty", "-o", "both.yaml")
+    assert (result.exit_code, result.stdout) == (ExitCode.OK, "")
+    assert result.stderr == "note: requests: 1,000 of all clients together, each at its own rate\n"
+    assert yaml.safe_load((folder / "both.yaml").read_text())["metadata"]["name"] == "both"
+    merged = workload("compose", "small.csv", "small.csv", "-o", "merged.csv")
+    assert (merged.exit_code, merged.output) == (ExitCode.OK, "")
+    assert len((folder / "merged.csv").read_text().splitlines()) == 401
+
+
+def test_fit(folder: Path, file_regression: FileRegressionFixture) -> None:
+    result = workload("fit", "mixed-slo", "-o", "mine.workload.yaml")
+    assert (result.exit_code, result.stderr) == (ExitCode.OK, "")
+    text = (folder / "mine.workload.yaml").read_text()
+    file_regression.check(result.stdout + "=" * 40 + "\n" + text)
+    piped = workload("fit", "mixed-slo", "--name", "mine")
+    assert (piped.stdout, piped.stderr) == (text, result.stdout)
+    assert workload("describe", "mine.workload.yaml").exit_code == ExitCode.OK
+    told = json.loads(workload("fit", "mixed-slo", "-o", "mine.workload.yaml", "--format", "json").stdout)
+    assert list(told) == ["clients", "agreement", "warnings", "notes"]
+
+
+def test_fit_warns(folder: Path) -> None:
+    result = workload("fit", "small.csv", "-o", "mine.yaml")
+    assert result.exit_code == ExitCode.OK
+    assert "warning: the rate changes over time" in result.stderr
+    assert "# Warning: the rate changes over time" in (folder / "mine.yaml").read_text()
+
+
+WRONG = {
+    "unknown-name": ("describe", "chatbott"),
+    "missing-file": ("describe", "nothing.csv"),
+    "folder": ("describe", "./"),
+    "rows": ("describe", "rows.csv"),
+    "columns": ("describe", "columns.csv"),
+    "set": ("describe", "small.csv", "--set", "trace.time_unit=h"),
+    "document": ("describe", "wrong.yaml"),
+    "other-kind": ("describe", "model.yaml"),
+    "closed-loop": ("describe", "users.yaml"),
+    "no-requests": ("describe", "quickstart", "--set", "horizon_us=1"),
+    "overwrites": ("convert", "small.csv", "-o", "small.csv"),
+    "unwritable": ("convert", "small.csv", "-o", "no/such/folder.csv"),
+    "mixed": ("compose", "small.csv", "chatbot"),
+    "stages": ("compose", "chatbot", "stages.yaml"),
+    "at-once": ("fit", "once.csv"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_can_go_wrong(name: str, folder: Path, file_regression: FileRegressionFixture) -> None:
+    head = "apiVersion: blis/v1\nkind: Workload\nmetadata: {name: w}\n"
+    client = "clients: [{id: a, input_tokens: 5, output_tokens: 5%s}]\n"
+    for file, text in {
+        "rows.csv": CSV + "5,9,9\n6,x,9\n7,9\n",
+        "columns.csv": "when,how_many\n5,9\n",
+        "once.csv": CSV + "5,9,9\n5,9,9\n",
+        "wrong.yaml": head + "rate: 5\n" + client % "",
+        "model.yaml": "apiVersion: blis/v1\nkind: Model\nmetadata: {name: m}\n",
+        "users.yaml": head + client % ", arrivals: {kind: closed-loop, users: 3}",
+        "stages.yaml": head + "stages: [{rate_per_s: 2, duration_s: 5}]\n" + client % "",
+    }.items():
+        (folder / file).write_text(text)
+    before = sorted(path.name for path in folder.iterdir())
+    result = workload(*WRONG[name])
+    assert (result.stdout, sorted(path.name for path in folder.iterdir())) == ("", before)
+    file_regression.check(f"exit code {result.exit_code}\n{result.stderr}".replace(str(folder), ""))
+
+
+def test_an_unknown_format_names_the_known_ones() -> None:
+    result = workload("describe", "small.csv", "--trace-format", "csv")
+    assert result.exit_code == ExitCode.USAGE
+    assert result.stderr.startswith("error: no trace format `csv`\n  = help: known: ")

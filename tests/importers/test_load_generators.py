@@ -1,0 +1,183 @@
+"""Workloads of inference-perf, GuideLLM and ServeGen: what becomes of each key, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pytest_regressions.file_regression import FileRegressionFixture
+
+from blis_tui.errors import InputError, SpecError
+from blis_tui.importers.draft import Imported
+from blis_tui.importers.guidellm import import_guidellm
+from blis_tui.importers.inference_perf import import_inference_perf
+from blis_tui.importers.section import notes_text
+from blis_tui.importers.servegen import import_servegen
+from blis_tui.traffic.figures import describe
+from blis_tui.traffic.ledger import Ledger
+from blis_tui.traffic.opening import Choice, open_traffic
+
+DATA = Path(__file__).with_name("data")
+
+
+def shown(document: Imported) -> str:
+    """The document and its list, without the path to this folder."""
+    return (document.text + "=" * 40 + "\n" + notes_text(document.notes)).replace(f"{DATA}/", "").replace(str(DATA), "")
+
+
+def written(folder: Path, data: object) -> Path:
+    path = folder / "given.yaml"
+    path.write_text(json.dumps(data))
+    return path
+
+
+@pytest.mark.parametrize("name", ["shared-prefix", "synthetic"])
+def test_inference_perf(name: str, file_regression: FileRegressionFixture) -> None:
+    file_regression.check(shown(import_inference_perf(DATA / f"inference-perf-{name}.yaml")))
+
+
+def test_each_stage_of_inference_perf_sends_what_it_says(tmp_path: Path) -> None:
+    path = tmp_path / "w.yaml"
+    path.write_text(import_inference_perf(DATA / "inference-perf-shared-prefix.yaml").text)
+    requests = [one.request for one in open_traffic(str(path), Choice()).requests]
+    first = [one for one in requests if one.arrival_us < 50_000_000]
+    assert (len(first), len(requests)) == (400, 1400)
+    assert {one.input_tokens for one in requests} == {2048 + 256}
+    prompts = {one.segments for one in requests}
+    assert (len(prompts), len({one[0] for one in prompts})) == (128, 4)  # each group's questions come again
+
+
+def test_guidellm_with_users(file_regression: FileRegressionFixture) -> None:
+    file_regression.check(shown(import_guidellm(DATA / "guidellm-concurrent.json", rate=25)))
+
+
+def test_guidellm_with_a_rate(file_regression: FileRegressionFixture) -> None:
+    file_regression.check(shown(import_guidellm(DATA / "guidellm-poisson.yaml")))
+
+
+def scenario(tmp_path: Path, **keys: object) -> dict[str, Any]:
+    data = {"profile": "constant", "rate": 2, "max_requests": 9, "data": "prompt_tokens=10,output_tokens=5", **keys}
+    document: dict[str, Any] = yaml.safe_load(import_guidellm(written(tmp_path, data)).text)
+    return document
+
+
+def test_lengths_of_guidellm(tmp_path: Path) -> None:
+    def prompts(data: str) -> object:
+        return scenario(tmp_path, data=f"{data},output_tokens=5")["clients"][0]["input_tokens"]
+
+    assert prompts("prompt_tokens=10") == {"kind": "constant", "value": 10}
+    assert prompts("prompt_tokens=10,prompt_tokens_min=5,prompt_tokens_max=20") == {
+        "kind": "uniform",
+        "min": 5,
+        "max": 20,
+    }
+    spread = {"kind": "gaussian", "mean": 100, "std_dev": 10, "min": 50, "max": 150}
+    assert prompts("prompt_tokens=100,prompt_tokens_stdev=10") == spread
+    assert scenario(tmp_path)["clients"][0]["arrivals"] == {"kind": "constant"}
+    users = scenario(tmp_path, profile="synchronous", rate=None)["clients"][0]["arrivals"]
+    assert users == {"kind": "closed-loop", "users": 1}
+    assert scenario(tmp_path, max_requests=None, max_seconds=30)["requests"] == 60
+
+
+def test_servegen(file_regression: FileRegressionFixture) -> None:
+    file_regression.check(shown(import_servegen(DATA / "servegen")))
+
+
+def test_a_time_of_servegen() -> None:
+    document = yaml.safe_load(import_servegen(DATA / "servegen", span_s=(600, 1200)).text)
+    assert [(one["id"], one["share"], one["arrivals"]["cv"]) for one in document["clients"]] == [
+        ("chunk-2", 3.0, 10.4),
+        ("chunk-10", 0.25, 0.9),
+    ]
+
+
+def test_long_tables_of_servegen_keep_their_mean(tmp_path: Path) -> None:
+    table = {tokens: 1 / (tokens + 50) for tokens in range(1, 3000)}
+    (tmp_path / "chunk-0-trace.csv").write_text("0,5,1,Gamma,1,1\n")
+    (tmp_path / "chunk-0-dataset.json").write_text(
+        json.dumps({"0": {"input_tokens": str(table), "output_tokens": "{7: 1.0}"}})
+    )
+    path = tmp_path / "w.yaml"
+    path.write_text(import_servegen(tmp_path).text)
+    weights = yaml.safe_load(path.read_text())["clients"][0]["input_tokens"]["weights"]
+    assert len(weights) <= 100
+    mean = sum(int(tokens) * weight for tokens, weight in weights.items()) / sum(weights.values())
+    assert mean == pytest.approx(sum(k * v for k, v in table.items()) / sum(table.values()), rel=1e-3)
+    traffic = open_traffic(str(path), Choice(requests=3000))
+    found = describe(traffic, Ledger(traffic.requests, 16))
+    assert found.rate.mean_per_s == pytest.approx(5.0, rel=0.1)
+
+
+PERF: dict[str, Any] = {
+    "load": {"stages": [{"rate": 1, "duration": 10}]},
+    "data": {
+        "type": "random",
+        "input_distribution": {"min": 1, "max": 9, "mean": 5, "std_dev": 1},
+        "output_distribution": {"min": 1, "max": 9, "mean": 5, "std_dev": 1},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"load": {"type": "poisson", "sweep": {"type": "linear"}}}, "a sweep makes its stages while it measures"),
+        ({"load": {"type": "constant"}}, "the load has no `stages`"),
+        ({"load": {"type": "trace_session_replay", "stages": []}}, "unknown value `trace_session_replay`"),
+        ({"load": {"stages": [{"rate": 1}]}}, "this lacks the key `duration`"),
+        ({"data": {"type": "shareGPT", "path": "x.json"}}, "the lengths of `shareGPT` data are not in this file"),
+        ({"data": {"type": "shared_prefix", "shared_prefix": {"num_groups": 0}}}, "there must be 1 to 10000 groups"),
+        ({"data": None}, "this lacks the key `data`"),
+        ({"load": {"type": "concurrent", "stages": [{}, {}]}}, "only one stage of concurrent users can be imported"),
+    ],
+)
+def test_what_inference_perf_says_that_cannot_be(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    with pytest.raises(SpecError, match=message) as caught:
+        import_inference_perf(written(tmp_path, {**PERF, **change}))
+    assert all(one.line >= 1 for one in caught.value.diagnostics)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"profile": "sweep"}, "the profile `sweep` has no rate of its own"),
+        ({"profile": "throughput", "rate": None}, "the profile `throughput` sends everything at once"),
+        ({"profile": "steady"}, "unknown value"),
+        ({"rate": None}, "the profile `constant` lacks a `rate`"),
+        ({"rate": [1, 2.5]}, "each of the rates 1, 2.5 is a benchmark of its own"),
+        ({"rate": -1}, "expected positive numbers"),
+        ({"data": "wikitext"}, "expected `data` as a map"),
+        ({"data": {"output_tokens": 5}}, "the lengths of these data are not in this file"),
+        ({"max_seconds": "soon"}, "expected a number of seconds"),
+    ],
+)
+def test_what_guidellm_says_that_cannot_be(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        scenario(tmp_path, **change)
+
+
+@pytest.mark.parametrize(
+    ("trace", "data", "message"),
+    [
+        ("0,fast,1,Gamma,1,1\n", "{}", "chunk-0-trace.csv:1: this is not a window of ServeGen"),
+        ("0,1\n", "{}", "chunk-0-trace.csv:1: this is not a window of ServeGen"),
+        ("0,1,1,Gamma,1,1\n", "{", "chunk-0-dataset.json is not JSON"),
+        ("0,1,1,Gamma,1,1\n", "[]", "is not a data set of ServeGen"),
+        ("0,1,1,Gamma,1,1\n", '{"0": {"input_tokens": "{1: x}"}}', "`input_tokens` is not a table of token counts"),
+        ("0,1,1,Gamma,1,1\n", None, "cannot read .*chunk-0-dataset.json"),
+    ],
+)
+def test_files_that_are_not_of_servegen(tmp_path: Path, trace: str, data: str | None, message: str) -> None:
+    (tmp_path / "chunk-0-trace.csv").write_text(trace)
+    if data is not None:
+        (tmp_path / "chunk-0-dataset.json").write_text(data)
+    with pytest.raises(InputError, match=message):
+        import_servegen(tmp_path)
+
+
+def test_a_folder_without_clients_and_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="sends anything"):
+        import_servegen(tmp_path)
+    with pytest.raises(InputError, match="cannot read"):
+        import_servegen(tmp_path / "nothing")

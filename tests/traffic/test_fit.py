@@ -1,0 +1,154 @@
+"""What is fitted to requests whose distributions are known."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from blis_tui.engine.streams import Streams
+from blis_tui.errors import PolicyError
+from blis_tui.registry import builtin
+from blis_tui.spec.model import PluginConfig
+from blis_tui.spec.validate import validate
+from blis_tui.traffic.fit import Fitted, fit
+from blis_tui.traffic.gaps import choose_gaps
+from blis_tui.traffic.ledger import Ledger
+from blis_tui.traffic.lengths import choose
+from blis_tui.traffic.opening import Choice, open_traffic, provenance
+from blis_tui.workload.arrivals import create_gaps
+from blis_tui.workload.lengths import LENGTHS
+
+LENGTH_KINDS: dict[str, dict[str, float]] = {
+    "constant": {"value": 77},
+    "uniform": {"min": 100, "max": 900},
+    "gaussian": {"mean": 500.0, "std_dev": 120.0, "min": 50, "max": 800},
+    "exponential": {"mean": 300.0, "min": 1, "max": 4000},
+    "lognormal": {"mu": 5.0, "sigma": 0.9, "min": 1, "max": 9000},
+    "pareto-lognormal": {"alpha": 1.2, "xm": 2000.0, "mu": 5.0, "sigma": 0.5, "mix_weight": 0.1},
+}
+
+
+def fitted(source: object, *, stage_s: float | None = None, block: int = 16, **said: object) -> Fitted:
+    traffic = open_traffic(str(source), Choice(**said))  # type: ignore[arg-type]
+    ledger = Ledger(traffic.requests, block)
+    return fit(ledger, "mine", traffic.name, provenance(traffic, len(ledger)), stage_s=stage_s, plugins=None)
+
+
+@pytest.mark.parametrize("kind", LENGTH_KINDS)
+def test_the_distribution_that_was_drawn_from_is_recognised(kind: str) -> None:
+    drawn = builtin().create(LENGTHS, kind, LENGTH_KINDS[kind])
+    stream = Streams(1).stream(kind)
+    chosen = choose([drawn.sample(stream) for _ in range(4000)])
+    assert (chosen.kind, chosen.ks < 0.035) == (kind, True)
+    for name, value in LENGTH_KINDS[kind].items():
+        if name not in ("min", "max"):
+            assert chosen.data[name] == pytest.approx(value, rel=0.25 if kind == "pareto-lognormal" else 0.05)
+    again = builtin().create(LENGTHS, kind, _settings(chosen.data))
+    sample = [again.sample(stream) for _ in range(4000)]
+    assert choose(sample).kind == kind
+
+
+def _settings(data: Mapping[str, object]) -> dict[str, object]:
+    return {key: value for key, value in data.items() if key != "kind"}
+
+
+def test_what_no_formula_is_like_becomes_a_table() -> None:
+    values = [10] * 500 + [1000] * 300 + list(range(2000, 2200))
+    chosen = choose(values)
+    assert (chosen.kind, chosen.ks <= 0.02) == ("empirical", True)
+    weights = chosen.data["weights"]
+    assert isinstance(weights, dict)
+    assert len(weights) <= 100
+    mean = sum(int(tokens) * int(str(count)) for tokens, count in weights.items()) / len(values)
+    assert mean == pytest.approx(sum(values) / len(values), abs=0.5)
+    few = choose([1, 1, 1, 50, 50, 9000] * 300)
+    assert (few.data, few.ks) == ({"kind": "empirical", "weights": {"1": 900, "50": 600, "9000": 300}}, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "cv"), [("constant", None), ("poisson", None), ("gamma", 3.0), ("gamma", 0.4), ("weibull", 2.0)]
+)
+def test_the_process_that_was_drawn_from_is_recognised(kind: str, cv: float | None) -> None:
+    gaps = create_gaps(builtin(), PluginConfig(kind=kind, settings={} if cv is None else {"cv": cv}), 20.0)
+    stream = Streams(4).stream(kind)
+    times = [0.0]
+    for _ in range(4000):
+        times.append(times[-1] + gaps.sample(stream))
+    chosen = choose_gaps(times)
+    assert (chosen.kind, chosen.ks < 0.03) == (kind, True)
+    if cv is not None:
+        assert chosen.data["cv"] == pytest.approx(cv, rel=0.15)
+
+
+def test_the_document_is_like_what_it_was_made_from(tmp_path: Path) -> None:
+    found = fitted("prefix-heavy", requests=2000, overrides=("requests=null",))
+    for name, tolerance in (("requests/s", 0.1), ("CV of gaps", 0.1), ("prompt tokens", 0.05), ("output tokens", 0.1)):
+        one = found.agreement[name]
+        assert one.fitted == pytest.approx(one.trace, rel=tolerance)
+        assert one.ks is None or one.ks < 0.05
+    reuse = found.agreement["prefix reuse"]
+    assert reuse.fitted == pytest.approx(reuse.trace, abs=0.01)
+    assert (found.warnings, found.notes) == ((), ())
+    data = yaml.safe_load(found.text)
+    assert [(one["prefix"], one["slo_class"]) for one in data["clients"][:1]] == [
+        ({"group": "system-prompt", "tokens": 1024}, "batch")
+    ]
+    path = tmp_path / "mine.yaml"
+    path.write_text(found.text)
+    assert validate(path).name == "mine"
+    assert fitted("prefix-heavy", requests=2000, overrides=("requests=null",)).text == found.text
+    assert "#   batch-system-prompt: arrivals " in found.text
+    assert json.dumps(found.to_dict())
+
+
+def test_prefixes_stand_for_longer_chains(tmp_path: Path) -> None:
+    # Each prompt goes on from an earlier one of its family, by a part of its own.
+    lines = ["arrival_time_us,input_tokens,output_tokens,prefix_segments"]
+    for number in range(900):
+        family, depth = number % 3, number // 3 * 7 % 10
+        parts = [[f"f{family}-{step}", 64] for step in range(depth + 1)]
+        cell = json.dumps(parts).replace('"', '""')
+        lines.append(f'{number * 50_000 + number % 7 * 9000},{1000 + number % 11},20,"{cell}"')
+    path = tmp_path / "chains.csv"
+    path.write_text("\n".join(lines) + "\n")
+    found = fitted(path)
+    reuse = found.agreement["prefix reuse"]
+    assert reuse.trace is not None
+    assert reuse.trace > 0.3
+    clients = yaml.safe_load(found.text)["clients"]
+    shared = sum(one["share"] * one["prefix"]["tokens"] for one in clients if "prefix" in one)
+    assert shared / 900 / 1005 == pytest.approx(reuse.trace, abs=0.005)
+    assert reuse.fitted == pytest.approx(reuse.trace, abs=0.02)
+    assert found.notes == (
+        "what prompts share is stood for by prefixes of some lengths, each the same for all its requests",
+    )
+
+
+def test_a_rate_that_changes_is_told_and_can_be_followed(tmp_path: Path) -> None:
+    rows = [f"{n * 1_000_000},100,20" for n in range(300)]
+    rows += [f"{300_000_000 + n * 100_000},100,20" for n in range(3000)]
+    path = tmp_path / "ramp.csv"
+    path.write_text("arrival_time_us,input_tokens,output_tokens\n" + "\n".join(rows) + "\n")
+    assert any("the rate changes over time" in text for text in fitted(path).warnings)
+    staged = fitted(path, stage_s=100.0)
+    stages = yaml.safe_load(staged.text)["stages"]
+    assert [stage["rate_per_s"] for stage in stages] == [1.0] * 3 + [10.0] * 3
+    assert (staged.clients[0].arrivals.kind, staged.warnings) == ("constant", ())
+
+
+def test_too_many_tenants_are_not_told_apart(tmp_path: Path) -> None:
+    rows = "".join(f"{n * 1000},9,9,t{n % 50}\n" for n in range(200))
+    path = tmp_path / "tenants.csv"
+    path.write_text("arrival_time_us,input_tokens,output_tokens,tenant_id\n" + rows)
+    found = fitted(path)
+    assert [(one.id, one.requests) for one in found.clients] == [("requests", 200)]
+    assert found.notes == ("tenants are not told apart: there are too many",)
+
+
+def test_requests_that_all_arrive_at_once_have_no_rate(tmp_path: Path) -> None:
+    path = tmp_path / "batch.csv"
+    path.write_text("arrival_time_us,input_tokens,output_tokens\n5,9,9\n5,9,9\n")
+    with pytest.raises(PolicyError, match="the requests have no rate: all arrive at once"):
+        fitted(path)
