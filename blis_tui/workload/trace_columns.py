@@ -44,6 +44,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "prefix_group": ("prefix_group",),
         "prefix_length": ("prefix_length",),
         "prefix_tokens": ("prefix_tokens",),
+        "prefix_segments": ("prefix_segments",),
         "slo_class": ("slo_class",),
         "tenant_id": ("tenant_id", "tenant"),
         "model": ("model",),
@@ -85,7 +86,7 @@ _LAYOUTS: Final = (
         unused=(
             *("state", "instance", "queued_us", "scheduled_us", "first_token_us", "completed_us", "ttft_us", "e2e_us"),
             *("output_tokens", "cached_tokens", "preemptions"),
-            *("prefill_instance", "transfer_start_us", "transfer_us", "gateway_us"),
+            *("prefill_instance", "transfer_start_us", "transfer_us", "gateway_us", "retries"),
         ),
     ),
     _Layout(  # TraceV2 of BLIS

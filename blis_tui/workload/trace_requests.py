@@ -1,7 +1,8 @@
 """From the text of a trace, a CSV file with a header and one request a line, to columns of numbers.
 
 ``prefix_group`` shares the head of the prompt: ``prefix_length`` tokens that come before the ``input_tokens``, or
-``prefix_tokens`` of them. ``deadline_us`` is absolute, 0 or empty meaning none.
+``prefix_tokens`` of them; ``prefix_segments`` is such a head in parts. ``deadline_us`` is absolute, 0 or empty meaning
+none.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.spec.model import SLO_CLASSES
 from blis_tui.workload.trace_columns import resolve_columns
+from blis_tui.workload.trace_segments import read_segments
 from blis_tui.workload.trace_table import GrowingColumns, TraceColumns
 from blis_tui.workload.trace_text import (
     LARGEST_NUMBER,
@@ -237,6 +239,8 @@ def _build(columns: Cells, arrivals: Sequence[int]) -> TraceColumns:
         elif any(map(gt, lengths, prompts)):
             raise Suspicious
         segments = _segments(columns.get("prefix_group"), lengths)
+    if (parts := columns.get("prefix_segments")) is not None and any(parts):
+        segments = _parted(parts, prompts, segments)
     deadlines = _optional_numbers(columns, "deadline")
     if not all(prompts):
         raise Suspicious
@@ -278,6 +282,16 @@ def _segments(groups: Sequence[str] | None, lengths: Sequence[int]) -> list[Segm
             segments = (key,) if length else ()
             known[key] = segments
         found.append(segments)
+    return found
+
+
+def _parted(cells: Sequence[str], prompts: Sequence[int], others: Sequence[Segments] | None) -> list[Segments]:
+    """The shared heads that have several parts, and those of the other prompts."""
+    heads = [()] * len(cells) if others is None else others
+    try:
+        found = [read_segments(cell, prompt) or head for cell, prompt, head in zip(cells, prompts, heads, strict=True)]
+    except ValueError as error:
+        raise Suspicious from error
     return found
 
 
@@ -336,6 +350,11 @@ class _Inspector:
                 message = f"{what} is {tokens} but there is no group"
                 self._note(line, "prefix_group", message, "name a prefix_group")
                 plain[what] = "0"
+        try:
+            read_segments(plain.get("prefix_segments", ""), prompt or LARGEST_NUMBER)
+        except ValueError as error:
+            self._note(line, "prefix_segments", str(error), 'such as [["system", 512], ["manual", 64]]')
+            plain["prefix_segments"] = ""
         if within > prompt:
             self._note(line, "prefix_tokens", f"a prompt of {prompt} tokens cannot have {within} shared ones")
             plain["prefix_tokens"] = "0"
