@@ -74,8 +74,12 @@ def json_values(text: TraceText) -> Iterator[tuple[int, object]]:
                 value, end = decoder.raw_decode(buffer, start)
             except RecursionError:
                 text.problems.fail(line + buffer.count("\n", place, start), "", _TOO_DEEP)
-            except json.JSONDecodeError as error:  # or there is more of it in the next piece
-                failure = error
+            except ValueError as error:  # or there is more of it in the next piece
+                failure = (
+                    error
+                    if isinstance(error, json.JSONDecodeError)
+                    else json.JSONDecodeError(str(error), buffer, start)
+                )
                 break
             if end == len(buffer) and piece:
                 break

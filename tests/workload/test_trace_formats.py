@@ -5,11 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 from backports import zstd
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import blis_tui
 from blis_tui.errors import InputError, SpecError, TraceError
@@ -17,17 +20,19 @@ from blis_tui.registry import builtin
 from blis_tui.spec.model import Trace
 from blis_tui.spec.validate import validate
 from blis_tui.workload import trace_text
-from blis_tui.workload.traces import check_trace, read_trace
+from blis_tui.workload.trace_table import TraceTable
+from blis_tui.workload.trace_text import Problems, TraceText
+from blis_tui.workload.traces import TRACES, check_trace, read_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from blis_tui.engine.request import Request
-    from blis_tui.workload.trace_table import TraceTable
 
-TRACES: Final = Path(__file__).parents[2].parent / "shared/data/traces"
+PUBLISHED: Final = Path(__file__).parents[2].parent / "shared/data/traces"
 HEADER: Final = "arrival_time_us,input_tokens,output_tokens"
-needs_shared = pytest.mark.skipif(not TRACES.is_dir(), reason="the published traces are not here")
+JSON_FORMATS: Final = ("mooncake", "sharegpt", "vllm-bench", "otel")
+needs_shared = pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the published traces are not here")
 
 
 def read(path: Path, form: str, **said: object) -> list[Request]:
@@ -222,6 +227,37 @@ def test_spans_alone_with_old_names(tmp_path: Path) -> None:
     assert figures(read(written(tmp_path, json.dumps(one), "spans.jsonl"), "otel")) == [(0, 7, 3)]
 
 
+_leaves = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8), st.sampled_from([10**30, -1, 2**60, 600])
+)
+_keys = st.sampled_from(
+    [
+        *("timestamp", "input_length", "output_length", "hash_ids", "conversations", "messages", "value", "content"),
+        *("start_times", "input_lens", "output_lens", "errors", "resourceSpans", "scopeSpans", "spans", "attributes"),
+        *("start_time", "startTimeUnixNano", "gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "key"),
+    ]
+)
+_values = st.recursive(
+    _leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_keys, inner, max_size=6), max_leaves=12
+)
+
+
+@settings(max_examples=60)
+@given(st.lists(_values | st.text(max_size=20), max_size=3), st.booleans(), st.sampled_from(JSON_FORMATS))
+def test_no_content_escapes_as_another_error(values: list[object], in_list: bool, form: str) -> None:
+    text = (
+        json.dumps(values) if in_list else "\n".join(one if isinstance(one, str) else json.dumps(one) for one in values)
+    )
+    trace = Trace(path="x", format=form, sha256="", rate_per_s=1.0 if form == "sharegpt" else None)
+    problems = Problems("x")
+    source = TraceText([text.encode("utf-8", "replace")], problems)
+    try:
+        table = TraceTable(builtin().create(TRACES, form, {}, source, trace, problems))
+    except TraceError:
+        return
+    assert all(table.request(row).input_tokens > 0 for row in range(len(table)))
+
+
 # ---- what is replayed of a trace ----
 
 FIVE: Final = f"{HEADER},deadline_us\n0,1,1,0\n3000000,2,1,5000000\n1000000,3,1,0\n4000000,4,1,0\n2000000,5,1,9000000\n"
@@ -346,13 +382,29 @@ def test_a_format_of_a_plugin_is_replayed_in_part_and_at_a_rate(tmp_path: Path) 
     ],
 )
 def test_published_traces(name: str, form: str, rows: int, prompt: float, answer: float) -> None:
-    table = read_trace(Trace(path=str(TRACES / name), format=form, sha256=""), builtin())
+    table = read_trace(Trace(path=str(PUBLISHED / name), format=form, sha256=""), builtin())
     requests = [table.request(row) for row in range(len(table))]
     assert len(requests) == rows
     assert sum(one.input_tokens for one in requests) / rows == pytest.approx(prompt, abs=0.01)
     assert sum(one.output_tokens for one in requests) / rows == pytest.approx(answer, abs=0.01)
     if form == "mooncake":
-        assert cached_share(table) == pytest.approx(independent_share(TRACES / name), abs=1e-9)
+        assert cached_share(table) == pytest.approx(independent_share(PUBLISHED / name), abs=1e-9)
+
+
+@needs_shared
+def test_prefixes_of_mooncake_are_found_again(tmp_path: Path) -> None:
+    """With room for all, eight instances that are chosen by prefix find what the ids of the blocks promise."""
+    trace = f"{{file: {PUBLISHED / 'mooncake_conversation.jsonl.gz'}, format: mooncake, limit: 1000, scale_rate: 0.2}}"
+    text = (
+        "apiVersion: blis/v1\nkind: Experiment\nmetadata: {name: one}\nmodel: llama-3.1-8b-instruct\nhardware: h100\n"
+        "latency: roofline\nengine: {max_model_len: 131072, kv_blocks: 400000}\ncluster: {instances: 8}\n"
+        f"policy: {{routing: weighted}}\nworkload: {{trace: {trace}}}\n"
+    )
+    rows = blis_tui.run(blis_tui.load(written(tmp_path, text, "one.blis.yaml"))).rows
+    found = sum(row.cached_tokens for row in rows) / sum(row.input_tokens for row in rows)
+    promised = independent_share(PUBLISHED / "mooncake_conversation.jsonl.gz", 1000)
+    assert promised > 0.1
+    assert found == pytest.approx(promised, abs=0.01)
 
 
 def cached_share(table: TraceTable) -> float:
@@ -370,12 +422,12 @@ def cached_share(table: TraceTable) -> float:
     return hits / total
 
 
-def independent_share(path: Path) -> float:
+def independent_share(path: Path, rows: int | None = None) -> float:
     """The same by the ids of the file."""
     seen: set[int] = set()
     hits = total = 0
     with gzip.open(path, "rt", encoding="utf-8") as lines:
-        for line in lines:
+        for line in islice(lines, rows):
             row = json.loads(line)
             total += row["input_length"]
             for number, block in enumerate(row["hash_ids"]):

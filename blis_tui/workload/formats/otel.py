@@ -27,6 +27,8 @@ _OUTPUT: Final = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens"
 """Names of today, and those of before version 1.27."""
 _OPERATION: Final = "gen_ai.operation.name"
 _CALLS: Final = frozenset(("", "chat", "text_completion", "generate_content"))
+_UNIX_EPOCH_NS: Final = timestamp_ns("1970-01-01 00:00:00") or 0
+_LATEST_NS: Final = 2**63
 _STARTS: Final = ("startTimeUnixNano", "start_time")
 
 
@@ -102,7 +104,8 @@ def _call(span: JsonRow) -> tuple[int, int, int, str] | None:
     start = _start(span)
     if prompt is None or output is None or start is None:
         return None
-    return start, prompt, output, str(attributes.get("gen_ai.conversation.id", ""))
+    conversation = str(attributes.get("gen_ai.conversation.id", "")).encode("utf-8", "replace").decode()
+    return start, prompt, output, conversation
 
 
 def _attributes(span: JsonRow) -> Mapping[str, object]:
@@ -125,9 +128,9 @@ def _number(value: object) -> object:
 def _start(span: JsonRow) -> int | None:
     key = next((name for name in _STARTS if name in span.data), _STARTS[0])
     value = _number(span.data.get(key))
-    if isinstance(value, str):
-        value = timestamp_ns(value)
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+    if isinstance(value, str) and (found := timestamp_ns(value)) is not None:
+        value = found - _UNIX_EPOCH_NS
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LATEST_NS:
         return value
     span.note(key, f"{brief(span.data.get(key))} is not a time", "it says when the call begins, in nanoseconds")
     return None

@@ -40,7 +40,9 @@ _COLUMNS: Final = {
 @TRACES.plugin("tracev2", "TraceV2 of BLIS: CSV with 27 columns, from request_id to finish_reason.")
 def tracev2(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
     """A request arrives when it was sent; the server's count of its prompt goes before the client's."""
-    del settings, problems
+    del settings
+    if text.head().startswith("trace_version"):
+        problems.fail(1, "", "the file is the header of a TraceV2, not its rows", "name the CSV file beside it")
     return read(text, {**_COLUMNS, **trace.columns}, trace.time_unit, limit=trace.limit, adjust=_as_replayed)
 
 
