@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import sys
@@ -389,6 +390,18 @@ def test_published_traces(name: str, form: str, rows: int, prompt: float, answer
     assert sum(one.output_tokens for one in requests) / rows == pytest.approx(answer, abs=0.01)
     if form == "mooncake":
         assert cached_share(table) == pytest.approx(independent_share(PUBLISHED / name), abs=1e-9)
+
+
+@needs_shared
+def test_calls_of_agents_with_columns_of_their_own() -> None:
+    columns = {"arrival": "completed_at", "input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}
+    path = PUBLISHED / "agentic_calls.csv"
+    requests = read(path, "requests", columns=columns)
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(requests) == len(rows)
+    assert sum(one.input_tokens for one in requests) == sum(int(row["prompt_tokens"]) for row in rows)
+    assert requests[0].arrival_us == 0
 
 
 @needs_shared
