@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from backports import zstd
 from click.testing import CliRunner
 
 from blis_tui import unpack
 from blis_tui.cli.main import cli
+from tests.zstandard import zstd
 
 if TYPE_CHECKING:
     from pytest_regressions.file_regression import FileRegressionFixture
@@ -60,6 +61,7 @@ def test_it_is_one_error(
     before = sorted(Path.cwd().iterdir())
     result = CliRunner().invoke(cli, ["run", "one.blis.yaml", "-o", "report.json", "--requests", "requests.csv"])
     assert (result.exit_code, result.stdout, sorted(Path.cwd().iterdir())) == (2, "", before)
-    text = result.stderr.replace(f"{tmp_path}/", "")
+    # How small a file gets depends on the library that compresses it.
+    text = re.sub(r"[0-9,]+ bytes", "N bytes", result.stderr.replace(f"{tmp_path}/", ""))
     assert text.count("error[") == 1
     file_regression.check(text, fullpath=BROKEN / f"{case}.txt", encoding="utf-8")

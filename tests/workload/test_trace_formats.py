@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from backports import zstd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +23,7 @@ from blis_tui.workload import trace_text
 from blis_tui.workload.trace_table import TraceTable
 from blis_tui.workload.trace_text import Problems, TraceText
 from blis_tui.workload.traces import TRACES, check_trace, read_trace
+from tests.zstandard import zstd
 
 if TYPE_CHECKING:
     from collections.abc import Callable
