@@ -17,20 +17,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.spec.model import SLO_CLASSES
 from blis_tui.workload.trace_columns import resolve_columns
+from blis_tui.workload.trace_csv import first_cell, first_row, read_columns, read_header, read_rows
 from blis_tui.workload.trace_segments import read_segments
 from blis_tui.workload.trace_table import GrowingColumns, TraceColumns
-from blis_tui.workload.trace_text import (
-    LARGEST_NUMBER,
-    Suspicious,
-    first_cell,
-    first_row,
-    nearest,
-    read_columns,
-    read_header,
-    read_rows,
-    whole_number,
-    whole_numbers,
-)
+from blis_tui.workload.trace_text import LARGEST_NUMBER, Suspicious, nearest, whole_number, whole_numbers
 from blis_tui.workload.trace_times import clock_of
 
 if TYPE_CHECKING:

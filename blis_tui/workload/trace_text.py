@@ -1,18 +1,12 @@
-"""The text of a trace, its rows where it is a CSV file, and the collecting of everything that is wrong with it.
-
-A block of rows is read twice at most. The fast way takes whole columns and gives up (``Suspicious``) at the first
-sign of trouble; only then is it walked row by row, to say what is wrong and where.
-"""
+"""The text of a trace, numbers in it, and the collecting of everything that is wrong with it."""
 
 from __future__ import annotations
 
-import csv
 import re
 from codecs import BOM_UTF8, getincrementaldecoder
 from contextlib import contextmanager
 from difflib import get_close_matches
-from io import StringIO
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.errors import InputError, TraceError
@@ -21,7 +15,6 @@ from blis_tui.spec.diagnostics import MOST_TRACE_PROBLEMS, TraceProblem
 from blis_tui.unpack import DamagedError, unpacked
 
 if TYPE_CHECKING:
-    from _csv import Reader
     from collections.abc import Iterable, Iterator, Sequence
     from typing import NoReturn
 
@@ -254,91 +247,6 @@ def open_trace(path: str, problems: Problems, digest: str = "", most: int | None
         yield TraceText(unpacked(file, name, limit=MAX_TRACE_BYTES), problems, most)
 
 
-def read_columns(text: str, width: int, most: int) -> tuple[Sequence[Sequence[str]], int]:
-    """The cells of ``width`` columns, the fast way, and in how many lines they are: one row in each.
-
-    Args:
-        text: whole rows.
-        width: how many columns there must be.
-        most: rows that are read.
-
-    Raises:
-        Suspicious: rows differ in length or span lines, quoting is broken, or there are no rows.
-    """
-    rows = _reader(text)
-    try:
-        columns = tuple(zip(*islice(rows, most), strict=True))
-    except (csv.Error, ValueError) as error:
-        raise Suspicious from error
-    if len(columns) != width or len(columns[0]) != rows.line_num:
-        raise Suspicious
-    return columns, rows.line_num
-
-
-def read_header(text: str, problems: Problems) -> tuple[tuple[str, ...], str, int]:
-    """The column names in the first line, without blanks around them, what follows, and how many lines they take.
-
-    Raises:
-        TraceError: the line cannot be read.
-    """
-    stream = StringIO(text, newline="")
-    rows = csv.reader(stream, strict=True, skipinitialspace=True)
-    try:
-        header = tuple(name.strip() for name in next(rows))
-    except csv.Error as error:
-        problems.fail(1, "", f"the header cannot be read: {error}")
-    return header, stream.read(), rows.line_num
-
-
-def first_row(text: str, width: int) -> tuple[str, ...]:
-    """The cells of the first row. Where it cannot be read, they are empty: it is told when the rows are read."""
-    nothing = ("",) * width
-    try:
-        first = tuple(next(filter(None, _reader(text)), nothing))
-    except csv.Error:
-        return nothing
-    return first if len(first) == width else nothing
-
-
-def first_cell(text: str, place: int) -> tuple[str, int]:
-    """The first cell of a column that is not empty, and its line; an empty one where there is none."""
-    rows = _reader(text)
-    try:
-        for row in rows:
-            if len(row) > place and row[place].strip():
-                return row[place], rows.line_num
-    except csv.Error:  # found again, and told, when the rows are read
-        pass
-    return "", 1
-
-
-def read_rows(text: str, first_line: int, width: int, problems: Problems) -> Iterator[tuple[int, list[str]]]:
-    """Rows of the right length with the number of their line, noting the others; blank lines are skipped.
-
-    Args:
-        text: whole rows.
-        first_line: number of the first line.
-        width: how many cells a row must have.
-        problems: where to note what is wrong.
-    """
-    rows = _reader(text)
-    line = first_line
-    while True:
-        try:
-            row = next(rows, None)
-        except csv.Error as error:
-            problems.add(line, "", f"the line cannot be read: {error}")
-            return
-        if row is None:
-            return
-        if row:
-            if len(row) == width:
-                yield line, row
-            else:
-                problems.add(line, "", f"the line has {len(row)} fields, the header {width}")
-        line = first_line + rows.line_num
-
-
 def whole_numbers(cells: Sequence[str]) -> list[int]:
     """All cells as numbers, the fast way.
 
@@ -395,8 +303,3 @@ def listed(names: Sequence[str]) -> str:
     """Names of columns for a message; of many, the first dozen."""
     first = ", ".join(shown(name) for name in names[:_LISTED])
     return first if len(names) <= _LISTED else f"{first} and {len(names) - _LISTED} more"
-
-
-def _reader(text: str) -> Reader:
-    """Records by RFC 4180, but spaces after commas are ignored."""
-    return csv.reader(StringIO(text, newline=""), strict=True, skipinitialspace=True)

@@ -15,11 +15,13 @@ from blis_tui.cli.main import cli
 from tests.zstandard import zstd
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from pytest_regressions.file_regression import FileRegressionFixture
 
 BROKEN: Final = Path(__file__).parent / "broken_traces"
 ROWS: Final = b"arrival_time_us,input_tokens,output_tokens\n" + b"".join(b"%d,10,5\n" % row for row in range(5000))
-COMPRESSED: Final = {
+COMPRESSED: Final[Mapping[str, Callable[[], bytes]]] = {
     "requests-gzip-damaged.csv.gz": lambda: gzip.compress(ROWS, mtime=0)[:-2000],
     "requests-gzip-bomb.csv.gz": lambda: gzip.compress(ROWS[:42] + b"0,1,1\n" * 40_000, mtime=0),
     "requests-zstd-damaged.csv.zst": lambda: zstd.compress(ROWS)[:-100],
