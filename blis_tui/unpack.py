@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from typing import TYPE_CHECKING, BinaryIO, Final, cast
+from importlib import import_module
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, cast
 
 from blis_tui.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 CHUNK: Final = 1 << 20
 """Bytes that are expanded at a time."""
@@ -17,7 +18,7 @@ _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _SHORT: Final = 64 * CHUNK
 """Whatever a file expands to, so much is read."""
-_MOST_TIMES: Final = 250
+_MOST_TIMES: Final = 100
 """A longer one may expand to so many times its size; traces expand to some 3 to 20 times theirs."""
 
 
@@ -33,8 +34,10 @@ class DamagedError(Exception):
 def unpacked(file: BinaryIO, name: str, *, limit: int) -> Iterator[bytes]:
     """The content of a file in pieces of at most ``CHUNK`` bytes, expanded where it is compressed.
 
+    A compressed file is expanded twice: first only to see that it is whole, and not too large.
+
     Args:
-        file: opened for reading, at its beginning.
+        file: opened for reading.
         name: what messages call it.
         limit: the most bytes it may expand to.
 
@@ -42,39 +45,58 @@ def unpacked(file: BinaryIO, name: str, *, limit: int) -> Iterator[bytes]:
         DamagedError: it is damaged, or expands to more than a recorded workload would.
         InputError: it is compressed with Zstandard, and nothing is installed that reads that.
     """
-    head = file.read(len(_ZSTD))
     size = file.seek(0, 2)
     file.seek(0)
-    source, kind = file, ""
-    errors: tuple[type[Exception], ...] = ()
-    most = limit
+    head = file.read(len(_ZSTD))
+    opened: Callable[[BinaryIO], BinaryIO]
+    errors: tuple[type[Exception], ...]
     if head.startswith(_GZIP):
-        source, kind, errors = cast("BinaryIO", gzip.GzipFile(fileobj=file)), "gzip", (EOFError, zlib.error, OSError)
+        opened, errors, kind = _gzip, (EOFError, zlib.error, OSError), "gzip"
     elif head == _ZSTD:
-        source, errors = _zstd(file, name)
-        kind = "Zstandard"
-    if kind:
-        most = min(limit, max(_SHORT, _MOST_TIMES * size))
+        zstd = _zstd(name)
+        opened, errors, kind = zstd.ZstdFile, (EOFError, zstd.ZstdError), "Zstandard"
+    else:
+        file.seek(0)
+        yield from _pieces(file)
+        return
+    most = min(limit, max(_SHORT, _MOST_TIMES * size))
+    file.seek(0)
+    found = 0
     try:
-        while chunk := source.read(min(CHUNK, most + 1)):
-            most -= len(chunk)
-            if most < 0:
-                expanded = min(limit, max(_SHORT, _MOST_TIMES * size))
-                message = f"the {kind} file of {size:,} bytes expands to more than {expanded:,} bytes"
+        for piece in _pieces(opened(file)):
+            found += len(piece)
+            if found > most:
+                message = f"the {kind} file of {size:,} bytes expands to more than {most:,} bytes"
                 raise DamagedError(message, "is it a recorded workload? expand it and look")
-            yield chunk
     except errors as error:
         raise DamagedError(f"the {kind} file is damaged: {error}", "copy it again, or expand it by hand") from error
+    file.seek(0)
+    yield from _pieces(opened(file))
 
 
-def _zstd(file: BinaryIO, name: str) -> tuple[BinaryIO, tuple[type[Exception], ...]]:
-    """A reader of Zstandard, and what it raises."""
-    try:
-        from compression import zstd  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415  (Python 3.14)
-    except ImportError:
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    while piece := file.read(CHUNK):
+        yield piece
+
+
+def _gzip(file: BinaryIO) -> BinaryIO:
+    return cast("BinaryIO", gzip.GzipFile(fileobj=file))
+
+
+class _Zstandard(Protocol):
+    """What is used of the library."""
+
+    ZstdError: type[Exception]
+
+    def ZstdFile(self, file: BinaryIO, /) -> BinaryIO: ...  # noqa: N802  (its name)
+
+
+def _zstd(name: str) -> _Zstandard:
+    """The library that reads Zstandard: the standard one from Python 3.14 on, else an extra with the same interface."""
+    for library in ("compression.zstd", "backports.zstd"):
         try:
-            from backports import zstd  # noqa: PLC0415  (an extra)
-        except ImportError as error:
-            message = f"{name} is compressed with Zstandard, which needs the extra `zstd` before Python 3.14"
-            raise InputError(message, help="pip install 'blis-tui[zstd]', or expand the file") from error
-    return cast("BinaryIO", zstd.ZstdFile(file)), (EOFError, zstd.ZstdError)
+            return cast("_Zstandard", import_module(library))
+        except ImportError:
+            continue
+    message = f"{name} is compressed with Zstandard, which needs the extra `zstd` before Python 3.14"
+    raise InputError(message, help="pip install 'blis-tui[zstd]', or expand the file")
