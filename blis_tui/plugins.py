@@ -24,7 +24,7 @@ from blis_tui.spec.model import Hardware, Model, Pool
 from blis_tui.workload.arrivals import ARRIVALS, Gaps
 from blis_tui.workload.lengths import LENGTHS, TokenCounts
 from blis_tui.workload.trace_table import TraceColumns
-from blis_tui.workload.trace_text import Problems
+from blis_tui.workload.trace_text import Problems, TraceText
 from blis_tui.workload.traces import TRACES
 
 __all__ = [
@@ -80,6 +80,7 @@ __all__ = [
     "Stream",
     "TokenCounts",
     "TraceColumns",
+    "TraceText",
     "Traits",
     "VictimRule",
     "WaitingQueue",

@@ -48,6 +48,7 @@ _PACKAGES: Final = (
     "blis_tui.engine.preemption",
     "blis_tui.engine.scheduling",
     "blis_tui.workload",
+    "blis_tui.workload.formats",
 )
 """Where this package's own plug-ins are: every module in these packages is looked through."""
 

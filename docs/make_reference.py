@@ -8,7 +8,8 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from inspect import getsource
+from importlib import import_module
+from inspect import getdoc, getsource
 from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Final
@@ -21,11 +22,13 @@ from blis_tui.authoring.codes import explain
 from blis_tui.authoring.project import write_tree
 from blis_tui.authoring.tree import Key, root
 from blis_tui.engine.records import RECORD_KINDS
+from blis_tui.registry import builtin
 from blis_tui.spec.checks import METRICS
 from blis_tui.spec.codes import CODES
 from blis_tui.spec.library import suffix
 from blis_tui.spec.scalars import flow
 from blis_tui.spec.schema import KINDS
+from blis_tui.workload.traces import TRACES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -77,6 +80,7 @@ def pages() -> dict[str, str]:
     made["report.md"] = _report_page()
     made["records.md"] = _records_page()
     made["errors.md"] = _errors_page()
+    made["traces.md"] = _traces_page()
     return {"README.md": _index(), **made}
 
 
@@ -84,6 +88,8 @@ def _index() -> str:
     lines = [_NOTE, "# Reference", "", "Documents:", ""]
     lines += [f"- [{kind}]({kind.lower()}.md) (`*{suffix(kind)}`): {root(kind).description}" for kind in KINDS]
     lines += [
+        "",
+        "- [Trace formats](traces.md): the files of recorded workloads.",
         "",
         "Results:",
         "",
@@ -100,6 +106,16 @@ def _index() -> str:
         "`blis-tui spec explain PATH` and `blis-tui explain CODE` print the same.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _traces_page() -> str:
+    """The formats of recorded workloads, as their modules describe them."""
+    lines = [_NOTE, "# Trace formats", "", "What `workload.trace.format` can name; the keys beside it are those of the"]
+    lines += ["[workload](workload.md#trace). A file is read as it is, plain or compressed with gzip or Zstandard."]
+    for plugin in builtin().of(TRACES.path):
+        about, reads = getdoc(import_module(plugin.module)), getdoc(plugin.make)
+        lines += ["", f"## `{plugin.name}`", "", plugin.summary, "", about or "", "", reads or ""]
+    return "\n".join(lines).replace("``", "`") + "\n"
 
 
 def _kind_page(kind: str) -> str:

@@ -328,7 +328,7 @@ def build_workload(part: Part, trace_path: str | None = None) -> spec.Workload:
     """The workload that a complete document describes; its trace lies at ``trace_path``, else where it says."""
     requests = None if part.data.get("requests") is None else part.integer("requests")
     if "trace" in part.data:
-        return spec.Workload(name=part.name(), requests=requests, trace=_trace(part.part("trace"), trace_path))
+        return spec.Workload(name=part.name(), requests=requests, trace=trace_of(part.part("trace"), trace_path))
     return spec.Workload(
         name=part.name(),
         requests=requests,
@@ -340,7 +340,12 @@ def build_workload(part: Part, trace_path: str | None = None) -> spec.Workload:
     )
 
 
-def _trace(part: Part, trace_path: str | None) -> spec.Trace:
+def trace_of(part: Part, trace_path: str | None) -> spec.Trace:
+    """A recorded workload; ``trace_path`` is where it lies, when not where the document says.
+
+    Raises:
+        InputError: the file cannot be read, or is another one.
+    """
     path = real_path(part.text("file") if trace_path is None else trace_path)
     found = input_digest(path, limit=MAX_TRACE_BYTES)
     if found != (expected := part.text("sha256", found)):
@@ -352,7 +357,15 @@ def _trace(part: Part, trace_path: str | None) -> spec.Trace:
         sha256=found,
         columns={} if columns is None else {key: columns.text(key) for key in columns.data},
         time_unit=part.text("time_unit", ""),
+        limit=part.integer("limit") if "limit" in part.data else None,
+        slice=_slice(part.part("slice")) if "slice" in part.data else None,
+        scale_rate=part.number("scale_rate", 1.0),
+        rate_per_s=part.number("rate_per_s") if "rate_per_s" in part.data else None,
     )
+
+
+def _slice(part: Part) -> tuple[float, float | None]:
+    return part.number("from_s"), part.number("to_s") if "to_s" in part.data else None
 
 
 def _client(part: Part) -> spec.Client:

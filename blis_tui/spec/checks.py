@@ -319,6 +319,13 @@ def check_workload(document: Document) -> Iterator[Diagnostic]:
             if key in workload:
                 message = f"`{key}` does not apply to a trace: its rows say when requests arrive"
                 yield about(document, ("workload", key), "BLIS2014", message, key=True, hint="remove it")
+        start, end = (document.get("workload", "trace", "slice", key) for key in ("from_s", "to_s"))
+        if isinstance(end, int | float) and end <= (start if isinstance(start, int | float) else 0):
+            message = f"the slice ends at {end:g} s, but does not begin before that"
+            at = ("workload", "trace", "slice", "to_s")
+            yield about(
+                document, at, "BLIS2014", message, hint="`to_s` is more than `from_s`, both from the trace's start"
+            )
         return
     kinds = {_kind(client.get("arrivals")) for client in map(as_map, as_list(workload.get("clients")))}
     yield from _check_rate(document, workload, kinds)

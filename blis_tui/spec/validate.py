@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from blis_tui.errors import SpecError
 from blis_tui.registry import builtin
+from blis_tui.spec.build import trace_of
 from blis_tui.spec.checks import check_model, check_workload
 from blis_tui.spec.cluster_checks import check_policy
 from blis_tui.spec.compose import Problems, checked, inline_config_file
 from blis_tui.spec.diagnostics import about, in_order, suggestion
+from blis_tui.spec.document_parts import Part
 from blis_tui.spec.load import open_source, resolve_source
-from blis_tui.spec.model import Trace
 from blis_tui.spec.resolve import expand_model, pin_trace
 from blis_tui.spec.schema import KINDS, complete
 from blis_tui.spec.source import Document
@@ -83,15 +84,7 @@ def _check_rows(trace: Json, path: Path | None, plugins: Registry | None) -> Non
     """Whether the rows of a recorded workload can be used. Raises TraceError."""
     if path is None or not isinstance(trace, dict):
         return
-    columns = trace.get("columns")
-    said = Trace(
-        path=str(path),
-        format=str(trace["format"]),
-        sha256="",
-        columns={key: str(name) for key, name in columns.items()} if isinstance(columns, dict) else {},
-        time_unit=str(trace.get("time_unit", "")),
-    )
-    check_trace(said, plugins or builtin())
+    check_trace(trace_of(Part(trace, "workload.trace"), str(path)), plugins or builtin())
 
 
 def check_alone(document: Document, kind: str, problems: Problems) -> Path | None:

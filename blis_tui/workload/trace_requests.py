@@ -7,63 +7,216 @@ none.
 
 from __future__ import annotations
 
+import sys
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, islice
 from operator import add, gt
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.spec.model import SLO_CLASSES
 from blis_tui.workload.trace_columns import resolve_columns
+from blis_tui.workload.trace_csv import first_cell, first_row, read_columns, read_header, read_rows
 from blis_tui.workload.trace_segments import read_segments
-from blis_tui.workload.trace_table import TraceColumns
-from blis_tui.workload.trace_text import (
-    LARGEST_NUMBER,
-    Suspicious,
-    first_cell,
-    nearest,
-    read_columns,
-    read_header,
-    read_rows,
-    whole_number,
-    whole_numbers,
-)
+from blis_tui.workload.trace_table import GrowingColumns, TraceColumns
+from blis_tui.workload.trace_text import LARGEST_NUMBER, Suspicious, nearest, whole_number, whole_numbers
 from blis_tui.workload.trace_times import clock_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from blis_tui.engine.request import Segments
     from blis_tui.workload.trace_columns import Columns
-    from blis_tui.workload.trace_text import Problems
+    from blis_tui.workload.trace_text import Problems, TraceText
     from blis_tui.workload.trace_times import Clock
 
+Cells = Mapping[str, Sequence[str]]
+"""A block of rows: the name of a column, or what it says -> its cells."""
 _COUNTS: Final = ("input_tokens", "output_tokens")
+_INSTEAD: Final = {"input_tokens": str(LARGEST_NUMBER)}
+"""Of numbers that are wrong, for which 0 would be wrong, too."""
+_LONGEST_NS: Final = 2**62
 _OPTIONAL_NUMBERS: Final = ("prefix_length", "prefix_tokens", "deadline", "round_index")
 
 
-def read(text: str, given: Mapping[str, str], time_unit: str, problems: Problems) -> TraceColumns:
-    """Parse a file's text.
+class Adjust(Protocol):
+    """What a format does with the cells of a block before they are read; rows of failed requests may go."""
+
+    def __call__(self, cells: Cells, lines: Sequence[int]) -> tuple[Cells, Sequence[int]]:
+        """The cells by column name, and the lines that their rows stand in, of what shall be read."""
+        ...
+
+
+def as_they_are(cells: Cells, lines: Sequence[int]) -> tuple[Cells, Sequence[int]]:
+    """All of them."""
+    return cells, lines
+
+
+def read(
+    text: TraceText,
+    given: Mapping[str, str],
+    time_unit: str = "",
+    *,
+    limit: int | None = None,
+    adjust: Adjust = as_they_are,
+    from_first: bool = False,
+) -> TraceColumns:
+    """Parse a CSV file, block by block.
 
     Args:
         text: the file.
         given: which column says what, where its name does not: field -> column.
         time_unit: unit of the arrivals where nothing else tells it; empty = not said.
-        problems: of the file.
+        limit: rows that are read; None = all.
+        adjust: what is done with cells before they are read.
+        from_first: whether arrivals count from the first request, whatever their unit.
 
     Raises:
         TraceError: columns or rows are wrong.
     """
-    header, first_row = read_header(text, problems)
-    found = resolve_columns(header, first_row, given, time_unit, problems)
-    arrival = found.names["arrival"]
-    clock = clock_of(arrival, found.unit, *first_cell(text, header.index(arrival)), problems, native=found.native)
-    try:
-        cells = read_columns(text, header)
-        columns = {what: cells[name] for what, name in found.names.items()}
-        return _build(columns, clock.arrivals(clock.read_all(columns["arrival"]), problems))
-    except Suspicious:
-        return _inspect(text, header, found, clock, problems)
+    blocks = text.blocks()
+    header, rest, line = read_header(next(blocks), text.problems)
+    found = resolve_columns(header, first_row(rest, len(header)), given, time_unit, text.problems)
+    reader = _Reader(header, found, text.problems, adjust)
+    left = sys.maxsize if limit is None else limit
+    for block in chain([rest], blocks):
+        line, left = reader.read(block, line, left)
+        if not left:
+            break
+    return reader.columns(from_first=from_first)
 
 
-def _build(columns: Mapping[str, Sequence[str]], arrivals: Sequence[int]) -> TraceColumns:
+class _Reader:
+    """Columns of a file, as far as it was read."""
+
+    def __init__(self, header: Sequence[str], found: Columns, problems: Problems, adjust: Adjust) -> None:
+        self._header = header
+        self._found = found
+        self._problems = problems
+        self._adjust = adjust
+        self._clock: Clock | None = None
+        self._first = 0
+        """What arrivals are counted from until the earliest is known: an array holds no nanoseconds since long ago."""
+        self._growing = GrowingColumns()
+        self._lines: list[Sequence[int]] = []
+        self._left_out = False
+
+    def read(self, text: str, before: int, most: int) -> tuple[int, int]:
+        """Read a block.
+
+        Args:
+            text: whole rows.
+            before: number of the line before them.
+            most: rows that are read.
+
+        Returns:
+            The number of its last line, and how many more rows may be read.
+        """
+        clock = self._clock_of(text, before)
+        try:
+            columns, lines = read_columns(text, len(self._header), most)
+            cells, numbers = self._adjust(
+                dict(zip(self._header, columns, strict=True)), range(before + 1, before + 1 + lines)
+            )
+            self._left_out = self._left_out or len(numbers) < lines
+            if numbers:
+                named = {what: cells[name] for what, name in self._found.names.items()}
+                self._add(clock.read_all(named["arrival"]), named, numbers)
+        except Suspicious:
+            return self._inspect(text, before, most, clock)
+        return before + lines, most - lines
+
+    def _clock_of(self, text: str, before: int) -> Clock:
+        """How arrivals are read, as the first cell that has one tells."""
+        if self._clock is not None:
+            return self._clock
+        arrival = self._found.names["arrival"]
+        cell, line = first_cell(text, self._header.index(arrival))
+        clock = clock_of(arrival, self._found.unit, cell, before + line, self._problems, native=self._found.native)
+        if cell:
+            self._clock = clock
+        return clock
+
+    def _inspect(self, text: str, before: int, most: int, clock: Clock) -> tuple[int, int]:
+        """Walk a block row by row and note all problems; unusual but valid rows are read here, too."""
+        rows: list[list[str]] = []
+        lines: list[int] = []
+        for line, row in islice(read_rows(text, before + 1, len(self._header), self._problems), most):
+            rows.append(row)
+            lines.append(line)
+        if rows:
+            columns = dict(zip(self._header, zip(*rows, strict=True), strict=True))
+            cells, numbers = self._adjust(columns, lines)
+            inspector = _Inspector(self._found.names, clock, self._problems)
+            for row_number, line in enumerate(numbers):
+                inspector.row(line, {what: cells[name][row_number] for what, name in self._found.names.items()})
+            known = next((time for time in inspector.times if time is not None), None)
+            if known is not None:
+                times = [known if time is None else time for time in inspector.times]
+                self._add(times, inspector.columns, numbers)
+        return before + len(text.splitlines()), most - len(rows)
+
+    def _add(self, times: Sequence[int], columns: Cells, lines: Sequence[int]) -> None:
+        """Keep rows; ``Suspicious`` when any cell may be wrong."""
+        block = _build(columns, times)
+        if not self._growing.rows and self._clock is not None and not self._clock.unit:
+            self._first = times[0]
+        if self._first:
+            block = replace(block, arrival_us=[time - self._first for time in times])
+            for line, time in zip(lines, block.arrival_us or (), strict=True):
+                if abs(time) > _LONGEST_NS:
+                    message = "the time is centuries away from that of the first request"
+                    self._problems.fail(line, self._found.names["arrival"], message)
+        self._growing.add(block)
+        self._lines.append(lines)
+
+    def columns(self, *, from_first: bool) -> TraceColumns:
+        """All of them.
+
+        Raises:
+            TraceError: anything was wrong.
+        """
+        if not self._growing.rows or self._clock is None:
+            self._problems.check()
+            if self._left_out:
+                self._problems.fail(
+                    2, "", "every request of the file has failed", "it has no answers that could be replayed"
+                )
+            self._problems.fail(1, "", "there are no requests below the header")
+        columns = self._growing.columns()
+        arrivals = self._clock.arrivals(array("q", columns.arrival_us or ()), self._first, self._problems)
+        if from_first:
+            earliest = min(arrivals)
+            arrivals = array("q", (arrival - earliest for arrival in arrivals))
+        self._check_ids(columns.request_id)
+        self._check_deadlines(columns.deadline_us, arrivals)
+        self._problems.check()
+        return replace(columns, arrival_us=arrivals)
+
+    def _check_ids(self, names: Sequence[str] | None) -> None:
+        """Every request has one of its own, if any has."""
+        if names is None or ("" not in (different := set(names)) and len(different) == len(names)):
+            return
+        column = self._found.names["request_id"]
+        seen: dict[str, int] = {}
+        for line, name in zip(chain.from_iterable(self._lines), names, strict=True):
+            if not name:
+                self._problems.add(line, column, "the cell is empty", "give every request an id or drop the column")
+            elif name in seen:
+                self._problems.add(line, column, f"{name!r} is also the id on line {seen[name]}")
+            else:
+                seen[name] = line
+
+    def _check_deadlines(self, deadlines: Sequence[int] | None, arrivals: Sequence[int]) -> None:
+        """No request is late before it comes."""
+        for line, end, time in zip(
+            chain.from_iterable(self._lines), deadlines or (), arrivals, strict=deadlines is not None
+        ):
+            if 0 < end < time:
+                message = f"the deadline {end} is before the arrival {time}"
+                self._problems.add(line, self._found.names["deadline"], message, "deadlines are absolute; 0 = none")
+
+
+def _build(columns: Cells, arrivals: Sequence[int]) -> TraceColumns:
     """Whole columns at once; ``Suspicious`` when any cell may be wrong."""
     prompts = whole_numbers(columns["input_tokens"])
     extra = _optional_numbers(columns, "prefix_length")
@@ -76,35 +229,27 @@ def _build(columns: Mapping[str, Sequence[str]], arrivals: Sequence[int]) -> Tra
         elif any(map(gt, lengths, prompts)):
             raise Suspicious
         segments = _segments(columns.get("prefix_group"), lengths)
-    if (cells := columns.get("prefix_segments")) is not None and any(cells):
-        segments = _parted(cells, prompts, segments)
+    if (parts := columns.get("prefix_segments")) is not None and any(parts):
+        segments = _parted(parts, prompts, segments)
     deadlines = _optional_numbers(columns, "deadline")
-    if deadlines is not None:
-        if not any(deadlines):
-            deadlines = None
-        elif any(0 < deadline < arrival for deadline, arrival in zip(deadlines, arrivals, strict=True)):
-            raise Suspicious
-    identifiers = columns.get("request_id")
-    if identifiers is not None and (len(dict.fromkeys(identifiers)) < len(identifiers) or "" in identifiers):
-        raise Suspicious
     if not all(prompts):
         raise Suspicious
     return TraceColumns(
         arrival_us=arrivals,
         input_tokens=prompts,
         output_tokens=whole_numbers(columns["output_tokens"]),
-        request_id=identifiers,
+        request_id=columns.get("request_id"),
         segments=segments,
         slo_class=_slo_classes(columns.get("slo_class")),
         tenant=columns.get("tenant_id"),
-        deadline_us=deadlines,
+        deadline_us=deadlines if deadlines is not None and any(deadlines) else None,
         session_id=columns.get("session_id"),
         round_index=_optional_numbers(columns, "round_index"),
         model=columns.get("model"),
     )
 
 
-def _optional_numbers(columns: Mapping[str, Sequence[str]], name: str) -> list[int] | None:
+def _optional_numbers(columns: Cells, name: str) -> list[int] | None:
     """A column that may be missing, whose empty cells mean 0."""
     cells = columns.get(name)
     if cells is None:
@@ -151,92 +296,62 @@ def _slo_classes(cells: Sequence[str] | None) -> Sequence[str] | None:
 
 
 class _Inspector:
-    """Looks at one row after the other, notes what is wrong, and keeps the rows in plain form."""
+    """Looks at one row after the other, notes what is wrong, and keeps the rows in plain form.
+
+    What is wrong is replaced by something that is not, so that more can be found out about the rows.
+    """
 
     def __init__(self, names: Mapping[str, str], clock: Clock, problems: Problems) -> None:
         self.columns: dict[str, list[str]] = {what: [] for what in names}
-        self.times: list[int] = []
+        self.times: list[int | None] = []
         self._names = names
         self._clock = clock
         self._problems = problems
-        self._lines_of_ids: dict[str, int] = {}
-        self._deadlines: list[tuple[int, int, int]] = []
 
-    def row(self, line: int, row: Mapping[str, str]) -> None:
-        """Look at the next row."""
-        cells = {what: row[name] for what, name in self._names.items()}
+    def row(self, line: int, cells: Mapping[str, str]) -> None:
+        """Look at the next row: field -> cell."""
         time = self._clock.read(cells["arrival"], line, self._problems)
-        numbers: dict[str, int | None] = {}
+        self.times.append(time)
+        plain = dict(cells)
         for what, cell in cells.items():
             if what in _OPTIONAL_NUMBERS and not cell.strip():
-                numbers[what] = 0
+                plain[what] = "0"
             elif what in _OPTIONAL_NUMBERS or what in _COUNTS:
-                numbers[what] = whole_number(cell, line, self._names[what], self._problems)
-        self._prompt(line, numbers, cells.get("prefix_group", ""))
-        try:
-            read_segments(cells.get("prefix_segments", ""), (numbers.get("input_tokens") or 0) or LARGEST_NUMBER)
-        except ValueError as error:
-            self._note(line, "prefix_segments", str(error), 'such as [["system", 512], ["manual", 64]]')
-        self._slo_class(line, cells.get("slo_class", "").strip())
-        if "request_id" in cells:
-            self._request_id(line, cells["request_id"])
-        if time is not None:
-            self.times.append(time)
-            if deadline := numbers.get("deadline"):
-                self._deadlines.append((line, len(self.times) - 1, deadline))
-        for what, cell in cells.items():
-            plain = cell.strip() if what == "slo_class" else cell
-            self.columns[what].append(str(numbers[what]) if what in numbers else plain)
-
-    def finish(self) -> Sequence[int]:
-        """All arrivals, in whole microseconds.
-
-        Raises:
-            TraceError: anything was wrong.
-        """
-        if not self.columns["arrival"]:
-            self._problems.check()
-            self._problems.add(1, "", "there are no requests below the header")
-        arrivals = self._clock.arrivals(self.times, self._problems)
-        for line, number, deadline in self._deadlines:
-            if deadline < arrivals[number]:
-                message = f"the deadline {deadline} is before the arrival {arrivals[number]}"
-                self._note(line, "deadline", message, "deadlines are absolute; 0 = none")
-        self._problems.check()
-        return arrivals
+                number = whole_number(cell, line, self._names[what], self._problems)
+                plain[what] = str(number) if number is not None else _INSTEAD.get(what, "0")
+        if time is None and "deadline" in plain:
+            plain["deadline"] = "0"
+        self._prompt(line, plain)
+        if "slo_class" in plain:
+            plain["slo_class"] = self._slo_class(line, plain["slo_class"].strip())
+        for what, cell in plain.items():
+            self.columns[what].append(cell)
 
     def _note(self, line: int, what: str, message: str, advice: str | None = None) -> None:
         self._problems.add(line, self._names.get(what, what), message, advice)
 
-    def _prompt(self, line: int, numbers: Mapping[str, int | None], group: str) -> None:
-        prompt, extra, within = (numbers.get(what, 0) for what in ("input_tokens", "prefix_length", "prefix_tokens"))
+    def _prompt(self, line: int, plain: dict[str, str]) -> None:
+        prompt, extra, within = (int(plain.get(what, 0)) for what in ("input_tokens", "prefix_length", "prefix_tokens"))
         if prompt == 0 and not extra:
             self._note(line, "input_tokens", "the prompt has no tokens", "a prompt has at least 1")
-        for what in ("prefix_length", "prefix_tokens"):
-            if numbers.get(what) and not group:
-                message = f"{what} is {numbers[what]} but there is no group"
+            plain["input_tokens"] = "1"
+        for what, tokens in (("prefix_length", extra), ("prefix_tokens", within)):
+            if tokens and not plain.get("prefix_group"):
+                message = f"{what} is {tokens} but there is no group"
                 self._note(line, "prefix_group", message, "name a prefix_group")
-        if prompt is not None and within and within > prompt:
+                plain[what] = "0"
+        try:
+            read_segments(plain.get("prefix_segments", ""), prompt or LARGEST_NUMBER)
+        except ValueError as error:
+            self._note(line, "prefix_segments", str(error), 'such as [["system", 512], ["manual", 64]]')
+            plain["prefix_segments"] = ""
+        if within > prompt:
             self._note(line, "prefix_tokens", f"a prompt of {prompt} tokens cannot have {within} shared ones")
+            plain["prefix_tokens"] = "0"
 
-    def _slo_class(self, line: int, name: str) -> None:
-        if name and name not in SLO_CLASSES:
-            advice = nearest(name, SLO_CLASSES, "the service classes are")
-            self._note(line, "slo_class", f"there is no service class {name!r}", advice)
-
-    def _request_id(self, line: int, name: str) -> None:
-        if not name:
-            self._note(line, "request_id", "the cell is empty", "give every request an id or drop the column")
-        elif name in self._lines_of_ids:
-            self._note(line, "request_id", f"{name!r} is also the id on line {self._lines_of_ids[name]}")
-        else:
-            self._lines_of_ids[name] = line
-
-
-def _inspect(text: str, header: Sequence[str], found: Columns, clock: Clock, problems: Problems) -> TraceColumns:
-    """Walk the file row by row and note all problems; unusual but valid files are read here too."""
-    inspector = _Inspector(found.names, clock, problems)
-    for line, row in read_rows(text, problems, header):
-        inspector.row(line, row)
-    arrivals = inspector.finish()
-    return _build(inspector.columns, arrivals)
+    def _slo_class(self, line: int, name: str) -> str:
+        if not name or name in SLO_CLASSES:
+            return name
+        advice = nearest(name, SLO_CLASSES, "the service classes are")
+        self._note(line, "slo_class", f"there is no service class {name!r}", advice)
+        return ""

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, islice, repeat
 from operator import le
-from typing import TYPE_CHECKING, Generic, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, cast, overload
 
 from blis_tui.engine.request import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Iterable
 
     from blis_tui.engine.request import Segments
 
 _Value = TypeVar("_Value", bound="Hashable")
+_Cell = TypeVar("_Cell")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceColumns:
     """What a format reads from a file, in the file's order; ``None`` = the file has no such column."""
 
-    arrival_us: Sequence[int]
+    arrival_us: Sequence[int] | None
+    """``None``: the file does not say when requests arrive."""
     input_tokens: Sequence[int]
     """Whole prompts, shared prefix included."""
     output_tokens: Sequence[int]
@@ -36,22 +41,134 @@ class TraceColumns:
     model: Sequence[str] | None = None
 
 
-class _Interned(Generic[_Value]):
+class _Column(Sequence[_Cell]):
+    """What has a length and cells, and nothing else of a sequence."""
+
+    __slots__ = ()
+
+    def cell(self, row: int) -> _Cell:
+        """The cell of a row."""
+        raise NotImplementedError
+
+    @overload
+    def __getitem__(self, row: int) -> _Cell: ...
+    @overload
+    def __getitem__(self, row: slice) -> Sequence[_Cell]: ...
+    def __getitem__(self, row: int | slice) -> _Cell | Sequence[_Cell]:
+        if isinstance(row, slice):
+            return [self.cell(one) for one in range(*row.indices(len(self)))]
+        if not 0 <= row < len(self):
+            raise IndexError(row)
+        return self.cell(row)
+
+
+class Interned(_Column[_Value], Generic[_Value]):
     """A column of few different values: each stored once, rows as numbers of four bytes."""
 
-    __slots__ = ("_codes", "_values")
+    __slots__ = ("_codes", "_known", "_values")
 
-    def __init__(self, column: Sequence[_Value] | None, default: _Value, rows: int) -> None:
-        codes: dict[_Value, int] = {}
-        if column is None:
-            codes[default] = 0
-            self._codes = array("i", bytes(4 * rows))
-        else:
-            self._codes = array("i", [codes.setdefault(value, len(codes)) for value in column])
-        self._values = tuple(codes)
+    def __init__(self, values: Iterable[_Value] = ()) -> None:
+        self._known: dict[_Value, int] = {}
+        self._values: list[_Value] = []
+        self._codes = array("i")
+        self.extend(values)
 
-    def __getitem__(self, row: int) -> _Value:
+    def extend(self, values: Iterable[_Value]) -> None:
+        """Add rows."""
+        known = self._known
+        self._codes.extend([known.setdefault(value, len(known)) for value in values])
+        self._values.extend(islice(known, len(self._values), None))
+
+    def cell(self, row: int) -> _Value:
+        """The value of a row."""
         return self._values[self._codes[row]]
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+
+class Texts(_Column[str]):
+    """A column of different texts, as one text."""
+
+    __slots__ = ("_bytes", "_ends")
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        self._bytes = bytearray()
+        self._ends = array("q", [0])
+        self.extend(values)
+
+    def extend(self, values: Iterable[str]) -> None:
+        """Add rows."""
+        parts = [value.encode("utf-8", "surrogatepass") for value in values]
+        ends = accumulate(map(len, parts), initial=self._ends[-1])
+        self._ends.extend(islice(ends, 1, None))
+        self._bytes += b"".join(parts)
+
+    def cell(self, row: int) -> str:
+        """The text of a row."""
+        return self._bytes[self._ends[row] : self._ends[row + 1]].decode("utf-8", "surrogatepass")
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+
+def _integers(values: Iterable[int] = ()) -> array[int]:
+    return array("q", values)
+
+
+class _Growing(Protocol):
+    """A column that takes more rows."""
+
+    def extend(self, values: Iterable[object], /) -> None: ...
+
+
+_KINDS: Final[Mapping[str, tuple[Callable[..., object], object]]] = MappingProxyType(
+    {
+        "arrival_us": (_integers, 0),
+        "input_tokens": (_integers, 0),
+        "output_tokens": (_integers, 0),
+        "request_id": (Texts, ""),
+        "segments": (Interned, ()),
+        "slo_class": (Interned, "standard"),
+        "tenant": (Interned, ""),
+        "deadline_us": (_integers, 0),
+        "session_id": (Interned, ""),
+        "round_index": (_integers, 0),
+        "model": (Interned, ""),
+    }
+)
+"""Column -> how it is kept, and what it says where a file says nothing."""
+
+
+class GrowingColumns:
+    """Columns to which blocks of rows are added.
+
+    A row takes 8 bytes for each number, 4 for each text of which there are few, and an id its bytes and 8.
+
+    Attributes:
+        rows: how many there are.
+    """
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._columns: dict[str, _Growing] = {}
+
+    def add(self, block: TraceColumns) -> None:
+        """Add rows; a column that only some blocks have says nothing in the others."""
+        rows = len(block.input_tokens)
+        for name, (make, nothing) in _KINDS.items():
+            cells = getattr(block, name)
+            if name not in self._columns:
+                if cells is None:
+                    continue
+                self._columns[name] = cast("_Growing", make(repeat(nothing, self.rows)))
+            self._columns[name].extend(repeat(nothing, rows) if cells is None else cells)
+        self.rows += rows
+
+    def columns(self) -> TraceColumns:
+        """All rows so far."""
+        made = TraceColumns(arrival_us=None, input_tokens=(), output_tokens=())
+        return replace(made, **cast("dict[str, Sequence[int]]", self._columns))  # type: ignore[arg-type]  # each its own
 
 
 class TraceTable:
@@ -61,38 +178,60 @@ class TraceTable:
 
     Args:
         columns: what was read, in any order.
+        limit: only so many, the first of the file; None = all.
+        window_us: only what arrives from the first time on and before the second, counted from the first.
+        scale: arrivals are divided by it; how long requests may take stays as it is.
     """
 
-    __slots__ = (
-        "_arrival_us",
-        "_deadline_us",
-        "_input_tokens",
-        "_model",
-        "_output_tokens",
-        "_request_id",
-        "_round_index",
-        "_segments",
-        "_session_id",
-        "_slo_class",
-        "_tenant",
-    )
+    __slots__ = tuple(f"_{name}" for name in _KINDS)
 
-    def __init__(self, columns: TraceColumns) -> None:
-        rows = len(columns.arrival_us)
-        order = _order(columns.arrival_us)
-        self._arrival_us = _numbers(columns.arrival_us, order, rows)
-        self._input_tokens = _numbers(columns.input_tokens, order, rows)
-        self._output_tokens = _numbers(columns.output_tokens, order, rows)
-        self._deadline_us = _numbers(columns.deadline_us, order, rows)
-        self._round_index = _numbers(columns.round_index, order, rows)
-        identifiers = _sorted(columns.request_id, order)
-        self._request_id = None if identifiers is None else tuple(identifiers)
-        no_segments: Segments = ()
-        self._segments = _Interned(_sorted(columns.segments, order), no_segments, rows)
-        self._slo_class = _Interned(_sorted(columns.slo_class, order), "standard", rows)
-        self._tenant = _Interned(_sorted(columns.tenant, order), "", rows)
-        self._model = _Interned(_sorted(columns.model, order), "", rows)
-        self._session_id = _Interned(_sorted(columns.session_id, order), "", rows)
+    def __init__(
+        self,
+        columns: TraceColumns,
+        *,
+        limit: int | None = None,
+        window_us: tuple[int, int | None] | None = None,
+        scale: float = 1.0,
+    ) -> None:
+        arrivals: Sequence[int] = columns.arrival_us or ()
+        order = _order(arrivals, len(arrivals) if limit is None else min(limit, len(arrivals)))
+        start = 0
+        if window_us is not None:
+            start, end = window_us
+            rows = range(len(arrivals)) if order is None else order
+            order = [row for row in rows if start <= arrivals[row] and (end is None or arrivals[row] < end)]
+        for name, (make, nothing) in _KINDS.items():
+            cells = getattr(columns, name)
+            kept: object
+            if cells is None:
+                kept = _Same(nothing)
+            elif order is not None:
+                kept = make(map(cells.__getitem__, order))
+            else:
+                kept = cells if isinstance(cells, Interned | Texts | array) else make(cells)
+            setattr(self, f"_{name}", kept)
+        if start or scale != 1.0:
+            self._move(start, scale)
+
+    _arrival_us: array[int]
+    _input_tokens: Sequence[int]
+    _output_tokens: Sequence[int]
+    _request_id: Sequence[str]
+    _segments: Sequence[Segments]
+    _slo_class: Sequence[str]
+    _tenant: Sequence[str]
+    _deadline_us: Sequence[int]
+    _session_id: Sequence[str]
+    _round_index: Sequence[int]
+    _model: Sequence[str]
+
+    def _move(self, start: int, scale: float) -> None:
+        """Count arrivals from ``start``, and compress them; deadlines go with them."""
+        before = self._arrival_us
+        self._arrival_us = array("q", (int((time - start) / scale) for time in before))
+        if not isinstance(self._deadline_us, _Same):
+            pairs = zip(before, self._arrival_us, self._deadline_us, strict=True)
+            self._deadline_us = array("q", (end and now + end - was for was, now, end in pairs))
 
     def __len__(self) -> int:
         return len(self._arrival_us)
@@ -101,7 +240,7 @@ class TraceTable:
         """A new request from row ``row``, which becomes its index."""
         return Request(
             row,
-            f"request_{row}" if self._request_id is None else self._request_id[row],
+            self._request_id[row] or f"request_{row}",
             self._arrival_us[row],
             self._input_tokens[row],
             self._output_tokens[row],
@@ -115,22 +254,24 @@ class TraceTable:
         )
 
 
-def _order(arrivals: Sequence[int]) -> list[int] | None:
-    """The rows in order of arrival; ``None`` when they already are."""
+class _Same(_Column[_Cell]):
+    """A column that says the same in every row."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: _Cell) -> None:
+        self._value = value
+
+    def cell(self, row: int) -> _Cell:  # noqa: ARG002  (any)
+        """The value."""
+        return self._value
+
+    def __len__(self) -> int:
+        return sys.maxsize
+
+
+def _order(arrivals: Sequence[int], rows: int) -> list[int] | None:
+    """The first rows in order of arrival; ``None`` when that is how all of them are."""
     if all(map(le, arrivals, islice(arrivals, 1, None))):
-        return None
-    return sorted(range(len(arrivals)), key=arrivals.__getitem__)
-
-
-def _sorted(column: Sequence[_Value] | None, order: Sequence[int] | None) -> Sequence[_Value] | None:
-    """The column in the given order of rows."""
-    if column is None or order is None:
-        return column
-    return [column[row] for row in order]
-
-
-def _numbers(column: Sequence[int] | None, order: Sequence[int] | None, rows: int) -> array[int]:
-    """The column as 64-bit numbers; zeros when there is none."""
-    if column is None:
-        return array("q", bytes(8 * rows))
-    return array("q", _sorted(column, order) or ())
+        return None if rows == len(arrivals) else list(range(rows))
+    return sorted(range(rows), key=arrivals.__getitem__)

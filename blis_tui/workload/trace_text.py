@@ -1,30 +1,33 @@
-"""CSV text to columns, and the collecting of everything that is wrong with it.
-
-A trace is read twice at most. The fast way takes whole columns and gives up (``Suspicious``) at the first
-sign of trouble; only then is the file walked row by row, to say what is wrong and where.
-"""
+"""The text of a trace, numbers in it, and the collecting of everything that is wrong with it."""
 
 from __future__ import annotations
 
-import csv
 import re
+from codecs import BOM_UTF8, getincrementaldecoder
+from contextlib import contextmanager
 from difflib import get_close_matches
-from hashlib import sha256
-from io import StringIO
-from itertools import islice
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.errors import InputError, TraceError
-from blis_tui.inputs import MAX_TRACE_BYTES, open_input
+from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, open_input
 from blis_tui.spec.diagnostics import MOST_TRACE_PROBLEMS, TraceProblem
+from blis_tui.unpack import DamagedError, unpacked
 
 if TYPE_CHECKING:
-    from _csv import Reader
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import NoReturn
 
 LARGEST_NUMBER: Final = 2**53
 """Times and token counts beyond it would lose digits in step-time formulas."""
 _WHOLE: Final = re.compile(r"([0-9]+)(?:\.0*)?")
+_BLOCK: Final = 1 << 20
+"""Bytes that are looked at together: some ten thousand rows of numbers."""
+_LONGEST_LINE: Final = 1 << 26
+_LONGEST_CELL: Final = 1 << 20
+"""Of a CSV file: what its parser takes, with a margin."""
+_LARGEST_WHOLE: Final = 1 << 28
+_HEAD: Final = 4096
 _SHOWN: Final = 40
 _LISTED: Final = 12
 
@@ -58,119 +61,190 @@ class Problems:
         if len(self._found) >= MOST_TRACE_PROBLEMS:
             raise TraceError(self._found)
 
+    def fail(self, line: int, column: str, message: str, advice: str | None = None) -> NoReturn:
+        """Note one problem after which nothing more can be read.
+
+        Raises:
+            TraceError: always, with all that was noted.
+        """
+        self.add(line, column, message, advice)
+        raise TraceError(sorted(self._found, key=lambda problem: problem.line))
+
     def check(self) -> None:
         """Raise ``TraceError`` if there are any problems."""
         if self._found:
             raise TraceError(sorted(self._found, key=lambda problem: problem.line))
 
 
-def read_text(path: str, problems: Problems, digest: str = "", most: int = MAX_TRACE_BYTES) -> str:
-    """The file's content.
+class TraceText:
+    """The text of a trace, piece by piece, so that no file need ever be in memory as a whole.
+
+    Args:
+        chunks: its bytes, in any pieces.
+        problems: where to note what is wrong with it.
+        most: of a longer text, only the whole lines within so many bytes; None = all.
+
+    Attributes:
+        problems: what is wrong with it.
+        cut: whether there was more than ``most``, once it has been read.
+    """
+
+    def __init__(self, chunks: Iterable[bytes], problems: Problems, most: int | None = None) -> None:
+        self.problems = problems
+        self.cut = False
+        self._chunks: Iterator[bytes] = iter(chunks)
+        self._most = most
+        self._line = 1
+
+    def blocks(self) -> Iterator[str]:
+        """Pieces of some MiB that end with a line, and not within a quoted cell that has several.
+
+        Raises:
+            TraceError: it is not UTF-8 text, or empty.
+        """
+        nothing = True
+        for piece in self._pieces(quotes=True):
+            text = self._decoded(piece)
+            if not nothing or text.strip():
+                nothing = False
+                yield text
+        self._check_empty(nothing)
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """The lines that are not blank, with their numbers. Raises as :meth:`blocks`."""
+        nothing = True
+        for piece in self._pieces(quotes=False):
+            first = self._line
+            for number, line in enumerate(self._decoded(piece).split("\n"), first):
+                if line and not line.isspace():
+                    nothing = False
+                    yield number, line
+        self._check_empty(nothing)
+
+    def head(self) -> str:
+        """How it begins, blanks left out, for a look at what it is; it is read all the same."""
+        start = b""
+        try:
+            while len(start) < _HEAD and (chunk := next(self._chunks, b"")):
+                start += chunk
+        except DamagedError as error:
+            self.problems.fail(1, "", error.message, error.advice)
+        self._chunks = chain([start], self._chunks)
+        return start[:_HEAD].removeprefix(BOM_UTF8).decode("utf-8", "replace").lstrip()
+
+    def pieces(self) -> Iterator[str]:
+        """The text in pieces that end anywhere. Raises as :meth:`blocks`."""
+        decoder = getincrementaldecoder("utf-8-sig")()
+        left = self._most
+        try:
+            for chunk in self._expanded():
+                if left is not None and len(chunk) > left:
+                    self.cut = True
+                    return
+                left = None if left is None else left - len(chunk)
+                text = decoder.decode(chunk)
+                yield text
+                self._line += text.count("\n")
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError as error:
+            line = self._line + error.object.count(b"\n", 0, error.start)
+            self.problems.fail(
+                line, "", f"byte 0x{error.object[error.start]:02x} is not UTF-8", "save the file as UTF-8"
+            )
+
+    def whole(self) -> str:
+        """All of it, whatever ``most`` says.
+
+        Raises:
+            TraceError: it is not UTF-8 text, empty, or larger than what is read at once.
+        """
+        data = bytearray()
+        for chunk in self._expanded():
+            data += chunk
+            if len(data) > _LARGEST_WHOLE:
+                message = f"the file is larger than {_LARGEST_WHOLE >> 20} MiB, and is no list of lines"
+                self.problems.fail(1, "", message, "split it")
+        text = self._decoded(bytes(data))
+        self._check_empty(not text.strip())
+        return text
+
+    def _check_empty(self, nothing: bool) -> None:
+        if nothing and not self.cut:
+            self.problems.fail(1, "", "the file is empty")
+
+    def _pieces(self, *, quotes: bool) -> Iterator[bytes]:
+        rest = b""
+        left = self._most
+        for chunk in self._expanded():
+            if left is not None and len(chunk) > left:
+                self.cut = True
+                rest += chunk[:left]
+                if end := _end(rest, quotes=quotes):
+                    yield rest[:end]
+                return
+            left = None if left is None else left - len(chunk)
+            rest += chunk
+            if len(rest) >= _BLOCK and (end := _end(rest, quotes=quotes)):
+                yield rest[:end]
+                rest = rest[end:]
+            elif len(rest) > _LONGEST_LINE:
+                message = f"the line is longer than {_LONGEST_LINE >> 20} MiB"
+                self.problems.fail(self._line, "", message, "is it a trace? its requests stand in lines of their own")
+        if rest:
+            yield rest
+
+    def _expanded(self) -> Iterator[bytes]:
+        try:
+            yield from self._chunks
+        except DamagedError as error:
+            self.problems.fail(self._line, "", error.message, error.advice)
+
+    def _decoded(self, data: bytes) -> str:
+        try:
+            text = data.decode("utf-8-sig" if self._line == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            line = self._line + data.count(b"\n", 0, error.start)
+            self.problems.fail(line, "", f"byte 0x{data[error.start]:02x} is not UTF-8", "save the file as UTF-8")
+        nul = text.find("\0")
+        if nul >= 0:
+            self.problems.fail(self._line + text.count("\n", 0, nul), "", "there is a NUL character in the line")
+        self._line += text.count("\n")
+        return text
+
+
+def _end(data: bytes, *, quotes: bool) -> int:
+    """Behind the last whole line of these, or, with ``quotes``, behind the last that does not end in a quoted cell."""
+    last = end = _line_end(data, len(data))
+    while quotes and data.count(b'"', 0, end) % 2:
+        end = _line_end(data, data.rindex(b'"', 0, end))
+        if last - end > _LONGEST_CELL:  # no cell is that long: the quotes are none
+            return last
+    return end
+
+
+def _line_end(data: bytes, before: int) -> int:
+    # A carriage return that comes last may be half of a line's end.
+    return (data.rfind(b"\n", 0, before) + 1) or (data.rfind(b"\r", 0, min(before, len(data) - 1)) + 1)
+
+
+@contextmanager
+def open_trace(path: str, problems: Problems, digest: str = "", most: int | None = None) -> Iterator[TraceText]:
+    """The text of a file, expanded where it is compressed.
 
     Args:
         path: the file.
         problems: where to note what is wrong with it.
         digest: the SHA-256 it must have; empty = any.
-        most: of a longer file, only the whole rows within so many bytes.
+        most: as for :class:`TraceText`.
 
     Raises:
         InputError: the file cannot be read, or is not the one that was meant.
-        TraceError: it is not UTF-8 text, or empty.
     """
-    with open_input(path, f"the trace {path}", limit=MAX_TRACE_BYTES) as file:
-        data = file.read(most + 1)
-    if len(data) > most:
-        whole = data if data.count(b'"') % 2 == 0 else data[: data.rindex(b'"')]  # a quoted cell may span lines
-        data = whole.rpartition(b"\n")[0]
-    if digest and sha256(data).hexdigest() != digest:
-        raise InputError(f"the trace {path} has changed since the experiment was loaded", help="load it again")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        problems.add(line, "", f"byte 0x{data[error.start]:02x} is not UTF-8", "save the file as UTF-8")
-        problems.check()
-        raise
-    nul = text.find("\0")
-    if nul >= 0:
-        problems.add(text.count("\n", 0, nul) + 1, "", "there is a NUL character in the line")
-    elif not text.strip():
-        problems.add(1, "", "the file is empty")
-    problems.check()
-    return text
-
-
-def first_cell(text: str, place: int) -> tuple[str, int]:
-    """The first cell of a column that is not empty, and its line; an empty one where there is none."""
-    rows = _reader(text)
-    try:
-        for row in islice(rows, 1, None):
-            if len(row) > place and row[place].strip():
-                return row[place], rows.line_num
-    except csv.Error:  # found again, and told, when the rows are read
-        pass
-    return "", 1
-
-
-def read_columns(text: str, header: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """All cells by column name, the fast way.
-
-    Raises:
-        Suspicious: rows differ in length, quoting is broken, or there are no rows.
-    """
-    rows = _reader(text)
-    try:
-        next(rows)
-        columns = tuple(zip(*rows, strict=True))
-    except (csv.Error, ValueError) as error:
-        raise Suspicious from error
-    if not columns or len(columns) != len(header):
-        raise Suspicious
-    return dict(zip(header, columns, strict=True))
-
-
-def read_header(text: str, problems: Problems) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The column names in the first line, without blanks around them, and the cells of the first row below.
-
-    Where that row cannot be read, its cells are empty: it is found again, and told, when the rows are read.
-
-    Raises:
-        TraceError: the line cannot be read.
-    """
-    rows = _reader(text)
-    try:
-        header = tuple(name.strip() for name in next(rows))
-    except csv.Error as error:
-        problems.add(1, "", f"the header cannot be read: {error}")
-        problems.check()
-        raise
-    nothing = ("",) * len(header)
-    try:
-        first = tuple(next(filter(None, rows), nothing))
-    except csv.Error:
-        first = nothing
-    return header, first if len(first) == len(header) else nothing
-
-
-def read_rows(text: str, problems: Problems, header: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
-    """Rows of the right length with the number of their line, noting the others; blank lines are skipped."""
-    rows = _reader(text)
-    width = len(header)
-    line = 1
-    while True:
-        try:
-            row = next(rows, None)
-        except csv.Error as error:
-            problems.add(line, "", f"the line cannot be read: {error}")
-            return
-        if row is None:
-            return
-        if line > 1 and row:
-            if len(row) == width:
-                yield line, dict(zip(header, row, strict=True))
-            else:
-                problems.add(line, "", f"the line has {len(row)} fields, the header {width}")
-        line = rows.line_num + 1
+    name = f"the trace {path}"
+    with open_input(path, name, limit=MAX_TRACE_BYTES) as file:
+        if digest and input_digest(path, limit=MAX_TRACE_BYTES) != digest:
+            raise InputError(f"{name} has changed since the experiment was loaded", help="load it again")
+        yield TraceText(unpacked(file, name, limit=MAX_TRACE_BYTES), problems, most)
 
 
 def whole_numbers(cells: Sequence[str]) -> list[int]:
@@ -229,8 +303,3 @@ def listed(names: Sequence[str]) -> str:
     """Names of columns for a message; of many, the first dozen."""
     first = ", ".join(shown(name) for name in names[:_LISTED])
     return first if len(names) <= _LISTED else f"{first} and {len(names) - _LISTED} more"
-
-
-def _reader(text: str) -> Reader:
-    """Records by RFC 4180, but spaces after commas are ignored."""
-    return csv.reader(StringIO(text, newline=""), strict=True, skipinitialspace=True)

@@ -7,6 +7,7 @@ simulation. A number whose unit nothing tells is a problem: the file is not read
 from __future__ import annotations
 
 import re
+from array import array
 from dataclasses import dataclass
 from datetime import date
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
@@ -96,25 +97,29 @@ class Clock:
             problems.add(line, self.column, message, advice, cell=shown(text))
             return None
 
-    def arrivals(self, times: Sequence[int], problems: Problems) -> Sequence[int]:
+    def arrivals(self, times: array[int], first: int, problems: Problems) -> array[int]:
         """Times as read, in whole microseconds since the start.
+
+        Args:
+            times: of all rows, less the one that was read first.
+            first: that.
+            problems: where to note that they cannot be meant.
 
         Raises:
             TraceError: they cannot be in the unit they are said to be in.
         """
-        if self.native or not times:
+        if not times:
             return times
         earliest = min(times)
         if not self.unit:
-            return [(time - earliest) // 1000 for time in times]
-        if earliest < _UNIX_FROM_US:
-            return times
-        if earliest >= _UNIX_UNTIL_US:
+            return array("q", ((time - earliest) // 1000 for time in times))
+        if self.native or first + earliest < _UNIX_FROM_US:
+            return array("q", (time + first for time in times)) if first else times
+        if first + earliest >= _UNIX_UNTIL_US:
             smaller = {"s": "ms", "ms": "us"}.get(self.unit, "ns")
             message = f"in {_WORDS[self.unit]}, the first request would arrive after the year 2100"
-            problems.add(1, self.column, message, f"is it `time_unit: {smaller}`?")
-            problems.check()
-        return [time - earliest for time in times]
+            problems.fail(1, self.column, message, f"is it `time_unit: {smaller}`?")
+        return array("q", (time - earliest for time in times))
 
 
 _LIKE: Final = "write it like 2023-11-16 18:17:03.9799600"
@@ -138,13 +143,12 @@ def clock_of(column: str, unit: str, first: str, line: int, problems: Problems, 
         unit = ""
     elif not unit and (guess := likely_unit(first)):
         others = ", ".join(one for one in _WORDS if one != guess)
-        problems.add(
+        problems.fail(
             line,
             column,
             f"it is not known whether {shown(first.strip())} is in seconds, milliseconds or another unit",
             f"write below `trace:` `time_unit: {guess}` (or {others})",
         )
-        problems.check()
     return Clock(column, unit, native)
 
 
@@ -168,20 +172,21 @@ def _microseconds(number: Decimal, unit: str) -> int:
 
 
 def _usual_times(stamps: Sequence[str]) -> list[int]:
-    """Timestamps of the published files (seven decimals, no zone) in nanoseconds, column-wise.
+    """Timestamps of the published files (2023: seven decimals; 2024: up to six and UTC) in nanoseconds, column-wise.
 
     Raises:
         Suspicious: any of them looks different.
     """
-    if any(len(stamp) != _USUAL_LENGTH or stamp[19] != "." for stamp in stamps):
+    bare = [stamp.removesuffix("+00:00") for stamp in stamps]
+    if not all(stamp[19:20] == "." if 20 < len(stamp) <= _USUAL_LENGTH else len(stamp) == 19 for stamp in bare):
         raise Suspicious
     # Seconds and decimals as one number of 100 ns.
-    seconds = whole_numbers([stamp[17:19] + stamp[20:] for stamp in stamps])
+    seconds = whole_numbers([stamp[17:19] + stamp[20:].ljust(7, "0") for stamp in bare])
     if max(seconds) >= _MAX_SECONDS:
         raise Suspicious
     minutes: dict[str, int] = {}
     times = []
-    for stamp, second in zip(stamps, seconds, strict=True):
+    for stamp, second in zip(bare, seconds, strict=True):
         minute = stamp[_MINUTE]
         start = minutes.get(minute)
         if start is None:

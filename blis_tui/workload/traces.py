@@ -1,47 +1,36 @@
-"""Reading a recorded workload from a file: the trace formats."""
+"""Reading a recorded workload from a file, in one of the formats of ``blis_tui.workload.formats``."""
 
 from __future__ import annotations
 
+from array import array
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.registry import PlugPoint
 from blis_tui.spec.model import Trace
-from blis_tui.workload.trace_requests import read
 from blis_tui.workload.trace_table import TraceColumns, TraceTable
-from blis_tui.workload.trace_text import Problems, read_text
+from blis_tui.workload.trace_text import Problems, TraceText, open_trace
 
 if TYPE_CHECKING:
-    from blis_tui.registry import NoSettings, Registry
+    from blis_tui.registry import Registry
 
-TRACES: Final = PlugPoint[[str, Trace, Problems], TraceColumns]("workload.trace.format", "trace format", TraceColumns)
+TRACES: Final = PlugPoint[[TraceText, Trace, Problems], TraceColumns](
+    "workload.trace.format", "trace format", TraceColumns
+)
 """They get the file's text, what the workload says about it, and where to note what is wrong with it."""
-
-_AZURE: Final = {"arrival": "TIMESTAMP", "input_tokens": "ContextTokens", "output_tokens": "GeneratedTokens"}
-
-
-@TRACES.plugin("requests", "CSV with a header, whose columns are known by their names or named in `columns`.")
-def requests(settings: NoSettings, text: str, trace: Trace, problems: Problems) -> TraceColumns:
-    """The file says what its columns are, or the workload does."""
-    del settings
-    return read(text, trace.columns, trace.time_unit, problems)
-
-
-@TRACES.plugin("azure", "The public Azure LLM inference trace: TIMESTAMP, ContextTokens, GeneratedTokens.")
-def azure(settings: NoSettings, text: str, trace: Trace, problems: Problems) -> TraceColumns:
-    """The format says what its columns are, where the workload does not."""
-    del settings
-    return read(text, {**_AZURE, **trace.columns}, trace.time_unit, problems)
-
 
 _MOST_CHECKED_BYTES: Final = 4 * 1024 * 1024
 """Of a longer file, only so much is checked: some hundred thousand requests, within seconds."""
+_US_PER_S: Final = 1_000_000
 
 
 def check_trace(trace: Trace, plugins: Registry) -> None:
     """Look for wrong rows, in as much of the file as takes some seconds at most. Raises as :func:`read_trace`."""
     problems = Problems(trace.path)
-    text = read_text(trace.path, problems, most=_MOST_CHECKED_BYTES)
-    plugins.create(TRACES, trace.format, {}, text, trace, problems)
+    with open_trace(trace.path, problems, most=_MOST_CHECKED_BYTES) as text:
+        columns = plugins.create(TRACES, trace.format, {}, text, trace, problems)
+        if not text.cut:
+            _table(columns, trace, problems)
 
 
 def read_trace(trace: Trace, plugins: Registry) -> TraceTable:
@@ -54,5 +43,35 @@ def read_trace(trace: Trace, plugins: Registry) -> TraceTable:
     """
     plugins.find(TRACES.path, trace.format, TRACES.noun)
     problems = Problems(trace.path)
-    text = read_text(trace.path, problems, trace.sha256)
-    return TraceTable(plugins.create(TRACES, trace.format, {}, text, trace, problems))
+    with open_trace(trace.path, problems, trace.sha256) as text:
+        columns = plugins.create(TRACES, trace.format, {}, text, trace, problems)
+    return _table(columns, trace, problems)
+
+
+def _table(columns: TraceColumns, trace: Trace, problems: Problems) -> TraceTable:
+    """What of a file is replayed, and when.
+
+    Raises:
+        TraceError: nothing, or nobody says when.
+    """
+    rows = len(columns.input_tokens)
+    if columns.arrival_us is None:
+        if trace.rate_per_s is None:
+            message = f"a file of the format `{trace.format}` does not say when requests arrive"
+            problems.fail(1, "", message, "write below `trace:` how many arrive in a second: `rate_per_s: 2`")
+        gap_us = _US_PER_S / trace.rate_per_s
+        columns = replace(columns, arrival_us=array("q", (int(row * gap_us) for row in range(rows))))
+    elif trace.rate_per_s is not None:
+        message = "`rate_per_s` does not apply: the file says when requests arrive"
+        problems.fail(1, "", message, "remove it; `scale_rate` changes the load")
+    window_us = None
+    if trace.slice is not None:
+        start_s, end_s = trace.slice
+        window_us = (int(start_s * _US_PER_S), None if end_s is None else int(end_s * _US_PER_S))
+    table = TraceTable(columns, limit=trace.limit, window_us=window_us, scale=trace.scale_rate)
+    if not len(table):
+        arrivals = columns.arrival_us or (0,)
+        message = "no request arrives within `slice`"
+        span = f"from {min(arrivals) / _US_PER_S:g} to {max(arrivals) / _US_PER_S:g} seconds"
+        problems.fail(1, "", message, f"arrivals of the file are {span}")
+    return table

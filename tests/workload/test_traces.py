@@ -15,7 +15,7 @@ from blis_tui.registry import builtin
 from blis_tui.spec.model import SLO_CLASSES, Trace
 from blis_tui.workload import trace_requests
 from blis_tui.workload.trace_table import TraceColumns, TraceTable
-from blis_tui.workload.trace_text import Problems
+from blis_tui.workload.trace_text import Problems, TraceText
 from blis_tui.workload.traces import read_trace
 
 HEADER = "arrival_time_us,input_tokens,output_tokens"
@@ -181,7 +181,9 @@ def test_a_missing_file_and_an_unknown_format(tmp_path: Path) -> None:
         read_trace(Trace(path=str(tmp_path / "nowhere.csv"), format="requests", sha256=""), builtin())
     with pytest.raises(PolicyError, match="no trace format `har`") as caught:
         read_trace(Trace(path="x", format="har", sha256=""), builtin())
-    assert caught.value.help == "known: requests, azure; `--plugins` brings others"
+    assert caught.value.help == (
+        "known: azure, burstgpt, mooncake, otel, requests, sharegpt, tracev2, vllm-bench; `--plugins` brings others"
+    )
 
 
 numbers = st.integers(0, 2**53)
@@ -206,7 +208,7 @@ def test_what_is_written_is_read(rows: list[tuple[int, int, int, str, str, int]]
     writer.writerow([*HEADER.split(","), "tenant_id", "slo_class", "prefix_group", "prefix_length"])
     for arrival, prompt, output, tenant, slo_class, prefix in rows:
         writer.writerow([arrival, prompt, output, tenant, slo_class, "g", prefix])
-    table = TraceTable(trace_requests.read(out.getvalue(), {}, "", Problems("x")))
+    table = TraceTable(trace_requests.read(TraceText([out.getvalue().encode()], Problems("x")), {}))
     expected = sorted(rows, key=lambda row: row[0])
     for number, (arrival, prompt, output, tenant, slo_class, prefix) in enumerate(expected):
         request = table.request(number)
@@ -222,11 +224,11 @@ def test_what_is_written_is_read(rows: list[tuple[int, int, int, str, str, int]]
 def test_no_content_escapes_as_another_error(content: str) -> None:
     for header, unit in ((HEADER, ""), (AZURE.split("\n", maxsplit=1)[0], ""), (SECONDS, "s")):
         try:
-            columns = trace_requests.read(f"{header}\n{content}", {}, unit, Problems("x"))
+            columns = trace_requests.read(TraceText([f"{header}\n{content}".encode()], Problems("x")), {}, unit)
         except TraceError:
             continue
         assert all(tokens > 0 for tokens in columns.input_tokens)
-        assert all(0 <= arrival <= 2**53 for arrival in columns.arrival_us)
+        assert all(0 <= arrival <= 2**53 for arrival in columns.arrival_us or ())
 
 
 def test_a_table_survives_pickling() -> None:

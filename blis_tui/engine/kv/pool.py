@@ -234,10 +234,9 @@ class BlockPool:
         shared = request.shared_blocks
         if request.segments and self.caching:
             keys = self.prompts.shareable(request.segments)
-            for i in range(len(shared), min(computed_tokens // size, len(keys))):
-                block = Block(keys[i], 1, -1)
-                self._publish(block)
-                shared.append(block)
+            full = min(computed_tokens // size, len(keys))
+            if len(shared) < full:
+                shared.extend(self._publish_all(keys[len(shared) : full]))
 
     def take(self, count: int) -> None:
         """Take ``count`` blocks in free order; findable content in them is forgotten. ``count <= free`` must hold."""
@@ -310,11 +309,15 @@ class BlockPool:
                 del shared[: len(span.blocks)]
             elif self._spans.get(last := span.blocks[-1].key) is span:
                 del self._spans[last]
+        order, place = self._free_order, self._next_place
         for block in reversed(shared):
             block.references -= 1
             if not block.references:
-                self._park_block(block)
-                self.free += 1
+                block.place = place
+                order[place] = block
+                place += 1
+        self.free += place - self._next_place
+        self._next_place = place
         shared.clear()
         request.held_blocks = 0
 
@@ -445,6 +448,19 @@ class BlockPool:
             self._remaps += 1
             self._others.setdefault(block.key, []).append(found)
             self._index[block.key] = block
+
+    def _publish_all(self, keys: Sequence[int]) -> list[Block]:
+        """Blocks with this content, held once and findable: long prompts have hundreds, which are mostly new."""
+        blocks = [Block(key, 1, -1) for key in keys]
+        if self._index.keys().isdisjoint(keys):
+            self.epoch += len(blocks)
+            self._index.update(zip(keys, blocks, strict=True))
+            if self.unseen is not None:
+                self.fresh.extend(keys)
+        else:
+            for block in blocks:
+                self._publish(block)
+        return blocks
 
     def _forget(self, block: Block) -> None:
         """Its content is gone; another block of the same content, if one is left, is found from now on."""

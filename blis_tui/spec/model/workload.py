@@ -104,6 +104,14 @@ class Trace:
     """What is said -> the column that says it, where its name does not."""
     time_unit: str = ""
     """Unit of the arrivals, ``s``, ``ms``, ``us`` or ``ns``; empty = the file tells."""
+    limit: int | None = None
+    """How many requests of the file are read; None = all."""
+    slice: tuple[float, float | None] | None = None
+    """Which part of it is replayed, from and until when in seconds (None = its end); None = all."""
+    scale_rate: float = 1.0
+    """Arrivals are divided by it."""
+    rate_per_s: float | None = None
+    """How many requests arrive in a second where the file does not say when they do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,102 @@
+"""Files as they are stored: plain, or compressed with gzip or Zstandard, as their first bytes tell."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from importlib import import_module
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, cast
+
+from blis_tui.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+CHUNK: Final = 1 << 20
+"""Bytes that are expanded at a time."""
+_GZIP: Final = b"\x1f\x8b"
+_ZSTD: Final = b"\x28\xb5\x2f\xfd"
+_SHORT: Final = 64 * CHUNK
+"""Whatever a file expands to, so much is read."""
+_MOST_TIMES: Final = 100
+"""A longer one may expand to so many times its size; traces expand to some 3 to 20 times theirs."""
+
+
+class DamagedError(Exception):
+    """A compressed file cannot be expanded; says why, and what to do."""
+
+    def __init__(self, message: str, advice: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.advice = advice
+
+
+def unpacked(file: BinaryIO, name: str, *, limit: int) -> Iterator[bytes]:
+    """The content of a file in pieces of at most ``CHUNK`` bytes, expanded where it is compressed.
+
+    A compressed file is expanded twice: first only to see that it is whole, and not too large.
+
+    Args:
+        file: opened for reading.
+        name: what messages call it.
+        limit: the most bytes it may expand to.
+
+    Raises:
+        DamagedError: it is damaged, or expands to more than a recorded workload would.
+        InputError: it is compressed with Zstandard, and nothing is installed that reads that.
+    """
+    size = file.seek(0, 2)
+    file.seek(0)
+    head = file.read(len(_ZSTD))
+    opened: Callable[[BinaryIO], BinaryIO]
+    errors: tuple[type[Exception], ...]
+    if head.startswith(_GZIP):
+        opened, errors, kind = _gzip, (EOFError, zlib.error, OSError), "gzip"
+    elif head == _ZSTD:
+        zstd = _zstd(name)
+        opened, errors, kind = zstd.ZstdFile, (EOFError, zstd.ZstdError), "Zstandard"
+    else:
+        file.seek(0)
+        yield from _pieces(file)
+        return
+    most = min(limit, max(_SHORT, _MOST_TIMES * size))
+    file.seek(0)
+    found = 0
+    try:
+        for piece in _pieces(opened(file)):
+            found += len(piece)
+            if found > most:
+                message = f"the {kind} file of {size:,} bytes expands to more than {most:,} bytes"
+                raise DamagedError(message, "is it a recorded workload? expand it and look")
+    except errors as error:
+        raise DamagedError(f"the {kind} file is damaged: {error}", "copy it again, or expand it by hand") from error
+    file.seek(0)
+    yield from _pieces(opened(file))
+
+
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    while piece := file.read(CHUNK):
+        yield piece
+
+
+def _gzip(file: BinaryIO) -> BinaryIO:
+    return cast("BinaryIO", gzip.GzipFile(fileobj=file))
+
+
+class _Zstandard(Protocol):
+    """What is used of the library."""
+
+    ZstdError: type[Exception]
+
+    def ZstdFile(self, file: BinaryIO, /) -> BinaryIO: ...  # noqa: N802  (its name)
+
+
+def _zstd(name: str) -> _Zstandard:
+    """The library that reads Zstandard: the standard one from Python 3.14 on, else an extra with the same interface."""
+    for library in ("compression.zstd", "backports.zstd"):
+        try:
+            return cast("_Zstandard", import_module(library))
+        except ImportError:
+            continue
+    message = f"{name} is compressed with Zstandard, which needs the extra `zstd` before Python 3.14"
+    raise InputError(message, help="pip install 'blis-tui[zstd]', or expand the file")

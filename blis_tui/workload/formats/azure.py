@@ -1,0 +1,29 @@
+"""The LLM inference traces that Azure published in 2023 and 2024.
+
+Source: https://github.com/Azure/AzurePublicDataset (AzureLLMInferenceDataset2023.md and 2024.md). The files of 2023
+have times with seven decimals, those of 2024 with up to six and a time zone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.workload.trace_requests import read
+from blis_tui.workload.traces import TRACES
+
+if TYPE_CHECKING:
+    from blis_tui.registry import NoSettings
+    from blis_tui.spec.model import Trace
+    from blis_tui.workload.trace_table import TraceColumns
+    from blis_tui.workload.trace_text import Problems, TraceText
+
+_COLUMNS: Final = {"arrival": "TIMESTAMP", "input_tokens": "ContextTokens", "output_tokens": "GeneratedTokens"}
+
+
+@TRACES.plugin(
+    "azure", "The public Azure LLM inference traces of 2023 and 2024: TIMESTAMP, ContextTokens, GeneratedTokens."
+)
+def azure(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
+    """The format says what its columns are, where the workload does not."""
+    del settings, problems
+    return read(text, {**_COLUMNS, **trace.columns}, trace.time_unit, limit=trace.limit)

@@ -1,0 +1,45 @@
+"""BurstGPT: requests to ChatGPT and GPT-4 at a university, over months.
+
+Source: https://github.com/HPMLL/BurstGPT (README.md). Times are seconds since the first day of the whole collection;
+later releases have the columns ``Session ID`` and ``Elapsed time``, too. A request that failed has 0 response tokens.
+"""
+
+from __future__ import annotations
+
+from itertools import compress
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.workload.trace_requests import read
+from blis_tui.workload.traces import TRACES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.registry import NoSettings
+    from blis_tui.spec.model import Trace
+    from blis_tui.workload.trace_requests import Cells
+    from blis_tui.workload.trace_table import TraceColumns
+    from blis_tui.workload.trace_text import Problems, TraceText
+
+_OUTPUT: Final = "Response tokens"
+_COLUMNS: Final = {"arrival": "Timestamp", "input_tokens": "Request tokens", "output_tokens": _OUTPUT}
+_FAILED: Final = ("0", "0.0")
+
+
+@TRACES.plugin(
+    "burstgpt", "BurstGPT: CSV with Timestamp, Request tokens, Response tokens; failed requests are left out."
+)
+def burstgpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
+    """Arrivals count from the first request; the models that served it then are not asked for."""
+    del settings, problems
+    given = {**_COLUMNS, **trace.columns}
+    return read(text, given, trace.time_unit or "s", limit=trace.limit, adjust=_answered, from_first=True)
+
+
+def _answered(cells: Cells, lines: Sequence[int]) -> tuple[Cells, Sequence[int]]:
+    """The rows of requests that got an answer."""
+    outputs = cells.get(_OUTPUT, ())
+    if not any(one in outputs for one in _FAILED):
+        return cells, lines
+    kept = [output not in _FAILED for output in outputs]
+    return {name: list(compress(column, kept)) for name, column in cells.items()}, list(compress(lines, kept))

@@ -1,0 +1,136 @@
+"""Spans of calls to models, by the semantic conventions of OpenTelemetry for generative AI.
+
+Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/. The file is OTLP JSON, as one object or one
+after the other (as the Collector's file exporter writes them), or has spans alone. A span counts when it has the tokens
+of prompt and answer, and is not that of an agent, which repeats the sums of its calls.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.workload.trace_json import JsonRow, brief, csv_only, json_values, whole_of
+from blis_tui.workload.trace_table import Interned, TraceColumns
+from blis_tui.workload.trace_times import timestamp_ns
+from blis_tui.workload.traces import TRACES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from blis_tui.registry import NoSettings
+    from blis_tui.spec.model import Trace
+    from blis_tui.workload.trace_text import Problems, TraceText
+
+_INPUT: Final = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens")
+_OUTPUT: Final = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens")
+"""Names of today, and those of before version 1.27."""
+_OPERATION: Final = "gen_ai.operation.name"
+_CALLS: Final = frozenset(("", "chat", "text_completion", "generate_content"))
+_UNIX_EPOCH_NS: Final = timestamp_ns("1970-01-01 00:00:00") or 0
+_LATEST_NS: Final = 2**63
+_STARTS: Final = ("startTimeUnixNano", "start_time")
+
+
+@TRACES.plugin(
+    "otel", "OpenTelemetry GenAI spans (OTLP JSON or JSON lines) with gen_ai.usage.input_tokens and output_tokens."
+)
+def otel(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
+    """A request arrives when its span starts, counted from the earliest; calls of a conversation are a session."""
+    del settings
+    csv_only(trace, problems)
+    starts: list[int] = []
+    inputs, outputs = array("q"), array("q")
+    sessions = Interned[str]()
+    spans = 0
+    for line, value in json_values(text):
+        for span in _spans(line, value, problems):
+            spans += 1
+            call = _call(span)
+            if call is not None and (trace.limit is None or len(starts) < trace.limit):
+                starts.append(call[0])
+                inputs.append(call[1])
+                outputs.append(call[2])
+                sessions.extend([call[3]])
+        if len(starts) == trace.limit:
+            break
+    problems.check()
+    if not starts and not text.cut:
+        message = f"none of {spans} spans is a call of a model with `{_INPUT[0]}` and `{_OUTPUT[0]}`"
+        problems.fail(1, "", message, "is it the trace of a client with GenAI instrumentation?")
+    first = min(starts, default=0)
+    arrivals = array("q", ((start - first) // 1000 for start in starts))
+    return TraceColumns(arrival_us=arrivals, input_tokens=inputs, output_tokens=outputs, session_id=sessions)
+
+
+def _spans(line: int, value: object, problems: Problems) -> Iterator[JsonRow]:
+    """The spans of an export, or the one that stands alone."""
+    row = JsonRow.of(line, value, problems)
+    if row is None:
+        return
+    if "resourceSpans" not in row.data:
+        if "attributes" in row.data:
+            yield row
+        else:
+            row.note(
+                "", "it is neither an OTLP export nor a span", "an export has `resourceSpans`, a span `attributes`"
+            )
+        return
+    for resource in _objects(row, "resourceSpans"):
+        for scope in _objects(resource, "scopeSpans"):
+            yield from _objects(scope, "spans")
+
+
+def _objects(row: JsonRow, key: str) -> Iterator[JsonRow]:
+    """The objects of a list."""
+    value = row.data.get(key, [])
+    if not isinstance(value, list):
+        row.note(key, f"`{key}` is {brief(value)}, not a list")
+        return
+    for one in value:
+        found = JsonRow.of(row.line, one, row.problems)
+        if found is not None:
+            yield found
+
+
+def _call(span: JsonRow) -> tuple[int, int, int, str] | None:
+    """Start in nanoseconds, prompt, answer and conversation of a call; None = it is none, or is not usable."""
+    attributes = _attributes(span)
+    names = [next((name for name in group if name in attributes), None) for group in (_INPUT, _OUTPUT)]
+    if attributes.get(_OPERATION, "") not in _CALLS or names[0] is None or names[1] is None:
+        return None
+    prompt = whole_of(_number(attributes[names[0]]), span.line, names[0], span.problems, least=1)
+    output = whole_of(_number(attributes[names[1]]), span.line, names[1], span.problems)
+    start = _start(span)
+    if prompt is None or output is None or start is None:
+        return None
+    conversation = str(attributes.get("gen_ai.conversation.id", "")).encode("utf-8", "replace").decode()
+    return start, prompt, output, conversation
+
+
+def _attributes(span: JsonRow) -> Mapping[str, object]:
+    """Of a span: OTLP lists keys and typed values, SDKs write a map."""
+    found = span.data.get("attributes", [])
+    if isinstance(found, dict):
+        return found
+    made: dict[str, object] = {}
+    for entry in found if isinstance(found, list) else ():
+        if isinstance(entry, dict) and isinstance(value := entry.get("value"), dict) and value:
+            made[str(entry.get("key"))] = next(iter(value.values()))
+    return made
+
+
+def _number(value: object) -> object:
+    """OTLP writes 64-bit integers as text."""
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20 else value
+
+
+def _start(span: JsonRow) -> int | None:
+    key = next((name for name in _STARTS if name in span.data), _STARTS[0])
+    value = _number(span.data.get(key))
+    if isinstance(value, str) and (found := timestamp_ns(value)) is not None:
+        value = found - _UNIX_EPOCH_NS
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LATEST_NS:
+        return value
+    span.note(key, f"{brief(span.data.get(key))} is not a time", "it says when the call begins, in nanoseconds")
+    return None

@@ -1,0 +1,43 @@
+"""CSV files whose columns have known names, or are named under ``columns``, as ``workload.trace.columns`` lists them.
+
+Files of vLLM, Vidur, SplitwiseSim, GuideLLM and ``blis-tui run --requests`` are known by their columns. Arrivals that
+are dates or Unix times count from the earliest one, others from the start of the simulation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.workload.trace_requests import read
+from blis_tui.workload.traces import TRACES
+
+if TYPE_CHECKING:
+    from blis_tui.registry import NoSettings
+    from blis_tui.spec.model import Trace
+    from blis_tui.workload.trace_table import TraceColumns
+    from blis_tui.workload.trace_text import Problems, TraceText
+
+
+_OTHERS: Final = {
+    '"hash_ids"': "mooncake",
+    '"conversations"': "sharegpt",
+    '"messages"': "sharegpt",
+    '"input_lens"': "vllm-bench",
+    '"resourceSpans"': "otel",
+    '"gen_ai.': "otel",
+}
+"""What files of other formats have near their beginning."""
+
+
+@TRACES.plugin("requests", "CSV with a header, whose columns are known by their names or named in `columns`.")
+def requests(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
+    """The file says what its columns are, or the workload does."""
+    del settings
+    head = text.head()
+    if head[:1] in ("{", "["):
+        found = next((name for mark, name in _OTHERS.items() if mark in head), None)
+        known = (
+            "no format that is known has such a file" if found is None else f"write below `trace:` `format: {found}`"
+        )
+        problems.fail(1, "", "the file is JSON, not CSV", known)
+    return read(text, trace.columns, trace.time_unit, limit=trace.limit)

@@ -1,0 +1,65 @@
+"""TraceV2, the trace of BLIS: 27 columns, as ``blis run --trace-output`` and ``blis observe`` write them.
+
+Source: https://github.com/inference-sim/inference-sim (``sim/workload/tracev2.go`` and ``replay.go``). The YAML file
+beside it tells how the trace came about; what a replay needs is in the CSV file.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.workload.trace_requests import read
+from blis_tui.workload.traces import TRACES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.registry import NoSettings
+    from blis_tui.spec.model import Trace
+    from blis_tui.workload.trace_requests import Cells
+    from blis_tui.workload.trace_table import TraceColumns
+    from blis_tui.workload.trace_text import Problems, TraceText
+
+_ARRIVAL: Final = "arrival_time_us"
+_SENT: Final = "send_time_us"
+_INPUT: Final = "input_tokens"
+_COUNTED: Final = "server_input_tokens"
+_GROUP: Final = "prefix_group"
+_ID: Final = "request_id"
+_SAME: Final = ("output_tokens", "prefix_length", "slo_class", "tenant_id", "model", "session_id", "round_index")
+_COLUMNS: Final = {
+    "arrival": _ARRIVAL,
+    "input_tokens": _INPUT,
+    "request_id": _ID,
+    "prefix_group": _GROUP,
+    "deadline": "deadline_us",
+    **{name: name for name in _SAME},
+}
+
+
+@TRACES.plugin("tracev2", "TraceV2 of BLIS: CSV with 27 columns, from request_id to finish_reason.")
+def tracev2(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
+    """A request arrives when it was sent; the server's count of its prompt goes before the client's."""
+    del settings
+    if text.head().startswith("trace_version"):
+        problems.fail(1, "", "the file is the header of a TraceV2, not its rows", "name the CSV file beside it")
+    return read(text, {**_COLUMNS, **trace.columns}, trace.time_unit, limit=trace.limit, adjust=_as_replayed)
+
+
+def _as_replayed(cells: Cells, lines: Sequence[int]) -> tuple[Cells, Sequence[int]]:
+    """What BLIS replays (``injectionTime``, ``effectiveInputTokenCount``), with the ids that it gives."""
+    made = dict(cells)
+    made[_ID] = [f"request_{name}" if name.isdigit() else name for name in cells[_ID]]
+    if _SENT in cells:
+        made[_ARRIVAL] = [
+            sent if _counts(sent) else due for due, sent in zip(cells[_ARRIVAL], cells[_SENT], strict=True)
+        ]
+    if _COUNTED in cells:
+        rows = zip(cells[_INPUT], cells[_COUNTED], cells[_GROUP], strict=True)
+        made[_INPUT] = [counted if _counts(counted) and not group else said for said, counted, group in rows]
+    return made, lines
+
+
+def _counts(cell: str) -> bool:
+    """Whether a number is there, and not 0 or less."""
+    return bool(cell.strip(" 0.")) and not cell.startswith("-")

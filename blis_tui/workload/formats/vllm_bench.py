@@ -1,0 +1,79 @@
+"""What ``vllm bench serve --save-result --save-detailed`` writes: one JSON object with a list for each figure.
+
+Source: https://github.com/vllm-project/vllm (``vllm/benchmarks/serve.py``). ``start_times`` are seconds of a clock that
+starts anywhere; a request that failed has an entry in ``errors`` that is not empty.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.workload.trace_json import brief, csv_only, json_document, whole_of
+from blis_tui.workload.trace_table import TraceColumns
+from blis_tui.workload.trace_text import LARGEST_NUMBER
+from blis_tui.workload.traces import TRACES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.registry import NoSettings
+    from blis_tui.spec.model import Trace
+    from blis_tui.workload.trace_text import Problems, TraceText
+
+_LISTS: Final = ("start_times", "input_lens", "output_lens")
+_ADVICE: Final = "`vllm bench serve --save-result --save-detailed` writes it"
+_US_PER_S: Final = 1_000_000
+
+
+@TRACES.plugin(
+    "vllm-bench", "The result of `vllm bench serve --save-detailed`: JSON with start_times, input_lens, output_lens."
+)
+def vllm_bench(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
+    """Arrivals count from the first request; failed requests are left out."""
+    del settings
+    csv_only(trace, problems)
+    document = json_document(text)
+    if not isinstance(document, dict):
+        problems.fail(1, "", f"the file is {brief(document)}, not an object", _ADVICE)
+    starts, prompts, outputs = (_list(document.get(name), name, problems) for name in _LISTS)
+    problems.check()
+    errors = document.get("errors")
+    failed = errors if isinstance(errors, list) and len(errors) == len(starts) else [""] * len(starts)
+    for name, column in zip(_LISTS, (starts, prompts, outputs), strict=True):
+        if len(column) != len(starts):
+            problems.fail(1, name, f"it has {len(column)} entries, but `start_times` {len(starts)}")
+    times: list[float] = []
+    inputs, answers = array("q"), array("q")
+    for number, (start, prompt, output, error) in enumerate(zip(starts, prompts, outputs, failed, strict=True)):
+        if error:
+            continue
+        time = _time(start, f"start_times[{number}]", problems)
+        tokens = whole_of(prompt, 1, f"input_lens[{number}]", problems, least=1)
+        answer = whole_of(output, 1, f"output_lens[{number}]", problems)
+        if time is not None and tokens is not None and answer is not None:
+            times.append(time)
+            inputs.append(tokens)
+            answers.append(answer)
+        if len(times) == trace.limit:
+            break
+    problems.check()
+    if not times:
+        problems.fail(1, "", "no request of the benchmark has succeeded")
+    first = min(times)
+    arrivals = array("q", (round((time - first) * _US_PER_S) for time in times))
+    return TraceColumns(arrival_us=arrivals, input_tokens=inputs, output_tokens=answers)
+
+
+def _list(value: object, name: str, problems: Problems) -> Sequence[object]:
+    if isinstance(value, list):
+        return value
+    problems.add(1, name, f"there is no list `{name}`", _ADVICE)
+    return ()
+
+
+def _time(value: object, column: str, problems: Problems) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value * _US_PER_S <= LARGEST_NUMBER:
+        problems.add(1, column, f"{brief(value)} is not a time in seconds", cell=brief(value))
+        return None
+    return float(value)

@@ -1,0 +1,201 @@
+"""Traces that are JSON: one value a line, a list of values, or one large value; and what their keys say."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.workload.trace_text import LARGEST_NUMBER, nearest, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from blis_tui.spec.model import Trace
+    from blis_tui.workload.trace_text import Problems, TraceText
+
+_BLANK: Final = re.compile(r"[ \t\r\n]*")
+_LARGEST_VALUE: Final = 1 << 26
+"""Characters of one value in a list."""
+_TOO_DEEP: Final = "the value is nested too deeply"
+
+
+def csv_only(trace: Trace, problems: Problems) -> None:
+    """Refuse what says how a CSV file is to be read.
+
+    Raises:
+        TraceError: the workload says it of a file that is none.
+    """
+    for key, said in (("columns", trace.columns), ("time_unit", trace.time_unit)):
+        if said:
+            message = f"`{key}` does not apply to files of the format `{trace.format}`"
+            problems.fail(1, "", message, f"remove `{key}`, or set `format: requests` if it is a CSV file")
+
+
+def json_lines(text: TraceText) -> Iterator[tuple[int, object]]:
+    """The values of a file with one a line, with their lines; what is none is noted."""
+    for number, line in text.lines():
+        try:
+            value: object = json.loads(line)
+        except RecursionError:
+            text.problems.add(number, "", _TOO_DEEP)
+        except ValueError as error:
+            _note(text.problems, number, "the line is not JSON", error)
+        else:
+            yield number, value
+
+
+def json_values(text: TraceText) -> Iterator[tuple[int, object]]:
+    """The values of a file that is one list, or has one value after the other, with the lines where they begin.
+
+    They are read one by one, so the file may be larger than what fits into memory.
+
+    Raises:
+        TraceError: it is not JSON.
+    """
+    in_list = text.head()[:1] == "["
+    decoder = json.JSONDecoder()
+    failure = None
+    before, rest, line = "[" if in_list else "", "", 1
+    for piece in chain(text.pieces(), [""]):
+        buffer, place = rest + piece, 0
+        while (start := _skip(buffer, place)) < len(buffer):
+            if in_list and buffer[start] == "]" and before != "[":
+                return
+            if before and buffer[start] != before:
+                failure = json.JSONDecodeError(f"Expecting '{before}'", buffer, start)
+                break
+            start = _skip(buffer, start + len(before))
+            if buffer[start : start + 1] == "]" and before == "[":
+                return
+            try:
+                value, end = decoder.raw_decode(buffer, start)
+            except RecursionError:
+                text.problems.fail(line + buffer.count("\n", place, start), "", _TOO_DEEP)
+            except ValueError as error:  # or there is more of it in the next piece
+                failure = (
+                    error
+                    if isinstance(error, json.JSONDecodeError)
+                    else json.JSONDecodeError(str(error), buffer, start)
+                )
+                break
+            if end == len(buffer) and piece:
+                break
+            line += buffer.count("\n", place, start)
+            yield line, value
+            line += buffer.count("\n", start, end)
+            place, failure, before = end, None, "," if in_list else ""
+        rest = buffer[place:]
+        if len(rest) > _LARGEST_VALUE:
+            break
+    if not text.cut and (failure is not None or in_list):
+        reason = f"the file is not JSON: {failure.msg}" if failure is not None else "the list does not end"
+        where = 0 if failure is None else buffer.count("\n", place, failure.pos)
+        text.problems.fail(line + where, "", reason, "is the file complete?")
+
+
+def json_document(text: TraceText) -> object:
+    """The one value of a file.
+
+    Raises:
+        TraceError: it is none.
+    """
+    try:
+        value: object = json.loads(text.whole())
+    except RecursionError:
+        text.problems.fail(1, "", _TOO_DEEP)
+    except json.JSONDecodeError as error:
+        advice = "the file holds one result after the other: split it" if error.msg == "Extra data" else None
+        text.problems.fail(error.lineno, "", f"the file is not JSON: {error.msg}, at column {error.colno}", advice)
+    except ValueError as error:
+        text.problems.fail(1, "", f"the file is not JSON: {error}")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class JsonRow:
+    """One object of a trace, whose keys are read with what is wrong noted."""
+
+    line: int
+    data: Mapping[str, object]
+    problems: Problems
+
+    @classmethod
+    def of(cls, line: int, value: object, problems: Problems) -> JsonRow | None:
+        """The row of a value; what is no object is noted."""
+        if isinstance(value, dict):
+            return cls(line, value, problems)
+        problems.add(line, "", f"{brief(value)} is not an object", "each request is an object: {…}")
+        return None
+
+    def note(self, key: str, message: str, advice: str | None = None, *, cell: str = "") -> None:
+        """Note that something is wrong with a key."""
+        self.problems.add(self.line, key, message, advice, cell=cell)
+
+    def whole(self, key: str, *, least: int = 0) -> int | None:
+        """A count; None = what is there is none, which is noted."""
+        value = self.data.get(key)
+        if key not in self.data:
+            close = nearest(key, list(self.data), "the keys are") if self.data else None
+            self.note(key, f"there is no `{key}`", close)
+            return None
+        return whole_of(value, self.line, key, self.problems, least=least)
+
+    def time_us(self, key: str, us: float) -> int | None:
+        """A time in microseconds, from a number of units of ``us`` each; None = it is none, which is noted."""
+        value = self.data.get(key)
+        if key not in self.data:
+            self.note(key, f"there is no `{key}`", "it says when the request arrives")
+        elif isinstance(value, bool) or not isinstance(value, int | float):
+            self.note(key, f"{brief(value)} is not a number", cell=brief(value))
+        elif not 0 <= value * us <= LARGEST_NUMBER:
+            wrong = "is negative" if value < 0 else "is too large for a time"
+            self.note(key, f"{brief(value)} {wrong}", "times count from the start of the trace", cell=brief(value))
+        else:
+            return round(value * us)
+        return None
+
+    def text(self, key: str) -> str:
+        """Text; empty where there is none."""
+        value = self.data.get(key)
+        return value if isinstance(value, str) else ""
+
+
+def whole_of(value: object, line: int, column: str, problems: Problems, *, least: int = 0) -> int | None:
+    """A value as a count; what is wrong with it is noted, and ``None`` returned."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        wrong = "is not a whole number"
+    elif value < 0:
+        wrong = "is negative"
+    elif value < least:
+        wrong = f"is less than {least}"
+    elif value > LARGEST_NUMBER:
+        wrong = f"is larger than {LARGEST_NUMBER}"
+    else:
+        return value
+    problems.add(line, column, f"{brief(value)} {wrong}", f"write a whole number from {least} on", cell=brief(value))
+    return None
+
+
+def brief(value: object) -> str:
+    """A value for a message, as JSON, shortened."""
+    if isinstance(value, dict | list):
+        return "a list" if isinstance(value, list) else "an object"
+    if isinstance(value, str):
+        return shown(value)
+    return json.dumps(value)[:40]
+
+
+def _skip(text: str, place: int) -> int:
+    """The next place that is not blank."""
+    found = _BLANK.match(text, place)
+    return place if found is None else found.end()
+
+
+def _note(problems: Problems, line: int, what: str, error: ValueError) -> None:
+    reason = f"{error.msg}, at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+    problems.add(line, "", f"{what}: {reason}")

@@ -1,0 +1,10 @@
+"""Zstandard, as the standard library has it from Python 3.14 on, and the extra before."""
+
+from __future__ import annotations
+
+try:
+    from compression import zstd  # type: ignore[import-not-found,unused-ignore]
+except ImportError:
+    from backports import zstd
+
+__all__ = ["zstd"]
