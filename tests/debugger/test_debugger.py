@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from blis_tui.engine.records import Record
 
 SHORT = {
-    "quickstart": {"workload.requests": 20},
-    "kv-pressure": {"workload.requests": 40},
-    "vllm-preemption": {"workload.requests": 40},
-    "admission-control": {"workload.requests": 40},
-    "shared-prefixes": {"workload.requests": 30},
+    "quickstart": {"workload.requests": 15},
+    "kv-pressure": {"workload.requests": 30},
+    "vllm-preemption": {"workload.requests": 30},
+    "admission-control": {"workload.requests": 25},
+    "shared-prefixes": {"workload.requests": 12},
 }
 
 
