@@ -10,15 +10,19 @@ import atexit
 import json
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+_TIMEOUT_S: Final = 120
+"""After this it is ended: it waits for something that never comes."""
 
 
 def run_module(
@@ -63,6 +67,7 @@ def _serve() -> None:
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
     else:
         return
+    signal.alarm(_TIMEOUT_S)
     for number, name in enumerate(streams):
         os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), number)
     os.chdir(folder)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from blis_tui.errors import InputError
 from blis_tui.golden.store import HEADER, RECORDS, REPORT, GoldenFiles
 from blis_tui.inputs import MAX_DEPTH, TooLargeError, input_digest, parse_json, read_input, real_path
+from tests.prefork import run_module
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 
@@ -130,8 +129,8 @@ def test_a_damaged_record_stream_is_an_error_with_its_file(tmp_path: Path) -> No
 )
 def test_no_command_waits_for_a_pipe_or_follows_a_loop(folder: Path, arguments: tuple[str, ...], code: int) -> None:
     for name in ("pipe.yaml", "loop.yaml"):
-        command = [sys.executable, "-m", "blis_tui", *(one.format(name) for one in arguments)]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+        command = [one.format(name) for one in arguments]
+        done = run_module("blis_tui", command, cwd=folder, env=os.environ)
         assert (done.returncode, done.stdout) == (code, "1 document, 1 with errors\n" if "validate" in command else "")
         assert f"{name}: {REASONS[name]}" in done.stderr
         assert "Traceback" not in done.stderr

@@ -355,7 +355,7 @@ class Batch:
         computed = request.computed_tokens
         if not self.traits.orders_blocks_as_vllm:
             return computed
-        expected = int(request.joined_us > self.now)
+        expected = int(self.traits.plans_ahead and request.joined_us > self.now)
         if granted:
             return min(computed + granted, request.input_tokens + request.generated_tokens - expected)
         return computed - (expected if computed > request.target_tokens else 0)

@@ -18,6 +18,7 @@ from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
 from blis_tui.spec.load import load
 from blis_tui.spec.schema import KINDS
+from tests.prefork import run_module
 
 if TYPE_CHECKING:
     from pytest_regressions.file_regression import FileRegressionFixture
@@ -39,7 +40,7 @@ def blis(*arguments: str, text: str | None = None) -> Result:
 
 
 def process(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, cwd=cwd, check=False)
+    return run_module("blis_tui", arguments, cwd=cwd or Path.cwd(), env=os.environ)
 
 
 # new
@@ -78,17 +79,10 @@ def test_new_refuses_names_and_places_that_are_impossible() -> None:
 # init
 
 
-def pytest_in(project: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def pytest_in(project: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """The project's own tests; on CI only when told so."""
     clean = {name: value for name, value in os.environ.items() if name not in ("CI", "GITHUB_ACTIONS")}
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
-        capture_output=True,
-        text=True,
-        cwd=project,
-        env=clean | environment,
-        check=False,
-    )
+    return run_module("pytest", ["-q", "-p", "no:cacheprovider", *arguments], cwd=project, env=clean | environment)
 
 
 def test_a_new_project_is_valid_runs_and_passes_its_own_tests(tmp_path: Path) -> None:
@@ -100,14 +94,15 @@ def test_a_new_project_is_valid_runs_and_passes_its_own_tests(tmp_path: Path) ->
     report = json.loads(run.stdout)
     assert report["requests"]["completed"] == 200
     assert all(verdict["ok"] for verdict in report["expectations"])
-    for environment in ({}, {"CI": "1"}):
-        first = pytest_in(project, **environment)
+    once = ("-o", "blis_checks=observers")
+    for arguments, environment in (((), {}), (once, {"CI": "1"})):
+        first = pytest_in(project, *arguments, **environment)
         assert (first.returncode, "1 passed" in first.stdout) == (0, True), first.stdout
     assert process("golden", "status", cwd=project).returncode == 0
     policy = project / "specs" / "policies" / "house.yaml"
     policy.write_text(policy.read_text().replace("kind: fcfs", "kind: sjf"))
     before = sorted(path.name for path in (project / "golden").iterdir())
-    on_ci = pytest_in(project, CI="1")
+    on_ci = pytest_in(project, *once, CI="1")
     assert (on_ci.returncode, "first divergence: event " in on_ci.stdout) == (1, True)
     assert sorted(path.name for path in (project / "golden").iterdir()) == before
     mapped = json.loads((project / ".vscode" / "settings.json").read_text())["yaml.schemas"]

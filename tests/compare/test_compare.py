@@ -1,6 +1,7 @@
 """Differences of documents, figures and requests."""
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,10 @@ from blis_tui.compare.comparison import (
 )
 from blis_tui.compare.documents import experiment_differences
 from blis_tui.compare.text import WIDTH, comparison_text
+from blis_tui.metrics.report import Report
 from blis_tui.metrics.request_log import RequestRow
 from blis_tui.spec.library import names
+from blis_tui.spec.model import Experiment
 
 SMALL = """
 apiVersion: blis/v1
@@ -248,14 +251,18 @@ def test_another_name_alone_changes_no_result(small: Path) -> None:
     assert not found.results_differ
 
 
+@cache
+def simulated(name: str) -> tuple[Experiment, Report]:
+    experiment = load(name)
+    return experiment, run(experiment)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", names("Experiment"))
 def test_no_line_is_wider_than_promised(name: str) -> None:
-    a, b = load("quickstart"), load(name)
-    reports = simulate(a, b)
     left, right = (
         Side(experiment=one, source="some/long/path/" * 9, overrides=("x=1",) * 9, report=report)
-        for one, report in zip((a, b), reports, strict=True)
+        for one, report in (simulated("quickstart"), simulated(name))
     )
     for everything in (False, True):
         text = comparison_text(compare(left, right, notes=("a note " * 30,)), everything=everything)

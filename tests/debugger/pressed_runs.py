@@ -39,13 +39,17 @@ RUNS: dict[str, tuple[str, dict[str, object]]] = {
         },
     ),
     "small budget": ("kv-pressure", {"engine.max_num_batched_tokens": 24, "workload.requests": 80}),
-    "small batch": ("kv-pressure", {"engine.max_num_seqs": 6, "engine.long_prefill_token_threshold": 64}),
+    "small batch": (
+        "kv-pressure",
+        {"engine.max_num_seqs": 6, "engine.long_prefill_token_threshold": 64, "workload.requests": 60},
+    ),
     "whole prompts": (
         "kv-pressure",
         {
             "policy.batching": {**VLLM, "enable_chunked_prefill": False},
             "engine.max_model_len": 2048,
             "engine.kv_blocks": 300,
+            "workload.requests": 80,
         },
     ),
     "first chunk only": (
@@ -69,7 +73,7 @@ RUNS: dict[str, tuple[str, dict[str, object]]] = {
             "engine.max_num_batched_tokens": 96,
             "engine.max_num_seqs": 12,
             "engine.kv_blocks": 250,
-            "workload.requests": 60,
+            "workload.requests": 40,
         },
     ),
     "three instances": (
@@ -80,6 +84,7 @@ RUNS: dict[str, tuple[str, dict[str, object]]] = {
             "cluster.admission_latency_us": 300,
             "cluster.routing_latency_us": 70,
             "latency": {"kind": "blackbox"},
+            "workload.requests": 90,
         },
     ),
     "prefixes": ("shared-prefixes", {"workload.requests": 80}),

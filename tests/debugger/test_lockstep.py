@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import cache
 from itertools import zip_longest
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
     from blis_tui.debugger.lockstep import Search
 
 SHORT = {"workload.requests": 30}
+SHORTER: dict[str, object] = {
+    "workload.requests": 12,
+    "workload.clients.0.output_tokens": {"kind": "constant", "value": 50},
+    "engine.kv_blocks": 80,
+}
+"""Where every step is taken and taken back."""
 PAIRS: dict[str, tuple[dict[str, object], dict[str, object]]] = {
     "same": ({}, {}),
     "more memory": ({}, {"engine.kv_blocks": 2000}),
@@ -33,14 +40,18 @@ PAIRS: dict[str, tuple[dict[str, object], dict[str, object]]] = {
 
 
 @cache
+def loaded(changes: str) -> blis_tui.Experiment:
+    return blis_tui.load("kv-pressure", set=json.loads(changes))
+
+
 def experiment(**changes: object) -> blis_tui.Experiment:
-    return blis_tui.load(
-        "kv-pressure", set={**SHORT, **{name.replace("__", "."): value for name, value in changes.items()}}
+    return loaded(json.dumps({**SHORT, **{name.replace("__", "."): value for name, value in changes.items()}}))
+
+
+def lockstep(pair: str, also: dict[str, object] | None = None) -> Lockstep:
+    left, right = (
+        {name.replace(".", "__"): value for name, value in {**(also or {}), **side}.items()} for side in PAIRS[pair]
     )
-
-
-def lockstep(pair: str) -> Lockstep:
-    left, right = ({name.replace(".", "__"): value for name, value in side.items()} for side in PAIRS[pair])
     return Lockstep(experiment(**left), experiment(**right))
 
 
@@ -67,7 +78,7 @@ def searched(search: Search) -> Divergence | None:
 
 @pytest.mark.parametrize("pair", PAIRS)
 def test_steps_follow_the_clock_and_back_undoes_each(pair: str) -> None:
-    both = lockstep(pair)
+    both = lockstep(pair, SHORTER)
     visited = [position(both)]
     while any(moved := both.step()):
         times = [side.time_us for side in both.sides]
@@ -89,7 +100,7 @@ def test_steps_follow_the_clock_and_back_undoes_each(pair: str) -> None:
 
 @pytest.mark.parametrize("pair", PAIRS)
 def test_a_run_looked_at_on_the_way_is_where_single_steps_would_be(pair: str) -> None:
-    both, by_hand = lockstep(pair), lockstep(pair)
+    both, by_hand = lockstep(pair, SHORTER), lockstep(pair, SHORTER)
     visited = {position(by_hand)}
     while any(by_hand.step()):
         visited.add(position(by_hand))

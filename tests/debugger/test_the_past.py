@@ -36,7 +36,7 @@ EXPERIMENTS = (
     "unfair-tenants",
     "vllm-preemption",
 )
-POSITIONS = 16
+POSITIONS = 8
 
 
 class Run:

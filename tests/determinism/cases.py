@@ -7,7 +7,7 @@ from typing import Final
 from blis_tui.spec.library import names
 
 _HEAVY_TAILS: Final = {
-    "workload.requests": 200,
+    "workload.requests": 80,
     "workload.clients.0.arrivals": {"kind": "weibull", "cv": 1.7},
     "workload.clients.0.input_tokens": {"kind": "empirical", "weights": {"17": 0.1, "300": 0.7, "4000": 0.2}},
     "workload.clients.0.output_tokens": {
@@ -33,7 +33,7 @@ VARIANTS: Final[dict[str, tuple[str, dict[str, object]]]] = {
         "kv-pressure",
         {
             "workload": {
-                "requests": 300,
+                "requests": 120,
                 "clients": [
                     {
                         "id": "users",
@@ -41,11 +41,11 @@ VARIANTS: Final[dict[str, tuple[str, dict[str, object]]]] = {
                         "input_tokens": {"kind": "exponential", "mean": 600, "max": 2000},
                         "output_tokens": {"kind": "exponential", "mean": 200, "max": 800},
                         "timeout_us": 9_000_000,
-                        "repeated_prompts": 70,
+                        "repeated_prompts": 40,
                     }
                 ],
             },
-            "warm_up_us": 5_000_000,
+            "warm_up_us": 2_000_000,
             "expect": [],
         },
     ),
@@ -53,7 +53,7 @@ VARIANTS: Final[dict[str, tuple[str, dict[str, object]]]] = {
         "quickstart",
         {
             "workload": {
-                "stages": [{"rate_per_s": 5.5, "duration_s": 10}, {"rate_per_s": 20, "duration_s": 10}],
+                "stages": [{"rate_per_s": 5.5, "duration_s": 4}, {"rate_per_s": 20, "duration_s": 4}],
                 "exact_stage_counts": True,
                 "clients": [{"id": "chat", "input_tokens": 300, "output_tokens": {"kind": "exponential", "mean": 128}}],
             },
@@ -69,19 +69,45 @@ VARIANTS: Final[dict[str, tuple[str, dict[str, object]]]] = {
 
 EXPERIMENTS: Final = names("Experiment")
 SHORTER: Final = {
-    "admission-control": 170,
+    "admission-control": 220,
     "autoscaling": 330,
-    "burst": 170,
-    "chunked-prefill": 70,
-    "disaggregation": 90,
-    "instance-dies": 250,
-    "quickstart": 150,
-    "service-classes": 170,
-    "shared-prefixes": 160,
-    "stale-signals": 180,
-    "unfair-tenants": 170,
+    "burst": 80,
+    "chunked-prefill": 35,
+    "disaggregation": 45,
+    "fcfs": 150,
+    "instance-dies": 150,
+    "kv-overload": 100,
+    "kv-pressure": 80,
+    "mixed-fleet": 150,
+    "mixture-of-experts": 120,
+    "prefix-routing": 80,
+    "quickstart": 60,
+    "schedulers": 120,
+    "service-classes": 80,
+    "shared-prefixes": 60,
+    "sjf": 150,
+    "skipping": 80,
+    "stale-signals": 80,
+    "steady-chat": 120,
+    "tenant-budgets": 100,
+    "unfair-tenants": 80,
+    "vllm-preemption": 90,
 }
-"""Requests of long experiments, enough for everything in them to happen: they are run some twenty times over."""
+"""Requests of long experiments, enough for records of all their kinds: they are run some twenty times over."""
+AS_IT_IS: Final = {
+    "conversations": "anywhere",
+    "disaggregation": "disaggregated",
+    "kv-tiers": "none",
+    "mixed-fleet": "predicting",
+    "pipeline-bubble": "four-stages",
+    "prefix-routing": "prefix-aware",
+    "prompts-first": "prompts-first",
+    "schedulers": "blis",
+    "skipping": "skipped",
+    "stale-signals": "fresh",
+    "tenant-budgets": "without-budget",
+}
+"""Of experiments with cases the one that changes nothing: its golden is that of the experiment."""
 CASES: Final = (*EXPERIMENTS, *VARIANTS)
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from blis_tui.simulation import Simulation
 from blis_tui.spec.build import build_experiment
-from blis_tui.spec.load import load, resolve_source
+from blis_tui.spec.load import resolve_source
 
-from .cases import CASES, EXPERIMENTS, case
+from .cases import CASES, case
 from .runner import Outcome, simulate
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ FOLDER = Path(__file__).parent
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """In one process: what they all compare with takes long to make."""
     for item in items:
-        shares = {"baseline", "whole"} & {*getattr(item, "fixturenames", ())}
+        shares = "baseline" in getattr(item, "fixturenames", ())
         if item.path.parent == FOLDER and shares and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group("determinism"))
 
@@ -64,12 +64,6 @@ def loaded(resolved: Jobs) -> dict[str, Experiment]:
 def baseline(loaded: dict[str, Experiment]) -> dict[str, Outcome]:
     """What comes out here, which every other way of running has to give as well."""
     return {name: simulate(experiment) for name, experiment in loaded.items()}
-
-
-@pytest.fixture(scope="session")
-def whole() -> dict[str, Outcome]:
-    """What comes out of the shipped experiments at their full length."""
-    return {name: simulate(load(name)) for name in EXPERIMENTS}
 
 
 @pytest.fixture(scope="session")

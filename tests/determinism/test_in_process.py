@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +10,7 @@ from blis_tui.engine.records import Completed, StepFinished
 from blis_tui.simulation import Simulation
 from blis_tui.spec.load import load
 
-from .cases import CASES, EXPERIMENTS
+from .cases import CASES
 from .elsewhere import assert_same
 from .runner import finish, simulate
 
@@ -21,32 +19,6 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
 
     from .runner import Outcome
-
-GOLDEN = Path(__file__).resolve().parents[2] / "golden"
-
-
-AS_IT_IS = {
-    "conversations": "anywhere",
-    "disaggregation": "disaggregated",
-    "kv-tiers": "none",
-    "mixed-fleet": "predicting",
-    "pipeline-bubble": "four-stages",
-    "prefix-routing": "prefix-aware",
-    "prompts-first": "prompts-first",
-    "schedulers": "blis",
-    "skipping": "skipped",
-    "stale-signals": "fresh",
-    "tenant-budgets": "without-budget",
-}
-"""Of experiments with cases the one that changes nothing: its golden is that of the experiment."""
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_the_api_gives_the_bytes_of_the_command_line(name: str, whole: dict[str, Outcome]) -> None:
-    golden = f"{name}@{AS_IT_IS[name]}" if name in AS_IT_IS else name
-    assert whole[name].report.encode() == (GOLDEN / f"{golden}.report.json").read_bytes()
-    header = json.loads((GOLDEN / f"{golden}.golden.json").read_text(encoding="utf-8"))
-    assert whole[name].records == header["records"]["sha256"]
 
 
 @pytest.mark.slow

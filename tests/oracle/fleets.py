@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from hypothesis import strategies as st
-
 from blis_tui.spec.model import (
     SLO_CLASSES,
     SLO_PRIORITIES,
@@ -27,12 +25,13 @@ from blis_tui.spec.model import (
     Transfer,
 )
 
+from . import draws as st
 from .strategies import Asked, Scenario, assemble, pool_of, vllm
 
 if TYPE_CHECKING:
-    from hypothesis.strategies import DrawFn
-
     from blis_tui.engine.request import Segments
+
+    from .draws import Draw
 
 _APRIL: Final = {"critical": 4, "standard": 3, "sheddable": 2, "batch": 1, "background": 0}
 _TENANTS: Final = ("", "red", "green", "blue")
@@ -66,11 +65,11 @@ ROUTERS: Final = (
 )
 
 
-def _one_of(draw: DrawFn, *values: int) -> int:
+def _one_of(draw: Draw, *values: int) -> int:
     return draw(st.sampled_from(values))
 
 
-def _scorers(draw: DrawFn) -> tuple[PluginConfig, ...]:
+def _scorers(draw: Draw) -> tuple[PluginConfig, ...]:
     """One to four different ones."""
     special: dict[str, dict[str, float | str]] = {
         "prefix-affinity": {"capacity_blocks": _one_of(draw, 3, 8, 10_000)},
@@ -84,7 +83,7 @@ def _scorers(draw: DrawFn) -> tuple[PluginConfig, ...]:
     )
 
 
-def _router(draw: DrawFn) -> PluginConfig:
+def _router(draw: Draw) -> PluginConfig:
     kind = draw(st.sampled_from(ROUTERS))
     if kind == "weighted":
         return PluginConfig(kind=kind, settings={"scorers": _scorers(draw)})
@@ -93,14 +92,14 @@ def _router(draw: DrawFn) -> PluginConfig:
     return PluginConfig(kind=kind)
 
 
-def _busy(draw: DrawFn) -> dict[str, float]:
+def _busy(draw: Draw) -> dict[str, float]:
     return {
         "queue_depth_threshold": draw(st.sampled_from((1.0, 2.0, 5.0))),
         "kv_utilization_threshold": draw(st.sampled_from((0.2, 0.5, 0.8, 1.0))),
     }
 
 
-def _admission(draw: DrawFn) -> PluginConfig:
+def _admission(draw: Draw) -> PluginConfig:
     kind = draw(st.sampled_from(("always-admit", "always-admit", "tier-shed", "gaie-legacy", "token-bucket")))
     if kind == "tier-shed":
         settings = {"overload_threshold": _one_of(draw, 0, 2, 6), "min_priority": _one_of(draw, -1, 0, 3, 4)}
@@ -113,7 +112,7 @@ def _admission(draw: DrawFn) -> PluginConfig:
     return PluginConfig(kind=kind)
 
 
-def _budgets(draw: DrawFn) -> TenantBudgets | None:
+def _budgets(draw: Draw) -> TenantBudgets | None:
     if draw(st.integers(0, 2)):
         return None
     return TenantBudgets(
@@ -123,7 +122,7 @@ def _budgets(draw: DrawFn) -> TenantBudgets | None:
     )
 
 
-def _gateway(draw: DrawFn) -> Gateway | None:
+def _gateway(draw: Draw) -> Gateway | None:
     if draw(st.booleans()):
         return None
     kind = draw(st.sampled_from(("never", "utilization", "concurrency", "concurrency")))
@@ -150,7 +149,7 @@ def _gateway(draw: DrawFn) -> Gateway | None:
     )
 
 
-def _signals(draw: DrawFn) -> Signals:
+def _signals(draw: Draw) -> Signals:
     return Signals(
         results=draw(st.sampled_from(("step-end", "step-end", "step-start"))),
         refresh_interval_us=_one_of(draw, 0, 0, 1, 30, 200),
@@ -158,7 +157,7 @@ def _signals(draw: DrawFn) -> Signals:
     )
 
 
-def _disaggregation(draw: DrawFn, main: PluginConfig) -> Disaggregation:
+def _disaggregation(draw: Draw, main: PluginConfig) -> Disaggregation:
     kind = draw(st.sampled_from(("always", "always", "never", "prefix-threshold", "direct-to-decode")))
     settings = {"threshold_tokens": _one_of(draw, 0, 4, 9, 17)} if kind[0] in "pd" else {}
     order = draw(st.sampled_from(("prefill-first", "decode-first")))
@@ -182,7 +181,7 @@ def _disaggregation(draw: DrawFn, main: PluginConfig) -> Disaggregation:
     )
 
 
-def _engine(draw: DrawFn) -> Engine:
+def _engine(draw: Draw) -> Engine:
     return Engine(
         max_num_seqs=_one_of(draw, 1, 2, 4, 8),
         max_num_batched_tokens=_one_of(draw, 6, 16, 64, 2048),
@@ -194,7 +193,7 @@ def _engine(draw: DrawFn) -> Engine:
     )
 
 
-def _latency(draw: DrawFn) -> PluginConfig:
+def _latency(draw: Draw) -> PluginConfig:
     if not draw(st.integers(0, 7)):
         return PluginConfig(kind="roofline", settings={"alpha": (2.0, 0.0, 3.0)})
     alpha = (float(_one_of(draw, 0, 0, 9)), draw(st.sampled_from((0.0, 0.5))), float(_one_of(draw, 0, 4)))
@@ -202,7 +201,7 @@ def _latency(draw: DrawFn) -> PluginConfig:
     return PluginConfig(kind="blackbox", settings={"alpha": alpha, "beta": beta})
 
 
-def _pools(draw: DrawFn, *, split: bool) -> tuple[Pool, ...]:
+def _pools(draw: Draw, *, split: bool) -> tuple[Pool, ...]:
     """Pools of one block size; what else they are like may differ."""
     engine, latency = _engine(draw), _latency(draw)
     few = st.integers(1, 3)
@@ -230,7 +229,7 @@ def _pools(draw: DrawFn, *, split: bool) -> tuple[Pool, ...]:
     )
 
 
-def _asked(draw: DrawFn, blocks: int, size: int) -> tuple[Asked, ...]:
+def _asked(draw: Draw, blocks: int, size: int) -> tuple[Asked, ...]:
     """5 to 40 requests."""
     most = min(_one_of(draw, 8, 20, 36), blocks * size)
     gap = _one_of(draw, 0, 3, 12, 40)
@@ -268,7 +267,7 @@ def _asked(draw: DrawFn, blocks: int, size: int) -> tuple[Asked, ...]:
     return tuple(asked)
 
 
-def _failures(draw: DrawFn, instances: int) -> tuple[Failure, ...]:
+def _failures(draw: Draw, instances: int) -> tuple[Failure, ...]:
     """One to four, of an instance or of all."""
     return tuple(
         Failure(
@@ -284,8 +283,7 @@ def _failures(draw: DrawFn, instances: int) -> tuple[Failure, ...]:
     )
 
 
-@st.composite
-def mortal_fleets(draw: DrawFn) -> Scenario:
+def draw_mortal_fleet(draw: Draw) -> Scenario:
     """Any small cluster in which nothing stands between arrival and router, and instances die at given times."""
     pools = _pools(draw, split=False)
     policy = Policy(
@@ -315,8 +313,7 @@ def mortal_fleets(draw: DrawFn) -> Scenario:
     )
 
 
-@st.composite
-def fleets(draw: DrawFn) -> Scenario:
+def draw_fleet(draw: Draw) -> Scenario:
     """Any small cluster."""
     split = draw(st.booleans())
     pools = _pools(draw, split=split)
@@ -348,7 +345,7 @@ def fleets(draw: DrawFn) -> Scenario:
     )
 
 
-def _batching(draw: DrawFn) -> PluginConfig:
+def _batching(draw: Draw) -> PluginConfig:
     if draw(st.integers(0, 2)):
         return PluginConfig(kind="blis")
     return vllm(draw, watermark=draw(st.sampled_from((0.0, 0.0, 0.1))), enable_chunked_prefill=True)

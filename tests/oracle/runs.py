@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import os
+from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Final
 
+import hypothesis
 from hypothesis import HealthCheck, settings
 
 from blis_tui.metrics.request_log import Row
 from blis_tui.workload.closed_loop import ClosedLoop, ClosedLoopSettings
 from blis_tui.workload.interactive import InteractiveSource
 
+from .draws import at_random
 from .instance import Books
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from blis_tui.engine.request import Request
     from blis_tui.simulation import Simulation
     from blis_tui.workload.sessions import SessionRun
+
+    from .draws import Draw
+    from .strategies import Scenario
 
 _EXPLORE: Final = int(os.environ.get("BLIS_TUI_ORACLE_EXAMPLES", "0"))
 
@@ -29,6 +37,34 @@ def examples(count: int) -> settings:
         database=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
     )
+
+
+def check_many(
+    count: int, make: Callable[[Draw], Scenario], check: Callable[[Scenario, Random], None], *, part: int = 0
+) -> None:
+    """Check ``count`` scenarios, each from a seed: the same ones every time, or the random ones somebody asked for.
+
+    Args:
+        count: how many.
+        make: draws one.
+        check: is handed it, and a generator for what else it has to draw.
+        part: which seeds.
+    """
+    first = SystemRandom().getrandbits(32) if _EXPLORE else part * count
+    for seed in range(first, first + (_EXPLORE or count)):
+        random = Random(seed)  # noqa: S311  (no secret)
+        scenario = make(at_random(random))
+        try:
+            check(scenario, random)
+        except Exception as error:
+            error.add_note(f"with seed {seed}: {scenario}")
+            raise
+
+
+def event(text: str) -> None:
+    """Let Hypothesis count how often this happens, if it is there."""
+    if hypothesis.currently_in_test_context():
+        hypothesis.event(text)
 
 
 class Source:

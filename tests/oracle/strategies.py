@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from hypothesis import strategies as st
-
 from blis_tui.engine.request import Request, Segments
 from blis_tui.spec.limits import UNLIMITED
 from blis_tui.spec.model import (
@@ -30,12 +28,13 @@ from blis_tui.spec.model import (
     Workload,
 )
 
+from . import draws as st
 from .runs import Source
 
 if TYPE_CHECKING:
-    from hypothesis.strategies import DrawFn
-
     from blis_tui.workload.source import RequestSource
+
+    from .draws import Choice, Draw
 
 _MODEL: Final = Model(
     name="tiny",
@@ -143,7 +142,7 @@ class Scenario:
         return "\n  ".join(["Scenario", *parts])
 
 
-def _batching(draw: DrawFn, pressure: str) -> PluginConfig:
+def _batching(draw: Draw, pressure: str) -> PluginConfig:
     if draw(st.integers(0, 3)) < (3 if pressure == _SHORT_OF_TOKENS else 2):
         return PluginConfig(kind="blis")
     return vllm(
@@ -153,7 +152,7 @@ def _batching(draw: DrawFn, pressure: str) -> PluginConfig:
     )
 
 
-def vllm(draw: DrawFn, **settings: float) -> PluginConfig:
+def vllm(draw: Draw, **settings: float) -> PluginConfig:
     """vLLM's rule of either version, with these settings and others."""
     settings |= {"reserve_full_input": draw(st.booleans()), "async_scheduling": draw(st.booleans())}
     version = draw(st.sampled_from(("0.32", "0.32", "0.10")))
@@ -166,7 +165,7 @@ def vllm(draw: DrawFn, **settings: float) -> PluginConfig:
     return PluginConfig(kind="vllm-v1", settings={**settings, "version": version})
 
 
-def other(draw: DrawFn, engine: Engine, policy: Policy) -> tuple[Engine, Policy]:
+def other(draw: Draw, engine: Engine, policy: Policy) -> tuple[Engine, Policy]:
     """The same with one of the rules that do not serve running requests first."""
     engine = replace(engine, host_link=None, kv_tiers=None)
     victim = "tail" if policy.preemption_victim == "cheapest-recompute" else policy.preemption_victim
@@ -184,7 +183,7 @@ def other(draw: DrawFn, engine: Engine, policy: Policy) -> tuple[Engine, Policy]
 _ORDERS = ("fcfs", "fcfs", "priority-fcfs", "sjf", "reverse-priority")
 
 
-def _policy(draw: DrawFn, pressure: str) -> Policy:
+def _policy(draw: Draw, pressure: str) -> Policy:
     admission = PluginConfig(kind="always-admit")
     if pressure == _ANY and draw(st.integers(0, 4)) == 4:
         settings = {
@@ -210,7 +209,7 @@ def _policy(draw: DrawFn, pressure: str) -> Policy:
 RESTORES: Final = ("recompute", "swap", "auto")
 
 
-def _host_link(draw: DrawFn) -> HostLink | None:
+def _host_link(draw: Draw) -> HostLink | None:
     """Times of the same size as those of steps."""
     return HostLink(
         bandwidth_gb_per_s=draw(st.sampled_from((0.03, 0.2, 1.0))),
@@ -220,7 +219,7 @@ def _host_link(draw: DrawFn) -> HostLink | None:
     )
 
 
-def _kv_tiers(draw: DrawFn) -> KvTiers | None:
+def _kv_tiers(draw: Draw) -> KvTiers | None:
     kind = draw(st.sampled_from(("none", "none", "mirror", "threshold", "offload", "offload")))
     if kind == "none":
         return None
@@ -237,7 +236,7 @@ def _kv_tiers(draw: DrawFn) -> KvTiers | None:
     return KvTiers(kind=kind, tiers=tiers, offload_at=offload_at, overlap=draw(st.booleans()))
 
 
-def _latency(draw: DrawFn) -> PluginConfig:
+def _latency(draw: Draw) -> PluginConfig:
     if draw(st.integers(0, 7)) == 7:
         return PluginConfig(kind="roofline", settings={"alpha": (0.0, 0.0, 0.0)})
     alpha = draw(st.one_of(st.just((0, 0, 0)), st.tuples(*(st.integers(0, top) for top in (20, 2, 10)))))
@@ -245,7 +244,7 @@ def _latency(draw: DrawFn) -> PluginConfig:
     return PluginConfig(kind="blackbox", settings={"alpha": tuple(map(float, alpha)), "beta": tuple(map(float, beta))})
 
 
-def _any_engine(draw: DrawFn) -> Engine:
+def _any_engine(draw: Draw) -> Engine:
     return Engine(
         max_num_seqs=draw(st.one_of(st.integers(1, 4), st.integers(1, 16))),
         max_num_batched_tokens=draw(st.one_of(st.integers(1, 8), st.integers(1, 64), st.just(2048))),
@@ -257,7 +256,7 @@ def _any_engine(draw: DrawFn) -> Engine:
     )
 
 
-def _engine_short_of_blocks(draw: DrawFn) -> Engine:
+def _engine_short_of_blocks(draw: Draw) -> Engine:
     """Preemptions in most runs."""
     return Engine(
         max_num_seqs=draw(st.integers(2, 8)),
@@ -272,7 +271,7 @@ def _engine_short_of_blocks(draw: DrawFn) -> Engine:
     )
 
 
-def _engine_short_of_tokens(draw: DrawFn) -> Engine:
+def _engine_short_of_tokens(draw: Draw) -> Engine:
     """Prompts that are there already cost no budget, so more of them may come to decode than it covers: stalls."""
     threshold = draw(st.integers(1, 4))
     return Engine(
@@ -286,16 +285,20 @@ def _engine_short_of_tokens(draw: DrawFn) -> Engine:
     )
 
 
-_SEGMENT: Final = st.tuples(st.sampled_from("xy"), st.sampled_from((1, 2, 4, 4, 6, 8, 16)))
-_GROUPS: Final = st.lists(st.lists(_SEGMENT, min_size=1, max_size=2).map(tuple), max_size=3)
+def _chain(segments: list[tuple[str, int]]) -> Segments:
+    return tuple(segments)
+
+
+_SEGMENT: Final = st.pairs(st.sampled_from("xy"), st.sampled_from((1, 2, 4, 4, 6, 8, 16)))
+_GROUPS: Final = st.lists(st.lists(_SEGMENT, min_size=1, max_size=2).map(_chain), max_size=3)
 """Few names and round lengths: chains that share a head, and chains that only look as if they did."""
 _WHOLE_BLOCKS: Final = [(("x", 4),), (("x", 4), ("y", 4))]
 """Prefixes that end where blocks end, so that prompts of nothing else are found as a whole."""
 
 
-def segments() -> st.SearchStrategy[Segments]:
+def segments() -> Choice[Segments]:
     """The shared head of a prompt, up to three segments long."""
-    return st.lists(_SEGMENT, min_size=1, max_size=3).map(tuple)
+    return st.lists(_SEGMENT, min_size=1, max_size=3).map(_chain)
 
 
 def _cut(whole: Segments, tokens: int) -> Segments:
@@ -315,7 +318,7 @@ _ENGINES: Final = {
 }
 
 
-def _lengths(draw: DrawFn, engine: Engine, pressure: str, most: int) -> tuple[int, int]:
+def _lengths(draw: Draw, engine: Engine, pressure: str, most: int) -> tuple[int, int]:
     """Prompt and output of one request; now and then it is too large for the pool."""
     room = engine.kv_blocks * engine.block_size_tokens
     if pressure == _SHORT_OF_TOKENS:
@@ -327,7 +330,7 @@ def _lengths(draw: DrawFn, engine: Engine, pressure: str, most: int) -> tuple[in
     return inputs, draw(st.one_of(st.integers(0, 1), st.integers(0, max(0, min(most, room - inputs + 2)))))
 
 
-def _asked(draw: DrawFn, engine: Engine, pressure: str) -> tuple[Asked, ...]:
+def _asked(draw: Draw, engine: Engine, pressure: str) -> tuple[Asked, ...]:
     """Up to a dozen requests."""
     groups = _WHOLE_BLOCKS if pressure == _SHORT_OF_TOKENS else draw(_GROUPS)
     most = min(draw(st.sampled_from((8, 24, 48))), engine.kv_blocks * engine.block_size_tokens + 1)
@@ -367,8 +370,7 @@ def _asked(draw: DrawFn, engine: Engine, pressure: str) -> tuple[Asked, ...]:
     return tuple(asked)
 
 
-@st.composite
-def scenarios(draw: DrawFn, *, running_first: bool = True, starved: bool = False) -> Scenario:
+def draw_scenario(draw: Draw, *, running_first: bool = True, starved: bool = False) -> Scenario:
     """Any small simulation, with ``blis`` or ``vllm-v1`` batching, or else with one of the others.
 
     ``starved``: one with too few KV blocks.
@@ -395,8 +397,7 @@ def scenarios(draw: DrawFn, *, running_first: bool = True, starved: bool = False
     )
 
 
-@st.composite
-def overloads(draw: DrawFn) -> Scenario:
+def draw_overload(draw: Draw) -> Scenario:
     """One instance whose KV cache is far too small, under any rule; no step is too small for a whole prompt."""
     engine = _engine_short_of_blocks(draw)
     policy = _policy(draw, _SHORT_OF_BLOCKS)
@@ -448,6 +449,57 @@ def uncomputed_victim() -> Scenario:
     latency = PluginConfig(kind="blackbox", settings={"alpha": (0.0, 0.0, 0.0), "beta": (10.0, 0.0, 0.0)})
     cluster = Cluster(admission_latency_us=0, routing_latency_us=0)
     return Scenario(_experiment(engine, policy, latency=latency, cluster=cluster, horizon_us=None), (long, urgent))
+
+
+def aborted_decode() -> Scenario:
+    """A request times out in the very step that fills its last block, under synchronous scheduling.
+
+    The token is known when the step is planned, so the block has content and is reused last: before it comes what
+    a preempted request has left behind, which is not found when that request returns.
+    """
+    policy = Policy(
+        name="by hand",
+        admission=PluginConfig(kind="always-admit"),
+        routing=PluginConfig(kind="round-robin"),
+        scheduling=PluginConfig(kind="fcfs"),
+        priority=PluginConfig(kind="constant"),
+        batching=PluginConfig(
+            kind="vllm-v1",
+            settings={
+                "version": "0.32",
+                "watermark": 0.5,
+                "enable_chunked_prefill": False,
+                "reserve_full_input": False,
+                "async_scheduling": False,
+                "long_prefill_token_threshold_adaptive": False,
+            },
+        ),
+        preemption_victim="tail",
+        preemption_restore="recompute",
+    )
+    engine = Engine(
+        max_num_seqs=4,
+        max_num_batched_tokens=5,
+        long_prefill_token_threshold=3,
+        max_model_len=None,
+        block_size_tokens=4,
+        kv_blocks=11,
+    )
+    requests = (("a", 0, 2, 22, 0), ("b", 17, 6, 21, 175), ("c", 28, 22, 5, 0), ("d", 37, 16, 12, 0))
+    asked = tuple(
+        Asked(
+            name=name,
+            arrival_us=arrival_us,
+            input_tokens=inputs,
+            output_tokens=outputs,
+            declared_tokens=outputs,
+            deadline_us=deadline_us,
+        )
+        for name, arrival_us, inputs, outputs, deadline_us in requests
+    )
+    latency = PluginConfig(kind="blackbox", settings={"alpha": (0.0, 0.0, 0.0), "beta": (10.0, 0.0, 0.0)})
+    cluster = Cluster(admission_latency_us=0, routing_latency_us=0)
+    return Scenario(_experiment(engine, policy, latency=latency, cluster=cluster, horizon_us=None), asked)
 
 
 def _experiment(

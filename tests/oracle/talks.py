@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from hypothesis import strategies as st
-
 from blis_tui.cluster.session_records import SessionBegun, SessionContinued
 from blis_tui.engine.request import Request, RequestState
 from blis_tui.workload.arrivals import ConstantGaps
@@ -14,19 +12,20 @@ from blis_tui.workload.closed_loop import ClosedLoop, ClosedLoopSettings
 from blis_tui.workload.interactive import InteractiveSource
 from blis_tui.workload.sessions import Call, SessionRun
 
+from . import draws as st
+from .fleets import draw_fleet
 from .instance import Job
 from .oracle import _ALIVE, ARRIVAL, Event, Oracle
-from .strategies import Scenario
+from .strategies import Scenario, draw_scenario
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from hypothesis.strategies import DrawFn
 
     from blis_tui.engine.request import Segments
     from blis_tui.spec.model import Experiment
     from blis_tui.workload.arrivals import Gaps
 
+    from .draws import Draw
     from .strategies import Asked
 
 _BACK_OFF_US: Final = 1_000_000
@@ -81,10 +80,10 @@ class Talks(Scenario):
         return InteractiveSource([_Talker(self)], self.most)
 
 
-@st.composite
-def talks(draw: DrawFn, scenarios: st.SearchStrategy[Scenario]) -> Talks:
+def draw_talks(draw: Draw) -> Talks:
     """What the requests of a scenario would be if they belonged together."""
-    scenario = draw(scenarios)
+    kind = draw(st.integers(0, 2))
+    scenario = draw_fleet(draw) if kind == 2 else draw_scenario(draw, starved=kind == 1)
     asked, found = list(scenario.asked), []
     while asked:
         count = draw(st.integers(1, min(4, len(asked))))

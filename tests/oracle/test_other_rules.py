@@ -5,25 +5,28 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from .runs import examples
-from .strategies import Scenario, scenarios
+from .draws import Draw, drawn
+from .runs import check_many, examples
+from .strategies import Scenario, draw_scenario
 from .test_against_oracle import check, check_every_event
 
 
-@examples(150)
-@given(scenarios(running_first=False))
+def _draw(draw: Draw) -> Scenario:
+    return draw_scenario(draw, running_first=False)
+
+
+@examples(60)
+@given(drawn(_draw))
 def test_they_agree(scenario: Scenario) -> None:
     check(scenario)
 
 
 @pytest.mark.slow
-@examples(600)
-@given(scenarios(running_first=False))
-def test_they_agree_at_length(scenario: Scenario) -> None:
-    check(scenario)
+def test_they_agree_at_length() -> None:
+    check_many(600, _draw, lambda scenario, _: check(scenario))
 
 
 @examples(50)
-@given(scenarios(running_first=False))
+@given(drawn(_draw))
 def test_the_books_are_right_after_every_event(scenario: Scenario) -> None:
     check_every_event(scenario)

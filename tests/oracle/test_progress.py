@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import pytest
-from hypothesis import event, given
+from hypothesis import given
 
 from blis_tui.simulation import Simulation
 
-from .runs import Source, books_of, examples
-from .strategies import overloads
+from .draws import drawn
+from .runs import Source, books_of, check_many, event, examples
+from .strategies import draw_overload
 
 if TYPE_CHECKING:
     from .strategies import Scenario
@@ -39,14 +40,12 @@ def _check(scenario: Scenario) -> None:
         event(f"preempts: {policy.batching.kind}, {policy.preemption_victim}")
 
 
-@examples(100)
-@given(overloads())
+@examples(50)
+@given(drawn(draw_overload))
 def test_overloads_end(scenario: Scenario) -> None:
     _check(scenario)
 
 
 @pytest.mark.slow
-@examples(500)
-@given(overloads())
-def test_many_overloads_end(scenario: Scenario) -> None:
-    _check(scenario)
+def test_many_overloads_end() -> None:
+    check_many(500, draw_overload, lambda scenario, _: _check(scenario))

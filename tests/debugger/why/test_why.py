@@ -38,7 +38,7 @@ def test_everything_can_be_explained_anywhere(name: str) -> None:
     debugger = Debugger(experiment(name))
     run_to_stop(debugger.run())
     names = debugger.tape.names()
-    for event in range(0, debugger.frontier + 1, debugger.frontier // 12):
+    for event in range(0, debugger.frontier + 1, debugger.frontier // 6):
         run_to_stop(debugger.seek(event))
         digest = debugger.digest()
         snapshot = debugger.simulation.snapshot()
