@@ -1,0 +1,191 @@
+"""The decoding requests of an instance with speculative decoding: each advances by what was accepted of its drafts.
+
+How far a member gets differs from step to step and from member to member, so that nothing can be derived from a clock:
+all of a request's fields are exact at any time, and an advance costs O(members).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from blis_tui.engine.cohort import DecodeCohort
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from blis_tui.engine.kv.pool import BlockPool
+    from blis_tui.engine.latency.model import StepLoad
+    from blis_tui.engine.request import Request
+    from blis_tui.engine.speculative.luck import Luck
+
+
+@dataclass(slots=True)
+class DraftTallies:
+    """What the drafts of an instance add up to; the names are vLLM's."""
+
+    num_drafts: int = 0
+    """Verifications: once for each request and step with any drafted token."""
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
+    """Bonus tokens do not count; a token counts that was accepted beyond the end of its answer."""
+    decodes: int = 0
+    """Once for each request and step, drafts or not."""
+    output_tokens: int = 0
+    """That came of those."""
+    accepted_at: list[int] = field(default_factory=list)
+    """By the position of a drafted token, how often it was accepted."""
+
+    def add(self, other: DraftTallies) -> None:
+        """What another instance's add up to, too."""
+        self.num_drafts += other.num_drafts
+        self.num_draft_tokens += other.num_draft_tokens
+        self.num_accepted_tokens += other.num_accepted_tokens
+        self.decodes += other.decodes
+        self.output_tokens += other.output_tokens
+        for place, count in enumerate(other.accepted_at):
+            self.accepted_at[place] += count
+
+    def state(self) -> tuple[object, ...]:
+        """All of it, as plain values (for digests)."""
+        counts = (self.num_drafts, self.num_draft_tokens, self.num_accepted_tokens, self.decodes, self.output_tokens)
+        return (*counts, *self.accepted_at)
+
+
+class SpeculativeCohort(DecodeCohort):
+    """The requests of one instance that decode, with their drafts.
+
+    Attributes:
+        luck: which drafts are accepted.
+        drafts: how many tokens of each member the next advance verifies beside the one that is due, by its index.
+        tallies: what all advances add up to.
+        noting: whether anybody wants to know what an advance verifies.
+        latest: what the latest one verified, if so: batch slot, and the fields of ``DraftDone``.
+    """
+
+    __slots__ = ("_max_model_len", "_members", "drafts", "latest", "luck", "noting", "tallies")
+
+    def __init__(self, load: StepLoad, block_size_tokens: int, luck: Luck, max_model_len: int | None) -> None:
+        super().__init__(load, block_size_tokens)
+        self.luck = luck
+        self.drafts: dict[int, int] = {}
+        self.tallies = DraftTallies(accepted_at=[0] * luck.draft_tokens)
+        self.noting = False
+        self.latest: list[tuple[int, str, int, int, int]] = []
+        self._max_model_len = max_model_len
+        self._members: dict[int, Request] = {}
+
+    def join(self, request: Request, last_token_us: int) -> None:
+        """Take in a request that is not finished."""
+        request.joined_clock = self.clock
+        request.joined_us = last_token_us
+        self._members[request.index] = request
+        self.load.decode_requests += 1
+        self.load.decode_context_tokens += request.computed_tokens
+
+    def leave(self, request: Request) -> None:
+        """Let a member go."""
+        self.retire(request)
+
+    def retire(self, request: Request) -> None:
+        """Let a member go."""
+        del self._members[request.index]
+        request.joined_clock = -1
+        self.load.decode_requests -= 1
+        self.load.decode_context_tokens -= request.computed_tokens
+
+    def width(self, request: Request) -> int:
+        """The tokens that a decode asks for: the one that is due, and the drafts behind it.
+
+        Source: vLLM 0.32.0, ``v1/core/sched/scheduler.py`` lines 703 to 723.
+        """
+        width = 1 + self.luck.draft_tokens
+        limit = self._max_model_len
+        return width if limit is None else min(width, limit - request.computed_tokens - 1)
+
+    def asks(self, threshold: int) -> tuple[int, int]:
+        """Tokens and KV blocks for the next advance of all members; their drafts are those from now on."""
+        size = self.block_size_tokens
+        drafts = self.drafts = {}
+        tokens = blocks = 0
+        for index, request in self._members.items():
+            width = self.width(request)
+            if 0 < threshold < width:
+                width = threshold
+            drafts[index] = width - 1
+            tokens += width
+            missing = -(-(request.computed_tokens + width) // size) - request.held_blocks
+            if missing > 0:
+                blocks += missing
+        return tokens, blocks
+
+    def take(self, pool: BlockPool, blocks: int) -> None:
+        """Take the KV blocks that all members ask for."""
+        if blocks:
+            for index, request in self._members.items():
+                pool.hold(request, request.computed_tokens + 1 + self.drafts[index])
+
+    def advance(self, now: int, duration_us: int, itl_us: dict[int, int]) -> list[Request] | None:
+        """Every member gets the tokens that are accepted and one more; returns those that thereby have their last one.
+
+        Tokens that come together count as one in ``itl_us``.
+        """
+        end = now + duration_us
+        tallies, drafts = self.tallies, self.drafts
+        latest: list[tuple[int, str, int, int, int]] = []
+        finishing: list[Request] = []
+        drafted_tokens = 0
+        for index, request in self._members.items():
+            drafted = drafts.get(index, 0)
+            generated = request.generated_tokens
+            accepted = min(self.luck.runs(request)[generated], drafted)
+            gained = min(accepted + 1, min(request.output_tokens, request.max_output_tokens) - generated)
+            gap = end - request.joined_us
+            itl_us[gap] = itl_us.get(gap, 0) + 1
+            request.joined_us = end
+            request.computed_tokens += gained
+            request.generated_tokens = generated + gained
+            if self.noting:
+                latest.append((request.batch_slot, request.request_id, drafted, accepted, gained))
+            if drafted:
+                drafted_tokens += drafted
+                tallies.num_drafts += 1
+                tallies.num_accepted_tokens += accepted
+                for place in range(accepted):
+                    tallies.accepted_at[place] += 1
+            tallies.output_tokens += gained
+            self.load.decode_context_tokens += gained
+            if request.generated_tokens >= min(request.output_tokens, request.max_output_tokens):
+                finishing.append(request)
+        tallies.decodes += len(self._members)
+        tallies.num_draft_tokens += drafted_tokens
+        self.latest = latest
+        self.drafted = drafted_tokens
+        self.drafts = {}
+        self.clock += 1
+        self.last_advance_us = end
+        return finishing
+
+    def grant(self, tokens: Mapping[int, int]) -> None:
+        """Let members verify drafts in the next advance: tokens by index, the one that is due among them."""
+        self.drafts = {index: granted - 1 for index, granted in tokens.items()}
+
+    def last_token_us(self, request: Request) -> int:
+        """When a member had its latest token."""
+        return request.joined_us
+
+    def context_tokens(self, request: Request) -> int:
+        """Computed tokens of a request, member or not."""
+        return request.computed_tokens
+
+    def generated_tokens(self, request: Request) -> int:
+        """Output tokens of a request, member or not."""
+        return request.generated_tokens
+
+    def held_blocks(self, request: Request) -> int:
+        """KV blocks of a request, member or not; those of rejected drafts are kept for the next ones."""
+        return request.held_blocks
+
+    def members(self) -> list[Request]:
+        """All members, in the order in which they joined."""
+        return list(self._members.values())
