@@ -120,7 +120,7 @@ class Batch:
         self.pool = pool
         self.load = StepLoad()
         size = limits.block_size_tokens
-        self.speculative = None if luck is None else SpeculativeCohort(self.load, size, luck, limits.max_model_len)
+        self.speculative = None if luck is None else _speculating(self.load, limits, luck, traits)
         self.cohort = self.speculative or DecodeCohort(self.load, size)
         self.running: dict[int, Request] = {}
         self.prefills: dict[int, Request] = {}
@@ -360,12 +360,13 @@ class Batch:
     def _content_tokens(self, request: Request, granted: int) -> int:
         """How many of its tokens have content in the cache; vLLM notes it when it grants a token that it knows."""
         computed = request.computed_tokens
+        noted = computed if self.speculative is None else self.speculative.noted_tokens(request)
         if not self.traits.orders_blocks_as_vllm:
             return computed
         expected = int(request.joined_us > self.now)
         if granted:
             return min(computed + granted, request.input_tokens + request.generated_tokens - expected)
-        return computed - (expected if computed > request.target_tokens else 0)
+        return noted - (expected if computed > request.target_tokens else 0)
 
     def dissolve_cohort(self) -> None:
         """Take every decoding request out of the cohort, to be served one by one."""
@@ -448,6 +449,11 @@ class Batch:
             f"{request.target_tokens - request.computed_tokens} more tokens in the cache and nothing can be scheduled",
             help="a prompt must fit max_num_batched_tokens when chunked prefill is off, and its blocks the KV cache",
         )
+
+
+def _speculating(load: StepLoad, limits: Limits, luck: Luck, traits: Traits) -> SpeculativeCohort:
+    size, longest = limits.block_size_tokens, limits.max_model_len
+    return SpeculativeCohort(load, size, luck, longest, notes_late=traits.orders_blocks_as_vllm)
 
 
 def slot_of(request: Request) -> int:

@@ -55,6 +55,13 @@ class DraftTallies:
 class SpeculativeCohort(DecodeCohort):
     """The requests of one instance that decode, with their drafts.
 
+    Args:
+        load: the step load whose decode aggregates it keeps.
+        block_size_tokens: tokens of a KV block.
+        luck: which drafts are accepted.
+        max_model_len: what bounds prompt and answer together.
+        notes_late: whether content is noted when tokens are granted, and not when they are accepted.
+
     Attributes:
         luck: which drafts are accepted.
         drafts: how many tokens of each member the next advance verifies beside the one that is due, by its index.
@@ -63,9 +70,21 @@ class SpeculativeCohort(DecodeCohort):
         latest: what the latest one verified, if so: batch slot, and the fields of ``DraftDone``.
     """
 
-    __slots__ = ("_max_model_len", "_members", "drafts", "latest", "luck", "noting", "tallies")
+    __slots__ = (
+        "_max_model_len",
+        "_members",
+        "_notes_late",
+        "_unnoted",
+        "drafts",
+        "latest",
+        "luck",
+        "noting",
+        "tallies",
+    )
 
-    def __init__(self, load: StepLoad, block_size_tokens: int, luck: Luck, max_model_len: int | None) -> None:
+    def __init__(
+        self, load: StepLoad, block_size_tokens: int, luck: Luck, max_model_len: int | None, *, notes_late: bool
+    ) -> None:
         super().__init__(load, block_size_tokens)
         self.luck = luck
         self.drafts: dict[int, int] = {}
@@ -73,6 +92,8 @@ class SpeculativeCohort(DecodeCohort):
         self.noting = False
         self.latest: list[tuple[int, str, int, int, int]] = []
         self._max_model_len = max_model_len
+        self._notes_late = notes_late
+        self._unnoted: dict[int, int] = {}
         self._members: dict[int, Request] = {}
 
     def join(self, request: Request, last_token_us: int) -> None:
@@ -145,6 +166,8 @@ class SpeculativeCohort(DecodeCohort):
             request.joined_us = end
             request.computed_tokens += gained
             request.generated_tokens = generated + gained
+            if self._notes_late:
+                self._unnoted[index] = gained - 1
             if self.noting:
                 latest.append((request.batch_slot, request.request_id, drafted, accepted, gained))
             if drafted:
@@ -169,6 +192,13 @@ class SpeculativeCohort(DecodeCohort):
     def grant(self, tokens: Mapping[int, int]) -> None:
         """Let members verify drafts in the next advance: tokens by index, the one that is due among them."""
         self.drafts = {index: granted - 1 for index, granted in tokens.items()}
+
+    def noted_tokens(self, request: Request) -> int:
+        """How many tokens of somebody who leaves have content in the cache.
+
+        All, or where content is noted when tokens are granted (vLLM), those that were known then.
+        """
+        return request.computed_tokens - self._unnoted.pop(request.index, 0)
 
     def last_token_us(self, request: Request) -> int:
         """When a member had its latest token."""

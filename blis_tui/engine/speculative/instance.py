@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.ledger import Ledger
     from blis_tui.engine.plan import Plan
     from blis_tui.engine.records import Observers
+    from blis_tui.engine.request import Request
     from blis_tui.engine.scheduling.priority import PriorityRule
     from blis_tui.engine.speculative.cohort import SpeculativeCohort
     from blis_tui.engine.step_records import Done
@@ -75,6 +76,11 @@ class SpeculativeInstance(Instance):
             accepted += one.accepted_tokens
             gained += one.output_tokens
         observers.emit(DraftsVerified(observers.event, done.start_us, self.index, drafted, accepted, gained, verified))
+
+    def _vacate(self, request: Request) -> None:
+        """Without content for what was accepted in its last step, where that is noted with the next one."""
+        request.batch_slot = -1
+        self.pool.release(request, self.cohort.noted_tokens(request))
 
     def plans(self) -> tuple[object, ...]:
         """What its drafts add up to, as plain values (for digests)."""
