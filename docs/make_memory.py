@@ -16,7 +16,7 @@ OVERLOAD: Final = "kv-overload"
 SCENARIOS: Final = (OVERLOAD, "vllm-preemption", "kv-pressure")
 _VICTIMS: Final = tuple(plugin.name for plugin in builtin().of("policy.preemption.victim"))
 _RESTORES: Final = tuple(plugin.name for plugin in builtin().of("policy.preemption.restore"))
-_FIRST_CHUNK: Final = {"reserve_full_input": False}
+_FIRST_CHUNK: Final[dict[str, object]] = {"reserve_full_input": False}
 _CAUSES: Final[tuple[tuple[str, dict[str, object], str], ...]] = (
     ("`vllm-v1`", {}, "all"),
     ("`vllm-v1`, `reserve_full_input: false`", _FIRST_CHUNK, "all"),

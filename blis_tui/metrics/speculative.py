@@ -38,16 +38,17 @@ def speculative_report(instances: Sequence[Instance]) -> SpeculativeReport | Non
     found = [one.batch.speculative.tallies for one in instances if one.batch.speculative is not None]
     if not found:
         return None
-    total = DraftTallies(accepted_at=[0] * max(len(one.accepted_at) for one in found))
+    total = DraftTallies(accepted_runs=[0] * max(len(one.accepted_runs) for one in found))
     for one in found:
         total.add(one)
     drafts = total.num_drafts
+    positions = [total.accepted_at(position) for position in range(1, len(total.accepted_runs))]
     return SpeculativeReport(
         num_drafts=drafts,
         num_draft_tokens=total.num_draft_tokens,
         num_accepted_tokens=total.num_accepted_tokens,
         draft_acceptance_rate=total.num_accepted_tokens / total.num_draft_tokens if drafts else 0.0,
         mean_acceptance_length=1.0 + total.num_accepted_tokens / drafts if drafts else 0.0,
-        acceptance_rates=tuple(count / drafts if drafts else 0.0 for count in total.accepted_at),
+        acceptance_rates=tuple(count / drafts if drafts else 0.0 for count in positions),
         tokens_per_step=total.output_tokens / total.decodes if total.decodes else 0.0,
     )

@@ -126,7 +126,7 @@ _NOTES: Final = {
         "victims are swapped out with `policy.preemption.restore: swap`, to the host memory of `engine.host_link`"
     ),
     "kv_cache_memory_bytes": "set `engine.kv_blocks` or `engine.gpu_memory_utilization`",
-    "speculative_config speculative_model num_speculative_tokens": "speculative decoding is not simulated",
+    "speculative_model": "no drafter is run: `engine.speculative` says how many of its tokens are accepted",
     "disable_radix_cache no_enable_prefix_caching": "write `enable_prefix_caching: false` under `engine`",
     "enable_chunked_prefill no_enable_chunked_prefill": (
         "it is `policy.batching.enable_chunked_prefill` here, of the batching kind `vllm-v1`"

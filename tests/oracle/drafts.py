@@ -56,7 +56,6 @@ class Drafter:
 
     def books(self) -> tuple[int, ...]:
         """What the engine counts, too."""
-        drafts = [(drafted, accepted) for drafted, accepted in self.drafted if drafted]
-        at = [len([1 for _, accepted in drafts if accepted > place]) for place in range(self.most)]
-        drafted, accepted = sum(one for one, _ in drafts), sum(one for _, one in drafts)
-        return (len(drafts), drafted, accepted, len(self.drafted), self.gained, *at)
+        runs = [accepted for drafted, accepted in self.drafted if drafted]
+        drafted = sum(drafted for drafted, _ in self.drafted)
+        return (drafted, len(self.drafted), self.gained, *(runs.count(length) for length in range(self.most + 1)))

@@ -24,32 +24,45 @@ if TYPE_CHECKING:
 class DraftTallies:
     """What the drafts of an instance add up to; the names are vLLM's."""
 
-    num_drafts: int = 0
-    """Verifications: once for each request and step with any drafted token."""
     num_draft_tokens: int = 0
-    num_accepted_tokens: int = 0
-    """Bonus tokens do not count; a token counts that was accepted beyond the end of its answer."""
     decodes: int = 0
     """Once for each request and step, drafts or not."""
     output_tokens: int = 0
     """That came of those."""
-    accepted_at: list[int] = field(default_factory=list)
-    """By the position of a drafted token, how often it was accepted."""
+    accepted_runs: list[int] = field(default_factory=list)
+    """By the number of tokens accepted, how often that was so: once for each request and step with any draft."""
+
+    @property
+    def num_drafts(self) -> int:
+        """Verifications: once for each request and step with any drafted token."""
+        return self.accepted_at(0)
+
+    @property
+    def num_accepted_tokens(self) -> int:
+        """Bonus tokens do not count; a token counts that was accepted beyond the end of its answer."""
+        total = 0
+        for accepted, times in enumerate(self.accepted_runs):
+            total += accepted * times
+        return total
+
+    def accepted_at(self, position: int) -> int:
+        """How often the drafted token of that position was accepted, counted from 1."""
+        total = 0
+        for times in self.accepted_runs[position:]:
+            total += times
+        return total
 
     def add(self, other: DraftTallies) -> None:
         """What another instance's add up to, too."""
-        self.num_drafts += other.num_drafts
         self.num_draft_tokens += other.num_draft_tokens
-        self.num_accepted_tokens += other.num_accepted_tokens
         self.decodes += other.decodes
         self.output_tokens += other.output_tokens
-        for place, count in enumerate(other.accepted_at):
-            self.accepted_at[place] += count
+        for accepted, times in enumerate(other.accepted_runs):
+            self.accepted_runs[accepted] += times
 
     def state(self) -> tuple[object, ...]:
         """All of it, as plain values (for digests)."""
-        counts = (self.num_drafts, self.num_draft_tokens, self.num_accepted_tokens, self.decodes, self.output_tokens)
-        return (*counts, *self.accepted_at)
+        return (self.num_draft_tokens, self.decodes, self.output_tokens, *self.accepted_runs)
 
 
 class SpeculativeCohort(DecodeCohort):
@@ -74,6 +87,7 @@ class SpeculativeCohort(DecodeCohort):
         "_max_model_len",
         "_members",
         "_notes_late",
+        "_short",
         "_unnoted",
         "drafts",
         "latest",
@@ -88,19 +102,21 @@ class SpeculativeCohort(DecodeCohort):
         super().__init__(load, block_size_tokens)
         self.luck = luck
         self.drafts: dict[int, int] = {}
-        self.tallies = DraftTallies(accepted_at=[0] * luck.draft_tokens)
+        self.tallies = DraftTallies(accepted_runs=[0] * (luck.draft_tokens + 1))
         self.noting = False
         self.latest: list[tuple[int, str, int, int, int]] = []
         self._max_model_len = max_model_len
         self._notes_late = notes_late
         self._unnoted: dict[int, int] = {}
-        self._members: dict[int, Request] = {}
+        self._members: dict[int, tuple[Request, bytes]] = {}
+        self._short: list[Request] = []
 
     def join(self, request: Request, last_token_us: int) -> None:
         """Take in a request that is not finished."""
         request.joined_clock = self.clock
         request.joined_us = last_token_us
-        self._members[request.index] = request
+        request.finish_clock = min(request.output_tokens, request.max_output_tokens)
+        self._members[request.index] = (request, self.luck.runs(request))
         self.load.decode_requests += 1
         self.load.decode_context_tokens += request.computed_tokens
 
@@ -127,24 +143,29 @@ class SpeculativeCohort(DecodeCohort):
     def asks(self, threshold: int) -> tuple[int, int]:
         """Tokens and KV blocks for the next advance of all members; their drafts are those from now on."""
         size = self.block_size_tokens
+        most = _at_most(threshold, 1 + self.luck.draft_tokens)
+        longest = self._max_model_len
         drafts = self.drafts = {}
+        self._short = short = []
         tokens = blocks = 0
-        for index, request in self._members.items():
-            width = self.width(request)
-            if 0 < threshold < width:
-                width = threshold
+        for index, (request, _) in self._members.items():
+            computed = request.computed_tokens
+            width = most
+            if longest is not None and width > longest - computed - 1:
+                width = longest - computed - 1
             drafts[index] = width - 1
             tokens += width
-            missing = -(-(request.computed_tokens + width) // size) - request.held_blocks
+            missing = computed + width - request.held_blocks * size
             if missing > 0:
-                blocks += missing
+                blocks -= -missing // size
+                short.append(request)
         return tokens, blocks
 
     def take(self, pool: BlockPool, blocks: int) -> None:
         """Take the KV blocks that all members ask for."""
         if blocks:
-            for index, request in self._members.items():
-                pool.hold(request, request.computed_tokens + 1 + self.drafts[index])
+            for request in self._short:
+                pool.hold(request, request.computed_tokens + 1 + self.drafts[request.index])
 
     def advance(self, now: int, duration_us: int, itl_us: dict[int, int]) -> list[Request] | None:
         """Every member gets the tokens that are accepted and one more; returns those that thereby have their last one.
@@ -152,36 +173,38 @@ class SpeculativeCohort(DecodeCohort):
         Tokens that come together count as one in ``itl_us``.
         """
         end = now + duration_us
-        tallies, drafts = self.tallies, self.drafts
+        drafts, noting, notes_late = self.drafts, self.noting, self._notes_late
+        accepted_runs = self.tallies.accepted_runs
         latest: list[tuple[int, str, int, int, int]] = []
         finishing: list[Request] = []
-        drafted_tokens = 0
-        for index, request in self._members.items():
+        drafted_tokens = gained_tokens = 0
+        for index, (request, runs) in self._members.items():
             drafted = drafts.get(index, 0)
             generated = request.generated_tokens
-            accepted = min(self.luck.runs(request)[generated], drafted)
-            gained = min(accepted + 1, min(request.output_tokens, request.max_output_tokens) - generated)
+            accepted = runs[generated]
+            if accepted > drafted:  # noqa: PLR1730  (min() would cost more than all else here)
+                accepted = drafted
+            gained, left = accepted + 1, request.finish_clock - generated
+            if gained >= left:
+                gained = left
+                finishing.append(request)
             gap = end - request.joined_us
             itl_us[gap] = itl_us.get(gap, 0) + 1
             request.joined_us = end
             request.computed_tokens += gained
             request.generated_tokens = generated + gained
-            if self._notes_late:
+            if notes_late:
                 self._unnoted[index] = gained - 1
-            if self.noting:
+            if noting:
                 latest.append((request.batch_slot, request.request_id, drafted, accepted, gained))
             if drafted:
                 drafted_tokens += drafted
-                tallies.num_drafts += 1
-                tallies.num_accepted_tokens += accepted
-                for place in range(accepted):
-                    tallies.accepted_at[place] += 1
-            tallies.output_tokens += gained
-            self.load.decode_context_tokens += gained
-            if request.generated_tokens >= min(request.output_tokens, request.max_output_tokens):
-                finishing.append(request)
-        tallies.decodes += len(self._members)
-        tallies.num_draft_tokens += drafted_tokens
+                accepted_runs[accepted] += 1
+            gained_tokens += gained
+        self.tallies.num_draft_tokens += drafted_tokens
+        self.tallies.output_tokens += gained_tokens
+        self.tallies.decodes += len(self._members)
+        self.load.decode_context_tokens += gained_tokens
         self.latest = latest
         self.drafted = drafted_tokens
         self.drafts = {}
@@ -218,4 +241,8 @@ class SpeculativeCohort(DecodeCohort):
 
     def members(self) -> list[Request]:
         """All members, in the order in which they joined."""
-        return list(self._members.values())
+        return [request for request, _ in self._members.values()]
+
+
+def _at_most(threshold: int, tokens: int) -> int:
+    return threshold if 0 < threshold < tokens else tokens
