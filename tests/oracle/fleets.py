@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from hypothesis import strategies as st
 
+from blis_tui.spec.limits import UNLIMITED
 from blis_tui.spec.model import (
     SLO_CLASSES,
     SLO_PRIORITIES,
@@ -27,7 +28,7 @@ from blis_tui.spec.model import (
     Transfer,
 )
 
-from .strategies import Asked, Scenario, assemble, pool_of, vllm
+from .strategies import Asked, Scenario, assemble, other, planning_late, pool_of, speculative, vllm
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
@@ -298,6 +299,7 @@ def mortal_fleets(draw: DrawFn) -> Scenario:
         preemption_victim=draw(st.sampled_from(("tail", "tail", "priority"))),
         preemption_restore="recompute",
     )
+    pools, policy = _another_engine(draw, pools, policy, pipelines=False)
     instances = 0
     for pool in pools:
         instances += pool.instances
@@ -335,6 +337,7 @@ def fleets(draw: DrawFn) -> Scenario:
         deferral=draw(st.sampled_from(("none", "none", "none", "idle-only"))),
         gateway=_gateway(draw),
     )
+    pools, policy = _another_engine(draw, pools, policy)
     cluster = Cluster(
         admission_latency_us=_one_of(draw, 0, 0, 3),
         routing_latency_us=_one_of(draw, 0, 0, 5),
@@ -346,6 +349,27 @@ def fleets(draw: DrawFn) -> Scenario:
         assemble(policy, cluster, pools, horizon_us=draw(st.sampled_from((None, None, None, 150, 600)))),
         _asked(draw, engine.kv_blocks, engine.block_size_tokens),
     )
+
+
+def _another_engine(
+    draw: DrawFn, pools: tuple[Pool, ...], policy: Policy, *, pipelines: bool = True
+) -> tuple[tuple[Pool, ...], Policy]:
+    """Now and then, the same with another rule that forms batches, or with speculative decoding."""
+    which = draw(st.sampled_from(("none", "none", "none", "other", "other", "speculative")))
+    if which == "speculative":
+        drafts = speculative(draw)
+        return tuple(replace(pool, engine=replace(pool.engine, speculative=drafts)) for pool in pools), planning_late(
+            policy
+        )
+    if which == "none":
+        return pools, policy
+    engine, policy = other(draw, pools[0].engine, policy)
+    changes = {"pipeline_parallel": engine.pipeline_parallel if pipelines else 1}
+    if policy.batching.kind == "nano":  # prompts are never split
+        changes |= {"long_prefill_token_threshold": 0, "max_num_batched_tokens": 2048}
+    elif engine.max_num_seqs == UNLIMITED:
+        changes["max_num_seqs"] = UNLIMITED
+    return tuple(replace(pool, engine=replace(pool.engine, **changes)) for pool in pools), policy
 
 
 def _batching(draw: DrawFn) -> PluginConfig:

@@ -174,7 +174,7 @@ def other(draw: DrawFn, engine: Engine, policy: Policy) -> tuple[Engine, Policy]
     return engine, replace(policy, batching=batching, scheduling=PluginConfig(kind="fcfs"))
 
 
-def _planning_late(policy: Policy) -> Policy:
+def planning_late(policy: Policy) -> Policy:
     """The same, and each step is planned when the one before it is over."""
     batching = policy.batching
     if batching.kind == "blis":
@@ -246,9 +246,8 @@ def _latency(draw: DrawFn) -> PluginConfig:
     return PluginConfig(kind="blackbox", settings={"alpha": tuple(map(float, alpha)), "beta": tuple(map(float, beta))})
 
 
-def _speculative(draw: DrawFn) -> Speculative | None:
-    if draw(st.integers(0, 2)):
-        return None
+def speculative(draw: DrawFn) -> Speculative:
+    """Few drafts or many, none of which is accepted, or all, or some."""
     return Speculative(
         draft_tokens=draw(st.sampled_from((1, 2, 4, 7))),
         acceptance=draw(st.sampled_from((0.0, 0.3, 0.7, 0.9, 1.0))),
@@ -390,8 +389,8 @@ def scenarios(draw: DrawFn, *, running_first: bool = True, starved: bool = False
     policy = _policy(draw, pressure)
     if not running_first:
         engine, policy = other(draw, engine, policy)
-    elif (speculative := _speculative(draw)) is not None:
-        engine, policy = replace(engine, speculative=speculative), _planning_late(policy)
+    elif not draw(st.integers(0, 2)):
+        engine, policy = replace(engine, speculative=speculative(draw)), planning_late(policy)
     return Scenario(
         _experiment(
             engine,

@@ -14,6 +14,7 @@ from blis_tui.simulation import Simulation
 from .fleets import fleets, mortal_fleets
 from .mortal import MortalOracle
 from .oracle import Oracle, OracleHangError
+from .other_rules import OTHERS
 from .runs import Source, books_of, examples
 
 if TYPE_CHECKING:
@@ -42,6 +43,10 @@ def _by_event(records: list[Record]) -> list[Record]:
 
 
 def _most_steps(scenario: Scenario) -> int:
+    """Where prompts may go before the head of the batch, it gets a token only when the blocks run out."""
+    if scenario.experiment.policy.batching.kind in OTHERS:
+        engine = scenario.experiment.pools[0].engine
+        return scenario.tokens * (engine.kv_blocks * engine.block_size_tokens + len(scenario.asked))
     return 4 * scenario.tokens
 
 
