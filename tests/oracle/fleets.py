@@ -364,12 +364,19 @@ def _another_engine(
     if which == "none":
         return pools, policy
     engine, policy = other(draw, pools[0].engine, policy)
-    changes = {"pipeline_parallel": engine.pipeline_parallel if pipelines else 1}
-    if policy.batching.kind == "nano":  # prompts are never split
-        changes |= {"long_prefill_token_threshold": 0, "max_num_batched_tokens": 2048}
-    elif engine.max_num_seqs == UNLIMITED:
-        changes["max_num_seqs"] = UNLIMITED
-    return tuple(replace(pool, engine=replace(pool.engine, **changes)) for pool in pools), policy
+    stages, any_number = engine.pipeline_parallel if pipelines else 1, engine.max_num_seqs == UNLIMITED
+    splits = policy.batching.kind != "nano"
+
+    def changed(of: Engine) -> Engine:
+        return replace(
+            of,
+            pipeline_parallel=stages,
+            max_num_seqs=UNLIMITED if any_number else of.max_num_seqs,
+            long_prefill_token_threshold=of.long_prefill_token_threshold if splits else 0,
+            max_num_batched_tokens=of.max_num_batched_tokens if splits else 2048,
+        )
+
+    return tuple(replace(pool, engine=changed(pool.engine)) for pool in pools), policy
 
 
 def _batching(draw: DrawFn) -> PluginConfig:
