@@ -10,6 +10,7 @@ import pytest
 import blis_tui
 from blis_tui.debugger.why.drafts import drafts_part
 from blis_tui.debugger.why.explanation import said
+from blis_tui.engine.latency.model import Chunk, StepLoad, create_latency
 from blis_tui.engine.records import Dropped, StepFinished
 from blis_tui.engine.speculative.luck import Luck
 from blis_tui.engine.speculative.records import DraftsVerified
@@ -161,3 +162,17 @@ def test_a_checkpoint_goes_on_as_the_run_did() -> None:
     simulation.restore(kept)
     simulation.run()
     assert simulation.report().to_json() == end
+
+
+@pytest.mark.parametrize("kind", ["roofline", "fitted", "trained-physics", "trained-roofline", "operators"])
+def test_a_decode_of_five_tokens_costs_more_than_one_and_far_less_than_five(kind: str) -> None:
+    """What a step reads of the weights, and what it takes anyway, is not multiplied; nor is a step without decodes."""
+    changes = {"latency": {"kind": kind}, "hardware": "h100", "model": "llama-3.1-8b-instruct"}
+    plain = blis_tui.load("quickstart", set=changes)
+    pool = plain.pools[0]
+    settings = Speculative(draft_tokens=4, acceptance=0.5)
+    wide = replace(pool, engine=replace(pool.engine, speculative=settings))
+    one, five = (create_latency(plain.plugins, each) for each in (pool, wide))
+    decodes, prefill = StepLoad([], 8, 8 * 300), StepLoad([Chunk(request(0, 0, 256, 1), 0, 256, 256)])
+    assert one.step_time_us(decodes) < five.step_time_us(decodes) < 2 * one.step_time_us(decodes)
+    assert one.step_time_us(prefill) == five.step_time_us(prefill)
