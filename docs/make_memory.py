@@ -16,6 +16,20 @@ OVERLOAD: Final = "kv-overload"
 SCENARIOS: Final = (OVERLOAD, "vllm-preemption", "kv-pressure")
 _VICTIMS: Final = tuple(plugin.name for plugin in builtin().of("policy.preemption.victim"))
 _RESTORES: Final = tuple(plugin.name for plugin in builtin().of("policy.preemption.restore"))
+_FIRST_CHUNK: Final[dict[str, object]] = {"reserve_full_input": False}
+_CAUSES: Final[tuple[tuple[str, dict[str, object], str], ...]] = (
+    ("`vllm-v1`", {}, "all"),
+    ("`vllm-v1`, `reserve_full_input: false`", _FIRST_CHUNK, "all"),
+    ("`vllm-v1`", {}, "prompt"),
+    ("`vllm-v1`, `reserve_full_input: false`", _FIRST_CHUNK, "prompt"),
+    ("`blis`", {"kind": "blis"}, "all"),
+    ("`blis`", {"kind": "blis"}, "prompt"),
+    ("`vllm-v1`, `watermark: 0.01`", {"watermark": 0.01}, "all"),
+    ("`vllm-v1`, `watermark: 0.05`", {"watermark": 0.05}, "all"),
+    ("`vllm-v1`, `watermark: 0.1`", {"watermark": 0.1}, "all"),
+)
+"""In words, as settings of the batching rule, and what victims compute again."""
+_COMPARED: Final = ("tail", "cheapest-recompute")
 _TIERS: Final = ("none", "mirror", "threshold", "offload")
 
 
@@ -84,10 +98,33 @@ def scenarios_table() -> str:
     return "\n".join(lines)
 
 
+def causes_table() -> str:
+    """What makes cheap victims good or bad ones: the overload experiment, one thing changed at a time."""
+    lines = [
+        "| batching | recompute | "
+        + " | ".join(f"`{victim}`: preempted | tokens again | goodput" for victim in _COMPARED)
+        + " |",
+        "|---|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for words, batching, recompute in _CAUSES:
+        cells: list[str] = []
+        for victim in _COMPARED:
+            preemption = {"victim": victim, "restore": "recompute", "recompute": recompute}
+            changes: dict[str, object] = {f"policy.preemption.{key}": value for key, value in preemption.items()}
+            changes |= {f"policy.batching.{key}": value for key, value in batching.items()}
+            found = _run(OVERLOAD, changes)
+            goodput = 0.0 if found.slo is None else found.slo.goodput_rps
+            cells.append(f"{found.kv.preemptions:,} | {recomputed_tokens(found):,} | {goodput:.2f}")
+        lines.append(f"| {words} | `{recompute}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def text_of() -> str:
     """The page with its tables as they must be."""
     page = PAGE.read_text(encoding="utf-8")
-    for name, table in (("overload", overload_table()), ("scenarios", scenarios_table()), ("tiers", tiers_table())):
+    tables = {"overload": overload_table(), "scenarios": scenarios_table(), "causes": causes_table()}
+    tables["tiers"] = tiers_table()
+    for name, table in tables.items():
         begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         head, _, rest = page.partition(begin)
         page = f"{head}{begin}{table}\n{end}{rest.partition(end)[2]}"

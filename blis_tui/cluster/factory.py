@@ -21,6 +21,8 @@ from blis_tui.engine.preemption.restore import RESTORE
 from blis_tui.engine.preemption.victims import VICTIM
 from blis_tui.engine.scheduling.priority import PRIORITY
 from blis_tui.engine.scheduling.queue import SCHEDULING, SortedQueue
+from blis_tui.engine.speculative.instance import SpeculativeInstance
+from blis_tui.engine.speculative.luck import Luck
 from blis_tui.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.ledger import Ledger
     from blis_tui.engine.records import Observers
-    from blis_tui.spec.model import Experiment, Pool
+    from blis_tui.spec.model import Experiment, Pool, Speculative
 
 
 class InstanceFactory:
@@ -87,18 +89,25 @@ class InstanceFactory:
             if not rule.traits.pipelines:
                 raise PolicyError(f"`{policy.batching.kind}` batching knows no pipeline_parallel")
             make = partial(PipelinedInstance, stages=engine.pipeline_parallel)
+        batch = Batch(
+            limits,
+            waiting,
+            blocks,
+            victim=plugins.create(VICTIM, policy.preemption_victim, {}),
+            restore=restore,
+            host=host_memory(pool) if restore.uses_host else None,
+            latency=latency,
+            traits=traits_of(rule.traits, policy.preemption_recompute, swaps=restore.uses_host),
+            luck=self._luck(engine.speculative),
+        )
+        if engine.speculative is not None and batch.speculative is not None:
+            if not rule.traits.speculates:
+                raise PolicyError(f"`{policy.batching.kind}` batching knows no speculative decoding")
+            drafting_us = engine.speculative.draft_tokens * engine.speculative.draft_token_us
+            make = partial(SpeculativeInstance, cohort=batch.speculative, drafting_us=drafting_us)
         return make(
             index,
-            Batch(
-                limits,
-                waiting,
-                blocks,
-                victim=plugins.create(VICTIM, policy.preemption_victim, {}),
-                restore=restore,
-                host=host_memory(pool) if restore.uses_host else None,
-                latency=latency,
-                traits=traits_of(rule.traits, policy.preemption_recompute, swaps=restore.uses_host),
-            ),
+            batch,
             latency=CapturedSizes(latency, limits.max_num_seqs) if rule.traits.captured_sizes else latency,
             rule=rule,
             priority=plugins.create(PRIORITY, policy.priority.kind, policy.priority.settings),
@@ -111,6 +120,11 @@ class InstanceFactory:
         """The keys of prompts in blocks of its size."""
         size = pool.engine.block_size_tokens
         return self._prompts.setdefault(size, PromptKeys(size))
+
+    def _luck(self, speculative: Speculative | None) -> Luck | None:
+        if speculative is None:
+            return None
+        return Luck(self._experiment.seed, speculative.draft_tokens, speculative.acceptance)
 
     def _latency(self, pool: Pool) -> StepTimeModel:
         if pool.name not in self._latencies:

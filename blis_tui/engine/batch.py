@@ -10,6 +10,7 @@ from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.plan import Preemption, Reloaded, Restored, SwappedIn
 from blis_tui.engine.preemption.restore import Costs, recompute_us
 from blis_tui.engine.request import RequestState
+from blis_tui.engine.speculative.cohort import SpeculativeCohort
 from blis_tui.errors import StalledError
 from blis_tui.spec.limits import UNLIMITED
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.preemption.victims import VictimRule
     from blis_tui.engine.request import Request
     from blis_tui.engine.scheduling.queue import WaitingQueue
+    from blis_tui.engine.speculative.luck import Luck
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,7 @@ class Batch:
         prefills: those of ``running`` whose prefill is not finished.
         stalled: those of ``running`` that decode, but got no token in the latest step.
         cohort: all others of ``running``: they decode in lock-step.
+        speculative: the same, where they verify drafts, each at its own pace; else None.
         ending: requests that have left ``running`` and hold their slot and their blocks until the step that computes
             their last token is over.
         load: the work of a step, as far as the cohort determines it.
@@ -89,6 +92,7 @@ class Batch:
         "reserved",
         "restore",
         "running",
+        "speculative",
         "stalled",
         "traits",
         "victim",
@@ -106,6 +110,7 @@ class Batch:
         host: HostMemory | None,
         latency: StepTimeModel,
         traits: Traits,
+        luck: Luck | None = None,
     ) -> None:
         self.limits = limits
         places, tokens = limits.max_num_seqs, limits.max_num_batched_tokens
@@ -114,7 +119,9 @@ class Batch:
         self.waiting = waiting
         self.pool = pool
         self.load = StepLoad()
-        self.cohort = DecodeCohort(self.load, limits.block_size_tokens)
+        size = limits.block_size_tokens
+        self.speculative = None if luck is None else _speculating(self.load, limits, luck, traits)
+        self.cohort = self.speculative or DecodeCohort(self.load, size)
         self.running: dict[int, Request] = {}
         self.prefills: dict[int, Request] = {}
         self.stalled: dict[int, Request] = {}
@@ -353,12 +360,13 @@ class Batch:
     def _content_tokens(self, request: Request, granted: int) -> int:
         """How many of its tokens have content in the cache; vLLM notes it when it grants a token that it knows."""
         computed = request.computed_tokens
+        noted = computed if self.speculative is None else self.speculative.noted_tokens(request)
         if not self.traits.orders_blocks_as_vllm:
             return computed
         expected = int(self.traits.plans_ahead and request.joined_us > self.now)
         if granted:
             return min(computed + granted, request.input_tokens + request.generated_tokens - expected)
-        return computed - (expected if computed > request.target_tokens else 0)
+        return noted - (expected if computed > request.target_tokens else 0)
 
     def dissolve_cohort(self) -> None:
         """Take every decoding request out of the cohort, to be served one by one."""
@@ -391,6 +399,9 @@ class Batch:
         elsewhere = request.handover is not None and not request.handover.prefilled
         answer = 1 if elsewhere else max(min(budget, request.output_tokens), 1)
         whole = prompt + answer - 1
+        if self.speculative is not None and answer > 1:  # the last step may verify drafts that lie beyond the answer
+            drafted = whole + self.speculative.luck.draft_tokens
+            whole = drafted if limit is None else min(drafted, limit - 1)
         blocks = -(-whole // self.limits.block_size_tokens)
         if blocks > self.pool.total:
             return f"{whole} tokens need {blocks} KV blocks, there are {self.pool.total}"
@@ -438,6 +449,11 @@ class Batch:
             f"{request.target_tokens - request.computed_tokens} more tokens in the cache and nothing can be scheduled",
             help="a prompt must fit max_num_batched_tokens when chunked prefill is off, and its blocks the KV cache",
         )
+
+
+def _speculating(load: StepLoad, limits: Limits, luck: Luck, traits: Traits) -> SpeculativeCohort:
+    size, longest = limits.block_size_tokens, limits.max_model_len
+    return SpeculativeCohort(load, size, luck, longest, notes_late=traits.orders_blocks_as_vllm)
 
 
 def slot_of(request: Request) -> int:

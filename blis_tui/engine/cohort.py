@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from blis_tui.engine.kv.pool import BlockPool
     from blis_tui.engine.latency.model import StepLoad
     from blis_tui.engine.request import Request
 
@@ -25,6 +26,7 @@ class DecodeCohort:
         classes: ``classes[clock % block_size]`` are the members that need a block for the next advance.
         last_advance_us: when the latest advance ended.
         uneven: some member's last token is not the latest advance's (it stalled, or joined from elsewhere).
+        drafted: tokens that the latest advance verified beside those that were due.
         ahead: 1 while the next advance is planned (members hold the blocks for it), else 0.
     """
 
@@ -34,6 +36,7 @@ class DecodeCohort:
         "calendar",
         "classes",
         "clock",
+        "drafted",
         "last_advance_us",
         "load",
         "uneven",
@@ -48,6 +51,7 @@ class DecodeCohort:
         self.last_advance_us = -1
         self.uneven = False
         self.ahead = 0
+        self.drafted = 0
 
     def join(self, request: Request, last_token_us: int) -> None:
         """Take in a request whose ``computed_tokens`` and ``generated_tokens`` are exact and that is not finished."""
@@ -92,6 +96,19 @@ class DecodeCohort:
         load = self.load
         load.decode_requests -= 1
         load.decode_context_tokens -= request.computed_tokens
+
+    def asks(self, threshold: int) -> tuple[int, int]:  # noqa: ARG002  (no member asks for more than one token)
+        """Tokens and KV blocks for the next advance of all members."""
+        return self.load.decode_requests, len(self.due()) if self.load.decode_requests else 0
+
+    def take(self, pool: BlockPool, blocks: int) -> None:
+        """Take the KV blocks that all members ask for."""
+        if blocks:
+            pool.take(blocks)
+
+    def width(self, request: Request) -> int:  # noqa: ARG002  (the same for all)
+        """The tokens that a decode asks for."""
+        return 1
 
     def due(self) -> dict[int, Request]:
         """The members that need one more block each before the next advance."""

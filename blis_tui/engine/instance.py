@@ -412,7 +412,7 @@ class Instance:
         for request in finishing:
             cohort.retire(request)
         prefilled = plan.instant
-        tokens = decodes
+        tokens = decodes + cohort.drafted
         for chunk in plan.chunks:
             request = chunk.request
             tokens += chunk.new
@@ -479,8 +479,8 @@ class Instance:
                 self._part(request, end)
                 continue
             free = pool.free
-            if stores_last_token and request.generated_tokens and pool.missing(request, request.computed_tokens + 1):
-                pool.take_spare(request)
+            if stores_last_token and request.generated_tokens:
+                pool.take_spare(request, request.computed_tokens + 1)
             self._vacate(request, end)
             if watch is not None:
                 self._seen_leaving(request, request.index, pool.free - free)

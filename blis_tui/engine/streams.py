@@ -20,6 +20,7 @@ from blis_tui.engine.portable_math import ln, power
 _UNPACK: Final = Struct("<8Q").unpack
 _KEY_BYTES: Final = 32
 _WORD_BITS: Final = 64
+_WORDS: Final = 8
 _UNIT: Final = 2.0**-53
 _OPEN_UNIT: Final = 2.0**-52
 
@@ -68,6 +69,17 @@ class Stream:
             self._buffer = self._block(counter >> 3)
         self._counter = counter + 1
         return self._buffer[slot]
+
+    def words(self, count: int) -> list[int]:
+        """The next ``count`` words, whole blocks of them at once."""
+        found: list[int] = []
+        while len(found) < count:
+            if self._counter & 7 or count - len(found) < _WORDS:
+                found.append(self.next_word())
+            else:
+                found += self._block(self._counter >> 3)
+                self._counter += _WORDS
+        return found
 
     def uniform(self) -> float:
         """Uniform in [0, 1): a multiple of 2**-53."""

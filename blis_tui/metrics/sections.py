@@ -21,6 +21,7 @@ from blis_tui.metrics.kv import KvCounts, kv_counts
 from blis_tui.metrics.preemption import PreemptionReport, preemption_report, says_more
 from blis_tui.metrics.saturation import Saturation, composite
 from blis_tui.metrics.sessions import SessionReport, session_report
+from blis_tui.metrics.speculative import SpeculativeReport, speculative_report
 from blis_tui.metrics.stats import Distribution, of_samples
 from blis_tui.metrics.tiers import TiersReport, tiers_report
 
@@ -129,6 +130,8 @@ class Sections:
     """Where the batching rule's engine counts so."""
     pipeline: PipelineReport | None = None
     """Where an instance has ``pipeline_parallel``."""
+    speculative: SpeculativeReport | None = None
+    """Where an instance verifies drafts."""
     pools: Mapping[str, PoolReport] | None = None
     """By name, where there is more than one."""
     models: tuple[ModelReport, ...] | None = None
@@ -164,10 +167,11 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
     full = experiment.report == "full" or not experiment.plain
     preempts = says_more(experiment.policy)
     tiers = tiers_report(cluster.instances, cluster.pools)
+    speculative = speculative_report(cluster.instances)
     pipelines = any(pool.engine.pipeline_parallel > 1 for pool in experiment.pools)
     counts_cached = cluster.instances[0].rule.traits.counts_cached_tokens
     sessions = cluster.sessions
-    plain = not (several or full or preempts or tiers or counts_cached or pipelines or sessions)
+    plain = not (several or full or preempts or tiers or speculative or counts_cached or pipelines or sessions)
     if plain and not (experiment.slo_targets or experiment.fitness or experiment.warm_up_us):
         return Sections()
     rows = list(zip(table.plain(), table.ways(), strict=True))
@@ -177,6 +181,7 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
         warm_up=_warm_up(experiment.warm_up_us, rows) if experiment.warm_up_us else None,
         prompt_throughput=_prompt_throughput(cluster, duration_us) if counts_cached else None,
         pipeline=_pipeline(cluster) if pipelines else None,
+        speculative=speculative,
         pools=_pools(cluster, rows, duration_us) if several else None,
         models=tuple(_model(name, cluster, rows) for name in models) if len(models) > 1 else None,
         sessions=None if sessions is None else session_report(sessions, table, experiment.warm_up_us),

@@ -45,6 +45,9 @@ def section_lines(report: Report) -> dict[str, str]:
         lines["prompts"] = f"{prompts.tokens_per_s:,.1f} tokens/s, {prompts.cached_tokens:,} cached ones included"
     if (pipeline := report.pipeline) is not None:
         lines["pipeline"] = f"{pipeline.batches:.2f} batches at once, bubble {_percent(pipeline.bubble_share)}"
+    if (drafts := report.speculative) is not None:
+        accepted = f"{_percent(drafts.draft_acceptance_rate)} of {drafts.num_draft_tokens:,} drafted tokens accepted"
+        lines["speculative"] = f"{accepted}, {drafts.tokens_per_step:.2f} tokens per request and step"
     for name, pool in (report.pools or {}).items():
         prefilled = f"{pool.prefilled:,} prefilled, " if pool.prefilled else ""
         served = f"{pool.routed:,} routed, {prefilled}{pool.completed:,} completed"

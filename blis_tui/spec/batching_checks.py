@@ -12,9 +12,10 @@ from blis_tui.spec.source import as_map
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from blis_tui.engine.batching.traits import Traits
     from blis_tui.registry import Registry
     from blis_tui.spec.diagnostics import Diagnostic
-    from blis_tui.spec.source import Document
+    from blis_tui.spec.source import DataPath, Document
 
 
 def check_batching(document: Document, plugins: Registry | None) -> Iterator[Diagnostic]:
@@ -40,10 +41,24 @@ def check_batching(document: Document, plugins: Registry | None) -> Iterator[Dia
             message = f"`{kind}` batching knows no pipeline_parallel"
             hint = "remove it, or take batching that does (llm-serving-sim)"
             yield about(document, (*engine, "pipeline_parallel"), "BLIS2027", message, hint=hint)
+        if document.get(*engine, "speculative") is not None:
+            yield from _check_speculative(document, (*engine, "speculative"), traits, kind)
         if document.get(*engine, "long_prefill_token_threshold") and traits.prefills_apart:
             message = f"`{kind}` batching never splits a prompt, so that no threshold applies"
             path = (*engine, "long_prefill_token_threshold")
             yield about(document, path, "BLIS2026", message, hint="remove it")
+
+
+def _check_speculative(document: Document, path: DataPath, traits: Traits, kind: object) -> Iterator[Diagnostic]:
+    """Decodes that verify drafts need a rule which plans each step when the one before it is over."""
+    if traits.speculates:
+        return
+    message = f"`{kind}` batching knows no speculative decoding"
+    hint = "remove it, or take blis or vllm-v1 batching"
+    if traits.plans_ahead:
+        message = f"`{kind}` batching plans steps ahead, before it is known how many drafted tokens were accepted"
+        hint = "set `async_scheduling: false` in policy.batching, or leave `speculative` out"
+    yield about(document, path, "BLIS2027", message, key=True, hint=hint)
 
 
 def _check_victims(document: Document, kind: object) -> Iterator[Diagnostic]:

@@ -179,6 +179,15 @@ def _engine(part: Part) -> spec.Engine:
         host_link=host_link_of(part.part("host_link")) if "host_link" in part.data else None,
         kv_tiers=kv_tiers_of(part.part("kv_tiers")) if "kv_tiers" in part.data else None,
         pipeline_parallel=part.integer("pipeline_parallel", 1),
+        speculative=_speculative(part.part("speculative")) if "speculative" in part.data else None,
+    )
+
+
+def _speculative(part: Part) -> spec.Speculative:
+    return spec.Speculative(
+        draft_tokens=part.integer("draft_tokens"),
+        acceptance=part.number("acceptance"),
+        draft_token_us=part.integer("draft_token_us"),
     )
 
 

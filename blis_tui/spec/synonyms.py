@@ -35,6 +35,10 @@ _NAMES_OF_KEYS: Final = {
     "memory_utilization kv_cache_free_gpu_mem_fraction gpu_memory_fraction",
     "engine.kv_cache_dtype": "cache_dtype kv_dtype kv_cache_type kv_cache_data_type",
     "engine.pipeline_parallel": "pipeline_parallel_size num_pipeline_stages pipeline_parallelism pp pp_size",
+    "engine.speculative": "speculative_config speculative_decoding speculation spec_decode",
+    "engine.speculative.draft_tokens": "num_speculative_tokens speculative_num_draft_tokens num_draft_tokens "
+    "num_spec_tokens",
+    "engine.speculative.acceptance": "acceptance_rate synthetic_acceptance_rate draft_acceptance_rate",
     "engine.enable_prefix_caching": "prefix_caching prefix_cache enable_prefix_cache enable_automatic_prefix_caching "
     "automatic_prefix_caching apc enable_radix_cache kv_cache_reuse enable_block_reuse",
     "cluster.instances": "num_instances instance_count replicas num_replicas replica_count data_parallel_size "
@@ -135,7 +139,7 @@ _NOTES: Final = {
         "victims are swapped out with `policy.preemption.restore: swap`, to the host memory of `engine.host_link`"
     ),
     "kv_cache_memory_bytes": "set `engine.kv_blocks` or `engine.gpu_memory_utilization`",
-    "speculative_config speculative_model num_speculative_tokens": "speculative decoding is not simulated",
+    "speculative_model": "no drafter is run: `engine.speculative` says how many of its tokens are accepted",
     "disable_radix_cache no_enable_prefix_caching": "write `enable_prefix_caching: false` under `engine`",
     "enable_chunked_prefill no_enable_chunked_prefill": (
         "it is `policy.batching.enable_chunked_prefill` here, of the batching kind `vllm-v1`"

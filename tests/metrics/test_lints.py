@@ -393,3 +393,10 @@ def test_a_report_and_the_debugger_say_the_same() -> None:
     run_to_stop(debugger.seek(100))
     assert debugger.checkup().findings == ()
     run_to_stop(debugger.run())
+
+
+def test_a_host_link_that_nobody_uses() -> None:
+    recomputed = {"policy.preemption.restore": "recompute", "workload.requests": 5}
+    found = finding(blis_tui.run(blis_tui.load("kv-overload", set=recomputed)), "host-link")
+    assert found.message == "engine.host_link has no effect: `restore: recompute` swaps nothing to the host."
+    assert "host-link" not in ids(blis_tui.run(blis_tui.load("kv-overload", set={"workload.requests": 5})))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.spec.limits import UNLIMITED
 from blis_tui.spec.model import (
     SLO_CLASSES,
     SLO_PRIORITIES,
@@ -26,7 +27,7 @@ from blis_tui.spec.model import (
 )
 
 from . import draws as st
-from .strategies import Asked, Scenario, assemble, pool_of, vllm
+from .strategies import Asked, Scenario, assemble, other, planning_late, pool_of, speculative, vllm
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Segments
@@ -296,6 +297,7 @@ def draw_mortal_fleet(draw: Draw) -> Scenario:
         preemption_victim=draw(st.sampled_from(("tail", "tail", "priority"))),
         preemption_restore="recompute",
     )
+    pools, policy = _another_engine(draw, pools, policy, pipelines=False)
     instances = 0
     for pool in pools:
         instances += pool.instances
@@ -332,6 +334,7 @@ def draw_fleet(draw: Draw) -> Scenario:
         deferral=draw(st.sampled_from(("none", "none", "none", "idle-only"))),
         gateway=_gateway(draw),
     )
+    pools, policy = _another_engine(draw, pools, policy)
     cluster = Cluster(
         admission_latency_us=_one_of(draw, 0, 0, 3),
         routing_latency_us=_one_of(draw, 0, 0, 5),
@@ -343,6 +346,34 @@ def draw_fleet(draw: Draw) -> Scenario:
         assemble(policy, cluster, pools, horizon_us=draw(st.sampled_from((None, None, None, 150, 600)))),
         _asked(draw, engine.kv_blocks, engine.block_size_tokens),
     )
+
+
+def _another_engine(
+    draw: Draw, pools: tuple[Pool, ...], policy: Policy, *, pipelines: bool = True
+) -> tuple[tuple[Pool, ...], Policy]:
+    """Now and then, the same with another rule that forms batches, or with speculative decoding."""
+    which = draw(st.sampled_from(("none", "none", "none", "other", "other", "speculative")))
+    if which == "speculative":
+        drafts = speculative(draw)
+        return tuple(replace(pool, engine=replace(pool.engine, speculative=drafts)) for pool in pools), planning_late(
+            policy
+        )
+    if which == "none":
+        return pools, policy
+    engine, policy = other(draw, pools[0].engine, policy)
+    stages, any_number = engine.pipeline_parallel if pipelines else 1, engine.max_num_seqs == UNLIMITED
+    splits = policy.batching.kind != "nano"
+
+    def changed(of: Engine) -> Engine:
+        return replace(
+            of,
+            pipeline_parallel=stages,
+            max_num_seqs=UNLIMITED if any_number else of.max_num_seqs,
+            long_prefill_token_threshold=of.long_prefill_token_threshold if splits else 0,
+            max_num_batched_tokens=of.max_num_batched_tokens if splits else 2048,
+        )
+
+    return tuple(replace(pool, engine=changed(pool.engine)) for pool in pools), policy
 
 
 def _batching(draw: Draw) -> PluginConfig:

@@ -15,6 +15,7 @@ from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.request import Request, RequestState
 from tests.builders import number_of
 
+from .drafts import Drafter
 from .host import Host
 from .other_rules import OTHERS
 from .tiers import Shelves
@@ -293,8 +294,9 @@ class Plan:
 class Instance:
     """One engine: a waiting queue, a running list, a pool."""
 
-    def __init__(self, number: int, spec: PoolSpec, policy: Policy, latency: StepTimeModel) -> None:
+    def __init__(self, number: int, spec: PoolSpec, policy: Policy, latency: StepTimeModel, seed: int) -> None:
         self.number = number
+        self.drafter = None if spec.engine.speculative is None else Drafter(spec.engine.speculative, spec.engine, seed)
         self.engine = spec.engine
         self.policy = policy
         self.rule = policy.batching.kind
@@ -369,6 +371,10 @@ class Instance:
                 return f"prompt of {request.input_tokens} + {declared} output tokens, max_model_len is {longest}"
         job.wanted = min(declared, request.output_tokens)
         context = request.input_tokens + (0 if job.split and not job.parted else max(job.wanted, 1) - 1)
+        if self.drafter is not None and context > request.input_tokens:
+            context += self.drafter.most
+            if longest is not None:
+                context = min(context, longest - 1)
         blocks = self.pool.blocks_for(context)
         if blocks > len(self.pool.blocks):
             return f"{context} tokens need {blocks} KV blocks, there are {len(self.pool.blocks)}"
@@ -434,7 +440,7 @@ class Instance:
                 break
             if job not in self.running:
                 continue  # a victim of this very walk
-            tokens = self.limited(job.target - job.computed, plan) if job.prefilling else 1
+            tokens = self.limited(job.target - job.computed if job.prefilling else self._wanted(job), plan)
             if not self.make_room(plan, job, tokens):
                 if self.policy.preemption_victim == "cheapest-recompute":
                     continue
@@ -477,6 +483,10 @@ class Instance:
                 head = holders[0]
             if not self.admit(plan, head, now) and not (holders and self.admit(plan, holders[0], now)):
                 break
+
+    def _wanted(self, job: Job) -> int:
+        """What a decode asks for."""
+        return 1 if self.drafter is None else self.drafter.wanted(job)
 
     def limited(self, tokens: int, plan: Plan) -> int:
         return min(tokens, self._threshold(plan) or tokens, plan.budget)
@@ -666,6 +676,8 @@ class Instance:
         known = end
         if self.plans_ahead:
             known = min(end, job.request.input_tokens + job.generated - (job.last_token_us > now))
+        if self.drafter is not None and not job.prefilling:
+            known = min(end, job.request.input_tokens + job.generated)
         for block in self._fill(job, known):
             block.computed_us = NEVER
             plan.filled.setdefault(job, []).append(block)
@@ -681,7 +693,7 @@ class Instance:
 
     def take_results(self, now: int) -> None:
         """The step that was under way is over: the tokens that it sampled are known, and who is through is gone."""
-        for job in (*self.running, *self.ending):
+        for job in () if self.drafter is not None else (*self.running, *self.ending):
             for block in self._fill(job, job.computed):
                 block.computed_us = now
         if len(self.stages) > 1:
@@ -755,13 +767,18 @@ class Instance:
         for job in self.running:
             if job not in plan.tokens:
                 continue
-            self.recomputed += max(0, min(job.furthest, job.computed + plan.tokens[job]) - job.computed)
-            job.computed += plan.tokens[job]
+            tokens = plan.tokens[job]
+            if self.drafter is not None and not job.prefilling:
+                tokens = self.drafter.verify(job, tokens)
+            self.recomputed += max(0, min(job.furthest, job.computed + tokens) - job.computed)
+            job.computed += tokens
+            if self.drafter is not None and self.blis:
+                self._fill(job, job.computed)
             job.furthest = max(job.furthest, job.computed)
             if job.prefilling and job.computed < job.target:
                 continue
             from_prefill, job.prefilling = job.prefilling, False
-            if self._emit(job, end, from_prefill):
+            if self._emit(job, end, from_prefill, 1 if from_prefill else tokens):
                 first.append(job)
         done = [job for job in self.running if not job.prefilling and self._is_done(job)]
         for job in done:
@@ -800,11 +817,11 @@ class Instance:
                 block.content = None  # nobody will ask for it here
         self._free(job, at_once=self.early_transfers)
 
-    def _emit(self, job: Job, end: int, from_prefill: bool) -> bool:
-        """A token leaves at ``end``; is it the (new) first one?"""
+    def _emit(self, job: Job, end: int, from_prefill: bool, tokens: int) -> bool:
+        """Tokens leave at ``end``; is the (new) first one among them?"""
         first = from_prefill and job.generated == 0
         if job.wanted > 0:
-            job.generated += 1
+            job.generated += tokens
         if not first:
             self.itl_us[end - job.last_token_us] += 1
         job.last_token_us = end

@@ -38,6 +38,7 @@ from blis_tui.engine.records import (
     TimedOut,
 )
 from blis_tui.engine.request import Request, RequestState
+from blis_tui.engine.speculative.records import DraftDone, DraftsVerified
 from blis_tui.spec.model import SLO_CLASSES
 
 from .control import Admission, Board, Router, saturation
@@ -103,7 +104,7 @@ class Oracle:
         for pool in experiment.pools:
             latency = create_latency(experiment.plugins, pool)
             for _ in range(pool.instances):
-                one = Instance(len(self.instances), pool, policy, latency)
+                one = Instance(len(self.instances), pool, policy, latency, experiment.seed)
                 one.early_transfers = self.settings.disaggregation is not None and (
                     self.settings.disaggregation.transfer.starts == "step-start"
                 )
@@ -629,6 +630,8 @@ class Oracle:
         ]
         chunks = [ChunkDone(chunk.request.request_id, chunk.computed, chunk.new) for chunk in load.chunks]
         duration = 0 if not instance.blis and not plan.tokens else instance.duration_us(load)
+        if instance.drafter is not None:
+            duration += instance.drafter.drafting_us(plan)
         if plan.tokens and piped:
             duration = instance.through_us(duration, now)
         if instance.host is not None and plan.transfer_us:
@@ -680,11 +683,24 @@ class Oracle:
         for job in first:
             ttft = end - job.request.arrival_us + instance.latency.output_token_overhead_us
             self.records.append(FirstToken(self.events, now, job.name, instance.number, end, ttft))
+        if instance.drafter is not None:
+            self._tell_drafts(instance, now)
         instance.planned = None
         if instance.plans_ahead and goes_on:
             instance.planned = instance.schedule(now, ahead=True)
             self._tell_plan(instance, instance.planned, now)
         return True
+
+    def _tell_drafts(self, instance: Instance, now: int) -> None:
+        assert instance.drafter is not None
+        done = [DraftDone(job.name, *drafts) for job, *drafts in instance.drafter.latest]
+        if done:
+            drafted, accepted = sum(one.draft_tokens for one in done), sum(one.accepted_tokens for one in done)
+            gained = sum(one.output_tokens for one in done)
+            self.records.append(
+                DraftsVerified(self.events, now, instance.number, drafted, accepted, gained, tuple(done))
+            )
+        instance.drafter.latest.clear()
 
     def _tell_plan(self, instance: Instance, plan: Plan, now: int) -> None:
         for victim, beneficiary, tokens, blocks in plan.preempted:

@@ -25,6 +25,7 @@ from blis_tui.spec.model import (
     PluginConfig,
     Policy,
     Pool,
+    Speculative,
     Workload,
 )
 
@@ -180,6 +181,14 @@ def other(draw: Draw, engine: Engine, policy: Policy) -> tuple[Engine, Policy]:
     return engine, replace(policy, batching=batching, scheduling=PluginConfig(kind="fcfs"))
 
 
+def planning_late(policy: Policy) -> Policy:
+    """The same, and each step is planned when the one before it is over."""
+    batching = policy.batching
+    if batching.kind == "blis":
+        return policy
+    return replace(policy, batching=replace(batching, settings={**batching.settings, "async_scheduling": False}))
+
+
 _ORDERS = ("fcfs", "fcfs", "priority-fcfs", "sjf", "reverse-priority")
 
 
@@ -242,6 +251,15 @@ def _latency(draw: Draw) -> PluginConfig:
     alpha = draw(st.one_of(st.just((0, 0, 0)), st.tuples(*(st.integers(0, top) for top in (20, 2, 10)))))
     beta = draw(st.tuples(*(st.integers(0, top) for top in (40, 3, 5))))
     return PluginConfig(kind="blackbox", settings={"alpha": tuple(map(float, alpha)), "beta": tuple(map(float, beta))})
+
+
+def speculative(draw: Draw) -> Speculative:
+    """Few drafts or many, none of which is accepted, or all, or some."""
+    return Speculative(
+        draft_tokens=draw(st.sampled_from((1, 2, 4, 7))),
+        acceptance=draw(st.sampled_from((0.0, 0.3, 0.7, 0.9, 1.0))),
+        draft_token_us=draw(st.sampled_from((0, 3))),
+    )
 
 
 def _any_engine(draw: Draw) -> Engine:
@@ -381,6 +399,8 @@ def draw_scenario(draw: Draw, *, running_first: bool = True, starved: bool = Fal
     policy = _policy(draw, pressure)
     if not running_first:
         engine, policy = other(draw, engine, policy)
+    elif not draw(st.integers(0, 2)):
+        engine, policy = replace(engine, speculative=speculative(draw)), planning_late(policy)
     return Scenario(
         _experiment(
             engine,

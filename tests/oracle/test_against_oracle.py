@@ -20,6 +20,7 @@ from blis_tui.cluster.cluster import Cluster
 from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.preemption.records import RestoreChosen, SwappedBack
 from blis_tui.engine.records import Observers, StepFinished
+from blis_tui.engine.speculative.records import DraftsVerified
 from blis_tui.errors import StalledError
 from blis_tui.metrics.request_log import RequestLog
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _EVENTS_PER_REQUEST: Final = 6
 """Arrival, admission, routing, queued, left, timeout: all there is besides steps."""
+_KINDS: Final = (StepFinished, RestoreChosen, SwappedBack, DraftsVerified)
 _MANY: Final = 1_000_000
 """More events than a scenario has: it runs in one go."""
 
@@ -77,7 +79,7 @@ class _Run:
         self.log = RequestLog()
         self.records: list[Record] = []
         observers = Observers()
-        for kind in (StepFinished, RestoreChosen, SwappedBack) if watch else ():
+        for kind in _KINDS if watch else ():
             observers.add(kind, self.records.append)
         self.cluster = Cluster(scenario.experiment, source_of(scenario.requests(), users), self.log, observers)
         self.stalled = False
@@ -113,8 +115,7 @@ def _audit(instance: Instance) -> None:
 
 def _compare_records(oracle: Oracle, run: _Run) -> None:
     """Step by step, so that a failure shows the first step that differs."""
-    kinds = (StepFinished, RestoreChosen, SwappedBack)
-    told = [record for record in oracle.records if isinstance(record, kinds)]
+    told = [record for record in oracle.records if isinstance(record, _KINDS)]
     for ours, theirs in zip(told, run.records, strict=False):
         assert theirs == ours
     assert len(run.records) == len(told)
@@ -135,6 +136,8 @@ def _compare(oracle: Oracle, run: _Run) -> None:
         assert (instance.batch.host is None) == (naive.host is None)
         if instance.batch.host is not None and naive.host is not None:
             assert instance.batch.host.books() == naive.host.books()
+        cohort = instance.batch.speculative
+        assert (cohort and cohort.tallies.state()) == (naive.drafter and naive.drafter.books())
         _audit(instance)
     assert (cluster.now, cluster.events) == (oracle.now, oracle.events)
 

@@ -19,6 +19,7 @@ from .draws import drawn
 from .fleets import draw_fleet, draw_mortal_fleet
 from .mortal import MortalOracle
 from .oracle import Oracle, OracleHangError, OracleStalledError
+from .other_rules import OTHERS
 from .runs import books_of, check_many, event, examples
 
 if TYPE_CHECKING:
@@ -50,6 +51,10 @@ def _by_event(records: list[Record]) -> list[Record]:
 
 
 def _most_steps(scenario: Scenario) -> int:
+    """Where prompts may go before the head of the batch, it gets a token only when the blocks run out."""
+    if scenario.experiment.policy.batching.kind in OTHERS:
+        engine = scenario.experiment.pools[0].engine
+        return scenario.tokens * (engine.kv_blocks * engine.block_size_tokens + len(scenario.asked))
     return 4 * scenario.tokens
 
 

@@ -93,7 +93,7 @@ def test_engine_arguments_of_vllm_lead_to_keys(key: str, hint: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["swap_space", "dtype", "quantization", "kv_transfer_config", "speculative_config", "load-format"]
+    "key", ["swap_space", "dtype", "quantization", "kv_transfer_config", "speculative_model", "load-format"]
 )
 def test_engine_arguments_without_a_counterpart_say_what_to_do(key: str) -> None:
     assert hints(BASE + f"engine: {{{key}: 2}}\n") == [synonyms.NOTES[plain(key)]]

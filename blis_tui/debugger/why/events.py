@@ -18,6 +18,7 @@ from blis_tui.debugger.why.control import (
     transfer_finished_event,
     transfer_started_event,
 )
+from blis_tui.debugger.why.drafts import drafts_part
 from blis_tui.debugger.why.explanation import (
     Explanation,
     Part,
@@ -230,7 +231,7 @@ def _step(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     if debugger.tape.plans_ahead:
         parts.insert(0, _plan(debugger.tape, row, figures))
     if phase >= _COMPLETE:
-        parts += [_outcome(record), _admissions(debugger, row, record, figures)]
+        parts += [_outcome(record), drafts_part(records), _admissions(debugger, row, record, figures)]
     return f"{head}.", [part for part in parts if part.sentences or part.rows]
 
 

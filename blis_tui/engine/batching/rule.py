@@ -173,8 +173,11 @@ def serve_running(batch: Batch, plan: Plan, budget: int) -> int:
 
 def _want(request: Request, threshold: int) -> int:
     """Tokens a prefilling request asks for in this step."""
-    want = request.target_tokens - request.computed_tokens
-    return threshold if 0 < threshold < want else want
+    return _at_most(threshold, request.target_tokens - request.computed_tokens)
+
+
+def _at_most(threshold: int, tokens: int) -> int:
+    return threshold if 0 < threshold < tokens else tokens
 
 
 def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
@@ -184,8 +187,9 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
     served first in either view) and the blocks suffice for all. Returns the same as ``_serve_running``.
     """
     pool = batch.pool
-    load = batch.load
-    left = budget - load.decode_requests
+    cohort = batch.cohort
+    decodes, due = cohort.asks(plan.threshold)
+    left = budget - decodes
     if left < 0:
         return _ORDER_MATTERS
     prefills = list(batch.prefills.values())
@@ -196,7 +200,7 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
     covered = total <= left
     if not covered and not _prefills_are_last(batch, prefills):
         return _ORDER_MATTERS
-    due = need = len(batch.cohort.due()) if load.decode_requests else 0
+    need = due
     grants: list[int] = []
     for request, want in zip(prefills, wants, strict=True):
         grant = min(want, left)
@@ -204,12 +208,11 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
         grants.append(grant)
         need += pool.missing(request, request.computed_tokens + grant) if grant else 0
     if need > pool.free:
-        if not covered:
+        if not covered or batch.speculative is not None:
             return _ORDER_MATTERS
         serve_with_too_few_blocks(batch, plan, dict(zip(batch.prefills, wants, strict=True)))
         return -1
-    if due:
-        pool.take(due)
+    cohort.take(pool, due)
     for request, grant in zip(prefills, grants, strict=True):
         if grant:
             batch.grant(plan, request, grant)
@@ -226,6 +229,7 @@ def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
     """Walk the running list request by request: the budget or the blocks do not cover all."""
     pool = batch.pool
     batch.dissolve_cohort()
+    width = batch.cohort.width
     granted: dict[int, int] = {}
     decoding: dict[int, Request] = {}
     for request in list(batch.running.values()):
@@ -235,7 +239,8 @@ def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
         if slot < 0:
             continue  # it fell victim to a request before it
         prefilling = slot in batch.prefills
-        tokens = min(_want(request, plan.threshold), budget) if prefilling else 1
+        tokens = _want(request, plan.threshold) if prefilling else _at_most(plan.threshold, width(request))
+        tokens = min(tokens, budget)
         need = pool.missing(request, request.computed_tokens + tokens)
         while need > pool.free:
             victim = batch.choose_victim()
@@ -252,9 +257,11 @@ def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
         if prefilling:
             batch.grant(plan, request, tokens)
         else:
-            pool.extend(request, request.computed_tokens + 1)
+            pool.extend(request, request.computed_tokens + tokens)
             decoding[slot] = request
         granted[slot] = tokens
         budget -= tokens
     batch.reform_cohort(decoding)
+    if batch.speculative is not None:
+        batch.speculative.grant({request.index: granted[slot] for slot, request in decoding.items()})
     return -1 if plan.preempted else budget

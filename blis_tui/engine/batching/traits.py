@@ -49,6 +49,8 @@ class Traits:
     """Requests are served in the order in which they arrived, whatever the scheduler says."""
     counts_cached_tokens: bool = False
     """What the engine reports as prompt throughput counts tokens that it found in the cache."""
+    speculates: bool = False
+    """Its decodes may verify drafted tokens (``engine.speculative``)."""
     pipelines: bool = False
     """It forms batches beside those under way (``pipeline_parallel``)."""
     sizes_pool_by_rank: bool = False

@@ -92,6 +92,7 @@ class VllmV1Batching(RunningFirst):
             null_block=True,
             orders_blocks_as_vllm=True,
             plans_ahead=settings.async_scheduling,
+            speculates=not settings.async_scheduling,
             busy_until_the_end=True,
             skips_empty_steps=True,
             ties_by_name=False,

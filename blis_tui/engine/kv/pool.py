@@ -257,9 +257,9 @@ class BlockPool:
                 self.blank = 1
         self.blank -= count
 
-    def take_spare(self, request: Request) -> None:
-        """Give ``request`` one more block if there is one."""
-        if self.free:
+    def take_spare(self, request: Request, tokens: int) -> None:
+        """Give ``request`` one more block, if it needs one for so many tokens and there is one."""
+        if self.free and self.missing(request, tokens) > 0:
             self.take(1)
             request.held_blocks += 1
 

@@ -67,6 +67,7 @@ class TwoPhaseModel(Overheads):
         request_us: per request in the step.
         token_us: per new token of either phase.
         experts: traffic of experts that depends on the batch; ``None`` when it does not.
+        verify_width: tokens that a decode computes: its phase is so many times as long, and nothing else.
     """
 
     __slots__ = (
@@ -92,6 +93,7 @@ class TwoPhaseModel(Overheads):
         request_us: float,
         token_us: float = 0.0,
         experts: ExpertTraffic | None = None,
+        verify_width: int = 1,
     ) -> None:
         super().__init__(queue_us=alpha[0], queue_per_token_us=0.0, output_token_us=alpha[2], post_decode_us=alpha[1])
         self._prefill = prefill
@@ -99,10 +101,10 @@ class TwoPhaseModel(Overheads):
         self._request_us = request_us
         self._token_us = token_us
         self._experts = experts
-        self._decode_us = decode.compute_per_token_us
-        self._decode_attended_us = decode.compute_per_attended_us
-        self._decode_kv_us = decode.traffic_per_token_us
-        self._decode_kv_attended_us = decode.traffic_per_attended_us
+        self._decode_us = verify_width * decode.compute_per_token_us
+        self._decode_attended_us = verify_width * decode.compute_per_attended_us
+        self._decode_kv_us = verify_width * decode.traffic_per_token_us
+        self._decode_kv_attended_us = verify_width * decode.traffic_per_attended_us
         self._decode_extra_us = request_us + token_us
 
     def step_time_us(self, load: StepLoad) -> int:

@@ -47,7 +47,7 @@ class BlackboxModel(Overheads):
         super().__init__(queue_us=alpha[0], queue_per_token_us=alpha[1], output_token_us=alpha[2], post_decode_us=0.0)
         self._base_us = beta[0]
         self._prefill_us = beta[1]
-        self._decode_us = beta[2]
+        self._decode_us = beta[2] * pool.engine.verify_width
         memo = min(_LONGEST_MEMO, pool.engine.max_num_seqs)
         self._decode_only_us = tuple(self._step_us(0, count) for count in range(memo + 1))
 

@@ -42,7 +42,7 @@ class Settings:
 class CrossModel(Overheads):
     """Linear in the step's tokens, scaled by the model's shape."""
 
-    __slots__ = ("_barrier_us", "_decode_us", "_kv_scale", "_layers_us", "_token_us")
+    __slots__ = ("_barrier_us", "_decode_us", "_kv_scale", "_layers_us", "_token_us", "_width")
 
     def __init__(self, settings: Settings, pool: Pool) -> None:
         alpha, beta, model, tensor_parallel = settings.alpha, settings.beta, pool.model, pool.tensor_parallel
@@ -52,11 +52,12 @@ class CrossModel(Overheads):
         self._decode_us = beta[1]
         self._kv_scale = kv_elements / tensor_parallel * 1e-6 * kv_cache_share(model)
         self._token_us = beta[2] if model.num_experts > 0 else 0.0
+        self._width = pool.engine.verify_width
         self._barrier_us = beta[3] if tensor_parallel > 1 else 0.0
 
     def step_time_us(self, load: StepLoad) -> int:
         """Duration of a step with this load, at least 1 us."""
-        decode = load.decode_requests
+        decode = load.decode_requests * self._width
         tokens = decode
         for chunk in load.chunks:
             tokens += chunk.new

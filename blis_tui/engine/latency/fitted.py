@@ -162,6 +162,7 @@ class FittedModel(Overheads):
         "_all_reduce_us",
         "_decode_us",
         "_decode_window_us",
+        "_drafts",
         "_eager_from",
         "_eager_us",
         "_expert_token_us",
@@ -195,10 +196,12 @@ class FittedModel(Overheads):
         self._row_us = flops * work.row_us
         self._experts_us = tuple(settings.expert_weights * time_us for time_us in work.experts_us)
         self._expert_token_us = settings.expert_flops * growth * work.expert_token_us
-        self._kv_us = settings.kv_read * work.kv_us
-        self._kv_window_us = settings.kv_read * work.kv_window_us
-        self._decode_us = settings.decode_attention * work.decode_us
-        self._decode_window_us = settings.decode_attention * work.decode_window_us
+        width = pool.engine.verify_width
+        self._drafts = width - 1
+        self._kv_us = width * settings.kv_read * work.kv_us
+        self._kv_window_us = width * settings.kv_read * work.kv_window_us
+        self._decode_us = width * settings.decode_attention * work.decode_us
+        self._decode_window_us = width * settings.decode_attention * work.decode_window_us
         self._prefill_us = settings.prefill_attention * work.prefill_us
         self._prefill_window_us = settings.prefill_attention * work.prefill_window_us
         self._window = work.window
@@ -236,11 +239,14 @@ class FittedModel(Overheads):
         elif not rows:
             return 1
         multiplied = tokens * self._token_us + rows * self._row_us
+        drafts = load.decode_requests * self._drafts if self._drafts else 0
+        if drafts:
+            multiplied += drafts * (self._token_us + self._row_us)
         time_us += self._weights_us if self._weights_us > multiplied else multiplied  # noqa: FURB136  (as above)
         if self._expert_token_us:
             listed = self._experts_us
             read = listed[tokens] if tokens < len(listed) else listed[-1]
-            multiplied = tokens * self._expert_token_us
+            multiplied = (tokens + drafts) * self._expert_token_us
             time_us += read if read > multiplied else multiplied  # noqa: FURB136  (as above)
         time_us += tokens * self._all_reduce_us + rows * self._request_us
         return int(time_us) if time_us >= 1.0 else 1

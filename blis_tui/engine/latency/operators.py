@@ -57,6 +57,7 @@ class OperatorModel(Overheads):
         "_request_us",
         "_step_us",
         "_tokens_us",
+        "_width",
         "costs",
     )
 
@@ -85,6 +86,7 @@ class OperatorModel(Overheads):
         self._tokens_us = [
             self._step_us + time + tokens * self._moved_us for tokens, time in enumerate(costs.listed(self._longest))
         ]
+        self._width = pool.engine.verify_width
         self._decodes: dict[int, _Decodes] = {}
 
     def step_time_us(self, load: StepLoad) -> int:
@@ -102,14 +104,15 @@ class OperatorModel(Overheads):
     def _mixed_us(self, load: StepLoad) -> int:
         """A step with prefill in it."""
         count, costs = load.decode_requests, self.costs
-        tokens = count
+        tokens = count * self._width
+        heads = tokens + len(load.chunks)
         chunks = []
         for chunk in load.chunks:
             tokens += chunk.new
             chunks.append((chunk.computed, chunk.new))
         rows = count + len(chunks)
         time_us = costs.prefill_attention_us(chunks, beside_decodes=count > 0)
-        time_us += self._of_tokens(tokens) + costs.head.at(rows) + rows * self._request_us
+        time_us += self._of_tokens(tokens) + costs.head.at(heads) + rows * self._request_us
         if count:
             line = self._decodes.get(count) or self._decoding(count)
             context = load.decode_context_tokens
@@ -125,9 +128,10 @@ class OperatorModel(Overheads):
 
     def _decoding(self, count: int) -> _Decodes:
         """The lines of steps of so many decodes, kept for the next one."""
-        other = self._of_tokens(count) + self.costs.head.at(count) + count * self._request_us
+        width = self._width
+        other = self._of_tokens(count * width) + self.costs.head.at(count * width) + count * self._request_us
         curve = self.costs.decode_attention(count)
-        sizes, times = curve.sizes, curve.times_us
+        sizes, times = curve.sizes, [width * time for time in curve.times_us]
         contexts = tuple(count * size for size in sizes)
         slopes = [(times[at] - times[at - 1]) / (contexts[at] - contexts[at - 1]) for at in range(1, len(sizes))]
         bases = [time + other - context * slope for time, context, slope in zip(times, contexts, slopes, strict=False)]

@@ -49,8 +49,11 @@ class RooflineModel(Overheads):
         "_bandwidth",
         "_bytes_per_context",
         "_bytes_per_token",
+        "_decode_bytes_per_context",
+        "_decode_bytes_per_token",
         "_decode_us_per_context",
         "_decode_us_per_token",
+        "_drafts",
         "_expert_weight_bytes",
         "_experts",
         "_flops_per_context",
@@ -66,15 +69,16 @@ class RooflineModel(Overheads):
         super().__init__(
             queue_us=queue_us, queue_per_token_us=per_token_us, output_token_us=output_us, post_decode_us=0.0
         )
-        self._set_arithmetic(pool.model, pool.hardware, pool.tensor_parallel)
-        self._set_traffic(pool.model, pool.hardware, pool.tensor_parallel)
+        self._set_arithmetic(pool.model, pool.hardware, pool.tensor_parallel, pool.engine.verify_width)
+        self._set_traffic(pool.model, pool.hardware, pool.tensor_parallel, pool.engine.verify_width)
+        self._drafts = pool.engine.verify_width - 1
         memo = min(_LONGEST_MEMO, pool.engine.max_num_seqs)
         self._moe_bytes = (
             tuple(self._moe_weight_bytes(tokens) for tokens in range(memo + 1)) if self._experts > 0.0 else ()
         )
 
-    def _set_arithmetic(self, model: Model, hardware: Hardware, tensor_parallel: int) -> None:
-        """FLOPs of a token: affine in the tokens before it."""
+    def _set_arithmetic(self, model: Model, hardware: Hardware, tensor_parallel: int, width: int) -> None:
+        """FLOPs of a token: affine in the tokens before it; a decode computes ``width`` of them."""
         shape = shape_of(model)
         projections = 2.0 * (2.0 * shape.hidden * shape.query + 2.0 * shape.hidden * shape.key_value)
         rotary = 2.0 * shape.hidden
@@ -88,11 +92,11 @@ class RooflineModel(Overheads):
         self._flops_per_context = shape.layers * (4.0 * shape.heads * shape.head_dim + 5.0 * shape.heads)
         peak = peak_tflops(model, hardware) * 1e12
         self._prefill_us_per_flop = 1e6 / tensor_parallel / (peak * hardware.mfu_prefill)
-        decode_us_per_flop = 1e6 / tensor_parallel / (peak * hardware.mfu_decode)
+        decode_us_per_flop = width * 1e6 / tensor_parallel / (peak * hardware.mfu_decode)
         self._decode_us_per_token = self._flops_per_token * decode_us_per_flop
         self._decode_us_per_context = self._flops_per_context * decode_us_per_flop
 
-    def _set_traffic(self, model: Model, hardware: Hardware, tensor_parallel: int) -> None:
+    def _set_traffic(self, model: Model, hardware: Hardware, tensor_parallel: int, width: int) -> None:
         """Bytes of a step: weights once, then affine in new tokens and in the tokens before them."""
         shape = shape_of(model)
         attention = shape.hidden * (shape.query + 2.0 * shape.key_value) + shape.query * shape.hidden
@@ -109,6 +113,8 @@ class RooflineModel(Overheads):
         activations = shape.layers * shape.hidden * model.activation_bytes / tensor_parallel
         self._bytes_per_token = kv + activations
         self._bytes_per_context = kv
+        self._decode_bytes_per_token = width * self._bytes_per_token
+        self._decode_bytes_per_context = width * kv
         self._bandwidth = hardware.memory_bandwidth_tb_per_s * 1e12
 
     def step_time_us(self, load: StepLoad) -> int:
@@ -118,7 +124,7 @@ class RooflineModel(Overheads):
         if load.chunks:
             return self._mixed_us(load)
         compute = count * self._decode_us_per_token + context * self._decode_us_per_context
-        traffic = self._weight_bytes + (count * self._bytes_per_token + context * self._bytes_per_context)
+        traffic = self._weight_bytes + (count * self._decode_bytes_per_token + context * self._decode_bytes_per_context)
         if self._moe_bytes:
             traffic += self._moe_bytes[count] if count < len(self._moe_bytes) else self._moe_weight_bytes(count)
         time_us = traffic / self._bandwidth * 1e6
@@ -146,8 +152,9 @@ class RooflineModel(Overheads):
             + load.decode_context_tokens * self._decode_us_per_context
         )
         tokens += load.decode_requests
-        context += load.decode_context_tokens
-        traffic = self._weight_bytes + (tokens * self._bytes_per_token + context * self._bytes_per_context)
+        verified = tokens + load.decode_requests * self._drafts
+        context += load.decode_context_tokens * (1 + self._drafts)
+        traffic = self._weight_bytes + (verified * self._bytes_per_token + context * self._bytes_per_context)
         if self._experts > 0.0:
             traffic += self._moe_weight_bytes(tokens)
         memory = traffic / self._bandwidth * 1e6

@@ -69,6 +69,7 @@ def trained_physics(settings: Settings, pool: Pool) -> TwoPhaseModel:
         step_us=beta[2] * weights_us + beta[4] * shape.layers + beta[6] + expert_layers_us,
         request_us=beta[5],
         token_us=beta[3] * all_reduce_us,
+        verify_width=pool.engine.verify_width,
     )
 
 

@@ -83,4 +83,5 @@ def trained_roofline(settings: Settings, pool: Pool) -> TwoPhaseModel:
         step_us=weights_us + beta[4] * shape.layers + beta[6],
         request_us=beta[5],
         experts=experts,
+        verify_width=pool.engine.verify_width,
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.metrics.lints import checks, step_times
 from blis_tui.metrics.lints.checks import REJECTED_SHARE
 from blis_tui.metrics.lints.finding import Finding
+from blis_tui.metrics.lints.host_link import host_link
 from blis_tui.metrics.lints.stranded import stranded
 from blis_tui.metrics.load import THRASHING
 
@@ -74,6 +75,7 @@ LINTS: Final[tuple[Lint, ...]] = (
     Lint("stranded", "an instance came up for every request", stranded),
     Lint("overload", "the queue does not keep growing", checks.overload),
     Lint("kv-cache", "the KV cache is large enough", checks.kv_cache),
+    Lint("host-link", "host memory is described only where requests are swapped to it", host_link),
     Lint("thrashing", f"no request was preempted {THRASHING} times", checks.thrashing),
     Lint("max-num-seqs", "max_num_seqs keeps no request waiting while token budget is left", checks.max_num_seqs),
     Lint("token-budget", "steps rarely spend the whole token budget", checks.token_budget),

@@ -22,6 +22,7 @@ from blis_tui.spec.model.machine import Hardware, Model
 from blis_tui.spec.model.memory import HostLink, KvTier, KvTiers
 from blis_tui.spec.model.plugin_config import PluginConfig, Setting
 from blis_tui.spec.model.policy import SLO_CLASSES, SLO_PRIORITIES, Gateway, Policy, TenantBudgets
+from blis_tui.spec.model.speculative import Speculative
 from blis_tui.spec.model.workload import Client, Network, Prefix, Session, SessionCall, Stage, Trace, Workload
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "Setting",
     "Signals",
     "SloTarget",
+    "Speculative",
     "Stage",
     "TenantBudgets",
     "Trace",

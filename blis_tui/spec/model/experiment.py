@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.model.memory import HostLink, KvTiers
     from blis_tui.spec.model.plugin_config import PluginConfig
     from blis_tui.spec.model.policy import Policy
+    from blis_tui.spec.model.speculative import Speculative
     from blis_tui.spec.model.workload import Workload
 
 _ANY_INSTANCE: Final = 1 << 15
@@ -39,6 +40,12 @@ class Engine:
     host_link: HostLink | None = None
     kv_tiers: KvTiers | None = None
     pipeline_parallel: int = 1
+    speculative: Speculative | None = None
+
+    @property
+    def verify_width(self) -> int:
+        """Tokens that a decode computes in a step: the one that is due, and the drafts behind it."""
+        return 1 if self.speculative is None else 1 + self.speculative.draft_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""Speculative decoding: a step verifies several drafted tokens of each request."""

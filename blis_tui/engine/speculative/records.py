@@ -1,0 +1,43 @@
+"""What is told of drafts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from blis_tui.engine.records import Description, Record
+
+
+@dataclass(frozen=True, slots=True)
+class DraftDone:
+    """The drafts of one request in a step; ``output_tokens``: what its answer gained."""
+
+    request_id: str
+    draft_tokens: int
+    accepted_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class DraftsVerified(Record):
+    """A step verified drafted tokens: one record for each step with decodes, where there is speculative decoding.
+
+    ``verified`` has the decodes of the step in the order of the batch; the other figures are their sums.
+    """
+
+    shown = Description(
+        "drafts-verified",
+        sign="≈",
+        colour="success",
+        meaning="a step verified drafted tokens",
+        sentence="{accepted_tokens:,} of {draft_tokens:drafted token} accepted",
+        line="{accepted_tokens:,} of {draft_tokens:drafted token} accepted",
+        figures=("draft_tokens", "accepted_tokens"),
+        own_event=False,
+        result=True,
+    )
+
+    instance: int
+    draft_tokens: int
+    accepted_tokens: int
+    output_tokens: int
+    verified: tuple[DraftDone, ...]
