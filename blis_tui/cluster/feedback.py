@@ -152,7 +152,7 @@ class Feedback:
             if SessionBegun in observers.kinds:
                 observers.emit(SessionBegun(observers.event, now, request.request_id, sent.session, sent.calls))
         elif SessionContinued in observers.kinds:
-            told = (sent.session, sent.call, sent.after, sent.waited_us, sent.said_tokens)
+            told = (sent.session, sent.call, sent.after, sent.last, sent.waited_us, sent.said_tokens)
             observers.emit(SessionContinued(observers.event, now, request.request_id, *told))
 
     def answer(self, now: int) -> None:

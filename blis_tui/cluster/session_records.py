@@ -40,9 +40,8 @@ class SessionContinued(Record):
         meaning="a request went on with a session",
         explanation="The calls that it waits for had been answered, and somebody had thought, or a tool had worked.",
         sentence="{request_id} goes on with the session {session_id} as call {call:place}, {waited_us:span} later",
-        line="goes on with its session after {waited_us:ms}, {said_tokens:token} of its prompt were said before",
-        short="goes on with its session, {said_tokens:,} tokens said before",
-        figures=("waited_us", "said_tokens"),
+        line="goes on with its session {waited_us:span} after {last}",
+        figures=("last", "waited_us"),
         state="in transit",
         own_event=False,
     )
@@ -53,7 +52,9 @@ class SessionContinued(Record):
     """Its position in the session, from 0."""
     after: tuple[str, ...]
     """Requests that it waited for."""
+    last: str
+    """The last of them to be answered or, with ``pacing: clock``, sent."""
     waited_us: int
-    """Since the last of them was answered or, with ``pacing: clock``, sent."""
+    """Since then."""
     said_tokens: int
     """Tokens of its prompt that were said before in the session, or stand before every prompt of its client."""

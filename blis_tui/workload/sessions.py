@@ -57,7 +57,8 @@ class Sent(NamedTuple):
         call: its position there, from 0.
         calls: how many the session has.
         after: the requests that it waited for.
-        waited_us: since the last of them was answered or, by the clock, sent.
+        last: the one of them that was the last to be answered or, by the clock, sent; of equals the first.
+        waited_us: since then.
         said_tokens: what its prompt begins with, beside its new text.
     """
 
@@ -65,6 +66,7 @@ class Sent(NamedTuple):
     call: int
     calls: int
     after: tuple[str, ...]
+    last: str
     waited_us: int
     said_tokens: int
 
@@ -88,6 +90,7 @@ class SessionRun:
         "_contents",
         "_followers",
         "_head",
+        "_last",
         "_missing",
         "_names",
         "_ready_us",
@@ -114,6 +117,7 @@ class SessionRun:
         self._missing = [len(call.after) for call in calls]
         self._ready_us = [0] * len(calls)
         self._names = [""] * len(calls)
+        self._last = [""] * len(calls)
         self._contents: list[Segments] = [()] * len(calls)
         self._answers = [call.output_tokens for call in calls]
         self._followers: list[list[int]] = [[] for _ in calls]
@@ -151,7 +155,7 @@ class SessionRun:
         after = tuple(self._names[one] for one in call.after)
         waited_us = request.arrival_us - self._ready_us[number] if after else 0
         said_tokens = request.input_tokens - call.input_tokens
-        return Sent(self.name, number, len(self._calls), after, waited_us, said_tokens)
+        return Sent(self.name, number, len(self._calls), after, self._last[number], waited_us, said_tokens)
 
     def content(self, number: int) -> Segments:
         """What the KV blocks of a call come to hold: its prompt and its answer."""
@@ -164,7 +168,8 @@ class SessionRun:
             self._contents[number] = self._with_answer(self._contents[number][:-1], number)
         due = []
         for later in self._followers[number]:
-            self._ready_us[later] = max(self._ready_us[later], time_us)
+            if time_us > self._ready_us[later] or not self._last[later]:
+                self._ready_us[later], self._last[later] = time_us, self._names[number]
             self._missing[later] -= 1
             if not self._missing[later]:
                 due.append((later, self._ready_us[later] + self._calls[later].wait_us))

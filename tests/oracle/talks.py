@@ -276,12 +276,12 @@ class TalkingOracle(Oracle):
         self._arrival(job, now)
         name, after = request.session_id, tuple(talk.sent[one].name for one in said.after)
         if after:
-            sent_us = {one: talk.sent[one].request.arrival_us for one in said.after}
-            heard_us = sent_us.values() if self._scenario.by_clock else [talk.over[one] for one in said.after]
-            told = len(segments) - said.asked.input_tokens
-            self.records.append(
-                SessionContinued(self.events, now, job.name, name, call, after, now - max(heard_us), told)
-            )
+            sent_us = {one: sent.request.arrival_us for one, sent in talk.sent.items()}
+            heard_us = sent_us if self._scenario.by_clock else talk.over
+            latest = max((one for one in heard_us if one in said.after), key=lambda one: heard_us[one])
+            told = (name, call, after, talk.sent[latest].name, now - heard_us[latest])
+            known = len(segments) - said.asked.input_tokens
+            self.records.append(SessionContinued(self.events, now, job.name, *told, known))
         else:
             self.records.append(SessionBegun(self.events, now, job.name, name, len(talk.said)))
         if self._scenario.by_clock:

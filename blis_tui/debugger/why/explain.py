@@ -23,6 +23,7 @@ from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.live import live_part
 from blis_tui.debugger.why.past import breakdown_part, compare, comparison_part, preemption_parts
 from blis_tui.debugger.why.restarts import restart_parts
+from blis_tui.debugger.why.sessions import session_parts
 from blis_tui.engine.records import Rejected, described
 from blis_tui.units import percent_text, plural, span_text, time_text
 
@@ -75,6 +76,7 @@ def explain_request(debugger: Debugger, name: str) -> Explanation:
         parts.append(live_part(debugger, live))
     elif life.end is not None and life.end.what != "completed":
         parts.append(_end_part(debugger, life))
+    parts += session_parts(debugger, life)
     whole = e2e_breakdown(life, tape)
     comparison = None if whole is None else compare(life, whole, tape)
     parts += _latency_parts(life, tape, whole)

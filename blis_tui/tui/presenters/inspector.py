@@ -14,7 +14,7 @@ from blis_tui.tui.actions import named, shown_key
 from blis_tui.tui.presenters.life_line import legend, life_bar, past_and_later, position_mark, sum_text, totals
 from blis_tui.tui.presenters.lines import BLANK, Line, fact, flow, hang, heading, line, words
 from blis_tui.tui.presenters.phases import PHASE_LOOKS
-from blis_tui.units import bar_text, count_text, percent_text, plural, span_text, time_text
+from blis_tui.units import bar_text, count_text, filled, percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,6 +31,9 @@ EVENT_KEY: Final = "#"
 
 REQUEST_KEY: Final = "request "
 """Begins the key of a line that stands for a request."""
+_SESSION: Final = ("session-begun", "session-continued")
+_FIRST: Final = 3
+"""Entries of a life among which that of its session is."""
 _COUNT: Final = 12
 _BAR: Final = 12
 
@@ -116,6 +119,10 @@ def _facts(view: View, known: Life, now: Life | None) -> list[Content]:
         facts.append(Content(f"instance {now.instance}"))
     facts.append(fact("arrived", time_text(now.arrival_us)))
     facts.append(fact("prompt", plural(now.input_tokens, "token")))
+    for entry in now.entries[:_FIRST]:
+        if entry.what in _SESSION:
+            text = filled(described(entry.what).line, view.tape.values_of(entry))
+            facts.append(Content(text))
     if live is not None:
         facts += _standing(live)
     if now.preemptions:
