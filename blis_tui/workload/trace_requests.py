@@ -194,7 +194,7 @@ class _Reader:
 
     def _check_ids(self, names: Sequence[str] | None) -> None:
         """Every request has one of its own, if any has."""
-        if names is None or ("" not in (different := set(names)) and len(different) == len(names)):
+        if names is None or ("" not in (different := dict.fromkeys(names)) and len(different) == len(names)):
             return
         column = self._found.names["request_id"]
         seen: dict[str, int] = {}
