@@ -414,6 +414,15 @@ class Batch:
             lasting = self.host.step_us(lasting, plan.transfer_us)
         return lasting if self.pool.tiers is None else self.pool.tiers.step_us(now, lasting)
 
+    def give_back(self, request: Request) -> None:
+        """Free the KV blocks of a prompt that was computed elsewhere; before it waits here, new ones are empty."""
+        if self.reserved.pop(request.index, None) is None:
+            return
+        tokens = request.computed_tokens
+        if request.state is not RequestState.WAITING:
+            tokens = len(request.shared_blocks) * self.limits.block_size_tokens
+        self.pool.release(request, tokens)
+
     def leave_queue(self, request: Request) -> None:
         """A waiting request leaves with nothing."""
         self.waiting.remove(request)

@@ -214,8 +214,7 @@ class Instance:
 
     def give_back(self, request: Request, now: int) -> None:
         """Free the blocks, if there are any, of somebody who does not run."""
-        if self.batch.reserved.pop(request.index, None) is not None:
-            self.pool.release(request, request.computed_tokens)
+        self.batch.give_back(request)
         self._want_step(now)
 
     def _want_step(self, now: int) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from blis_tui.cluster.records import TransferFinished, TransferStarted
-from blis_tui.engine.records import Completed, Dropped, FirstToken, Preempted
+from blis_tui.engine.records import Completed, Dropped, FirstToken, Preempted, StepFinished
 from blis_tui.metrics.request_log import RequestLog
 from blis_tui.spec.model import Disaggregation, Experiment, PluginConfig, Transfer
 from tests.builders import MODEL, Outcome, experiment, request
@@ -51,6 +51,19 @@ def split(
             replace(pool, name="decode", role="decode", latency=decode_latency),
         ),
     )
+
+
+def piped(made: Experiment) -> Experiment:
+    """The same with two stages."""
+    policy = replace(made.policy, batching=PluginConfig(kind="llm-serving-sim"))
+    pools = tuple(replace(pool, engine=replace(pool.engine, pipeline_parallel=2)) for pool in made.pools)
+    return replace(made, policy=policy, pools=pools)
+
+
+def steps(outcome: Outcome) -> list[tuple[int, int, int]]:
+    """The instance, start and duration of each."""
+    found = [one for one in outcome.records if isinstance(one, StepFinished)]
+    return [(one.instance, one.time_us, one.duration_us) for one in found]
 
 
 @pytest.mark.parametrize("order", ["prefill-first", "decode-first"])
@@ -205,3 +218,30 @@ def test_the_bytes_of_a_token_are_those_of_its_own_model() -> None:
     outcome = Outcome(made, requests)
     sizes = {one.request_id: one.bytes for one in outcome.records if isinstance(one, TransferStarted)}
     assert sizes == {"0": 8 * 2 * 128 * 8 * 8 * 2, "1": 8 * 2 * 128 * 8 * 2 * 2}
+
+
+def test_transferred_blocks_are_kept_while_a_batch_is_under_way() -> None:
+    made = piped(split())
+    prefill, decode = made.pools
+    decode = replace(decode, engine=replace(decode.engine, max_num_seqs=1))
+    outcome = Outcome(replace(made, pools=(prefill, decode)), [request(0, 0, 8, 3), request(1, 1, 8, 2)])
+    # 1 waits with its blocks from 190 on. At 211 the first stage is free, and 0, through by 236, has the only place.
+    assert steps(outcome) == [(0, 0, 108), (0, 54, 108), (1, 136, 50), (1, 186, 50), (1, 236, 50)]
+    assert not outcome.of_kind("preempted")
+
+
+def test_an_answer_begins_before_the_batch_of_its_prompt_has_left_the_pipeline() -> None:
+    made = piped(split(starts="step-start"))
+    [prefill, _] = made.pools
+    outcome = Outcome(replace(made, pools=(replace(prefill, role="any"),)), [request(0, 0, 8, 2)])
+    # Its blocks arrive at 28, the first stage is free at 54 and the second one at 108.
+    assert steps(outcome) == [(0, 0, 108), (0, 54, 110)]
+
+
+def test_blocks_that_arrive_after_the_deadline_leave_nothing_in_the_cache() -> None:
+    late = request(0, 0, 8, 2, deadline_us=110)
+    late.content = (("a", 8), ("b", 2))
+    outcome = Outcome(split(), [late])
+    [_, decode] = outcome.cluster.instances
+    assert outcome.rows["0"].state == "timed-out"
+    assert decode.pool.visible_head(late.content, 1_000) == 0

@@ -53,6 +53,7 @@ def ends(one: Link, starts: list[tuple[int, int]]) -> dict[int, int]:
     ("starts", "through"),
     [
         ([(0, 30)], [40]),
+        ([(0, 30), (5, 0)], [40, 15]),  # nothing to transfer takes the base latency, too
         ([(0, 30), (0, 30)], [70, 70]),
         ([(0, 30), (0, 10)], [50, 30]),  # 10 each by 30, then 20 more alone
         ([(0, 30), (20, 30)], [50, 70]),  # alone until the base latency of the other is over

@@ -205,6 +205,11 @@ def test_nothing_is_scheduled_while_the_pipe_is_full() -> None:
     assert (tallies.active_us, tallies.computing_us) == (162 + 108, 4 * 108)
 
 
+def test_a_pass_that_came_to_nothing_holds_nobody_up() -> None:
+    outcome = piped([request(0, 0, 8, 9, deadline_us=20), request(1, 200, 8, 1)], 2)
+    assert [one.time_us for one in steps(outcome)] == [0, 200]
+
+
 def test_a_request_that_has_ended_keeps_its_blocks_until_its_batch_has_left() -> None:
     outcome = piped([request(0, 0, 8, 1), request(1, 10, 8, 1)], 2, blocks=3)
     assert [one.time_us for one in steps(outcome)] == [0, 108]

@@ -460,9 +460,9 @@ class Instance:
         while True:
             plan = Plan(budget=self.engine.max_num_batched_tokens)
             OTHERS[self.rule](self, plan, now)
-            nobody = not self.running and not self.expected and any(job.reserved for job in self.waiting)
+            nobody = not (self.running or self.under_way or self.expected)
             plan.preempted[:0] = lost
-            if not nobody or (plan.preempted and not lost):
+            if not (nobody and any(job.reserved for job in self.waiting)) or (plan.preempted and not lost):
                 return plan
             self._dispossess(plan)
             lost = plan.preempted

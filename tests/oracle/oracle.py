@@ -252,6 +252,7 @@ class Oracle:
                 if instance.running or instance.waiting:
                     return False
                 instance.step_pending = False
+                instance.pass_us = -1
                 return True
             alive = job.state in (RequestState.WAITING, RequestState.RUNNING) and job.instance == event.instance
             return event.kind == TIMEOUT and not alive

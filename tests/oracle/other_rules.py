@@ -60,10 +60,10 @@ def _serve(one: Instance, plan: Plan, jobs: Iterable[Job], now: int) -> None:
     for job in sorted(jobs, key=turn):
         if plan.budget <= 0 or len(plan.tokens) + busy >= one.engine.max_num_seqs:
             break
-        if one.is_busy(job):
-            continue
         if job.reserved:
             one.admit(plan, job, now)
+        elif one.is_busy(job):
+            continue
         elif job in one.waiting:
             found, _ = _found(one, job, job.target)
             start = len(found) * one.pool.size

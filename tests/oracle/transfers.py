@@ -101,7 +101,7 @@ class Link:
         ahead = [Way(way.job, way.start_us, way.moves_us, way.left) for way in self.ways]
         while ahead:
             for way in ahead:
-                if way.left <= 0 and now > way.start_us:
+                if way.left <= 0 and now >= max(way.start_us + 1, way.moves_us):
                     return now, way.job
             self._microsecond(ahead, now)
             now += 1
