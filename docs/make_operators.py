@@ -70,7 +70,7 @@ GPUS: Final = (
 
 def read(systems: Path, gpu: Gpu, operator: str, table: str, engine: str = "vllm") -> tuple[list[Row], str]:
     """The rows of an operator's newest table for an engine, and which version of the engine was measured."""
-    import pyarrow.parquet as pq  # type: ignore[import-not-found]  # noqa: PLC0415  (only this script needs it)
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]  # noqa: PLC0415  (only this script needs it)
 
     found = sorted(
         systems.glob(f"data/{gpu.folder}/{operator}/{engine}/*/{table}.parquet"),
