@@ -17,7 +17,7 @@ from blis_tui.registry import builtin
 from blis_tui.spec import model as spec
 from blis_tui.spec.batching_traits import batching_traits
 from blis_tui.spec.build_memory import host_link_of, kv_tiers_of
-from blis_tui.spec.build_sessions import session_of
+from blis_tui.spec.build_sessions import rate_curve_of, session_of
 from blis_tui.spec.document_parts import Part, floats_of, plugin_of
 from blis_tui.spec.hf import build_model
 from blis_tui.spec.limits import UNLIMITED
@@ -392,6 +392,7 @@ def _client(part: Part) -> spec.Client:
         timeout_us=part.limit("timeout_us"),
         network=_network(part.part("network")) if "network" in part.data else None,
         repeated_prompts=part.integer("repeated_prompts", 0),
+        rate_curve=rate_curve_of(part.part("rate_curve")) if "rate_curve" in part.data else None,
         session=session_of(part.part("session")) if "session" in part.data else None,
     )
 

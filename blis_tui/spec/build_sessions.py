@@ -1,4 +1,4 @@
-"""From the resolved document to the records of sessions."""
+"""From the resolved document to the records of what clients do over time: sessions, and rates that change."""
 
 from __future__ import annotations
 
@@ -37,3 +37,9 @@ def _call(part: Part) -> spec.SessionCall:
 
 def _optional_plugin(part: Part, name: str) -> spec.PluginConfig | None:
     return plugin_of(part.part(name)) if name in part.data else None
+
+
+def rate_curve_of(part: Part) -> spec.RateCurve:
+    """How the rate of a client changes over time."""
+    points = tuple(spec.RatePoint(at_s=one.number("at_s"), factor=one.number("factor")) for one in part.parts("points"))
+    return spec.RateCurve(points=points, repeat=part.flag("repeat", otherwise=False))

@@ -35,6 +35,7 @@ from blis_tui.spec.lifecycle_checks import check_lifecycle
 from blis_tui.spec.memory_checks import check_memory
 from blis_tui.spec.operator_checks import check_operators
 from blis_tui.spec.pools import is_own, pool_paths, stacks, where
+from blis_tui.spec.rate_checks import check_rate_curve
 from blis_tui.spec.session_checks import check_session
 from blis_tui.spec.source import as_list, as_map
 from blis_tui.workload.arrivals import CLOSED_LOOP
@@ -390,6 +391,10 @@ def _check_clients(document: Document, clients: Json) -> Iterator[Diagnostic]:
         seen.setdefault(name, at)
         for key in ("input_tokens", "output_tokens"):
             yield from _check_lengths(document, (*path, key))
+        if "rate_curve" in client:
+            closed = "a closed loop" if _kind(client.get("arrivals")) == CLOSED_LOOP else ""
+            staged = "`stages`" if document.get("workload", "stages") else ""
+            yield from check_rate_curve(document, path, client, staged or closed)
         if "session" in client:
             yield from check_session(document, path, client)
             yield from _check_session_lengths(document, (*path, "session"))

@@ -87,6 +87,9 @@ _NAMES_OF_KEYS: Final = {
     "random_prefix_len system_prompt_len shared_system_prompt_length length",
     "workload.clients.prefix.group": "prefix_group prefix_id prefix_name",
     "workload.sessions": "num_sessions num_conversations conversations_count max_sessions",
+    "workload.clients.rate_curve": "lifecycle windows diurnal spike drain rate_schedule rate_function rate_profile",
+    "workload.clients.rate_curve.points.at_s": "time time_s t start_s at",
+    "workload.clients.rate_curve.points.factor": "multiplier scale rate",
     "workload.clients.session": "sessions multi_turn multiturn conversation conversations reasoning "
     "enable_multi_turn_chat",
     "workload.clients.session.turns": "rounds max_rounds num_rounds num_turns max_turns max_num_turns turn_count",

@@ -11,6 +11,7 @@ from blis_tui.engine.streams import Streams
 from blis_tui.errors import PolicyError
 from blis_tui.workload.arrivals import CLOSED_LOOP, create_gaps
 from blis_tui.workload.lengths import LENGTHS
+from blis_tui.workload.rate_curve import CurvedGaps
 from blis_tui.workload.sessions import SessionDraws
 from blis_tui.workload.stages import DrawnStages, ExactStages
 
@@ -149,6 +150,8 @@ def _lengths(plugins: Registry, config: PluginConfig) -> TokenCounts:
 def _gaps_of(client: Client, share: float, workload: Workload, plugins: Registry) -> Gaps:
     if client.arrivals.kind == CLOSED_LOOP:
         return create_gaps(plugins, client.arrivals, 1.0)  # a rate that nobody asks for
+    if client.rate_curve is not None:
+        return CurvedGaps(create_gaps(plugins, client.arrivals, 1.0), client.rate_curve, workload.rate_per_s * share)
     if not workload.stages:
         return create_gaps(plugins, client.arrivals, workload.rate_per_s * share)
     if workload.exact_stage_counts:

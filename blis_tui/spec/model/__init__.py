@@ -23,7 +23,18 @@ from blis_tui.spec.model.memory import HostLink, KvTier, KvTiers
 from blis_tui.spec.model.plugin_config import PluginConfig, Setting
 from blis_tui.spec.model.policy import SLO_CLASSES, SLO_PRIORITIES, Gateway, Policy, TenantBudgets
 from blis_tui.spec.model.speculative import Speculative
-from blis_tui.spec.model.workload import Client, Network, Prefix, Session, SessionCall, Stage, Trace, Workload
+from blis_tui.spec.model.workload import (
+    Client,
+    Network,
+    Prefix,
+    RateCurve,
+    RatePoint,
+    Session,
+    SessionCall,
+    Stage,
+    Trace,
+    Workload,
+)
 
 __all__ = [
     "SLO_CLASSES",
@@ -50,6 +61,8 @@ __all__ = [
     "Policy",
     "Pool",
     "Prefix",
+    "RateCurve",
+    "RatePoint",
     "Session",
     "SessionCall",
     "Setting",

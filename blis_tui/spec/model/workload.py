@@ -29,6 +29,25 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RatePoint:
+    """What a client's rate is at some time."""
+
+    at_s: float
+    factor: float
+    """1 = what its share of the workload's rate is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateCurve:
+    """A client's rate over time: linear between points, of which there are at least two."""
+
+    points: tuple[RatePoint, ...]
+    """The first at 0, each later than the one before."""
+    repeat: bool = False
+    """Whether it begins again after the last point; else the rate stays what it is there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionCall:
     """One request of each turn of a session."""
 
@@ -81,6 +100,8 @@ class Client:
     network: Network | None = None
     repeated_prompts: int = 0
     """It sends so many prompts again and again; 0 = every prompt is new."""
+    rate_curve: RateCurve | None = None
+    """How its rate changes over time; None = it does not."""
     session: Session | None = None
     """How its requests belong together; then its arrivals are those of sessions. None = they do not."""
 
