@@ -27,14 +27,15 @@ class CurvedGaps:
         rate_per_s: the rate where the factor is 1.
     """
 
-    __slots__ = ("_at_s", "_gaps", "_last_us", "_pieces", "_rate_after", "_repeat_s", "_whole")
+    __slots__ = ("_at_s", "_end_s", "_gaps", "_last_us", "_pieces", "_rate_after", "_repeat_s", "_whole")
 
     def __init__(self, gaps: Gaps, curve: RateCurve, rate_per_s: float) -> None:
         self._gaps = gaps
         points = [(point.at_s, point.factor * rate_per_s) for point in curve.points]
         self._pieces = [(begin, end, before, after) for (begin, before), (end, after) in itertools.pairwise(points)]
         self._rate_after = points[-1][1]
-        self._repeat_s = points[-1][0] if curve.repeat else 0.0
+        self._end_s = points[-1][0]
+        self._repeat_s = self._end_s if curve.repeat else 0.0
         self._whole = 0.0
         for begin, end, before, after in self._pieces:
             self._whole += (before + after) / 2.0 * (end - begin)
@@ -70,8 +71,7 @@ class CurvedGaps:
                     return cycle + max(start, begin) + 2.0 * due / (rate + sqrt(inside))
                 due -= left
             if not period:
-                after_s = max(start, self._pieces[-1][1])
-                return after_s + due / self._rate_after if self._rate_after > 0.0 else -1.0
+                return max(start, self._end_s) + due / self._rate_after if self._rate_after > 0.0 else -1.0
             if self._whole <= 0.0:
                 return -1.0
             periods = due // self._whole

@@ -32,6 +32,10 @@ def test_equal_steps_of_area() -> None:
     assert found == pytest.approx([2**0.5, 2.0, 2.5, 3.0, 3.5, 4.0], abs=2e-6)
 
 
+def test_one_point_is_a_constant_factor() -> None:
+    assert times(curved((0, 4), kind="constant"), 3) == pytest.approx([0.25, 0.5, 0.75], abs=1e-6)
+
+
 def test_a_falling_rate_ends() -> None:
     """4 t - t^2 / 2 has reached 8 when the rate is 0: seven come before, and the eighth at last, if at all."""
     found = times(curved((0, 4), (4, 0), kind="constant"), 100)

@@ -39,7 +39,7 @@ class RatePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateCurve:
-    """A client's rate over time: linear between points, of which there are at least two."""
+    """A client's rate over time: linear between points."""
 
     points: tuple[RatePoint, ...]
     """The first at 0, each later than the one before."""
