@@ -168,7 +168,8 @@ class SessionRun:
             self._contents[number] = self._with_answer(self._contents[number][:-1], number)
         due = []
         for later in self._followers[number]:
-            if time_us > self._ready_us[later] or not self._last[later]:
+            first = self._missing[later] == len(self._calls[later].after)
+            if first or time_us > self._ready_us[later]:
                 self._ready_us[later], self._last[later] = time_us, self._names[number]
             self._missing[later] -= 1
             if not self._missing[later]:

@@ -106,7 +106,9 @@ async def test_own_keys_work_and_are_shown(tmp_path: Path, lab: Path) -> None:
         await settle(pilot)
         assert "j search" in screen_text(app)
         assert "f2 help" in screen_text(app)
-        assert "there is no key `zz`" in " ".join(screen_text(app).split())
+        # Where the line breaks, between the words or not, depends on the path of the file.
+        assert "`zz`" in screen_text(app)
+        assert any("there is no key `zz`" in notice.message for notice in app._notifications)
         await press(pilot, "slash")
         assert not app.screen.has_class("-searching")
         await press(pilot, "j")
