@@ -113,6 +113,8 @@ class Program(AppService):
         finally:  # also when the server ends meanwhile and waits no longer
             late.cancel()
             self._kill()
+            # asyncio closes the pipes of a process when somebody has read them to their ends; now nobody does.
+            self._process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001
         self.stdin.close()
         with suppress(ConnectionError):
             await self.stdin.wait_closed()
