@@ -24,11 +24,14 @@ DEFAULT_PREFIX: Final = 50
 _MOST_MEMBERS: Final = 1000
 """Members of a cohort that become clients of their own; beyond, they become one."""
 
+NO_SESSIONS: Final = "each request stands for itself: give the clients a `session` for conversations"
+"""What becomes of conversations."""
+
 _LOST: Final = {
     "model": "an experiment serves one model, named in the experiment",
     "adapter": "LoRA adapters are not simulated",
     "slo_target_us": "set it as `expect` in the experiment",
-    "think_time_us": "closed-loop users are not simulated",
+    "think_time_us": "users of a closed loop send the next prompt at once; those of a `session` think",
 }
 _WITHOUT_EFFECT: Final = {
     "streaming": "it changes nothing in a BLIS run",
@@ -75,7 +78,8 @@ class Clients:
         """Carry one client over, if it sends at a rate."""
         concurrency = section.whole("concurrency")
         if concurrency:
-            section.lose("concurrency", "closed-loop users are not simulated; the client is left out")
+            text = f"write `arrivals: {{kind: closed-loop, users: {concurrency}}}`; the client is left out"
+            section.lose("concurrency", text)
             for key in section.data:
                 section.get(key)
             return
@@ -83,7 +87,7 @@ class Clients:
         name = section.text("id") or f"client-{section.path[-1]}"
         lifecycle = section.section("lifecycle")
         if lifecycle is not None:
-            text = "clients have no activity windows here: it is always active, at its share of the whole rate"
+            text = "it is always active, at its share of the whole rate: write its windows as `rate_curve`"
             section.lose("lifecycle", text)
         body = self._body(section)
         section.finish()
@@ -103,7 +107,9 @@ class Clients:
         per_member = section.choice("prefix_sharing", ("shared", "per_member"), otherwise="shared") == "per_member"
         section.finish()
         for key in patterns:
-            section.lose(key, "rates do not change over time here; the cohort is left out, and its share of the rate")
+            section.lose(
+                key, "the cohort is left out, and its share of the rate: write a client with its course as `rate_curve`"
+            )
         self._count(share or 0.0, kept=not patterns)
         if share is None or body is None or patterns or population < 1:
             return
@@ -222,7 +228,7 @@ def _reasoning(section: Section) -> None:
     part = section.section("reasoning")
     if part is None:
         return
-    part.lose("multi_turn", "conversations are not simulated: requests are independent")
+    part.lose("multi_turn", NO_SESSIONS)
     part.note(Fate.NO_EFFECT, "reason_ratio_distribution", "BLIS reports it; it has no cost")
     part.finish()
 

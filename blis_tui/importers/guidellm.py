@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.importers.clients import NO_SESSIONS
 from blis_tui.importers.draft import Draft, as_name
 from blis_tui.importers.section import Fate, Input, Section
 from blis_tui.importers.synthetic import clamped_normal
@@ -154,7 +155,7 @@ def _kinds(scenario: Section) -> list[dict[str, Json]]:
     data.choice("kind", ("synthetic_text",), otherwise="synthetic_text")
     turns = data.whole("turns")
     if turns > 1:
-        data.lose("turns", "each request stands for itself: give the clients a `session` for conversations")
+        data.lose("turns", NO_SESSIONS)
     prefix = data.whole("prefix_tokens")
     count = max(1, data.whole("prefix_count"))
     buckets = data.sections("prefix_buckets")

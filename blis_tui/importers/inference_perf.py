@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.importers.clients import NO_SESSIONS
 from blis_tui.importers.draft import Draft, as_name
 from blis_tui.importers.section import Fate, Input
 from blis_tui.importers.synthetic import clamped_normal
@@ -166,9 +167,7 @@ def _shared_prefix(shared: Section) -> list[dict[str, Json]]:
     for key in ("question", "output"):
         own, constant = shared.section(f"{key}_distribution"), shared.whole(f"{key}_len")
         lengths.append(_distribution(own) if own is not None else {"kind": "constant", "value": max(1, constant)})
-    shared.lose(
-        "enable_multi_turn_chat", "each request stands for itself: give the clients a `session` for conversations"
-    )
+    shared.lose("enable_multi_turn_chat", NO_SESSIONS)
     shared.note(Fate.NO_EFFECT, "max_model_len", "it bounds conversations only")
     shared.note(Fate.NO_EFFECT, "seed", "texts have no content here")
     shared.lose("multimodal", "images, audio and video are not simulated")

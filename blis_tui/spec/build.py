@@ -16,8 +16,8 @@ from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, real_path
 from blis_tui.registry import builtin
 from blis_tui.spec import model as spec
 from blis_tui.spec.batching_traits import batching_traits
+from blis_tui.spec.build_clients import rate_curve_of, session_of
 from blis_tui.spec.build_memory import host_link_of, kv_tiers_of
-from blis_tui.spec.build_sessions import rate_curve_of, session_of
 from blis_tui.spec.document_parts import Part, floats_of, plugin_of
 from blis_tui.spec.hf import build_model
 from blis_tui.spec.limits import UNLIMITED
