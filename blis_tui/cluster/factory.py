@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from blis_tui.engine.async_instance import AsyncInstance
@@ -16,6 +15,7 @@ from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.kv.tiers import Tiers
 from blis_tui.engine.latency.captured import CapturedSizes
 from blis_tui.engine.latency.model import create_latency
+from blis_tui.engine.parts import Parts
 from blis_tui.engine.pipelined_instance import PipelinedInstance
 from blis_tui.engine.preemption.restore import RESTORE
 from blis_tui.engine.preemption.victims import VICTIM
@@ -26,8 +26,6 @@ from blis_tui.engine.speculative.luck import Luck
 from blis_tui.errors import PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from blis_tui.engine.events import EventQueue
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.ledger import Ledger
@@ -84,11 +82,6 @@ class InstanceFactory:
             waiting.by_name = rule.traits.ties_by_name
         restore = plugins.create(RESTORE, policy.preemption_restore, {})
         latency = self._latency(pool)
-        make: Callable[..., Instance] = AsyncInstance if rule.traits.plans_ahead else Instance
-        if engine.pipeline_parallel > 1:
-            if not rule.traits.pipelines:
-                raise PolicyError(f"`{policy.batching.kind}` batching knows no pipeline_parallel")
-            make = partial(PipelinedInstance, stages=engine.pipeline_parallel)
         batch = Batch(
             limits,
             waiting,
@@ -100,21 +93,24 @@ class InstanceFactory:
             traits=traits_of(rule.traits, policy.preemption_recompute, swaps=restore.uses_host),
             luck=self._luck(engine.speculative),
         )
+        parts = Parts(
+            CapturedSizes(latency, limits.max_num_seqs) if rule.traits.captured_sizes else latency,
+            rule,
+            plugins.create(PRIORITY, policy.priority.kind, policy.priority.settings),
+            self._events,
+            self._ledger,
+            self._observers,
+        )
         if engine.speculative is not None and batch.speculative is not None:
             if not rule.traits.speculates:
                 raise PolicyError(f"`{policy.batching.kind}` batching knows no speculative decoding")
             drafting_us = engine.speculative.draft_tokens * engine.speculative.draft_token_us
-            make = partial(SpeculativeInstance, cohort=batch.speculative, drafting_us=drafting_us)
-        return make(
-            index,
-            batch,
-            latency=CapturedSizes(latency, limits.max_num_seqs) if rule.traits.captured_sizes else latency,
-            rule=rule,
-            priority=plugins.create(PRIORITY, policy.priority.kind, policy.priority.settings),
-            events=self._events,
-            ledger=self._ledger,
-            observers=self._observers,
-        )
+            return SpeculativeInstance(index, batch, parts, cohort=batch.speculative, drafting_us=drafting_us)
+        if engine.pipeline_parallel > 1:
+            if not rule.traits.pipelines:
+                raise PolicyError(f"`{policy.batching.kind}` batching knows no pipeline_parallel")
+            return PipelinedInstance(index, batch, parts, stages=engine.pipeline_parallel)
+        return (AsyncInstance if rule.traits.plans_ahead else Instance)(index, batch, parts)
 
     def prompts_of(self, pool: Pool) -> PromptKeys:
         """The keys of prompts in blocks of its size."""

@@ -22,13 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from blis_tui.engine.batch import Batch
-    from blis_tui.engine.batching.rule import BatchRule
-    from blis_tui.engine.events import EventQueue
-    from blis_tui.engine.latency.model import StepTimeModel
-    from blis_tui.engine.ledger import Ledger
-    from blis_tui.engine.records import Observers
+    from blis_tui.engine.parts import Parts
     from blis_tui.engine.request import Request
-    from blis_tui.engine.scheduling.priority import PriorityRule
     from blis_tui.engine.watch import Watch
 
 # Priorities of instance events at a tie. A completion beats the timeout of the same microsecond.
@@ -82,23 +77,12 @@ class Instance:
         "waiting",
     )
 
-    def __init__(
-        self,
-        index: int,
-        batch: Batch,
-        *,
-        latency: StepTimeModel,
-        rule: BatchRule,
-        priority: PriorityRule,
-        events: EventQueue,
-        ledger: Ledger,
-        observers: Observers,
-    ) -> None:
+    def __init__(self, index: int, batch: Batch, parts: Parts) -> None:
         self.index = index
         self.batch = batch
         self.pool = batch.pool
         self.waiting = batch.waiting
-        self.rule = rule
+        self.rule = parts.rule
         self.tallies = Tallies()
         self.step_pending = False
         self.routed = 0
@@ -108,11 +92,11 @@ class Instance:
         self.order_step = instance_order(_STEP, index)
         self._order_left = instance_order(_LEFT, index)
         self._order_timeout = instance_order(_TIMEOUT, index)
-        self.latency = latency
-        self._priority = priority
-        self._events = events
-        self._ledger = ledger
-        self._observers = observers
+        self.latency = parts.latency
+        self._priority = parts.priority
+        self._events = parts.events
+        self._ledger = parts.ledger
+        self._observers = parts.observers
         self._watch: Watch | None = None
         self._free_us = 0
         self._leaving: dict[int, int] = {}  # blocks by request; by its complement where a prompt was handed over

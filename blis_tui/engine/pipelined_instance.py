@@ -15,14 +15,10 @@ from blis_tui.engine.step_event import NO_STEP
 
 if TYPE_CHECKING:
     from blis_tui.engine.batch import Batch
-    from blis_tui.engine.batching.rule import BatchRule
-    from blis_tui.engine.events import EventQueue
-    from blis_tui.engine.latency.model import StepLoad, StepTimeModel
-    from blis_tui.engine.ledger import Ledger
+    from blis_tui.engine.latency.model import StepLoad
+    from blis_tui.engine.parts import Parts
     from blis_tui.engine.plan import Plan
-    from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
-    from blis_tui.engine.scheduling.priority import PriorityRule
     from blis_tui.engine.step_records import Done
 
 
@@ -78,29 +74,8 @@ class PipelinedInstance(HoldingInstance):
 
     __slots__ = ("stages", "under_way", "upcoming")
 
-    def __init__(
-        self,
-        index: int,
-        batch: Batch,
-        *,
-        latency: StepTimeModel,
-        rule: BatchRule,
-        priority: PriorityRule,
-        events: EventQueue,
-        ledger: Ledger,
-        observers: Observers,
-        stages: int,
-    ) -> None:
-        super().__init__(
-            index,
-            batch,
-            latency=latency,
-            rule=rule,
-            priority=priority,
-            events=events,
-            ledger=ledger,
-            observers=observers,
-        )
+    def __init__(self, index: int, batch: Batch, parts: Parts, *, stages: int) -> None:
+        super().__init__(index, batch, parts)
         self.stages = [0] * stages
         self.under_way: list[UnderWay] = []
         self.upcoming: Pass | None = None

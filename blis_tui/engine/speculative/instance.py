@@ -9,14 +9,10 @@ from blis_tui.engine.speculative.records import DraftDone, DraftsVerified
 
 if TYPE_CHECKING:
     from blis_tui.engine.batch import Batch
-    from blis_tui.engine.batching.rule import BatchRule
-    from blis_tui.engine.events import EventQueue
-    from blis_tui.engine.latency.model import StepLoad, StepTimeModel
-    from blis_tui.engine.ledger import Ledger
+    from blis_tui.engine.latency.model import StepLoad
+    from blis_tui.engine.parts import Parts
     from blis_tui.engine.plan import Plan
-    from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
-    from blis_tui.engine.scheduling.priority import PriorityRule
     from blis_tui.engine.speculative.cohort import SpeculativeCohort
     from blis_tui.engine.step_records import Done
 
@@ -26,30 +22,8 @@ class SpeculativeInstance(Instance):
 
     __slots__ = ("_drafting_us", "cohort")
 
-    def __init__(
-        self,
-        index: int,
-        batch: Batch,
-        *,
-        latency: StepTimeModel,
-        rule: BatchRule,
-        priority: PriorityRule,
-        events: EventQueue,
-        ledger: Ledger,
-        observers: Observers,
-        cohort: SpeculativeCohort,
-        drafting_us: int,
-    ) -> None:
-        super().__init__(
-            index,
-            batch,
-            latency=latency,
-            rule=rule,
-            priority=priority,
-            events=events,
-            ledger=ledger,
-            observers=observers,
-        )
+    def __init__(self, index: int, batch: Batch, parts: Parts, *, cohort: SpeculativeCohort, drafting_us: int) -> None:
+        super().__init__(index, batch, parts)
         self.cohort = cohort
         self._drafting_us = drafting_us
 
