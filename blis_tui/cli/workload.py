@@ -59,8 +59,7 @@ def _choosing(command: _Command) -> _Command:
 def workload() -> None:
     """Look at workloads and traces, and make them from others.
 
-    Whatever takes requests takes a trace file, a Workload document or an experiment: a path, or the name of a workload
-    or an experiment (see `blis-tui spec list`).
+    Each takes a trace, a Workload document or an experiment: a path, or a name that `blis-tui spec list` has.
     """
 
 
