@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound="Callable[..., object]")
 
-KINDS: Final = ("experiment", "model", "hardware", "workload", "policy", "latency")
+KINDS: Final = ("experiment", "model", "hardware", "workload", "policy", "latency", "study")
 """Kinds of document, as commands take them."""
 
 set_option: Final = click.option(

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Final, get_type_hints
 
 from blis_tui.errors import InputError
 from blis_tui.metrics.request_log import RequestRow
+from blis_tui.study.tables import cells, columns
 
 if TYPE_CHECKING:
     from typing import BinaryIO
 
     from blis_tui.metrics.request_log import RequestTable
+    from blis_tui.study.rows import StudyResult, Value
 
 _ROWS: Final = 65_536
 """In one group of rows: so many are held as Python objects at once."""
@@ -39,3 +41,20 @@ def write_requests(out: BinaryIO, rows: RequestTable) -> None:
             part = rows[start : start + _ROWS]
             arrays = [pa.array([getattr(row, field.name) for row in part], type=field.type) for field in schema]
             writer.write_batch(pa.record_batch(arrays, schema=schema))
+
+
+def write_rows(out: BinaryIO, result: StudyResult) -> None:
+    """Write the rows of a study; a column has the type that its values share, else text."""
+    import pyarrow as pa  # noqa: PLC0415
+    from pyarrow.parquet import ParquetWriter  # noqa: PLC0415
+
+    names, rows = columns(result), list(cells(result))
+    table: dict[str, list[Value]] = {name: [row[name] for row in rows] for name in names}
+    for name, values in table.items():
+        types = {float if type(one) is int else type(one) for one in values if one is not None}
+        if len(types) > 1:
+            table[name] = [None if one is None else str(one) for one in values]
+    arrays = {name: pa.array(values) for name, values in table.items()}
+    whole = pa.table(arrays)
+    with ParquetWriter(out, whole.schema, compression="zstd") as writer:
+        writer.write_table(whole)

@@ -70,7 +70,7 @@ def build_experiment(
         pools=pools,
         horizon_us=top.limit("horizon_us"),
         warm_up_us=top.integer("warm_up_us", 0),
-        expect=tuple(_expectation(entry) for entry in top.parts("expect")),
+        expect=tuple(build_expectation(entry) for entry in top.parts("expect")),
         sha256=digest(resolved),
         document=resolved,
         plugins=plugins or builtin(),
@@ -452,7 +452,8 @@ def _gateway(part: Part) -> spec.Gateway:
     )
 
 
-def _expectation(part: Part) -> spec.Expectation:
+def build_expectation(part: Part) -> spec.Expectation:
+    """An ``expect:`` entry."""
     return spec.Expectation(
         metric=part.text("metric"),
         min=part.number("min") if "min" in part.data else None,

@@ -41,7 +41,7 @@ from blis_tui.spec.source import as_list, as_map
 from blis_tui.workload.arrivals import CLOSED_LOOP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from blis_tui.engine.batching.traits import Traits
     from blis_tui.registry import Registry
@@ -105,7 +105,7 @@ def check(document: Document, plugins: Registry | None = None) -> list[Diagnosti
     problems += check_batching(document, plugins)
     problems += check_lifecycle(document)
     problems += check_cluster(document)
-    problems += _check_expectations(document)
+    problems += expectation_problems(document, ("expect",))
     if sound:
         used = [_Stack(document, owner) for owner in owners]
         problems += [problem for stack in used for problem in _check_heads(stack)]
@@ -420,12 +420,18 @@ def _check_lengths(document: Document, path: DataPath) -> Iterator[Diagnostic]:
         yield about(document, (*path, "weights"), "BLIS2010", "all weights are zero", key=True)
 
 
-def _check_expectations(document: Document) -> Iterator[Diagnostic]:
-    for at, entry in enumerate(map(as_map, as_list(document.get("expect")))):
-        path = ("expect", at)
+def is_open_ended(metric: str) -> bool:
+    """Whether a metric may exist that is named after something of the run."""
+    return _OPEN_ENDED.match(metric) is not None
+
+
+def expectation_problems(document: Document, at: DataPath, others: Collection[str] = ()) -> Iterator[Diagnostic]:
+    """What is wrong with the expectations in the list at ``at``; ``others``: metrics beside the report's."""
+    for number, entry in enumerate(map(as_map, as_list(document.get(*at)))):
+        path = (*at, number)
         metric = str(entry.get("metric"))
-        if metric not in METRICS and not _OPEN_ENDED.match(metric):
-            near = metric_hint(metric, METRICS)
+        if metric not in METRICS and metric not in others and not is_open_ended(metric):
+            near = metric_hint(metric, METRICS.union(others))
             yield about(document, (*path, "metric"), "BLIS2013", f"there is no metric named `{metric}`", hint=near)
         if not entry.keys() & {"min", "max", "equals"}:
             message = f"the expectation on `{metric}` has no bound"

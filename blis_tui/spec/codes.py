@@ -240,6 +240,46 @@ _TABLE: Final = {
         "A failure, a node pool or the autoscaler's bounds contradict themselves or the instances there are.",
         "Read the message; docs/lifecycle.md describes `cluster.failures`, `nodes` and `autoscaler`.",
     ),
+    "BLIS2060": CodeInfo(
+        "study without points",
+        "Its exclusions leave nothing of what its axes give.",
+        "Exclude less, or add values.",
+    ),
+    "BLIS2061": CodeInfo(
+        "too many points",
+        "The axes multiply: ten values on each of six axes are a million runs.",
+        "Give an axis fewer values, split the study, or let paths change together with `zip`.",
+    ),
+    "BLIS2062": CodeInfo(
+        "path of two axes",
+        "Two axes assign to one path, so one of them would have no effect.",
+        "Remove one; what all runs have belongs under `set`.",
+    ),
+    "BLIS2063": CodeInfo(
+        "axes that cannot change together",
+        "The paths of an entry of `zip` have different numbers of values.",
+        "Give all of them equally many.",
+    ),
+    "BLIS2064": CodeInfo(
+        "unusable range",
+        "A range needs `from` below `to` and either `step` or `count`; a logarithmic one starts above 0.",
+        "Correct it, or list the values.",
+    ),
+    "BLIS2065": CodeInfo(
+        "constraints that contradict each other",
+        "No value can keep to all bounds on one metric, so no point could ever hold.",
+        "Correct the bounds.",
+    ),
+    "BLIS2066": CodeInfo(
+        "exclusion without an axis",
+        "An entry of `exclude` names a path that no axis varies, or a value that it never has: it excludes nothing.",
+        "Name a path and a value of an axis.",
+    ),
+    "BLIS2067": CodeInfo(
+        "no point can run",
+        "Every point of the study is an experiment with errors; the first ones are shown.",
+        "Correct the experiment, or the values of the axes.",
+    ),
     "BLIS2100": CodeInfo(
         "unusable trace",
         "A recorded workload cannot be read: a column is missing, unknown or given twice, the unit of its times is not "

@@ -27,6 +27,7 @@ FOLDERS: Final[Mapping[str, str]] = MappingProxyType(
         "Latency": "latency",
         "Model": "models",
         "Policy": "policies",
+        "Study": "studies",
         "Workload": "workloads",
     }
 )

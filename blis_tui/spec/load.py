@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from blis_tui.registry import Registry
     from blis_tui.spec.model import Experiment
+    from blis_tui.spec.overrides import Override
     from blis_tui.spec.source import Document
 
 
@@ -66,12 +67,20 @@ def resolve_source(
 ) -> Resolved:
     """As :func:`load`, but the checked document with the places of its values instead of the experiment."""
     parsed = parse_overrides(overrides, seed)
-    resolved = resolve(open_source(source, stdin_text), parsed, plugins)
+    resolved = resolve_document(open_source(source, stdin_text), parsed, plugins)
+    own = () if source == "-" else (locate(source),)
+    return replace(resolved, files=own + resolved.files)
+
+
+def resolve_document(
+    document: Document, overrides: tuple[Override, ...] = (), plugins: Registry | None = None
+) -> Resolved:
+    """Follow a document's references, complete it (in place) and check it. Raises SpecError."""
+    resolved = resolve(document, overrides, plugins)
     problems = check(resolved.document, resolved.plugins)
     if problems:
         raise SpecError(in_order(problems))
-    own = () if source == "-" else (locate(source),)
-    return replace(resolved, files=own + resolved.files)
+    return resolved
 
 
 def open_source(source: str | Path, stdin_text: str | None = None) -> Document:

@@ -1,0 +1,49 @@
+"""Find a study, or an experiment that is to be studied."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from blis_tui.errors import InputError
+from blis_tui.spec.compose import is_path, shown
+from blis_tui.spec.diagnostics import suggestion
+from blis_tui.spec.library import find, names
+from blis_tui.spec.load import open_source
+from blis_tui.spec.loader import read_document
+from blis_tui.spec.source import Document
+
+if TYPE_CHECKING:
+    from blis_tui.spec.source import Json
+
+
+def open_study_or_experiment(source: str, stdin_text: str | None = None) -> tuple[Document, Document | None]:
+    """Read what ``source`` stands for: a study, or (then second) an experiment with a study of nothing around it.
+
+    Args:
+        source: a path, a name, or ``-`` for ``stdin_text``; a study goes before an experiment of the same name.
+        stdin_text: the document itself, for ``-``.
+
+    Raises:
+        SpecError: it is not one strict YAML document.
+        InputError: it cannot be read, or nothing has that name.
+    """
+    here = Path.cwd()
+    if source != "-" and not is_path(source):
+        if (path := find("Study", source, here)) is not None:
+            return read_document(path, shown(path)), None
+        if find("Experiment", source, here) is None:
+            known = {*names("Study", here), *names("Experiment", here)}
+            hint = suggestion(source, known, otherwise="known names are")
+            raise InputError(f"no study and no experiment is named `{source}`", help=hint)
+    document = open_source(source, stdin_text)
+    if document.get("kind") == "Study":
+        return document, None
+    name = document.get("metadata", "name")
+    header: Json = {
+        "apiVersion": "blis/v1",
+        "kind": "Study",
+        "metadata": {"name": name if isinstance(name, str) else "study"},
+        "experiment": source,
+    }
+    return Document(header, document.source), document

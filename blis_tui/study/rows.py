@@ -1,0 +1,108 @@
+"""A row for every run of a study: where it is, how it ended, and its figures."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+from blis_tui.metrics.expectations import judge, look_up
+from blis_tui.study.costs import cost_figures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from blis_tui.spec.model import Experiment
+    from blis_tui.spec.source import Json
+    from blis_tui.spec.study.model import Point, Study
+    from blis_tui.study.task import Outcome
+
+Value = float | str | bool | None
+
+_GROUPS: Final = ("requests", "throughput", "offered", "latency", "kv", "slo", "fairness", "gateway", "lifecycle")
+"""Sections of a report whose figures stand in every row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One run."""
+
+    point: Point
+    seed: int
+    sha256: str = ""
+    """Digest of its experiment; empty where there is none."""
+    status: Literal["done", "stopped", "failed", "invalid"]
+    """``stopped``: a constraint could no longer hold, so the figures are of a part of the run; ``invalid``: the point
+    is no experiment."""
+    ok: bool | None
+    """Whether all constraints hold; None = there are none, or no result."""
+    why: str = ""
+    """Why it was stopped, failed, or is invalid; the first constraint that does not hold."""
+    figures: Mapping[str, Value] = field(default_factory=dict)
+    """Dotted path in the report, or ``cost.…`` -> value."""
+
+    @property
+    def coordinates(self) -> dict[str, Json]:
+        """Path -> the value that this run had."""
+        return self.point.coordinates
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyResult:
+    """All runs of a study that are known, in the order of points, then of seeds."""
+
+    study: Study
+    rows: tuple[Row, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every run has its row."""
+        return len(self.rows) == self.study.runs
+
+
+def row_of(study: Study, point: Point, seed: int, experiment: Experiment, outcome: Outcome) -> Row:
+    """The row of a run."""
+    if outcome.status == "failed":
+        return Row(point=point, seed=seed, sha256=experiment.sha256, status="failed", ok=None, why=outcome.why)
+    report = json.loads(outcome.report)
+    said = {**report, "cost": _nested(cost_figures(experiment, report))}
+    verdicts = [judge(one, said) for one in study.constraints]
+    broken = [one.sentence() for one in verdicts if not one.ok]
+    stopped = outcome.status == "stopped"
+    return Row(
+        point=point,
+        seed=seed,
+        sha256=experiment.sha256,
+        status=outcome.status,
+        ok=not (stopped or broken) if study.constraints else None,
+        why=outcome.why if stopped else next(iter(broken), ""),
+        figures=figures_of(said, wanted_metrics(study)),
+    )
+
+
+def wanted_metrics(study: Study) -> tuple[str, ...]:
+    """What the study asks for by name."""
+    asked = [one.metric for one in study.objectives] + [one.metric for one in study.constraints]
+    return tuple(dict.fromkeys(asked))
+
+
+def figures_of(report: Mapping[str, object], wanted: tuple[str, ...]) -> dict[str, Value]:
+    """The figures of a report's main sections, and those that are asked for."""
+    found: dict[str, Value] = {"duration_us": look_up("duration_us", dict(report))}
+    for group in (*_GROUPS, "cost"):
+        found.update(_leaves(group, report.get(group)))
+    for metric in wanted:
+        found.setdefault(metric, look_up(metric, dict(report)))
+    return found
+
+
+def _leaves(name: str, part: object) -> Iterator[tuple[str, Value]]:
+    if isinstance(part, dict):
+        for key, value in part.items():
+            yield from _leaves(f"{name}.{key}", value)
+    elif part is None or isinstance(part, int | float | str):
+        yield name, part
+
+
+def _nested(costs: Mapping[str, float | None]) -> dict[str, float | None]:
+    return {name.removeprefix("cost."): value for name, value in costs.items()}

@@ -1,0 +1,101 @@
+"""One run of a study, in whatever process: what it needs, and what comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Literal
+
+from blis_tui._version import ENGINE
+from blis_tui.canonical import to_sorted_json
+from blis_tui.errors import BlisError
+from blis_tui.simulation import Simulation
+from blis_tui.spec.build import build_experiment
+from blis_tui.study.early_stop import EarlyStop
+from blis_tui.user_plugins import load_plugins
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.registry import Plugin
+    from blis_tui.spec.model import Expectation, Experiment
+
+Status = Literal["done", "stopped", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """An experiment that is to be run, as another process can take it."""
+
+    key: str
+    """What its result is kept under."""
+    document: Mapping[str, object]
+    """The resolved experiment: no file is read but its trace."""
+    trace_path: str | None
+    plugins: tuple[str, ...] = ()
+    """Whose code to load, as it was asked for."""
+    stop_at: tuple[Expectation, ...] = ()
+    """End the run as soon as one of these can no longer hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of a run."""
+
+    status: Status
+    """``stopped``: a constraint could no longer hold, so the report is of a part of the run."""
+    report: str = ""
+    """JSON text; empty where the run failed."""
+    why: str = ""
+    """Why it was stopped, or failed."""
+
+
+def task_of(experiment: Experiment, stop_at: Sequence[Expectation] = ()) -> Task:
+    """What another process needs to run an experiment.
+
+    Args:
+        experiment: what to run.
+        stop_at: constraints without which nobody wants its result.
+    """
+    trace = experiment.workload.trace
+    return Task(
+        key=key_of(experiment),
+        document=experiment.document,
+        trace_path=None if trace is None else trace.path,
+        plugins=tuple(origin.asked for origin in experiment.plugins.origins),
+        stop_at=tuple(stop_at),
+    )
+
+
+def key_of(experiment: Experiment) -> str:
+    """Equal for runs that give equal reports: the experiment's digest, the engine, and users' code."""
+    used = [[one.path, one.name, *_from(one)] for one in experiment.plugins_used()]
+    return sha256(to_sorted_json([experiment.sha256, ENGINE, used]).encode()).hexdigest()
+
+
+def _from(plugin: Plugin) -> tuple[str, ...]:
+    return () if plugin.origin is None else (plugin.origin.name, plugin.origin.version)
+
+
+def stopped_key(key: str, stop_at: Sequence[Expectation]) -> str:
+    """What the result of a run that was stopped is kept under: another study may not want it stopped there."""
+    bounds = [[one.metric, one.min, one.max, one.equals] for one in stop_at]
+    return sha256(to_sorted_json([key, bounds]).encode()).hexdigest()
+
+
+def execute(task: Task) -> Outcome:
+    """Run it to its end, or to where a constraint can no longer hold; what goes wrong is an outcome, too."""
+    try:
+        plugins = load_plugins(task.plugins) if task.plugins else None
+        experiment = build_experiment(task.document, trace_path=task.trace_path, plugins=plugins)
+        simulation = Simulation(experiment)
+        stop = EarlyStop(experiment, task.stop_at)
+        stop.watch(simulation)
+        simulation.run()
+        if stop.broken is not None:
+            return Outcome(status="stopped", report=simulation.report(verify=False).to_json(), why=stop.broken.sentence)
+        return Outcome(status="done", report=simulation.report().to_json())
+    except BlisError as error:
+        return Outcome(status="failed", why=error.message)
+    except MemoryError:
+        return Outcome(status="failed", why="out of memory")

@@ -1,0 +1,136 @@
+"""A study's points for a terminal: a table with bars, and the Pareto front."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.study.summary import pareto_front, summaries
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.spec.source import Json
+    from blis_tui.spec.study.model import Study
+    from blis_tui.study.rows import StudyResult
+    from blis_tui.study.summary import PointSummary
+
+MOST_POINTS: Final = 40
+"""So many points are shown; files have them all."""
+_USUAL: Final = ("throughput.requests_per_s", "latency.ttft_ms.p99", "latency.itl_ms.p99", "latency.e2e_ms.p99")
+"""Figures of a study that asks for none."""
+_BAR: Final = 16
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
+_WIDEST: Final = 24
+_WHY: Final = 60
+
+
+def study_text(result: StudyResult) -> str:
+    """The study in a line, its points as a table (the best ones where there are many), and what is wrong with it."""
+    study = result.study
+    points = summaries(result)
+    front = {one.point.number for one in pareto_front(points, study.objectives)}
+    shown = sorted(points, key=lambda one: _rank(one, study, front))[:MOST_POINTS]
+    lines = [_headline(result, points), "", *_table(study, shown, front), ""]
+    if len(shown) < len(points):
+        lines.append(f"{len(points) - len(shown):,} more points: -o FILE.csv writes all of them")
+    if front:
+        names = ", ".join(objective.metric for objective in study.objectives)
+        best = f"the best in {names}"
+        unbeaten = f"no other point is better in one of {names} without being worse in another"
+        lines.append(f"* {best if len(study.objectives) == 1 else unbeaten}")
+    if study.constraints:
+        holding = len([one for one in points if one.ok])
+        wishes = ", ".join(_wish(study, number) for number in range(len(study.constraints)))
+        lines.append(f"{holding:,} of {len(points):,} points hold: {wishes}")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def wanted(study: Study) -> tuple[str, ...]:
+    """The figures that a table of this study shows."""
+    asked = [one.metric for one in study.objectives] + [one.metric for one in study.constraints]
+    return tuple(dict.fromkeys(asked)) or _USUAL
+
+
+def short_names(paths: Sequence[str]) -> dict[str, str]:
+    """Paths by their last part; whole where two end alike."""
+    last = [path.rsplit(".", 1)[-1] for path in paths]
+    return {path: name if last.count(name) == 1 else path for path, name in zip(paths, last, strict=True)}
+
+
+def number(value: float | None) -> str:
+    """A figure with as many digits as one reads."""
+    if value is None:
+        return "-"
+    if abs(value) >= 1000 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:,.1f}" if abs(value) >= 100 else f"{value:,.3g}"
+
+
+def value_text(value: Json) -> str:
+    """A coordinate, shortened."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+
+
+def bar(value: float | None, top: float, width: int = _BAR) -> str:
+    """A bar from the left, as long as the value is of ``top``."""
+    if value is None or top <= 0 or value <= 0:
+        return ""
+    eighths = max(1, round(8 * width * min(value / top, 1.0)))
+    return "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
+
+
+def _headline(result: StudyResult, points: Sequence[PointSummary]) -> str:
+    study = result.study
+    parts = [f"{study.name}: {len(points):,} points of {study.experiment}"]
+    if len(study.seeds) > 1:
+        parts.append(f"each with {len(study.seeds):,} seeds (means are shown)")
+    for status, words in (("stopped", "stopped early"), ("invalid", "no experiments"), ("failed", "failed")):
+        if count := len([one for one in points if one.status == status]):
+            parts.append(f"{count:,} {words}")
+    if not result.complete:
+        parts.append(f"interrupted: {len(result.rows):,} of {study.runs:,} runs")
+    return ", ".join(parts)
+
+
+def _rank(one: PointSummary, study: Study, front: set[int]) -> tuple[float, ...]:
+    """Points in order; where there are more than can be shown, the front and what holds come first."""
+    if not study.objectives:
+        return (one.point.number,)
+    first = study.objectives[0]
+    value = one.mean(first.metric)
+    lost = one.status in {"invalid", "failed"}
+    placed = 1e308 if value is None else -value if first.goal == "max" else value
+    return (float(lost), float(one.ok is False), float(one.point.number not in front), placed, one.point.number)
+
+
+def _table(study: Study, points: Sequence[PointSummary], front: set[int]) -> list[str]:
+    names, metrics = short_names(study.paths), wanted(study)
+    drawn = study.constraints[0].metric if study.constraints else metrics[-1]
+    values = [value for one in points if (value := one.mean(drawn)) is not None]
+    top = max(values, default=0.0)
+    head = ["", *names.values(), *(metric.removeprefix("latency.") for metric in metrics), "", ""]
+    rows = []
+    for one in points:
+        cells = ["*" if one.point.number in front else "✗" if one.ok is False else ""]
+        cells += [value_text(one.coordinates.get(path)) for path in names]
+        cells += [number(one.mean(metric)) for metric in metrics]
+        note = "" if one.status == "done" else f"{one.status}: {one.why}"
+        cells += [bar(one.mean(drawn), top), note if len(note) <= _WHY else note[: _WHY - 1] + "…"]
+        rows.append(cells)
+    widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
+    right = range(1 + len(names), 1 + len(names) + len(metrics))
+    return [
+        "  ".join(
+            cell.rjust(width) if at in right else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in (head, *rows)
+    ]
+
+
+def _wish(study: Study, at: int) -> str:
+    one = study.constraints[at]
+    words = ((">=", one.min), ("<=", one.max), ("==", one.equals))
+    return f"{one.metric} " + " and ".join(f"{sign} {value}" for sign, value in words if value is not None)
