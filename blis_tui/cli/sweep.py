@@ -101,16 +101,13 @@ def sweep(
     runs once with each seed; equal runs are made once, and results are kept: a sweep that was interrupted goes on where
     it was. Points that are no valid experiments (a model that does not fit) are rows that say so.
     """
-    from blis_tui.study.store import FolderStore, MemoryStore  # noqa: PLC0415  (heavy imports only when it runs)
-    from blis_tui.study.sweep import Sweep  # noqa: PLC0415
+    from blis_tui.study.sweep import Sweep  # noqa: PLC0415  (heavy imports only when it runs)
 
     endings = [_ending(name) for name in outputs]
     require_different_files(dict(zip(outputs, outputs, strict=True)))
     with ending_on_signals():
         study = open_study(source, axes, slos, objectives, seeds, overrides, known_plugins(plugins))
-        kept: Store = (
-            MemoryStore() if store == "none" else FolderStore.of_user() if store is None else FolderStore(Path(store))
-        )
+        kept = store_of(store)
         with ExitStack() as opened:
             writers = _open(opened, outputs, endings)
             runs = Sweep(study, store=kept, early_stop=early_stop)
@@ -145,6 +142,15 @@ def open_study(
     document, base = open_study_or_experiment(source, stdin_text)
     study_of_arguments(document, axes=axes, slos=slos, objectives=objectives, seeds=seeds)
     return read_study(document, base=base, given=overrides, plugins=plugins)
+
+
+def store_of(name: str | None) -> Store:
+    """Where results are kept: in a folder, the user's own, or (``none``) nowhere."""
+    from blis_tui.study.store import FolderStore, MemoryStore  # noqa: PLC0415
+
+    if name == "none":
+        return MemoryStore()
+    return FolderStore.of_user() if name is None else FolderStore(Path(name))
 
 
 def runner_of(jobs: int | None) -> Runner:

@@ -38,6 +38,8 @@ class Row:
     """Whether all constraints hold; None = there are none, or no result."""
     why: str = ""
     """Why it was stopped, failed, or is invalid; the first constraint that does not hold."""
+    warnings: Mapping[str, str] = field(default_factory=dict)
+    """What looks wrong with the run: id -> message."""
     figures: Mapping[str, Value] = field(default_factory=dict)
     """Dotted path in the report, or ``cost.…`` -> value."""
 
@@ -76,6 +78,7 @@ def row_of(study: Study, point: Point, seed: int, experiment: Experiment, outcom
         status=outcome.status,
         ok=not (stopped or broken) if study.constraints else None,
         why=outcome.why if stopped else next(iter(broken), ""),
+        warnings={one["id"]: one["message"] for one in report.get("warnings", ())},
         figures=figures_of(said, wanted_metrics(study)),
     )
 

@@ -30,8 +30,11 @@ _AHEAD: Final = 2
 class Runner(Protocol):
     """Makes runs."""
 
-    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Outcome]]:
-        """Take tasks and give their outcomes, each once, in the order in which they end."""
+    def run(self, tasks: Iterable[Task | None]) -> Iterator[tuple[Task, Outcome]]:
+        """Take tasks and give their outcomes, each once, in the order in which they end.
+
+        None among them says that there is none now: outcomes that are still to come decide whether there will be.
+        """
 
     @property
     def name(self) -> str:
@@ -43,10 +46,11 @@ class HereRunner:
 
     name = "this process"
 
-    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Outcome]]:
+    def run(self, tasks: Iterable[Task | None]) -> Iterator[tuple[Task, Outcome]]:
         """As :meth:`Runner.run`."""
         for task in tasks:
-            yield task, execute(task)
+            if task is not None:
+                yield task, execute(task)
 
 
 class ProcessRunner:
@@ -67,14 +71,14 @@ class ProcessRunner:
         """As :attr:`Runner.name`."""
         return f"{self.jobs} processes"
 
-    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Outcome]]:
+    def run(self, tasks: Iterable[Task | None]) -> Iterator[tuple[Task, Outcome]]:
         """As :meth:`Runner.run`."""
         waiting = iter(tasks)
         while suspects := (yield from self._pooled(waiting)):
             for task in suspects:
                 yield task, _alone(task)
 
-    def _pooled(self, waiting: Iterator[Task]) -> Generator[tuple[Task, Outcome], None, list[Task]]:
+    def _pooled(self, waiting: Iterator[Task | None]) -> Generator[tuple[Task, Outcome], None, list[Task]]:
         """Run tasks until there are none left, or a process dies; returns those that were under way then."""
         running: dict[Future[Outcome], Task] = {}
         pool = _pool(self.jobs)
