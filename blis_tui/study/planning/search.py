@@ -67,7 +67,7 @@ class _Known:
     """Verdicts by value and seed."""
 
     def __init__(self, seeds: int) -> None:
-        self._seeds = seeds
+        self.seeds = seeds
         self._verdicts: dict[Probe, Verdict] = {}
 
     def ask(self, wanted: Iterable[Probe]) -> Generator[list[Probe], list[Verdict], list[Verdict]]:
@@ -85,15 +85,15 @@ class _Known:
 
     def share(self, value: float) -> Generator[list[Probe], list[Verdict], float]:
         """With how many of the seeds it holds, from 0 to 1."""
-        found = yield from self.ask(Probe(value, seed) for seed in range(self._seeds))
-        return len([one for one in found if one.holds]) / self._seeds
+        found = yield from self.ask(Probe(value, seed) for seed in range(self.seeds))
+        return len([one for one in found if one.holds]) / self.seeds
 
 
 def search_rate(guess: float, *, precision: float, seeds: int) -> RateSearch:
     """Find the rate up to which everything holds.
 
     First one seed brackets and bisects. Then all seeds are asked at both ends, which move apart until every seed holds
-    at the lower and none at the upper one: what lies between is within the noise of the workload, or of the precision.
+    at the lower and none at the upper one: what lies between is the noise of the workload, or the precision.
 
     Args:
         guess: where to begin, such as four fifths of the capacity.
@@ -111,17 +111,33 @@ def search_rate(guess: float, *, precision: float, seeds: int) -> RateSearch:
         else:
             high = middle
     yield from known.ask(Probe(end, seed) for end in (low, high) for seed in range(seeds))
-    step = 1 + precision / 2
-    while (yield from known.share(low)) < 1:
-        if low < guess / _FAR:
-            return Knee(holds=None, fails=high)
-        low, step = rounded(low / step), step * step
-    step = 1 + precision / 2
-    while (yield from known.share(high)) > 0:
-        if high > guess * _FAR:
-            return Knee(holds=low, fails=None)
-        high, step = rounded(high * step), step * step
-    return Knee(holds=low, fails=high)
+    low = yield from _outwards(known, low, 1 / (1 + precision / 2), holds=True)
+    if low < guess / _FAR:
+        return Knee(holds=None, fails=high)
+    high = yield from _outwards(known, high, 1 + precision / 2, holds=False)
+    return Knee(holds=low, fails=None if high > guess * _FAR else high)
+
+
+def _outwards(known: _Known, rate: float, step: float, *, holds: bool) -> Generator[list[Probe], list[Verdict], float]:
+    """Go on from a rate, in growing steps, until every seed holds (or none does).
+
+    Only seeds that disagree are asked again: what holds at a rate holds at a lower one. Before a rate is said to hold,
+    though, all seeds have been asked about it.
+    """
+    end = rate
+    while True:
+        verdicts = yield from known.ask(Probe(rate, seed) for seed in range(known.seeds))
+        astray = [seed for seed, one in enumerate(verdicts) if one.holds != holds]
+        if not astray:
+            return rate
+        end = rate
+        while astray and 1 / _FAR < end / rate < _FAR:
+            end, step = rounded(end * step), step * step
+            verdicts = yield from known.ask(Probe(end, seed) for seed in astray)
+            astray = [seed for seed, one in zip(astray, verdicts, strict=True) if one.holds != holds]
+        if astray or not holds:
+            return end
+        rate = end
 
 
 def _bracket(known: _Known, guess: float) -> Generator[list[Probe], list[Verdict], tuple[float, float] | Knee]:
