@@ -308,6 +308,10 @@ class RequestLog:
         """The way of the ``number``-th request to end."""
         return _STRAIGHT if self._ways is None else Way._make(_WAY.unpack_from(self._ways, number * _WAY.size))
 
+    def group(self, row: Row) -> tuple[str, str]:
+        """The SLO class and the tenant of a request that has ended."""
+        return self._book.groups[row.group][:2]
+
     def name(self, index: int) -> str:
         """The name of a request that has ended."""
         return self._book.names.get(index) or f"request_{index}"
