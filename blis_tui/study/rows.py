@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -90,7 +91,8 @@ def figures_of(report: Mapping[str, object], wanted: tuple[str, ...]) -> dict[st
     """The figures of a report's main sections, and those that are asked for."""
     found: dict[str, Value] = {"duration_us": look_up("duration_us", dict(report))}
     for group in (*_GROUPS, "cost"):
-        found.update(_leaves(group, report.get(group)))
+        if report.get(group) is not None:
+            found.update(_leaves(group, report[group]))
     for metric in wanted:
         found.setdefault(metric, look_up(metric, dict(report)))
     return found
@@ -101,7 +103,7 @@ def _leaves(name: str, part: object) -> Iterator[tuple[str, Value]]:
         for key, value in part.items():
             yield from _leaves(f"{name}.{key}", value)
     elif part is None or isinstance(part, int | float | str):
-        yield name, part
+        yield sys.intern(name), part  # there are many rows, and all have the same names
 
 
 def _nested(costs: Mapping[str, float | None]) -> dict[str, float | None]:
