@@ -34,6 +34,10 @@ _AHEAD: Final = 2
 """Tasks taken for each process, so that none waits for the next one to be loaded."""
 
 
+_READY: Final = "ready"
+_DEAD: Final = "dead"
+
+
 class Runner(ABC):
     """Makes runs; leave the ``with`` block, or :meth:`close` it, to free what it has."""
 
@@ -188,12 +192,13 @@ class ProcessRunner(Runner):
             speaking = wait([one.connection for one in self._workers], None if block else 0)
             for worker in [one for one in self._workers if one.connection in speaking]:
                 try:
-                    said: Outcome | None = worker.connection.recv()
+                    said = worker.connection.recv()
                 except (EOFError, OSError):
-                    ended += self._lost(worker)
-                    continue
-                if said is None:
+                    said = _DEAD
+                if said == _READY:
                     worker.ready, self._stillborn = True, 0
+                elif said == _DEAD:
+                    ended += self._lost(worker)
                 elif worker.task is not None:
                     self._attempts.pop(worker.task.key, None)
                     ended.append((worker.task, said))
@@ -301,7 +306,7 @@ def _work(connection: Connection) -> None:
     if parent is not None:
         threading.Thread(target=_follow, args=(parent.sentinel,), daemon=True).start()
     with suppress(EOFError, OSError):
-        connection.send(None)
+        connection.send(_READY)
         while True:
             connection.send(execute(connection.recv()))
 
