@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import random
 import sys
+from typing import TYPE_CHECKING
 
-from blis_tui.cli.sweep import runner_of
 from blis_tui.spec.loader import parse
 from blis_tui.spec.source import Source
 from blis_tui.spec.study.document import read_study
@@ -20,8 +20,11 @@ from blis_tui.study.planning.driver import Driver, Run
 from blis_tui.study.planning.load import load_of
 from blis_tui.study.planning.plan import Question, plan
 from blis_tui.study.planning.question import trouble
-from blis_tui.study.rows import Row
+from blis_tui.study.runners import ProcessRunner
 from blis_tui.study.store import MemoryStore
+
+if TYPE_CHECKING:
+    from blis_tui.study.rows import Row
 
 GRID = 1.03
 """From one rate to the next."""
@@ -62,7 +65,7 @@ def random_question(number: int) -> Question:
     return Question(study=read_study(document), max_rate=True, duration_s=5.0)
 
 
-def shares(question: Question, rates: list[float], jobs: int | None) -> dict[float, int]:
+def shares(question: Question, rates: list[float]) -> dict[float, int]:
     """How many seeds hold at each rate."""
     study = question.study
     point, store = study.points[0], MemoryStore()
@@ -71,12 +74,10 @@ def shares(question: Question, rates: list[float], jobs: int | None) -> dict[flo
     load = load_of(resolved, metrics=metrics, duration_s=question.duration_s, offered=None)
 
     def ask(rate: float):  # noqa: ANN202
-        rows: list[Row] = yield [
-            Run(point=point, values=load.at(rate), seed=seed, whole=True) for seed in study.seeds
-        ]
+        rows: list[Row] = yield [Run(point=point, values=load.at(rate), seed=seed, whole=True) for seed in study.seeds]
         return len([row for row in rows if not trouble(row)])
 
-    found = Driver(study, store).answer([ask(rate) for rate in rates], runner_of(jobs))
+    found = Driver(study, store).answer([ask(rate) for rate in rates], ProcessRunner(2))
     return dict(zip(rates, found, strict=True))
 
 
@@ -92,7 +93,7 @@ def main(studies: int) -> int:
     wrong = runs = 0
     for number in range(studies):
         question = random_question(number)
-        answer = plan(question, runner_of(None))
+        answer = plan(question, ProcessRunner(2))
         knee = answer.candidates[0].knee
         runs += answer.runs - len(answer.opinions)
         if knee is None or knee.holds is None or knee.fails is None:
@@ -102,14 +103,15 @@ def main(studies: int) -> int:
         while rate < knee.fails * BEYOND:
             rates.append(float(f"{rate:.6g}"))
             rate *= GRID
-        holding = shares(question, rates, None)
+        holding = shares(question, rates)
         all_hold = max((r for r in rates if all(holding[s] == 3 for s in rates if s <= r)), default=0.0)
         none_hold = min((r for r in rates if all(holding[s] == 0 for s in rates if s >= r)), default=1e9)
         inside = knee.holds <= all_hold * GRID and none_hold <= knee.fails * GRID
         wrong += not inside
         print(
             f"{number:3}  {answer.runs - len(answer.opinions):3} runs  [{knee.holds:g}, {knee.fails:g}]"
-            f"  brute force [{all_hold:.3g}, {none_hold:.3g}]  {'ok' if inside else 'ELSEWHERE'}", flush=True
+            f"  brute force [{all_hold:.3g}, {none_hold:.3g}]  {'ok' if inside else 'ELSEWHERE'}",
+            flush=True,
         )
     print(f"{studies - wrong} of {studies} lie inside; {runs / studies:.1f} runs a search on average")
     return wrong

@@ -297,13 +297,7 @@ def build_report(
     overall = tallies.overall
     counts = overall.counts(varies=experiment.cluster.varies)
     seconds = duration_us / 1e6
-    merged: dict[int, int] = {}
-    warm_up = cluster.warm_up
-    gaps = [one.tallies.itl_us if warm_up is None else warm_up.gaps_since(one) for one in cluster.instances]
-    for instance, counted in zip(cluster.instances, gaps, strict=True):
-        for gap, count in counted.items():
-            seen = gap + instance.latency.output_token_overhead_us
-            merged[seen] = merged.get(seen, 0) + count
+    gaps = _gaps_us(cluster)
     found = build_sections(experiment, cluster, table, duration_us)
     errors = expected_errors(experiment)
     report = Report(
@@ -329,7 +323,7 @@ def build_report(
         latency=Latencies(
             ttft_ms=of_samples(overall.ttft_us),
             e2e_ms=of_samples(overall.e2e_us),
-            itl_ms=of_histogram(merged),
+            itl_ms=of_histogram(seen_gaps_us(cluster)),
             tpot_ms=of_ratios(overall.per_token_us),
             scheduling_delay_ms=of_samples(overall.delays_us),
         ),
@@ -345,6 +339,22 @@ def build_report(
     )
     verdicts = tuple(judge(expectation, report.to_dict()) for expectation in experiment.expect)
     return replace(report, expectations=verdicts)
+
+
+def seen_gaps_us(cluster: Cluster) -> dict[int, int]:
+    """How often clients saw each inter-token latency, after the warm-up: what ``latency.itl_ms`` sums up."""
+    merged: dict[int, int] = {}
+    for instance, counted in zip(cluster.instances, _gaps_us(cluster), strict=True):
+        for gap, count in counted.items():
+            seen = gap + instance.latency.output_token_overhead_us
+            merged[seen] = merged.get(seen, 0) + count
+    return merged
+
+
+def _gaps_us(cluster: Cluster) -> list[dict[int, int]]:
+    """The same at the engine, for each instance."""
+    warm_up = cluster.warm_up
+    return [one.tallies.itl_us if warm_up is None else warm_up.gaps_since(one) for one in cluster.instances]
 
 
 def check_up(experiment: Experiment, cluster: Cluster, log: RequestLog, *, duration_us: int) -> Checkup:

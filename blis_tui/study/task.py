@@ -92,8 +92,7 @@ def execute(task: Task) -> Outcome:
         experiment = build_experiment(task.document, trace_path=task.trace_path, plugins=plugins)
         simulation = Simulation(experiment)
         stop = EarlyStop(experiment, task.stop_at)
-        stop.watch(simulation)
-        simulation.run()
+        stop.run(simulation)
         if stop.broken is not None:
             return Outcome(status="stopped", report=simulation.report(verify=False).to_json(), why=stop.broken.sentence)
         return Outcome(status="done", report=simulation.report().to_json())
