@@ -14,8 +14,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from blis_tui.spec.loader import parse
-from blis_tui.spec.source import Source
-from blis_tui.spec.study.document import read_study
+from blis_tui.spec.source import Source, as_map
+from blis_tui.spec.study.document import read_study, resolve_point
 from blis_tui.study.planning.driver import Driver, Run
 from blis_tui.study.planning.load import load_of
 from blis_tui.study.planning.plan import Question, plan
@@ -24,6 +24,8 @@ from blis_tui.study.runners import ProcessRunner
 from blis_tui.study.store import MemoryStore
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from blis_tui.study.rows import Row
 
 GRID = 1.03
@@ -69,23 +71,16 @@ def shares(question: Question, rates: list[float]) -> dict[float, int]:
     """How many seeds hold at each rate."""
     study = question.study
     point, store = study.points[0], MemoryStore()
-    resolved = json.loads(json.dumps(study_document(question)))
+    resolved = as_map(resolve_point(study, point).document.data)
     metrics = tuple(one.metric for one in study.constraints)
     load = load_of(resolved, metrics=metrics, duration_s=question.duration_s, offered=None)
 
-    def ask(rate: float):  # noqa: ANN202
-        rows: list[Row] = yield [Run(point=point, values=load.at(rate), seed=seed, whole=True) for seed in study.seeds]
+    def ask(rate: float) -> Generator[list[Run], list[Row], int]:
+        rows = yield [Run(point=point, values=load.at(rate), seed=seed, whole=True) for seed in study.seeds]
         return len([row for row in rows if not trouble(row)])
 
     found = Driver(study, store).answer([ask(rate) for rate in rates], ProcessRunner(2))
     return dict(zip(rates, found, strict=True))
-
-
-def study_document(question: Question) -> object:
-    """The resolved experiment of the only point."""
-    from blis_tui.spec.study.document import resolve_point  # noqa: PLC0415
-
-    return resolve_point(question.study, question.study.points[0]).document.data
 
 
 def main(studies: int) -> int:
