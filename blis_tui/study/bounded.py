@@ -18,8 +18,8 @@ from blis_tui.study.bounds import (
     Scope,
     Tallied,
     Throughput,
-    age,
-    first_token_after,
+    ages,
+    first_tokens,
 )
 from blis_tui.study.most import most_output_tokens, most_requests
 
@@ -133,15 +133,15 @@ class Followers:
             return None
         return Percentile(wanted, percent, sample, scope, most, so_far=self._so_far(latency))
 
-    def _so_far(self, latency: str) -> Callable[[Request, int], int] | None:
-        """What the latency of a request that runs and has its first token comes to, at least."""
+    def _so_far(self, latency: str) -> Callable[[Sequence[Request], int], list[int]] | None:
+        """What the latencies of requests that run and have their first tokens come to, at least."""
         if self._varies:
             return None
         if latency == "ttft_ms":
-            return first_token_after
+            return first_tokens
         # With no end but its own, and nowhere else to go, who runs is completed.
         endless = self._experiment.horizon_us is None and self._experiment.cluster.disaggregation is None
-        return age if latency == "e2e_ms" and endless else None
+        return ages if latency == "e2e_ms" and endless else None
 
     def _gaps(self, statistic: str, wanted: Range) -> Figure | None:
         percent, most = _PERCENTS.get(statistic), self._most_gaps()

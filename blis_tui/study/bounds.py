@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     Group = tuple[str, str]
     """The SLO class and the tenant of a request."""
     Sample = Callable[[Row], float | None]
-    SoFar = Callable[[Request, int], int]
+    SoFar = Callable[[Sequence[Request], int], list[int]]
 
 _ROUNDING: Final = 1e-12
-"""More than the relative error of interpolating between two floats, less than any difference that matters."""
+"""More than the relative error of interpolating between two floats, less than any difference between two latencies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,17 +56,24 @@ class Scope:
         """Whether it is about a request."""
         return arrival_us >= self.since_us and (not self.name or group[self.place] == self.name)
 
-    def samples(self, requests: Sequence[Request], so_far: SoFar, now_us: int) -> list[int]:
-        """The latencies of requests so far, in microseconds, as far as they are sure to count."""
-        samples = [(one, so_far(one, now_us)) for one in requests]
-        return [us for one, us in samples if us > 0 and self.holds(one.arrival_us, (one.slo_class, one.tenant))]
+    def samples_of(self, rows: Sequence[Row], groups: Sequence[Group], sample: Sample) -> list[float]:
+        """The latencies of requests that have ended, in microseconds."""
+        there = rows if self == _EVERYBODY else [one for one in rows if self.holds(one.arrival_us, groups[one.group])]
+        return [us for us in map(sample, there) if us is not None]
+
+    def only(self, requests: Sequence[tuple[Request, int]]) -> list[int]:
+        """What is beside those requests that it is about."""
+        return [us for one, us in requests if self.holds(one.arrival_us, (one.slo_class, one.tenant))]
+
+
+_EVERYBODY: Final = Scope()
 
 
 class Figure(Protocol):
     """Follows one figure of a run."""
 
-    def ended(self, row: Row, group: Group) -> None:
-        """A request has ended."""
+    def ended(self, rows: Sequence[Row], groups: Sequence[Group]) -> None:
+        """Requests have ended, of groups that rows have by their numbers."""
 
     def look(self, answering: Sequence[Request], now_us: int) -> None:
         """These are running now, and have their first token."""
@@ -87,8 +94,8 @@ def allowed_above(percent: int, count: int) -> int:
 class Follower:
     """Follows nothing."""
 
-    def ended(self, row: Row, group: Group) -> None:
-        """A request has ended."""
+    def ended(self, rows: Sequence[Row], groups: Sequence[Group]) -> None:
+        """Requests have ended, of groups that rows have by their numbers."""
 
     def look(self, answering: Sequence[Request], now_us: int) -> None:
         """These are running now, and have their first token."""
@@ -103,7 +110,7 @@ class Percentile(Follower):
         sample: a request's latency in microseconds; None = it has none.
         scope: the requests whose latencies count.
         most: how many requests there can be at most; None = nobody knows.
-        so_far: the least that the latency of a running request will come to; None = that can be nothing at all.
+        so_far: the least that the latencies of running requests will come to; None = they may come to nothing at all.
     """
 
     def __init__(
@@ -124,23 +131,25 @@ class Percentile(Follower):
         self._so_far = so_far
         self._above = self._below = self._late = 0
 
-    def ended(self, row: Row, group: Group) -> None:
-        """A request has ended."""
-        sample = self._sample(row) if self._scope.holds(row.arrival_us, group) else None
-        if sample is None:
-            if self._most is not None:
-                self._most -= 1
-            return
-        low, high, value = self._wanted.low, self._wanted.high, sample / 1000
-        slack = 0.0 if isinstance(sample, int) else _ROUNDING * abs(value)
-        self._above += high is not None and value - slack > high
-        self._below += low is not None and value + slack < low
+    def ended(self, rows: Sequence[Row], groups: Sequence[Group]) -> None:
+        """Requests have ended, of groups that rows have by their numbers."""
+        samples = self._scope.samples_of(rows, groups, self._sample)
+        if self._most is not None:
+            self._most -= len(rows) - len(samples)
+        low, high = self._wanted.low, self._wanted.high
+        if high is not None:
+            high += _ROUNDING * abs(high)
+            self._above += len([us for us in samples if us / 1000 > high])
+        if low is not None:
+            low -= _ROUNDING * abs(low)
+            self._below += len([us for us in samples if us / 1000 < low])
 
     def look(self, answering: Sequence[Request], now_us: int) -> None:
         """These are running now, and have their first token."""
         high = self._wanted.high
         if self._so_far is not None and high is not None:
-            self._late = len([one for one in self._scope.samples(answering, self._so_far, now_us) if one / 1000 > high])
+            known = zip(answering, self._so_far(answering, now_us), strict=True)
+            self._late = len(self._scope.only([(one, us) for one, us in known if us / 1000 > high]))
 
     def reason(self, now_us: int) -> str:  # noqa: ARG002  (the same for all)
         """Why it cannot come out in its range."""
@@ -194,19 +203,19 @@ class Mean(Follower):
         self._so_far = so_far
         self._total_us = self._running_us = 0
 
-    def ended(self, row: Row, group: Group) -> None:
-        """A request has ended."""
-        sample = self._sample(row) if self._scope.holds(row.arrival_us, group) else None
-        if sample is None:
-            self._most -= 1
-        else:
+    def ended(self, rows: Sequence[Row], groups: Sequence[Group]) -> None:
+        """Requests have ended, of groups that rows have by their numbers."""
+        samples = self._scope.samples_of(rows, groups, self._sample)
+        self._most -= len(rows) - len(samples)
+        for sample in samples:
             self._total_us += floor(sample)  # what it bounds is no smaller
 
     def look(self, answering: Sequence[Request], now_us: int) -> None:
         """These are running now, and have their first token."""
         if self._so_far is not None:
+            known = zip(answering, self._so_far(answering, now_us), strict=True)
             self._running_us = 0
-            for sample in self._scope.samples(answering, self._so_far, now_us):
+            for sample in self._scope.only(list(known)):
                 self._running_us += sample
 
     def reason(self, now_us: int) -> str:  # noqa: ARG002  (the same for all)
@@ -257,11 +266,12 @@ class Count(Bounded):
         self._left = most
         self._count = 0
 
-    def ended(self, row: Row, group: Group) -> None:
-        """A request has ended."""
+    def ended(self, rows: Sequence[Row], groups: Sequence[Group]) -> None:
+        """Requests have ended, of groups that rows have by their numbers."""
         if self._left is not None:
-            self._left -= 1
-        self._count += self._share(row, group)
+            self._left -= len(rows)
+        for row in rows:
+            self._count += self._share(row, groups[row.group])
 
     def least(self, now_us: int) -> float:  # noqa: ARG002
         """Those that have ended."""
@@ -301,22 +311,22 @@ class Attainment(Bounded):
         self._early = early
         self._injected = self._good = self._late = 0
 
-    def ended(self, row: Row, group: Group) -> None:
-        """A request has ended."""
-        self._left -= 1
-        target = self._targets.get(group[0] or "standard")
-        if target is not None:
-            self._injected += row.state != RequestState.REJECTED
-            self._good += is_good(row, target)
+    def ended(self, rows: Sequence[Row], groups: Sequence[Group]) -> None:
+        """Requests have ended, of groups that rows have by their numbers."""
+        self._left -= len(rows)
+        for row in rows:
+            target = self._targets.get(groups[row.group][0] or "standard")
+            if target is not None:
+                self._injected += row.state != RequestState.REJECTED
+                self._good += is_good(row, target)
 
-    def look(self, answering: Sequence[Request], now_us: int) -> None:  # noqa: ARG002
+    def look(self, answering: Sequence[Request], now_us: int) -> None:
         """These are running now, and have their first token."""
         if self._early:
             self._late = 0
-            for request in answering:
+            for request, after_us in zip(answering, first_tokens(answering, now_us), strict=True):
                 target = self._targets.get(request.slo_class or "standard")
-                limit = None if target is None else target.ttft_ms
-                self._late += limit is not None and first_token_after(request) / 1000 > limit
+                self._late += target is not None and target.ttft_ms is not None and after_us / 1000 > target.ttft_ms
 
     def _best(self) -> int:
         """Good requests, if all are that may be."""
@@ -336,17 +346,17 @@ class Goodput(Attainment):
         return self._best() / (now_us / 1e6) if now_us else None
 
 
-def first_token_after(request: Request, now_us: int = 0) -> int:  # noqa: ARG001  (one signature for all)
-    """When a request got its first token, in microseconds after its arrival; its client measures no less.
+def first_tokens(answering: Sequence[Request], now_us: int) -> list[int]:  # noqa: ARG001  (one signature for all)
+    """When requests got their first tokens, in microseconds after their arrival; their clients measure no less.
 
     Who generates the answer again after a preemption has another first token, later.
     """
-    return request.first_token_us - request.arrival_us
+    return [one.first_token_us - one.arrival_us for one in answering]
 
 
-def age(request: Request, now_us: int) -> int:
-    """What a request takes, at least, that is sure to be completed, in microseconds; 0 where it may time out."""
-    return 0 if request.deadline_us else now_us - request.arrival_us
+def ages(answering: Sequence[Request], now_us: int) -> list[int]:
+    """What requests take, at least, that are sure to be completed, in microseconds; 0 where one may time out."""
+    return [0 if one.deadline_us else now_us - one.arrival_us for one in answering]
 
 
 def is_good(row: Row, target: SloTarget) -> bool:
@@ -401,10 +411,11 @@ class Gaps(Follower):
         self._ended = self._tokens = 0
         self._next_look = 0
 
-    def ended(self, row: Row, group: Group) -> None:  # noqa: ARG002
-        """A request has ended."""
-        self._ended += 1
-        self._tokens += row.output_tokens
+    def ended(self, rows: Sequence[Row], groups: Sequence[Group]) -> None:  # noqa: ARG002
+        """Requests have ended, of groups that rows have by their numbers."""
+        self._ended += len(rows)
+        for row in rows:
+            self._tokens += row.output_tokens
 
     def reason(self, now_us: int) -> str:
         """Why it cannot come out in its range."""
