@@ -57,12 +57,14 @@ store_option: Final = click.option(
 
 
 @click.command()
-@click.argument("source", metavar="STUDY|SPEC", shell_complete=completion.experiments)
+@click.argument("source", metavar="STUDY|SPEC", shell_complete=completion.studies)
+@click.option("--case", metavar="NAME", help="Start from a case of the experiment (`cases`, `matrix`).")
 @click.option(
     "--axis",
     "axes",
     multiple=True,
     metavar="PATH=VALUES",
+    shell_complete=completion.assignments,
     help="What varies: cluster.instances=1..8, workload.rate_per_s=5..40..5, policy=default,vllm-v1; repeatable.",
 )
 @click.option("--seeds", metavar="N|LIST", default="", help="How often each point runs, or with which seeds (1,2,3).")
@@ -93,6 +95,7 @@ store_option: Final = click.option(
 @reported
 def sweep(
     source: str,
+    case: str | None,
     axes: tuple[str, ...],
     seeds: str,
     slos: tuple[str, ...],
@@ -118,7 +121,7 @@ def sweep(
     endings = [_ending(name) for name in outputs]
     require_different_files(dict(zip(outputs, outputs, strict=True)))
     with ending_on_signals():
-        study = open_study(source, axes, slos, objectives, seeds, overrides, known_plugins(plugins))
+        study = open_study(source, axes, slos, objectives, seeds, overrides, known_plugins(plugins), case)
         with ExitStack() as opened:
             writers = _open(opened, outputs, endings)
             runs = Sweep(study, store=store_of(store), early_stop=early_stop, warn=warn)
@@ -138,6 +141,7 @@ def open_study(
     seeds: str,
     overrides: tuple[str, ...],
     plugins: Registry | None,
+    case: str | None = None,
 ) -> Study:
     """The study that a command line describes: a document of its own, or an experiment and what varies.
 
@@ -148,11 +152,14 @@ def open_study(
     from blis_tui.spec.study.arguments import study_of_arguments  # noqa: PLC0415
     from blis_tui.spec.study.document import read_study  # noqa: PLC0415
     from blis_tui.spec.study.opening import open_study_or_experiment  # noqa: PLC0415
+    from blis_tui.study.figures import require_figures  # noqa: PLC0415
 
     stdin_text = read_standard_input_text() if source == "-" else None
     document, base = open_study_or_experiment(source, stdin_text)
-    study_of_arguments(document, axes=axes, slos=slos, objectives=objectives, seeds=seeds)
-    return read_study(document, base=base, given=overrides, plugins=plugins)
+    study_of_arguments(document, axes=axes, slos=slos, objectives=objectives, seeds=seeds, case=case)
+    study = read_study(document, base=base, given=overrides, plugins=plugins)
+    require_figures(study)
+    return study
 
 
 def store_of(given: str | None) -> Store:
