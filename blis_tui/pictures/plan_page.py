@@ -16,6 +16,7 @@ from blis_tui.pictures.points import short
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.planning.text import answer_text, bound_text, remarks
 from blis_tui.study.text import number, short_names, value_text
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,18 +56,15 @@ def answer_runs(plan: Plan) -> list[tuple[str, Experiment]]:
     best = plan.best
     if best is None or best.found is None:
         return []
-    worse = [one for one in best.tried if _size(plan, one) < _size(plan, best.found)]
-    if plan.question.max_rate:
-        worse = [one for one in reversed(best.tried) if _size(plan, one) > _size(plan, best.found)]
-    runs = [("the answer", best.found), *([("one below", worse[-1])] if worse else [])]
-    if plan.question.max_rate:
-        runs = [("the answer", best.found), *([("a higher rate", worse[-1])] if worse else [])]
+    size = _size(plan, best.found)
+    fails = [one for one in best.tried if one.holding < len(one.rows)]
+    beside = min(fails, key=lambda one: abs(_size(plan, one) - size), default=None)
+    runs = [("the answer", best.found), *([] if beside is None else [("does not hold", beside)])]
     study = plan.question.study
-    found = []
-    for name, tried in runs:
-        row = tried.rows[0]
-        found.append((f"{name}: {_size_text(plan, tried)}", experiment_of(study, row.point, row.seed)))
-    return found
+    return [
+        (f"{name}: {_size_text(plan, tried)}", experiment_of(study, tried.rows[0].point, tried.rows[0].seed))
+        for name, tried in runs
+    ]
 
 
 def _size(plan: Plan, one: Tried) -> float:
@@ -75,7 +73,7 @@ def _size(plan: Plan, one: Tried) -> float:
 
 
 def _size_text(plan: Plan, one: Tried) -> str:
-    return f"{one.rate_per_s:g} requests/s" if plan.question.max_rate else f"{one.size} instances"
+    return f"{one.rate_per_s:g} requests/s" if plan.question.max_rate else plural(one.size or 0, "instance")
 
 
 def _name(plan: Plan, one: Candidate) -> str:
