@@ -12,13 +12,14 @@ import click
 
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import tell
+from blis_tui.cli.files import require_different_files, tell
 from blis_tui.cli.options import format_option, known_plugins, plugins_option, set_option
 from blis_tui.cli.signals import ending_on_signals
 from blis_tui.cli.sweep import (
     MOST_JOBS,
     dask_option,
     jobs_option,
+    open_page,
     open_study,
     runner_of,
     slo_option,
@@ -27,6 +28,7 @@ from blis_tui.cli.sweep import (
 )
 
 if TYPE_CHECKING:
+    from blis_tui.study.planning.plan import Plan
     from blis_tui.study.rows import Row
 
 _PROGRESS_EVERY_S: Final = 0.2
@@ -76,6 +78,12 @@ _SIZES: Final = re.compile(r"([A-Za-z0-9_.]+)=([1-9][0-9]{0,4})\.\.([1-9][0-9]{0
 @store_option
 @format_option("table", "json", about="table: the answer and the runs around it; json: everything.")
 @click.option("-o", "--output", metavar="FILE", help="Write that to a file instead of to standard output.")
+@click.option(
+    "--html",
+    "html_file",
+    metavar="FILE.html",
+    help="Also write one page with pictures: the answer, and what was tried.",
+)
 @click.option("--progress/--no-progress", default=None, help="Progress on standard error [default: on a terminal].")
 @reported
 def plan(
@@ -97,6 +105,7 @@ def plan(
     store: str | None,
     output_format: str,
     output: str | None,
+    html_file: str | None,
     progress: bool | None,
 ) -> None:
     """Find the cheapest cluster that keeps to all bounds, or the highest rate at which it does.
@@ -116,6 +125,7 @@ def plan(
         raise click.UsageError("--max-rate looks for the rate that --rate gives: leave one of them out")
     if not slos:
         raise click.UsageError("say what must hold, such as --slo 'latency.ttft_ms.p99<=300'")
+    require_different_files({"-o": output, "--html": html_file})
     size_path, least, most = _sizes(sizes)
     given = [f"hardware={hardware}"] if hardware else []
     given += [f"cluster.tensor_parallel={tensor_parallel}"] if tensor_parallel else []
@@ -137,6 +147,7 @@ def plan(
         line = _Progress() if shown else None
         with ExitStack() as opened:
             file = None if output is None else opened.enter_context(atomic_text(output))
+            page = None if html_file is None else open_page(opened, html_file)
             try:
                 runner = opened.enter_context(runner_of(jobs, dask, MOST_JOBS))
                 found = ask(question, runner, store_of(store), line.show if line else lambda _: None)
@@ -146,11 +157,21 @@ def plan(
             text = plan_text(found) if output_format == "table" else to_json(plan_data(found))
             if file is not None:
                 file.write(text)
+            if page is not None:
+                page.write(_page(found))
         if output is None:
             write_standard_output(text)
     if found.best is None:
         tell("FAIL  nothing that was tried keeps to all bounds")
         sys.exit(ExitCode.CHECK_FAILED)
+
+
+def _page(found: Plan) -> str:
+    """The page about a plan; the run at the answer is made once more, to show it over time."""
+    from blis_tui.pictures.chosen import rerun  # noqa: PLC0415
+    from blis_tui.pictures.plan_page import answer_runs, plan_page  # noqa: PLC0415
+
+    return plan_page(found, [rerun(name, experiment) for name, experiment in answer_runs(found)])
 
 
 def _sizes(text: str) -> tuple[str, int, int]:

@@ -19,6 +19,7 @@ from blis_tui.cli.signals import ending_on_signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import TextIO
 
     from blis_tui.registry import Registry
     from blis_tui.spec.study.model import Study
@@ -91,6 +92,12 @@ store_option: Final = click.option(
     metavar="FILE.csv|FILE.jsonl|FILE.parquet",
     help="Also write a row per run; repeatable.",
 )
+@click.option(
+    "--html",
+    "html_file",
+    metavar="FILE.html",
+    help="Also write one page with pictures: Pareto front, latency against rate, heat maps, the best points over time.",
+)
 @click.option("--progress/--no-progress", default=None, help="Progress on standard error [default: on a terminal].")
 @reported
 def sweep(
@@ -108,6 +115,7 @@ def sweep(
     store: str | None,
     output_format: str,
     outputs: tuple[str, ...],
+    html_file: str | None,
     progress: bool | None,
 ) -> None:
     """Run an experiment with many settings, and compare what comes of them.
@@ -119,16 +127,19 @@ def sweep(
     from blis_tui.study.sweep import Sweep  # noqa: PLC0415  (heavy imports only when it runs)
 
     endings = [_ending(name) for name in outputs]
-    require_different_files(dict(zip(outputs, outputs, strict=True)))
+    require_different_files({**dict(zip(outputs, outputs, strict=True)), "--html": html_file})
     with ending_on_signals():
         study = open_study(source, axes, slos, objectives, seeds, overrides, known_plugins(plugins), case)
         with ExitStack() as opened:
             writers = _open(opened, outputs, endings)
+            page = None if html_file is None else open_page(opened, html_file)
             runs = Sweep(study, store=store_of(store), early_stop=early_stop, warn=warn)
             complete = run_all(runs, opened.enter_context(runner_of(jobs, dask, study.runs)), progress)
             result = runs.result()
             for write in writers:
                 write(result)
+            if page is not None:
+                page.write(_page(result))
         _print(result, output_format)
     _judge(result, complete=complete)
 
@@ -285,6 +296,26 @@ def _open(opened: ExitStack, names: Iterable[str], endings: Iterable[str]) -> li
             lines = rows_csv if ending == "csv" else rows_jsonl
             writers.append(lambda result, file=file, lines=lines: file.writelines(map(str.encode, lines(result))))  # type: ignore[misc]
     return writers
+
+
+def open_page(opened: ExitStack, name: str) -> TextIO:
+    """Open the file of a page: what cannot be written should be known before a long search."""
+    from blis_tui.pictures.library import require_plotly  # noqa: PLC0415
+    from blis_tui.records.files import atomic_text  # noqa: PLC0415
+
+    if name == "-":
+        raise click.UsageError("--html needs a file")
+    require_plotly()
+    return opened.enter_context(atomic_text(name))
+
+
+def _page(result: StudyResult) -> str:
+    """The page about a study; the best of its points are run once more, to show them over time."""
+    from blis_tui.pictures.chosen import choose, rerun  # noqa: PLC0415
+    from blis_tui.pictures.points import Points  # noqa: PLC0415
+    from blis_tui.pictures.study_page import study_page  # noqa: PLC0415
+
+    return study_page(result, [rerun(name, experiment) for name, experiment in choose(Points.of(result))])
 
 
 def _print(result: StudyResult, output_format: str) -> None:

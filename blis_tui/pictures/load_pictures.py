@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import fsum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from blis_tui.pictures.panels import Panel, line_of, panels_layout, trace
@@ -45,52 +46,70 @@ class _Line(NamedTuple):
     """A line in all panels: its name, and in each panel its values and what else stands in the hover text."""
 
     name: str
+    x: Sequence[float]
+    """The starts of its slices in seconds, and the end."""
     values: Sequence[Sequence[float]]
     peaks: Sequence[Sequence[float]]
 
 
 def load_pictures(load: LoadTable, end_us: int) -> list[Picture]:
     """The load over time, as one picture for few instances and two for many."""
-    edges = [number * load.slice_us / 1e6 for number in range(len(load.instances[0].waiting))] if load.instances else []
-    if not edges:
+    x = _edges(load, end_us)
+    if len(x) < 2:
         return []
     few = len(load.instances) <= LINES
-    lines = [_instance_line(one) for one in load.instances] if few else _pool_lines(load.instances)
-    pictures = [_lines_picture(load, lines, edges, end_us, few=few)]
-    return pictures if few else [*pictures, _heat_map(load.instances, edges)]
+    lines = [_instance_line(one, x) for one in load.instances] if few else _pool_lines(load.instances, x)
+    more = {"Requests in the gateway's queue": load.held, "Instances at work": load.at_work}
+    note = f"Means over {load.slice_us / 1e6:,g} s each; peaks are in the hover text. Zooming into one zooms all."
+    pictures = [_lines_picture("load", "Load over time", "instance" if few else "pool", lines, more, note)]
+    return pictures if few else [*pictures, _heat_map(load.instances, x[:-1])]
 
 
-def _instance_line(one: InstanceLoad) -> _Line:
+def compared_load_picture(loads: Mapping[str, tuple[LoadTable, int]]) -> Picture:
+    """The load of several runs over time, each the mean of its instances.
+
+    Args:
+        loads: name of a run -> its load and its end in microseconds, later than 0.
+    """
+    lines = [_mean_line(name, load.instances, _edges(load, end_us)) for name, (load, end_us) in loads.items()]
+    note = "Means over the instances of each run; peaks of any of them are in the hover text."
+    return _lines_picture("runs-load", "Load over time, compared", "run", lines, {}, note)
+
+
+def _edges(load: LoadTable, end_us: int) -> list[float]:
+    slices = len(load.instances[0].waiting) if load.instances else 0
+    return [*(number * load.slice_us / 1e6 for number in range(slices)), end_us / 1e6]
+
+
+def _instance_line(one: InstanceLoad, x: Sequence[float]) -> _Line:
     both = [measure.values(one) for measure in MEASURES]
-    return _Line(f"instance {one.instance}", [means for means, _ in both], [peaks for _, peaks in both])
+    return _Line(f"instance {one.instance}", x, [means for means, _ in both], [peaks for _, peaks in both])
 
 
-def _pool_lines(instances: Sequence[InstanceLoad]) -> list[_Line]:
-    """For each pool the mean over its instances, and the highest peak of any."""
-    pools: dict[str, list[_Line]] = {}
+def _pool_lines(instances: Sequence[InstanceLoad], x: Sequence[float]) -> list[_Line]:
+    pools: dict[str, list[InstanceLoad]] = {}
     for one in instances:
-        pools.setdefault(one.pool, []).append(_instance_line(one))
-    found = []
-    for name, members in pools.items():
-        means, peaks = [], []
-        for number in range(len(MEASURES)):
-            means.append([_mean(values) for values in zip(*(one.values[number] for one in members), strict=True)])
-            peaks.append([max(values) for values in zip(*(one.peaks[number] for one in members), strict=True)])
-        found.append(_Line(f"pool {name}, mean of {len(members)} instances", means, peaks))
-    return found
+        pools.setdefault(one.pool, []).append(one)
+    return [_mean_line(f"pool {name}, mean of {len(own)} instances", own, x) for name, own in pools.items()]
+
+
+def _mean_line(name: str, instances: Sequence[InstanceLoad], x: Sequence[float]) -> _Line:
+    """The mean over instances, and the highest peak of any."""
+    members = [_instance_line(one, x) for one in instances]
+    means, peaks = [], []
+    for number in range(len(MEASURES)):
+        means.append([_mean(values) for values in zip(*(one.values[number] for one in members), strict=True)])
+        peaks.append([max(values) for values in zip(*(one.peaks[number] for one in members), strict=True)])
+    return _Line(name, x, means, peaks)
 
 
 def _mean(values: Sequence[float]) -> float:
-    total = 0.0
-    for value in values:
-        total += value
-    return round(total / len(values), 3)
+    return round(fsum(values) / len(values), 3)
 
 
 def _lines_picture(
-    load: LoadTable, lines: Sequence[_Line], edges: Sequence[float], end_us: int, *, few: bool
+    name: str, title: str, whose: str, lines: Sequence[_Line], more: Mapping[str, Sequence[Slice] | None], note: str
 ) -> Picture:
-    x = [*edges, end_us / 1e6]
     panels: list[Panel] = []
     traces: list[Mapping[str, object]] = []
     for number, measure in enumerate(MEASURES):
@@ -99,25 +118,24 @@ def _lines_picture(
             peaks = line.peaks[number]
             hover = f"%{{y:{measure.format}}} (peak %{{customdata:{measure.format}}})<extra>{label(line.name)}</extra>"
             settings = {"customdata": [*peaks, peaks[-1]], "hovertemplate": hover}
-            traces.append(_step_line(line.name, number, color, x, line.values[number], settings))
-    for title, course in (("Requests in the gateway's queue", load.held), ("Instances at work", load.at_work)):
+            traces.append(_step_line(line.name, number, color, line.x, line.values[number], settings))
+    for course_title, course in more.items():
         if course is not None:
             means = [round(one.mean, 3) for one in course]
             settings = {"hovertemplate": "%{y:,.1f}<extra></extra>"}
-            traces.append(_step_line(title, len(panels), len(lines), x, means, settings))
-            panels.append(Panel(title, _SECONDS, {"rangemode": "tozero"}))
+            traces.append(_step_line(course_title, len(panels), len(lines), lines[0].x, means, settings))
+            panels.append(Panel(course_title, _SECONDS, {"rangemode": "tozero"}))
     layout = {**panels_layout(panels, shared_x=True), "hovermode": "x unified", "showlegend": len(lines) > 1}
-    whose = "instance" if few else "pool"
     return Picture(
-        name="load",
-        title="Load over time",
+        name=name,
+        title=title,
         description=f"Over simulated time, for each {whose}: requests waiting and running, use of the KV cache and"
         f" tokens in a step. At most {_highest(lines, 0):,.0f} requests wait and {_highest(lines, 1):,.0f} run at an"
         f" instance, and {_highest(lines, 2):,.1f} % of a KV cache are in use.",
         views={"": View(traces, layout)},
         height=150 * len(panels) + 70,
         table=_table(lines),
-        note=f"Means over {load.slice_us / 1e6:,g} s each; peaks are in the hover text. Zooming into one zooms all.",
+        note=note,
     )
 
 

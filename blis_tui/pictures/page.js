@@ -31,7 +31,7 @@
   }
 
   // Named one by one: Plotly's own choice has a button that sends the figure to its makers' servers.
-  const config = { responsive: true, displaylogo: false, showTips: false, plotlyServerURL: "",
+  const config = { responsive: true, displayModeBar: "hover", displaylogo: false, showTips: false, plotlyServerURL: "",
     modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d", "toImage"]] };
 
   function draw(plot, isDark, paper) {
@@ -53,6 +53,49 @@
       const plot = document.getElementById(select.dataset.for);
       shown.set(plot, select.selectedIndex);
       draw(plot, dark.matches);
+    });
+  }
+
+  // Tables that can be sorted by a click on a column's name, and filtered by words that a row must have.
+  for (const table of document.querySelectorAll("table[data-sortable]")) {
+    const body = table.tBodies[0];
+    const rows = [...body.rows];
+    const texts = new Map(rows.map((row) => [row, row.textContent.toLowerCase()]));
+    const heads = [...table.tHead.rows[0].cells];
+    const value = (row, at) => row.cells[at].textContent;
+    const figure = (text) => (/^[-+]?[\d,]*\.?\d+$/.test(text) ? Number(text.replaceAll(",", "")) : NaN);
+
+    function compare(a, b) {
+      const [x, y] = [figure(a), figure(b)];
+      if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y) || a.localeCompare(b, "en");
+      return x - y;
+    }
+
+    heads.forEach((head, at) => {
+      const button = document.createElement("button");
+      button.append(...head.childNodes);
+      head.append(button);
+      button.addEventListener("click", () => {
+        const down = head.getAttribute("aria-sort") === "ascending";
+        heads.forEach((one) => one.removeAttribute("aria-sort"));
+        head.setAttribute("aria-sort", down ? "descending" : "ascending");
+        const sorted = [...rows].sort((a, b) => (down ? -1 : 1) * compare(value(a, at), value(b, at)));
+        body.append(...sorted);
+      });
+    });
+
+    const line = document.createElement("label");
+    line.className = "filter";
+    const input = Object.assign(document.createElement("input"), { type: "search", placeholder: "words a row must have" });
+    const count = document.createElement("span");
+    count.setAttribute("aria-live", "polite");
+    line.append("Filter ", input, count);
+    table.parentElement.before(line);
+    input.addEventListener("input", () => {
+      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      for (const row of rows) row.hidden = !words.every((word) => texts.get(row).includes(word));
+      const left = rows.filter((row) => !row.hidden).length;
+      count.textContent = words.length ? `${left} of ${rows.length} rows` : "";
     });
   }
 })();

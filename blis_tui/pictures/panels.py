@@ -14,6 +14,8 @@ PALETTE: Final = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E
 are lost on a dark ground or a white one."""
 MS_AXIS: Final = {"rangemode": "tozero", "ticksuffix": " ms", "separatethousands": True, "exponentformat": "none"}
 """Plotly's settings of an axis of milliseconds."""
+_FEW_VALUES: Final = 8
+_WIDE: Final = 8
 _DASHES: Final = ("solid", "dash", "dot", "dashdot")
 
 
@@ -63,8 +65,8 @@ def panels_layout(panels: Sequence[Panel], columns: int = 1, *, shared_x: bool =
         )
     gap = 0.24 if shared_x else 0.36
     grid = {"rows": rows, "columns": columns, "pattern": "independent", "xgap": 0.16, "ygap": gap}
-    legend = {"legend": {"orientation": "h", "x": 0, "y": 1, "yref": "container", "yanchor": "top"}}
-    return {**layout, "grid": grid, "annotations": titles, "margin": {"t": 64, "l": 64, "r": 16, "b": 48}, **legend}
+    legend = {"legend": {"orientation": "h", "x": 0, "y": 1.06, "yanchor": "bottom"}}
+    return {**layout, "grid": grid, "annotations": titles, "margin": {"t": 56, "l": 64, "r": 16, "b": 48}, **legend}
 
 
 def trace(panel: int, name: str, **settings: object) -> dict[str, object]:
@@ -78,3 +80,29 @@ def line_of(number: int, width: float = 2) -> dict[str, object]:
     """The colour and dash of the line of that number: alike in every panel."""
     turn, color = divmod(number, len(PALETTE))
     return {"color": PALETTE[color], "dash": _DASHES[turn % len(_DASHES)], "width": width}
+
+
+def value_axis(title: str, values: Sequence[float]) -> dict[str, object]:
+    """Plotly's settings of an axis of figures: a few whole numbers have a tick each, a wide range is logarithmic."""
+    axis: dict[str, object] = {"title": {"text": label(title)}, "rangemode": "tozero", "exponentformat": "none"}
+    if values and all(value == int(value) for value in values) and len({*values}) <= _FEW_VALUES:
+        return {**axis, "tickvals": sorted({*values})}
+    wide = bool(values) and 0 < _WIDE * min(values) < max(values)
+    return {**axis, "separatethousands": True, **({"type": "log"} if wide else {})}
+
+
+def bound_line(axis: str, value: float) -> dict[str, object]:
+    """A line at an upper bound of an axis."""
+    other = "y" if axis == "x" else "x"
+    along = {f"{other}0": 0, f"{other}1": 1, f"{other}ref": "paper"}
+    text = {"text": f"at most {value:,g}", "textposition": "end", "font": {"color": PALETTE[1], "size": 11}}
+    line = {"dash": "dash", "width": 1.2, "color": PALETTE[1]}
+    return {
+        "type": "line",
+        f"{axis}0": value,
+        f"{axis}1": value,
+        f"{axis}ref": axis,
+        **along,
+        "line": line,
+        "label": text,
+    }

@@ -20,6 +20,7 @@ class Table:
         caption: what it says, for those who come upon it without seeing what is around it.
         words: columns, counted from 0, that hold words and not figures; the first always does.
         classes: a CSS class for each row; may be left out.
+        sortable: whether readers can sort it by its columns, and filter its rows.
     """
 
     caption: str
@@ -27,6 +28,7 @@ class Table:
     rows: Sequence[Sequence[str]]
     words: tuple[int, ...] = ()
     classes: Sequence[str] = ()
+    sortable: bool = False
 
     def html(self) -> str:
         """The table as HTML; it scrolls by itself where it is wider than the page."""
@@ -38,8 +40,9 @@ class Table:
             cells = "".join(f"<td{self._kind(at)}>{escape(one)}</td>" for at, one in enumerate(others, 1))
             rows.append(f"<tr{kind}><th scope='row'>{escape(first)}</th>{cells}</tr>")
         top = f"<thead><tr>{head}</tr></thead>" if any(self.head) else ""
+        tall, sortable = (" tall", " data-sortable") if self.sortable else ("", "")
         return (
-            f"<div class='wide'><table><caption>{escape(self.caption)}</caption>{top}"
+            f"<div class='wide{tall}'><table{sortable}><caption>{escape(self.caption)}</caption>{top}"
             f"<tbody>{''.join(rows)}</tbody></table></div>"
         )
 

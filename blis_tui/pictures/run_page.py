@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from blis_tui._version import __version__
-from blis_tui.canonical import to_json
 from blis_tui.metrics.report import seen_gaps_us
 from blis_tui.metrics.stats import Expanded
 from blis_tui.pictures.arrivals import arrivals_picture, rates_picture
-from blis_tui.pictures.library import plotly_version
 from blis_tui.pictures.load_pictures import load_pictures
+from blis_tui.pictures.origin import provenance, settings
 from blis_tui.pictures.page import page
-from blis_tui.pictures.parts import Card, Picture, Section, Table, cards, paragraph, unfold
+from blis_tui.pictures.parts import Card, Picture, Section, Table, cards
 from blis_tui.pictures.percentiles import NAMES, curve, curves_view, name_of
 from blis_tui.records.summary import main_lines
-from blis_tui.spec.yaml_text import yaml_body
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +26,6 @@ if TYPE_CHECKING:
     from blis_tui.pictures.load import LoadObserver
     from blis_tui.pictures.percentiles import Curve
     from blis_tui.simulation import Simulation
-    from blis_tui.spec.model import Experiment
 
 _INTERRUPTED: Final = "The run was interrupted: the figures are those until then."
 GROUPS: Final = 6
@@ -65,7 +60,7 @@ def run_page(simulation: Simulation, report: Report, observed: LoadObserver) -> 
         Section(name="load-section", title="Load and throughput", content=load),
         Section(name="groups", title="Classes and tenants", content=_groups(report)),
         Section(name="expectations", title="Expectations", content=_expectations(report.expectations)),
-        settings_section(experiment),
+        Section(name="settings", title="All settings", content=[settings(experiment)]),
         Section(name="provenance", title="Provenance", content=[_provenance(report)]),
     ]
     about = experiment.description or "A simulated run of an LLM inference service."
@@ -272,22 +267,12 @@ def _value(value: float | str | bool | None) -> str:
     return "nothing" if value is None else str(value)
 
 
-def settings_section(experiment: Experiment) -> Section:
-    """All settings of an experiment, as one document."""
-    text = yaml_body(json.loads(to_json(experiment.document)))
-    about = "One document with everything that the experiment refers to and every default: it can be run as it is."
-    content = paragraph(about) + f"<pre>{escape(text)}</pre>"
-    return Section(name="settings", title="All settings", content=[unfold("The resolved experiment", content)])
-
-
 def _provenance(report: Report) -> Table:
     meta = report.meta
-    rows = [
-        ("Experiment", meta.experiment),
-        ("SHA-256 of the resolved experiment", meta.spec_sha256),
-        ("Seed", f"{meta.seed}"),
-        ("Engine", meta.engine),
-        ("blis-tui", __version__),
-        ("plotly.js, which draws the pictures", plotly_version()),
-    ]
-    return Table(caption="Equal digests, seeds and engines give equal figures", head=("", ""), rows=rows, words=(1,))
+    return provenance(
+        {
+            "Experiment": meta.experiment,
+            "SHA-256 of the resolved experiment": meta.spec_sha256,
+            "Seed": f"{meta.seed}",
+        }
+    )

@@ -43,3 +43,26 @@ def test_the_page_of_a_run_is_drawn_offline(tmp_path: Path) -> None:
     assert "<image" in pictures[4]
     buttons = dict.fromkeys(re.findall(r'class="modebar-btn[^>]*data-title="([^"]*)"', document))
     assert [*buttons] == ["Zoom", "Pan", "Zoom in", "Zoom out", "Reset axes", "Download plot as a PNG"]
+
+
+def test_the_pages_of_a_study_and_a_plan_are_drawn_offline(tmp_path: Path) -> None:
+    page = tmp_path / "study.html"
+    axes = ("--axis", "cluster.instances=1,2", "--axis", "workload.rate_per_s=4,8,64", "--set", "workload.requests=40")
+    goals = ("--objective", "cost.gpus", "--objective", "latency.e2e_ms.p99", "--slo", "latency.ttft_ms.p99<=60")
+    rest = ("--set", "expect=[]", "--jobs", "1", "--store", str(tmp_path / "store"), "--html", str(page))
+    assert CliRunner().invoke(cli, ["sweep", "quickstart", *axes, *goals, *rest]).exit_code == 0
+    document, console = opened(page)
+    assert console == ""
+    pictures = document.split('<figure class="picture" id="')[1:]
+    names = ["front", "rate", "percentiles", "heat-map", "runs-percentiles", "runs-load"]
+    assert [one[: one.index('"')] for one in pictures] == names
+    assert all("main-svg" in one for one in pictures)
+    assert document.count('<input type="search"') == 1
+    assert document.count('<th scope="col"><button>') + document.count('<th scope="col" class="n"><button>') > 5
+
+    page = tmp_path / "plan.html"
+    question = ("--slo", "latency.ttft_ms.p50<=60", "--max-rate", "--seeds", "1", "--duration", "5")
+    assert CliRunner().invoke(cli, ["plan", "quickstart", *question, *rest[2:-1], str(page)]).exit_code == 0
+    document, console = opened(page)
+    assert console == ""
+    assert document.count("main-svg") >= 3

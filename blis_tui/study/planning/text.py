@@ -22,10 +22,10 @@ _BAR: Final = 12
 
 def plan_text(plan: Plan) -> str:
     """The answer in a sentence, the runs around it as a table, how sure it is, and the other configurations."""
-    blocks = [[_answer(plan)]]
+    blocks = [[answer_text(plan)]]
     if plan.best is not None:
         blocks.append(list(_around(plan, plan.best)))
-        blocks.append([f"- {line}" for line in _remarks(plan, plan.best)])
+        blocks.append([f"- {line}" for line in remarks(plan, plan.best)])
     if len(plan.candidates) > 1:
         blocks.append(list(_configurations(plan)))
     elif plan.best is None:
@@ -41,7 +41,8 @@ def bound_text(one: Expectation) -> str:
     return f"{one.metric} " + " and ".join(shown)
 
 
-def _answer(plan: Plan) -> str:
+def answer_text(plan: Plan) -> str:
+    """The answer in a sentence."""
     bounds = ", ".join(bound_text(one) for one in plan.question.study.constraints)
     best = plan.best
     if best is None:
@@ -106,7 +107,7 @@ def _why(one: Tried) -> str:
     return "stopped early: it cannot hold" if any(row.status == "stopped" for row in one.rows) else reason[:60]
 
 
-def _remarks(plan: Plan, best: Candidate) -> Iterator[str]:
+def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
     """How sure the answer is, and why."""
     found, question = best.found, plan.question
     if found is None:
