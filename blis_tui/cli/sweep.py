@@ -181,26 +181,18 @@ class _Progress:
 
     def show(self, now: Progress) -> None:
         """How far it is, and about how long the rest takes."""
+        from blis_tui.study.pace import progress_text  # noqa: PLC0415
+
         now_s = time.monotonic()
         if now_s < self._next_s:
             return
         self._next_s = now_s + _PROGRESS_EVERY_S
-        made = now.done - now.known
-        left = (now.total - now.done) * (now_s - self._start_s) / made if made else 0.0
-        rest = f", about {_duration(left)} left" if made and now.done < now.total else ""
-        known = f" ({now.known:,} known before)" if now.known else ""
-        tell(f"\r\x1b[2K{now.done:,} of {now.total:,} runs{known}{rest}", nl=False)
+        tell(f"\r\x1b[2K{progress_text(now, now_s - self._start_s)}", nl=False)
 
     def clear(self) -> None:
         """Leave nothing behind."""
         if self._next_s:
             tell("\r\x1b[2K", nl=False)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _ending(name: str) -> str:

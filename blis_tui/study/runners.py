@@ -61,6 +61,12 @@ class ProcessRunner:
 
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
+        self._stopped: Future[Outcome] = Future()
+
+    def stop(self) -> None:
+        """End the runs that are under way; ``run``, in whatever thread, gives no more outcomes. For good."""
+        if not self._stopped.done():
+            self._stopped.set_result(Outcome(status="failed", why="it was stopped"))
 
     @property
     def name(self) -> str:
@@ -72,14 +78,17 @@ class ProcessRunner:
         waiting = iter(tasks)
         while suspects := (yield from self._pooled(waiting)):
             for task in suspects:
-                yield task, _alone(task)
+                outcome = self._alone(task)
+                if self._stopped.done():
+                    return
+                yield task, outcome
 
     def _pooled(self, waiting: Iterator[Task]) -> Generator[tuple[Task, Outcome], None, list[Task]]:
         """Run tasks until there are none left, or a process dies; returns those that were under way then."""
         running: dict[Future[Outcome], Task] = {}
         pool = _pool(self.jobs)
         try:
-            while True:
+            while not self._stopped.done():
                 while len(running) < self.jobs * _AHEAD and (task := next(waiting, None)) is not None:
                     try:
                         running[pool.submit(execute, task)] = task
@@ -87,28 +96,30 @@ class ProcessRunner:
                         return [*running.values(), task]
                 if not running:
                     return []
-                ended, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in sorted(ended, key=list(running).index):
+                ended, _ = wait([*running, self._stopped], return_when=FIRST_COMPLETED)
+                for future in sorted(ended - {self._stopped}, key=list(running).index):
                     if isinstance(future.exception(), BrokenProcessPool):
                         continue
                     yield running.pop(future), future.result()
                 if any(isinstance(one.exception(), BrokenProcessPool) for one in ended):
                     return list(running.values())
+            return []
         finally:
             _end(pool)
 
-
-def _alone(task: Task) -> Outcome:
-    """Run a task in a process that does nothing else, again where that dies."""
-    for _ in range(ATTEMPTS):
-        pool = _pool(1)
-        try:
-            return pool.submit(execute, task).result()
-        except BrokenProcessPool:
-            continue
-        finally:
-            _end(pool)
-    return Outcome(status="failed", why=f"its process died {ATTEMPTS} times: is there too little memory?")
+    def _alone(self, task: Task) -> Outcome:
+        """Run a task in a process that does nothing else, again where that dies."""
+        for _ in range(ATTEMPTS):
+            pool = _pool(1)
+            try:
+                future = pool.submit(execute, task)
+                wait([future, self._stopped], return_when=FIRST_COMPLETED)
+                return (self._stopped if self._stopped.done() else future).result()
+            except BrokenProcessPool:
+                continue
+            finally:
+                _end(pool)
+        return Outcome(status="failed", why=f"its process died {ATTEMPTS} times: is there too little memory?")
 
 
 def _pool(jobs: int) -> ProcessPoolExecutor:

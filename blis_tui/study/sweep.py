@@ -69,15 +69,18 @@ class Sweep:
         """
         fresh: list[Row] = []
         tasks = self._tasks(fresh.append)
-        for task, outcome in (runner or HereRunner()).run(tasks):
+        try:
+            for task, outcome in (runner or HereRunner()).run(tasks):
+                yield from self._progress(fresh)
+                self._store.keep(task.key, task.stop_at, outcome)
+                places = self._waiting.pop(task.key)
+                self._known += len(places) - 1
+                for place, experiment in places:
+                    fresh.append(self._take(place, experiment, outcome))
+                yield from self._progress(fresh)
             yield from self._progress(fresh)
-            self._store.keep(task.key, task.stop_at, outcome)
-            places = self._waiting.pop(task.key)
-            self._known += len(places) - 1
-            for place, experiment in places:
-                fresh.append(self._take(place, experiment, outcome))
-            yield from self._progress(fresh)
-        yield from self._progress(fresh)
+        finally:
+            self._waiting.clear()  # what was under way is to be run again
 
     def result(self) -> StudyResult:
         """The rows so far, in order."""
@@ -86,10 +89,12 @@ class Sweep:
     def look_up(self) -> Iterator[Progress]:
         """As :meth:`run`, but without running anything: what is known already."""
         fresh: list[Row] = []
-        for _ in self._tasks(fresh.append):
+        try:
+            for _ in self._tasks(fresh.append):
+                yield from self._progress(fresh)
             yield from self._progress(fresh)
-        yield from self._progress(fresh)
-        self._waiting.clear()
+        finally:
+            self._waiting.clear()
 
     def _progress(self, fresh: list[Row]) -> Iterator[Progress]:
         rows = list(fresh)

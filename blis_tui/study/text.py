@@ -1,10 +1,11 @@
-"""A study's points for a terminal: a table with bars, and the Pareto front."""
+"""A study's points for a terminal: a table with bars, and the Pareto front as a plot."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.study.front_plot import front_plot, plain
 from blis_tui.study.summary import pareto_front, summaries
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ _BAR: Final = 16
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 _WIDEST: Final = 24
 _WHY: Final = 60
+_PLOT: Final = (72, 15)
+"""Columns and rows of the plot, with its axes."""
 
 
 def study_text(result: StudyResult) -> str:
@@ -43,6 +46,7 @@ def study_text(result: StudyResult) -> str:
         holding = len([one for one in points if one.ok])
         wishes = ", ".join(_wish(study, number) for number in range(len(study.constraints)))
         lines.append(f"{holding:,} of {len(points):,} points hold: {wishes}")
+    lines += ["", *plain(front_plot(points, front, study.objectives, _PLOT, number))]
     return "\n".join(lines).rstrip() + "\n"
 
 

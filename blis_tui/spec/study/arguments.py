@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from blis_tui.spec.source import Json
 
-_RANGE: Final = re.compile(r"\s*(-?[0-9.]*[0-9])\.\.(-?[0-9.]*[0-9])(?:\.\.([0-9.]*[0-9]))?\s*\Z")
+_SIZE: Final = r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"
+_RANGE: Final = re.compile(rf"\s*(-?{_SIZE})\.\.(-?{_SIZE})(?:\.\.({_SIZE}))?\s*\Z")
 """``1..8``, ``5..40..5``: from, to, and the step, as shells have it."""
 _BOUND: Final = re.compile(r"\s*([A-Za-z0-9_.-]+)\s*(<=|>=|==|=|<|>)\s*(\S.*?)\s*\Z")
 _KEYS: Final = {"<=": "max", ">=": "min", "==": "equals"}

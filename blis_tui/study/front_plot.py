@@ -1,0 +1,143 @@
+"""The points of a study by its first two objectives, with the Pareto front, for a terminal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from blis_tui.braille import scatter
+from blis_tui.engine.portable_math import ln
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from blis_tui.spec.study.model import Objective
+    from blis_tui.study.summary import PointSummary
+
+What = Literal["", "axis", "holds", "broken", "front", "selected"]
+"""What a piece of a plot shows: nothing or the axes; points, those that break a bound, the front; a chosen point."""
+Piece = tuple[str, What]
+
+FRONT: Final = "*"
+SELECTED: Final = "●"
+_WIDE: Final = 100.0
+"""A scale whose ends are that far apart, the one as a multiple of the other, is logarithmic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """An axis: its objective, and the values at its ends."""
+
+    objective: Objective
+    low: float
+    high: float
+
+    @property
+    def is_log(self) -> bool:
+        """Whether equal ratios are equally far apart."""
+        return self.low > 0 and self.high / self.low >= _WIDE
+
+    @property
+    def title(self) -> str:
+        """The metric, and what is to know about it."""
+        notes = [note for note, holds in (("max", self.objective.goal == "max"), ("log", self.is_log)) if holds]
+        return self.objective.metric.removeprefix("latency.") + (f" ({', '.join(notes)})" if notes else "")
+
+    def share(self, value: float) -> float:
+        """How far along the axis a value is, from 0 to 1."""
+        if self.high <= self.low:
+            return 0.5
+        if self.is_log:
+            return ln(value / self.low) / ln(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+
+def front_plot(
+    points: Iterable[PointSummary],
+    front: set[int],
+    objectives: Sequence[Objective],
+    size: tuple[int, int],
+    written: Callable[[float], str],
+    selected: int | None = None,
+) -> list[list[Piece]]:
+    """Lines, each of pieces that show one thing; none where there are not two objectives, or not two places.
+
+    Runs that were not finished have no place: their figures are of a part of the run.
+
+    Args:
+        points: all of them.
+        front: the numbers of those on the front.
+        objectives: the first two are the axes: across, and up.
+        size: columns and rows of the whole, with its axes.
+        written: how the values at the ends of the axes are written.
+        selected: the number of the point to point at.
+    """
+    placed = _placed(points, objectives)
+    if len(dict.fromkeys((across, up) for across, up, _ in placed)) < 2:
+        return []
+    x, y = (Scale(objectives[at], min(one[at] for one in placed), max(one[at] for one in placed)) for at in (0, 1))
+    low, high = written(y.low), written(y.high)
+    gutter = max(len(low), len(high))
+    width, height = max(size[0] - gutter - 2, 2), max(size[1] - 3, 2)
+    rows = _rows([((x.share(across), y.share(up)), one) for across, up, one in placed], front, width, height, selected)
+    lines: list[list[Piece]] = [[(f"↑ {y.title}  → {x.title}"[: size[0]], "axis")]]
+    for at, row in enumerate(rows):
+        label = high if at == 0 else low if at == height - 1 else ""
+        lines.append([(f"{label:>{gutter}} {'┤' if label else '│'}", "axis"), *row])
+    lines.append([(f"{'':{gutter}} └{'─' * width}", "axis")])
+    left, right = written(x.low), written(x.high)
+    lines.append([(f"{'':{gutter}}  {left}{right:>{max(width - len(left), 1)}}", "axis")])
+    return lines
+
+
+def plain(lines: Iterable[Iterable[Piece]]) -> list[str]:
+    """The lines without what they show."""
+    return ["".join(text for text, _ in line).rstrip() for line in lines]
+
+
+def _placed(points: Iterable[PointSummary], objectives: Sequence[Objective]) -> list[tuple[float, float, PointSummary]]:
+    if len(objectives) < 2:
+        return []
+    found: list[tuple[float, float, PointSummary]] = []
+    for one in points:
+        across, up = (one.mean(objective.metric) for objective in objectives[:2])
+        if one.status == "done" and across is not None and up is not None:
+            found.append((across, up, one))
+    return found
+
+
+def _rows(
+    placed: Sequence[tuple[tuple[float, float], PointSummary]],
+    front: set[int],
+    width: int,
+    height: int,
+    selected: int | None,
+) -> list[list[Piece]]:
+    """The area within the axes: of what shares a character, the later in this list is seen."""
+    layers: tuple[tuple[What, str, list[tuple[float, float]]], ...] = (
+        ("broken", "", [place for place, one in placed if one.ok is False]),
+        ("holds", "", [place for place, one in placed if one.ok is not False]),
+        ("front", FRONT, [place for place, one in placed if one.point.number in front]),
+        ("selected", SELECTED, [place for place, one in placed if one.point.number == selected]),
+    )
+    every = scatter((place for place, _ in placed), width, height)
+    cells: list[list[Piece]] = [[(char, "") for char in row] for row in every]
+    for what, mark, places in layers:
+        for y, row in enumerate(scatter(places, width, height)):
+            for x, char in enumerate(row):
+                if char != " ":
+                    cells[y][x] = (mark or cells[y][x][0], what)
+    return [list(_joined(row)) for row in cells]
+
+
+def _joined(cells: Iterable[Piece]) -> Iterator[Piece]:
+    """Neighbours that show the same as one piece."""
+    text, before = "", ""
+    kept: What = ""
+    for char, what in cells:
+        if text and what != before:
+            yield text, kept
+            text = ""
+        text, before, kept = text + char, what, what
+    if text:
+        yield text, kept
