@@ -44,30 +44,38 @@ store_option: Final = click.option(
     metavar="DIR|none",
     help="Where results are kept, so that no run is made twice [default: the user's folder for caches].",
 )
-
-
-@click.command()
-@click.argument("source", metavar="STUDY|SPEC", shell_complete=completion.experiments)
-@click.option(
+axis_option: Final = click.option(
     "--axis",
     "axes",
     multiple=True,
     metavar="PATH=VALUES",
     help="What varies: cluster.instances=1..8, workload.rate_per_s=5..40..5, policy=default,vllm-v1; repeatable.",
 )
-@click.option("--seeds", metavar="N|LIST", default="", help="How often each point runs, or with which seeds (1,2,3).")
-@slo_option
-@click.option(
+seeds_option: Final = click.option(
+    "--seeds", metavar="N|LIST", default="", help="How often each point runs, or with which seeds (1,2,3)."
+)
+objective_option: Final = click.option(
     "--objective",
     "objectives",
     multiple=True,
     metavar="METRIC",
     help="What should be small (cost.gpus) or large (max:throughput.output_tokens_per_s); repeatable.",
 )
+early_stop_option: Final = click.option(
+    "--early-stop", is_flag=True, help="End a run as soon as one of the bounds can no longer hold."
+)
+
+
+@click.command()
+@click.argument("source", metavar="STUDY|SPEC", shell_complete=completion.experiments)
+@axis_option
+@seeds_option
+@slo_option
+@objective_option
 @set_option
 @plugins_option
 @jobs_option
-@click.option("--early-stop", is_flag=True, help="End a run as soon as one of the bounds can no longer hold.")
+@early_stop_option
 @store_option
 @format_option("table", "csv", "jsonl", about="What is printed; table: the points, with means over seeds.")
 @click.option(
@@ -101,16 +109,13 @@ def sweep(
     runs once with each seed; equal runs are made once, and results are kept: a sweep that was interrupted goes on where
     it was. Points that are no valid experiments (a model that does not fit) are rows that say so.
     """
-    from blis_tui.study.store import FolderStore, MemoryStore  # noqa: PLC0415  (heavy imports only when it runs)
-    from blis_tui.study.sweep import Sweep  # noqa: PLC0415
+    from blis_tui.study.sweep import Sweep  # noqa: PLC0415  (heavy imports only when it runs)
 
     endings = [_ending(name) for name in outputs]
     require_different_files(dict(zip(outputs, outputs, strict=True)))
     with ending_on_signals():
         study = open_study(source, axes, slos, objectives, seeds, overrides, known_plugins(plugins))
-        kept: Store = (
-            MemoryStore() if store == "none" else FolderStore.of_user() if store is None else FolderStore(Path(store))
-        )
+        kept = store_of(store)
         with ExitStack() as opened:
             writers = _open(opened, outputs, endings)
             runs = Sweep(study, store=kept, early_stop=early_stop)
@@ -145,6 +150,13 @@ def open_study(
     document, base = open_study_or_experiment(source, stdin_text)
     study_of_arguments(document, axes=axes, slos=slos, objectives=objectives, seeds=seeds)
     return read_study(document, base=base, given=overrides, plugins=plugins)
+
+
+def store_of(said: str | None) -> Store:
+    """Where results are kept: a folder, the user's own, or nowhere."""
+    from blis_tui.study.store import FolderStore, MemoryStore  # noqa: PLC0415
+
+    return MemoryStore() if said == "none" else FolderStore.of_user() if said is None else FolderStore(Path(said))
 
 
 def runner_of(jobs: int | None) -> Runner:

@@ -73,13 +73,14 @@ def front_plot(
         selected: the number of the point to point at.
     """
     placed = _placed(points, objectives)
-    if len(dict.fromkeys((across, up) for across, up, _ in placed)) < 2:
+    if len(dict.fromkeys(place for place, _ in placed)) < 2:
         return []
-    x, y = (Scale(objectives[at], min(one[at] for one in placed), max(one[at] for one in placed)) for at in (0, 1))
+    x, y = (_scale(objectives[at], [place[at] for place, _ in placed]) for at in (0, 1))
     low, high = written(y.low), written(y.high)
     gutter = max(len(low), len(high))
     width, height = max(size[0] - gutter - 2, 2), max(size[1] - 3, 2)
-    rows = _rows([((x.share(across), y.share(up)), one) for across, up, one in placed], front, width, height, selected)
+    shares = [((x.share(across), y.share(up)), one) for (across, up), one in placed]
+    rows = _rows(shares, front, width, height, selected)
     lines: list[list[Piece]] = [[(f"↑ {y.title}  → {x.title}"[: size[0]], "axis")]]
     for at, row in enumerate(rows):
         label = high if at == 0 else low if at == height - 1 else ""
@@ -95,15 +96,21 @@ def plain(lines: Iterable[Iterable[Piece]]) -> list[str]:
     return ["".join(text for text, _ in line).rstrip() for line in lines]
 
 
-def _placed(points: Iterable[PointSummary], objectives: Sequence[Objective]) -> list[tuple[float, float, PointSummary]]:
+def _placed(
+    points: Iterable[PointSummary], objectives: Sequence[Objective]
+) -> list[tuple[tuple[float, float], PointSummary]]:
     if len(objectives) < 2:
         return []
-    found: list[tuple[float, float, PointSummary]] = []
+    found: list[tuple[tuple[float, float], PointSummary]] = []
     for one in points:
         across, up = (one.mean(objective.metric) for objective in objectives[:2])
         if one.status == "done" and across is not None and up is not None:
-            found.append((across, up, one))
+            found.append(((across, up), one))
     return found
+
+
+def _scale(objective: Objective, values: Sequence[float]) -> Scale:
+    return Scale(objective, min(values), max(values))
 
 
 def _rows(

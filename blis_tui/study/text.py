@@ -11,6 +11,7 @@ from blis_tui.study.summary import pareto_front, summaries
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from blis_tui.spec.model import Expectation
     from blis_tui.spec.source import Json
     from blis_tui.spec.study.model import Study
     from blis_tui.study.rows import StudyResult
@@ -44,7 +45,7 @@ def study_text(result: StudyResult) -> str:
         lines.append(f"* {best if len(study.objectives) == 1 else unbeaten}")
     if study.constraints:
         holding = len([one for one in points if one.ok])
-        wishes = ", ".join(_wish(study, number) for number in range(len(study.constraints)))
+        wishes = ", ".join(map(wish_text, study.constraints))
         lines.append(f"{holding:,} of {len(points):,} points hold: {wishes}")
     lines += ["", *plain(front_plot(points, front, study.objectives, _PLOT, number))]
     return "\n".join(lines).rstrip() + "\n"
@@ -75,6 +76,12 @@ def value_text(value: Json) -> str:
     """A coordinate, shortened."""
     text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+
+
+def wish_text(one: Expectation) -> str:
+    """A constraint: ``latency.ttft_ms.p99 <= 300``."""
+    words = ((">=", one.min), ("<=", one.max), ("==", one.equals))
+    return f"{one.metric} " + " and ".join(f"{sign} {value}" for sign, value in words if value is not None)
 
 
 def bar(value: float | None, top: float, width: int = _BAR) -> str:
@@ -132,9 +139,3 @@ def _table(study: Study, points: Sequence[PointSummary], front: set[int]) -> lis
         ).rstrip()
         for row in (head, *rows)
     ]
-
-
-def _wish(study: Study, at: int) -> str:
-    one = study.constraints[at]
-    words = ((">=", one.min), ("<=", one.max), ("==", one.equals))
-    return f"{one.metric} " + " and ".join(f"{sign} {value}" for sign, value in words if value is not None)
