@@ -52,15 +52,8 @@ class Scale:
         return (value - self.low) / (self.high - self.low)
 
 
-def front_plot(
-    points: Iterable[PointSummary],
-    front: set[int],
-    objectives: Sequence[Objective],
-    size: tuple[int, int],
-    written: Callable[[float], str],
-    selected: int | None = None,
-) -> list[list[Piece]]:
-    """Lines, each of pieces that show one thing; none where there are not two objectives, or not two places.
+class FrontPlot:
+    """A plot of many points, drawn once; then any of them can be pointed at.
 
     Runs that were not finished have no place: their figures are of a part of the run.
 
@@ -70,25 +63,67 @@ def front_plot(
         objectives: the first two are the axes: across, and up.
         size: columns and rows of the whole, with its axes.
         written: how the values at the ends of the axes are written.
-        selected: the number of the point to point at.
     """
-    placed = _placed(points, objectives)
-    if len(dict.fromkeys(place for place, _ in placed)) < 2:
-        return []
-    x, y = (_scale(objectives[at], [place[at] for place, _ in placed]) for at in (0, 1))
-    low, high = written(y.low), written(y.high)
-    gutter = max(len(low), len(high))
-    width, height = max(size[0] - gutter - 2, 2), max(size[1] - 3, 2)
-    shares = [((x.share(across), y.share(up)), one) for (across, up), one in placed]
-    rows = _rows(shares, front, width, height, selected)
-    lines: list[list[Piece]] = [[(f"↑ {y.title}  → {x.title}"[: size[0]], "axis")]]
-    for at, row in enumerate(rows):
-        label = high if at == 0 else low if at == height - 1 else ""
-        lines.append([(f"{label:>{gutter}} {'┤' if label else '│'}", "axis"), *row])
-    lines.append([(f"{'':{gutter}} └{'─' * width}", "axis")])
-    left, right = written(x.low), written(x.high)
-    lines.append([(f"{'':{gutter}}  {left}{right:>{max(width - len(left), 1)}}", "axis")])
-    return lines
+
+    def __init__(
+        self,
+        points: Iterable[PointSummary],
+        front: set[int],
+        objectives: Sequence[Objective],
+        size: tuple[int, int],
+        written: Callable[[float], str],
+    ) -> None:
+        placed = _placed(points, objectives)
+        self._shares: dict[int, tuple[float, float]] = {}
+        self._cells: list[list[Piece]] = []
+        if len(dict.fromkeys(place for place, _ in placed)) < 2:
+            return
+        x, y = (_scale(objectives[at], [place[at] for place, _ in placed]) for at in (0, 1))
+        low, high = written(y.low), written(y.high)
+        left, right = written(x.low), written(x.high)
+        gutter = max(len(low), len(high))
+        self._width, self._height = max(size[0] - gutter - 2, 2), max(size[1] - 3, 2)
+        self._shares = {one.point.number: (x.share(across), y.share(up)) for (across, up), one in placed}
+        self._cells = self._draw([one for _, one in placed], front)
+        ends = {0: high, self._height - 1: low}
+        self._labels = [f"{ends.get(at, ''):>{gutter}} {'┤' if at in ends else '│'}" for at in range(self._height)]
+        self._title = f"↑ {y.title}  → {x.title}"[: size[0]]
+        self._below = (
+            f"{'':{gutter}} └{'─' * self._width}",
+            f"{'':{gutter}}  {left}{right:>{max(self._width - len(left), 1)}}",
+        )
+
+    def lines(self, selected: int | None = None) -> list[list[Piece]]:
+        """Lines, each of pieces that show one thing; none where there are not two objectives, or not two places.
+
+        Args:
+            selected: the number of the point to point at.
+        """
+        if not self._cells:
+            return []
+        cells = self._cells
+        if selected in self._shares:
+            cells = [list(row) for row in cells]
+            self._put(cells, [self._shares[selected]], SELECTED, "selected")
+        rows = [[(label, "axis"), *_joined(row)] for label, row in zip(self._labels, cells, strict=True)]
+        axis: What = "axis"
+        return [[(self._title, axis)], *rows, *([(text, axis)] for text in self._below)]
+
+    def _draw(self, points: Sequence[PointSummary], front: set[int]) -> list[list[Piece]]:
+        """The area within the axes: of what shares a character, the later one is seen."""
+        shares = self._shares
+        dots = scatter(shares.values(), self._width, self._height)
+        cells: list[list[Piece]] = [[(char, "") for char in row] for row in dots]
+        self._put(cells, [shares[one.point.number] for one in points if one.ok is False], "", "broken")
+        self._put(cells, [shares[one.point.number] for one in points if one.ok is not False], "", "holds")
+        self._put(cells, [place for number, place in shares.items() if number in front], FRONT, "front")
+        return cells
+
+    def _put(self, cells: list[list[Piece]], places: Sequence[tuple[float, float]], mark: str, what: What) -> None:
+        for y, row in enumerate(scatter(places, self._width, self._height)):
+            for x, char in enumerate(row):
+                if char != " ":
+                    cells[y][x] = (mark or cells[y][x][0], what)
 
 
 def plain(lines: Iterable[Iterable[Piece]]) -> list[str]:
@@ -111,30 +146,6 @@ def _placed(
 
 def _scale(objective: Objective, values: Sequence[float]) -> Scale:
     return Scale(objective, min(values), max(values))
-
-
-def _rows(
-    placed: Sequence[tuple[tuple[float, float], PointSummary]],
-    front: set[int],
-    width: int,
-    height: int,
-    selected: int | None,
-) -> list[list[Piece]]:
-    """The area within the axes: of what shares a character, the later in this list is seen."""
-    layers: tuple[tuple[What, str, list[tuple[float, float]]], ...] = (
-        ("broken", "", [place for place, one in placed if one.ok is False]),
-        ("holds", "", [place for place, one in placed if one.ok is not False]),
-        ("front", FRONT, [place for place, one in placed if one.point.number in front]),
-        ("selected", SELECTED, [place for place, one in placed if one.point.number == selected]),
-    )
-    every = scatter((place for place, _ in placed), width, height)
-    cells: list[list[Piece]] = [[(char, "") for char in row] for row in every]
-    for what, mark, places in layers:
-        for y, row in enumerate(scatter(places, width, height)):
-            for x, char in enumerate(row):
-                if char != " ":
-                    cells[y][x] = (mark or cells[y][x][0], what)
-    return [list(_joined(row)) for row in cells]
 
 
 def _joined(cells: Iterable[Piece]) -> Iterator[Piece]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.study.front_plot import front_plot, plain
+from blis_tui.study.front_plot import FrontPlot, plain
 from blis_tui.study.summary import pareto_front, summaries
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def study_text(result: StudyResult) -> str:
         holding = len([one for one in points if one.ok])
         wishes = ", ".join(map(wish_text, study.constraints))
         lines.append(f"{holding:,} of {len(points):,} points hold: {wishes}")
-    lines += ["", *plain(front_plot(points, front, study.objectives, _PLOT, number))]
+    lines += ["", *plain(FrontPlot(points, front, study.objectives, _PLOT, number).lines())]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from blis_tui.study.rows import StudyResult
@@ -26,14 +26,11 @@ class Entry:
     point: Point
     summary: PointSummary | None = None
     """None = none of its runs has been made."""
+    status: str = PENDING
+    """``pending``, or the status of its runs."""
     on_front: bool = False
     marked: bool = False
     """Chosen to be compared."""
-
-    @property
-    def status(self) -> str:
-        """``pending``, or the status of its runs."""
-        return PENDING if self.summary is None else self.summary.status
 
     @property
     def ok(self) -> bool | None:
@@ -51,8 +48,12 @@ class Board:
     def __init__(self, study: Study) -> None:
         self.study = study
         self._rows: dict[int, dict[int, Row]] = {}
-        self._known: dict[int, PointSummary] = {}
+        self._known: dict[int, Entry] = {}
         self._marked: tuple[int, ...] = ()
+        self.version = 0
+        """Grows with what is known."""
+        self.front: frozenset[int] = frozenset()
+        """The numbers of the points on the front."""
         self._entries: tuple[Entry, ...] | None = None
 
     def add(self, rows: Iterable[Row]) -> None:
@@ -63,23 +64,30 @@ class Board:
             touched[row.point.number] = None
         for number in touched:
             result = StudyResult(study=self.study, rows=self._of_point(number))
-            self._known[number] = summaries(result)[0]
+            known = summaries(result)[0]
+            self._known[number] = Entry(known.point, known, known.status)
         if touched:
+            self.version += 1
             self._entries = None
+            known = [one.summary for one in self._known.values() if one.summary is not None]
+            self.front = frozenset(one.point.number for one in pareto_front(known, self.study.objectives))
 
     def mark(self, number: int) -> None:
         """Mark a point, or take its mark away; of three marks the first goes."""
-        others = tuple(one for one in self._marked if one != number)
-        self._marked = others if number in self._marked else (*others[-1:], number)
-        self._entries = None
+        before = self._marked
+        others = tuple(one for one in before if one != number)
+        self._marked = others if number in before else (*others[-1:], number)
+        entries = list(self.entries)
+        for one in {*before, number}:  # each on its own: their order does not matter
+            entries[one] = replace(entries[one], marked=one in self._marked)
+        self._entries = tuple(entries)
 
     @property
     def entries(self) -> tuple[Entry, ...]:
         """All points in order."""
         if self._entries is None:
-            front = {one.point.number for one in pareto_front(tuple(self._known.values()), self.study.objectives)}
             self._entries = tuple(
-                Entry(point, self._known.get(at), at in front, at in self._marked)
+                replace(self._known.get(at, Entry(point)), on_front=at in self.front, marked=at in self._marked)
                 for at, point in enumerate(self.study.points)
             )
         return self._entries

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
+import sys
+from contextlib import closing, redirect_stderr
+from multiprocessing import resource_tracker
 from queue import Empty, SimpleQueue
 from threading import Event
 from time import monotonic
@@ -98,6 +100,7 @@ class StudyWork:
 
     def run(self) -> None:
         """Make the runs that are not known."""
+        _prepare_processes()
         self._runner = runner = self.runner()
         self._began_s = monotonic()
         self._do("running", lambda: self._sweep.run(runner))
@@ -140,3 +143,10 @@ class StudyWork:
         if self.doing and self._progress is None:
             return f"starting {self._jobs} processes"
         return progress_text(self._progress, monotonic() - self._began_s) if self.doing and self._progress else ""
+
+
+def _prepare_processes() -> None:
+    """Start what counts semaphores: it asks for the descriptor of ``sys.stderr``, and Textual's own has none."""
+    if os.name == "posix":
+        with redirect_stderr(sys.__stderr__):
+            resource_tracker.ensure_running()

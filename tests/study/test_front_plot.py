@@ -6,7 +6,7 @@ import pytest
 
 from blis_tui.braille import scatter
 from blis_tui.spec.study.model import Objective, Point
-from blis_tui.study.front_plot import FRONT, SELECTED, Scale, front_plot, plain
+from blis_tui.study.front_plot import FRONT, SELECTED, FrontPlot, Scale, plain
 from blis_tui.study.rows import Row
 from blis_tui.study.summary import PointSummary
 
@@ -22,7 +22,7 @@ def point(number: int, cost: float | None, latency: float, *, ok: bool = True, s
 
 
 def drawn(*points: PointSummary, front: set[int], selected: int | None = None) -> list[str]:
-    return plain(front_plot(points, front, (COST, LATENCY), SIZE, "{:g}".format, selected))
+    return plain(FrontPlot(points, front, (COST, LATENCY), SIZE, "{:g}".format).lines(selected))
 
 
 def test_places_are_dots() -> None:
@@ -48,14 +48,14 @@ def test_the_front_stands_out_and_the_axes_say_what_they_are() -> None:
 def test_a_chosen_point_lies_on_top() -> None:
     points = (point(0, 1, 40), point(1, 2, 20), point(2, 2, 20))
     assert "".join(drawn(*points, front={0, 1}, selected=2)).count(SELECTED) == 1
-    pieces = [piece for line in front_plot(points, {0, 1}, (COST, LATENCY), SIZE, str, 2) for piece in line]
+    pieces = [piece for line in FrontPlot(points, {0, 1}, (COST, LATENCY), SIZE, str).lines(2) for piece in line]
     assert [text for text, what in pieces if what == "selected"] == [SELECTED]
     assert [text for text, what in pieces if what == "front"] == [FRONT]
 
 
 def test_points_that_break_a_bound_are_told_apart() -> None:
     points = (point(0, 1, 40, ok=False), point(1, 2, 20))
-    pieces = [piece for line in front_plot(points, set(), (COST, LATENCY), SIZE, str) for piece in line]
+    pieces = [piece for line in FrontPlot(points, set(), (COST, LATENCY), SIZE, str).lines() for piece in line]
     assert [what for _, what in pieces if what not in {"", "axis"}] == ["broken", "holds"]
 
 
@@ -71,7 +71,7 @@ def test_points_that_break_a_bound_are_told_apart() -> None:
 )
 def test_without_two_places_there_is_no_plot(points: tuple[PointSummary, ...]) -> None:
     assert drawn(*points, front=set()) == []
-    assert front_plot(points, set(), (COST,), SIZE, str) == []
+    assert FrontPlot(points, set(), (COST,), SIZE, str).lines(0) == []
 
 
 def test_values_far_apart_are_on_a_logarithmic_scale() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.metrics.expectations import judge
-from blis_tui.study.front_plot import front_plot
+from blis_tui.study.front_plot import FrontPlot
 from blis_tui.study.text import bar, number, short_names, value_text, wanted, wish_text
 from blis_tui.tui.presenters.lines import Column, Line, fit, table_rows, titles, words
 from blis_tui.tui.study_board import PENDING
@@ -103,6 +103,11 @@ def _rank(value: Json) -> tuple[int, float, str]:
 def table_columns(study: Study, entries: Sequence[Entry], order: Order, width: int) -> tuple[Column[Entry], ...]:
     """The columns that have room."""
     names, metrics = short_names(study.paths), wanted(study)
+    values = {
+        path: [value_text(row[at].value.data) for row in axis.rows]
+        for axis in study.axes
+        for at, path in enumerate(axis.paths)
+    }
     drawn = study.constraints[0].metric if study.constraints else metrics[-1]
     top = max((value for one in entries if (value := one.mean(drawn)) is not None), default=0.0)
     first: list[Column[Entry]] = [
@@ -110,7 +115,7 @@ def table_columns(study: Study, entries: Sequence[Entry], order: Order, width: i
         Column(_titled("#", _POINT, order), max(3, len(str(len(study.points)))), _number_of, right=True, rank=3),
     ]
     for path, name in names.items():
-        longest = max((len(value_text(one.coordinates.get(path))) for one in study.points), default=0)
+        longest = max(map(len, values[path]), default=0)
         first.append(Column(_titled(name, path, order), max(len(name) + 2, longest), partial(_coordinate, path)))
     for at, metric in enumerate(metrics):
         name = metric.removeprefix("latency.")
@@ -166,11 +171,16 @@ def _bar(metric: str, top: float, one: Entry, width: int) -> Part:
 # ---- the front ----
 
 
-def plot(study: Study, entries: Sequence[Entry], selected: int | None, size: tuple[int, int]) -> Content:
+def draw_front(study: Study, entries: Sequence[Entry], size: tuple[int, int]) -> FrontPlot:
     """The points by the first two objectives."""
     known = [one.summary for one in entries if one.summary is not None]
     front = {one.point.number for one in entries if one.on_front}
-    lines = front_plot(known, front, study.objectives, size, number, selected)
+    return FrontPlot(known, front, study.objectives, size, number)
+
+
+def plot(drawn: FrontPlot, selected: int | None) -> Content:
+    """The points and the front, one of them pointed at."""
+    lines = drawn.lines(selected)
     if not lines:
         return Content.styled("The front is drawn here as soon as two points are known.", _MUTED)
     return Content("\n").join(

@@ -22,6 +22,7 @@ from blis_tui.tui.presenters.studies import (
     Order,
     columns_of,
     details,
+    draw_front,
     heading,
     headings,
     in_order,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.timer import Timer
 
+    from blis_tui.study.front_plot import FrontPlot
     from blis_tui.tui.presenters.study_filter import Matches
     from blis_tui.tui.study_board import Entry
     from blis_tui.tui.study_work import StudyWork
@@ -82,6 +84,7 @@ class StudyScreen(Screen[None]):
         self._clock: Timer | None = None
         self._then_run = False
         self._told = ""
+        self._drawn: tuple[tuple[int, tuple[int, int]], FrontPlot] | None = None
         self._painted_s = self._paint_took_s = 0.0
 
     def compose(self) -> ComposeResult:
@@ -250,9 +253,15 @@ class StudyScreen(Screen[None]):
         self.query_one("#text", Static).update(text)
         front = self.query_one("#front", Static)
         if front.display:
-            selected = None if one is None else one.point.number
-            front.update(plot(self.study, self.board.entries, selected, front.content_size))
+            front.update(plot(self._front(front.content_size), None if one is None else one.point.number))
         self.refresh_bindings()
+
+    def _front(self, size: tuple[int, int]) -> FrontPlot:
+        """The plot, drawn anew where points or the room for it have changed."""
+        wanted = (self.board.version, size)
+        if self._drawn is None or self._drawn[0] != wanted:
+            self._drawn = (wanted, draw_front(self.study, self.board.entries, size))
+        return self._drawn[1]
 
     @on(PointTable.Moved)
     def _moved(self, event: PointTable.Moved) -> None:
