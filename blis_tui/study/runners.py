@@ -20,7 +20,7 @@ from blis_tui.errors import SimulationError
 from blis_tui.study.task import Outcome, execute
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from multiprocessing.connection import Connection
     from multiprocessing.context import SpawnProcess
     from types import TracebackType
@@ -79,7 +79,7 @@ class Runner(ABC):
         """End at once what is under way, and whatever was kept for further tasks."""
         self.cancel()
 
-    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Outcome]]:
+    def run(self, tasks: Iterable[Task]) -> Generator[tuple[Task, Outcome]]:
         """The outcomes of all tasks, in the order in which they end; to break off, close the iterator."""
         try:
             for task in tasks:

@@ -56,9 +56,7 @@ def test_the_front_is_what_no_finished_point_that_holds_beats(
     unbeaten = {
         number
         for number, mine in places.items()
-        if not any(
-            other != mine and all(a <= b for a, b in zip(other, mine, strict=True)) for other in places.values()
-        )
+        if not any(other != mine and all(a <= b for a, b in zip(other, mine, strict=True)) for other in places.values())
     }
     front = pareto_front(points, objectives)
     assert {one.point.number for one in front} == unbeaten
