@@ -136,7 +136,7 @@ def sweep(
     from blis_tui.study.sweep import Sweep  # noqa: PLC0415  (heavy imports only when it runs)
 
     endings = [_ending(name) for name in outputs]
-    require_different_files({**dict(zip(outputs, outputs, strict=True)), "--html": html_file})
+    require_different_files({**{f"-o number {at}": name for at, name in enumerate(outputs, 1)}, "--html": html_file})
     with ending_on_signals():
         study = open_study(source, axes, slos, objectives, seeds, overrides, known_plugins(plugins), case)
         with ExitStack() as opened:
@@ -338,6 +338,8 @@ def _judge(result: StudyResult, *, complete: bool) -> None:
     failed = [row for row in result.rows if row.status == "failed"]
     for row in failed[:3]:
         tell(f"FAIL  point {row.point.number}, seed {row.seed}: {row.why}")
+    if len(failed) > 3:
+        tell(f"FAIL  {len(failed) - 3:,} more runs")
     if failed:
         sys.exit(ExitCode.SIMULATION)
     if result.study.constraints and not any(row.ok for row in result.rows):
