@@ -101,7 +101,7 @@ def coordinate(one: PointSummary, path: str) -> str:
     value = one.coordinates[path]
     if isinstance(value, str):
         return value
-    return json.dumps(value) if isinstance(value, bool | float | dict | list) else str(value)
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else json.dumps(value)
 
 
 def verdict(one: PointSummary) -> str:
