@@ -15,7 +15,17 @@ from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import require_different_files, tell
 from blis_tui.cli.options import format_option, known_plugins, plugins_option, set_option
 from blis_tui.cli.signals import ending_on_signals
-from blis_tui.cli.sweep import jobs_option, open_page, open_study, runner_of, slo_option, store_of, store_option
+from blis_tui.cli.sweep import (
+    MOST_JOBS,
+    dask_option,
+    jobs_option,
+    open_page,
+    open_study,
+    runner_of,
+    slo_option,
+    store_of,
+    store_option,
+)
 
 if TYPE_CHECKING:
     from blis_tui.study.planning.plan import Plan
@@ -64,6 +74,7 @@ _SIZES: Final = re.compile(r"([A-Za-z0-9_.]+)=([1-9][0-9]{0,4})\.\.([1-9][0-9]{0
 @set_option
 @plugins_option
 @jobs_option
+@dask_option
 @store_option
 @format_option("table", "json", about="table: the answer and the runs around it; json: everything.")
 @click.option("-o", "--output", metavar="FILE", help="Write that to a file instead of to standard output.")
@@ -90,6 +101,7 @@ def plan(
     overrides: tuple[str, ...],
     plugins: tuple[str, ...],
     jobs: int | None,
+    dask: str | None,
     store: str | None,
     output_format: str,
     output: str | None,
@@ -137,7 +149,8 @@ def plan(
             file = None if output is None else opened.enter_context(atomic_text(output))
             page = None if html_file is None else open_page(opened, html_file)
             try:
-                found = ask(question, runner_of(jobs), store_of(store), line.show if line else lambda _: None)
+                runner = opened.enter_context(runner_of(jobs, dask, MOST_JOBS))
+                found = ask(question, runner, store_of(store), line.show if line else lambda _: None)
             finally:
                 if line is not None:
                     line.clear()

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from blis_tui.study.store import Store
     from blis_tui.study.sweep import Progress, Sweep
 
+MOST_JOBS: Final = 64
+"""Processes at the same time: about as many as one process can load experiments for."""
 _PROGRESS_EVERY_S: Final = 0.2
 
 slo_option: Final = click.option(
@@ -38,22 +40,32 @@ slo_option: Final = click.option(
     help="What must hold, such as 'latency.ttft_ms.p99<=300'; repeatable.",
 )
 jobs_option: Final = click.option(
-    "-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Runs at the same time [default: one for each core]."
+    "-j",
+    "--jobs",
+    type=click.IntRange(1, MOST_JOBS),
+    metavar="N",
+    help="Runs at the same time, each in a process; 1: all in this one [default: one for each core].",
+)
+dask_option: Final = click.option(
+    "--dask", metavar="ADDRESS", help="Make the runs on a Dask cluster instead: the address of its scheduler."
 )
 store_option: Final = click.option(
     "--store",
     metavar="DIR|none",
-    help="Where results are kept, so that no run is made twice [default: the user's folder for caches].",
+    help="Where results are kept, so that no run is made twice [default: $BLIS_TUI_STORE_DIR, or the user's folder "
+    "for caches].",
 )
 
 
 @click.command()
-@click.argument("source", metavar="STUDY|SPEC", shell_complete=completion.experiments)
+@click.argument("source", metavar="STUDY|SPEC", shell_complete=completion.studies)
+@click.option("--case", metavar="NAME", help="Start from a case of the experiment (`cases`, `matrix`).")
 @click.option(
     "--axis",
     "axes",
     multiple=True,
     metavar="PATH=VALUES",
+    shell_complete=completion.assignments,
     help="What varies: cluster.instances=1..8, workload.rate_per_s=5..40..5, policy=default,vllm-v1; repeatable.",
 )
 @click.option("--seeds", metavar="N|LIST", default="", help="How often each point runs, or with which seeds (1,2,3).")
@@ -68,6 +80,7 @@ store_option: Final = click.option(
 @set_option
 @plugins_option
 @jobs_option
+@dask_option
 @click.option("--early-stop", is_flag=True, help="End a run as soon as one of the bounds can no longer hold.")
 @store_option
 @format_option("table", "csv", "jsonl", about="What is printed; table: the points, with means over seeds.")
@@ -89,6 +102,7 @@ store_option: Final = click.option(
 @reported
 def sweep(
     source: str,
+    case: str | None,
     axes: tuple[str, ...],
     seeds: str,
     slos: tuple[str, ...],
@@ -96,6 +110,7 @@ def sweep(
     overrides: tuple[str, ...],
     plugins: tuple[str, ...],
     jobs: int | None,
+    dask: str | None,
     early_stop: bool,
     store: str | None,
     output_format: str,
@@ -114,13 +129,12 @@ def sweep(
     endings = [_ending(name) for name in outputs]
     require_different_files({**dict(zip(outputs, outputs, strict=True)), "--html": html_file})
     with ending_on_signals():
-        study = open_study(source, axes, slos, objectives, seeds, overrides, known_plugins(plugins))
-        kept = store_of(store)
+        study = open_study(source, axes, slos, objectives, seeds, overrides, known_plugins(plugins), case)
         with ExitStack() as opened:
             writers = _open(opened, outputs, endings)
             page = None if html_file is None else open_page(opened, html_file)
-            runs = Sweep(study, store=kept, early_stop=early_stop)
-            complete = run_all(runs, runner_of(jobs), progress)
+            runs = Sweep(study, store=store_of(store), early_stop=early_stop, warn=warn)
+            complete = run_all(runs, opened.enter_context(runner_of(jobs, dask, study.runs)), progress)
             result = runs.result()
             for write in writers:
                 write(result)
@@ -138,6 +152,7 @@ def open_study(
     seeds: str,
     overrides: tuple[str, ...],
     plugins: Registry | None,
+    case: str | None = None,
 ) -> Study:
     """The study that a command line describes: a document of its own, or an experiment and what varies.
 
@@ -148,28 +163,65 @@ def open_study(
     from blis_tui.spec.study.arguments import study_of_arguments  # noqa: PLC0415
     from blis_tui.spec.study.document import read_study  # noqa: PLC0415
     from blis_tui.spec.study.opening import open_study_or_experiment  # noqa: PLC0415
+    from blis_tui.study.figures import require_figures  # noqa: PLC0415
 
     stdin_text = read_standard_input_text() if source == "-" else None
     document, base = open_study_or_experiment(source, stdin_text)
-    study_of_arguments(document, axes=axes, slos=slos, objectives=objectives, seeds=seeds)
-    return read_study(document, base=base, given=overrides, plugins=plugins)
+    study_of_arguments(document, axes=axes, slos=slos, objectives=objectives, seeds=seeds, case=case)
+    study = read_study(document, base=base, given=overrides, plugins=plugins)
+    require_figures(study)
+    return study
 
 
-def store_of(name: str | None) -> Store:
-    """Where results are kept: in a folder, the user's own, or (``none``) nowhere."""
+def store_of(given: str | None) -> Store:
+    """Where results are kept: as asked for, or in the user's folder for caches, which may be none.
+
+    Raises:
+        InputError: they cannot be kept where it was asked for.
+    """
+    from blis_tui.errors import InputError  # noqa: PLC0415
     from blis_tui.study.store import FolderStore, MemoryStore  # noqa: PLC0415
 
-    if name == "none":
+    if given == "none":
         return MemoryStore()
-    return FolderStore.of_user() if name is None else FolderStore(Path(name))
+    store = FolderStore.of_user() if given is None else FolderStore(Path(given))
+    try:
+        store.require_writable()
+    except InputError as error:
+        if given is not None:
+            raise
+        warn(f"{error.message}; when this sweep ends, they are gone")
+        return MemoryStore()
+    return store
 
 
-def runner_of(jobs: int | None) -> Runner:
-    """Where runs are made: in this process, or in as many as are asked for."""
+def runner_of(jobs: int | None, dask: str | None, runs: int) -> Runner:
+    """Where runs are made: in this process, in several, or on a cluster.
+
+    Raises:
+        InputError: the cluster cannot be used.
+        click.UsageError: both are asked for.
+    """
     from blis_tui.study.runners import HereRunner, ProcessRunner  # noqa: PLC0415
 
-    count = jobs or os.cpu_count() or 1
-    return HereRunner() if count == 1 else ProcessRunner(count)
+    if dask is not None:
+        if jobs is not None:
+            raise click.UsageError("--dask and --jobs exclude each other: a cluster has as many workers as it has")
+        from blis_tui.study.dask_runner import DaskRunner  # noqa: PLC0415
+
+        return DaskRunner(dask)
+    count = min(jobs or usable_cores(), MOST_JOBS, runs)
+    return HereRunner() if count == 1 else ProcessRunner(count, warn)
+
+
+def warn(message: str) -> None:
+    """Say what went wrong although it goes on; a line of progress gives way."""
+    tell(f"\r\x1b[2Kwarning: {message}" if sys.stderr is not None and sys.stderr.isatty() else f"warning: {message}")
+
+
+def usable_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run_all(runs: Sweep, runner: Runner, progress: bool | None) -> bool:

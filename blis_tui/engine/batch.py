@@ -420,7 +420,7 @@ class Batch:
             return
         tokens = request.computed_tokens
         if request.state is not RequestState.WAITING:
-            tokens = len(request.shared_blocks) * self.limits.block_size_tokens
+            tokens = request.shared_blocks * self.limits.block_size_tokens
         self.pool.release(request, tokens)
 
     def leave_queue(self, request: Request) -> None:

@@ -104,7 +104,8 @@ class Instance:
     def watch(self, watch: Watch) -> None:
         """Tell the control plane from now on what happens to requests here."""
         self._watch = watch
-        self.pool.unseen = None if watch.early else {}
+        if not watch.early:
+            self.pool.hide_unseen()
 
     # ---- the way in ----
 
@@ -387,8 +388,7 @@ class Instance:
         duration = batch.lasting(plan, now, duration)
         load.chunks = _NO_PLAN.chunks
         end = now + duration
-        if self.pool.unseen or self.pool.fresh:
-            self.pool.computed(now, end)
+        self.pool.computed(now, end)
         # Complete.
         cohort = batch.cohort
         finishing = (cohort.advance(now, duration, tallies.itl_us) if decodes else None) or []

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from blis_tui.engine.kv.block import Block
+    from blis_tui.engine.kv.extent import Piece
     from blis_tui.engine.network import Connection
 
 Segments = tuple[tuple[str, int], ...]
@@ -101,6 +101,7 @@ class Request:
         batch_slot: its number in the running list, in order of admission; -1 = not running.
         held_blocks: KV blocks it holds (outside a cohort).
         shared_blocks: those of them whose content others can find: always a prefix of its block table.
+        pieces: which blocks these are.
         gateway_us: how long the gateway's queue held it; -1 = it never did.
         handover: its way over two instances; None = it has one.
         peak_tokens: the most tokens of it that were in the KV cache when it was preempted.
@@ -133,6 +134,7 @@ class Request:
         "network",
         "output_tokens",
         "peak_tokens",
+        "pieces",
         "preemptions",
         "priority",
         "queued_us",
@@ -193,7 +195,8 @@ class Request:
         self.peak_tokens = 0
         self.length_capped = False
         self.held_blocks = 0
-        self.shared_blocks: list[Block] = []
+        self.shared_blocks = 0
+        self.pieces: list[Piece] = []
         self.batch_slot = -1
         self.joined_clock = -1
         self.joined_us = -1

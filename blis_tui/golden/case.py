@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.errors import SpecError
+from blis_tui.spec.cases import expanded_cases
 from blis_tui.spec.compose import Problems, checked, shown
 from blis_tui.spec.diagnostics import in_order
 from blis_tui.spec.load import load
@@ -89,49 +89,23 @@ def cases_in(document: Document, spec: Path, plugins: Registry | None = None) ->
     if not isinstance(data, dict) or data.get("kind") != "Experiment":
         return ()
     problems = Problems(plugins)
-    checked(document, "Experiment", (), problems)
+    cases = expanded_cases(document, problems) if checked(document, "Experiment", (), problems) else []
     if problems.found:
         raise SpecError(in_order(problems.found))
     return tuple(
         Case(
             spec=spec,
-            name=name,
-            line=line,
-            overrides=overrides,
+            name=one.name or DEFAULT,
+            line=one.line,
+            overrides=one.values,
             tags=tuple(str(tag) for tag in as_list(data.get("tags"))),
             skip=str(data.get("skip") or ""),
             xfail=str(data.get("xfail") or ""),
             comparison=_comparison(as_map(data.get("golden"))),
             plugins=plugins,
         )
-        for name, line, overrides in _expand(document, data)
+        for one in cases
     )
-
-
-def _expand(document: Document, data: Mapping[str, Json]) -> list[tuple[str, int, dict[str, object]]]:
-    """Every case combined with every point of the matrix: name, line, overrides."""
-    cases = [
-        (name, _line(document, "cases", name), as_map(values)) for name, values in as_map(data.get("cases")).items()
-    ]
-    matrix = {path: as_list(values) for path, values in as_map(data.get("matrix")).items()}
-    points = [dict(zip(matrix, values, strict=True)) for values in product(*matrix.values())]
-    expanded: list[tuple[str, int, dict[str, object]]] = []
-    for case, line, overrides in cases or [("", _line(document, "matrix") if matrix else 1, {})]:
-        for point in points:
-            coordinates = ",".join(f"{path.rsplit('.', 1)[-1]}={_word(value)}" for path, value in point.items())
-            name = ",".join(part for part in (case, coordinates) if part) or DEFAULT
-            expanded.append((name, line, {**overrides, **point}))
-    return expanded
-
-
-def _line(document: Document, *path: str) -> int:
-    place = document.keys.get(path)
-    return 1 if place is None else place.span.line
-
-
-def _word(value: object) -> str:
-    """A matrix value as part of a name."""
-    return value if isinstance(value, str) else repr(value).replace(" ", "").replace("/", "-")
 
 
 def _comparison(data: Mapping[str, Json]) -> ComparisonOptions:

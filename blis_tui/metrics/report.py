@@ -18,6 +18,7 @@ from blis_tui.metrics.load import Flow
 from blis_tui.metrics.sections import Sections, build_sections
 from blis_tui.metrics.stats import WHERE_IT_APPLIES, Distribution, of_histogram, of_ratios, of_samples
 from blis_tui.metrics.step_time import expected_errors, step_times
+from blis_tui.notebook import html_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -176,6 +177,22 @@ class Report(Sections):
     def to_json(self) -> str:
         """The canonical bytes: what ``blis-tui run`` prints."""
         return to_json(self.to_dict())
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        columns = [one.name for one in fields(Distribution)]
+        latencies = [
+            (one.name, *(getattr(getattr(self.latency, one.name), column) for column in columns))
+            for one in fields(self.latency)
+        ]
+        done, rate = self.requests, self.throughput
+        title = (
+            f"{self.meta.experiment}, seed {self.meta.seed}: {done.completed:,} of {done.total:,} requests completed, "
+            f"{rate.requests_per_s:.4g} requests/s, {rate.output_tokens_per_s:,.0f} output tokens/s"
+        )
+        broken = [f"FAIL {one.sentence()}" for one in self.expectations if not one.ok]
+        warned = [f"{one.severity}[{one.id}]: {one.message}" for one in self.warnings]
+        return html_table(title, ("", *columns), latencies, (*broken, *warned))
 
 
 _NOT_WRITTEN: Final = ("expected_errors", "rows")

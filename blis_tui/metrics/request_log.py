@@ -308,6 +308,15 @@ class RequestLog:
         """The way of the ``number``-th request to end."""
         return _STRAIGHT if self._ways is None else Way._make(_WAY.unpack_from(self._ways, number * _WAY.size))
 
+    def rows(self, start: int) -> list[Row]:
+        """Those of the requests that have ended, from the ``start``-th on."""
+        with memoryview(self._packed) as packed:
+            return list(map(Row._make, _ROW.iter_unpack(packed[start * _ROW.size :])))
+
+    def groups(self) -> list[tuple[str, str]]:
+        """SLO class and tenant of each group of requests."""
+        return [group[:2] for group in self._book.groups]
+
     def name(self, index: int) -> str:
         """The name of a request that has ended."""
         return self._book.names.get(index) or f"request_{index}"

@@ -74,16 +74,17 @@ _GROUPS: Final[Mapping[str, type]] = {
 }
 
 
-def _metrics(group: str, part: type) -> Iterator[str]:
+def metrics_of(group: str, part: type) -> Iterator[str]:
+    """Names of the figures that a part of reports holds, below ``group``."""
     for one in fields(part):
         if one.type == Distribution.__name__:
-            yield from _metrics(f"{group}.{one.name}", Distribution)
+            yield from metrics_of(f"{group}.{one.name}", Distribution)
         elif not str(one.type).startswith("Mapping"):
             yield f"{group}.{one.name}"
 
 
 METRICS: Final = frozenset(
-    {"duration_us", *(name for group, part in _GROUPS.items() for name in _metrics(group, part))}
+    {"duration_us", *(name for group, part in _GROUPS.items() for name in metrics_of(group, part))}
 )
 """Metrics of every report, and of the sections that a report may have."""
 
@@ -425,7 +426,9 @@ def is_open_ended(metric: str) -> bool:
     return _OPEN_ENDED.match(metric) is not None
 
 
-def expectation_problems(document: Document, at: DataPath, others: Collection[str] = ()) -> Iterator[Diagnostic]:
+def expectation_problems(
+    document: Document, at: DataPath, others: Collection[str] = (), noun: str = "expectation"
+) -> Iterator[Diagnostic]:
     """What is wrong with the expectations in the list at ``at``; ``others``: metrics beside the report's."""
     for number, entry in enumerate(map(as_map, as_list(document.get(*at)))):
         path = (*at, number)
@@ -434,7 +437,7 @@ def expectation_problems(document: Document, at: DataPath, others: Collection[st
             near = metric_hint(metric, METRICS.union(others))
             yield about(document, (*path, "metric"), "BLIS2013", f"there is no metric named `{metric}`", hint=near)
         if not entry.keys() & {"min", "max", "equals"}:
-            message = f"the expectation on `{metric}` has no bound"
+            message = f"the {noun} on `{metric}` has no bound"
             yield about(document, (*path, "metric"), "BLIS2012", message, hint="add `min`, `max` or `equals`")
         low, high = _number(document, *path, "min"), _number(document, *path, "max")
         if low is not None and high is not None and low > high:

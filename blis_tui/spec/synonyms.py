@@ -114,6 +114,23 @@ _NAMES_OF_KEYS: Final = {
     "workload.clients.input_tokens.weights": "histogram pdf probabilities buckets",
     "hardware.memory_gib": "memory memory_gb vram hbm total_memory_gb memory_size",
     "hardware.peak_tflops": "tflops fp16_tflops peak_flops tflops_peak",
+    "study.experiment": "base base_experiment base_config spec scenario template extends experiments",
+    "study.case": "cases variant",
+    "study.set": "fixed overrides common defaults constants base_params",
+    "study.axes": "grid grids axis parameters params parameter_grid sweep sweeps sweep_parameters sweep_params "
+    "search_space space matrix variables vary dimensions factors",
+    "study.zip": "zipped zips together linked paired",
+    "study.exclude": "excludes excluded exclusions skip skips filter filters where except",
+    "study.seeds": "seed replications replicas_of_runs repetitions repeats repeat num_seeds runs num_runs trials "
+    "random_seeds",
+    "study.objectives": "objective metrics metric goals optimize optimise minimize minimise maximize maximise targets",
+    "study.constraints": "slo slos constraint goodput limits sla slas expect expectations bounds slo_targets",
+    "study.objectives.goal": "direction sense mode optimize order",
+    "study.axes.from": "start low begin min minimum first lower",
+    "study.axes.to": "stop end high until max maximum last upper",
+    "study.axes.step": "increment stride by interval delta",
+    "study.axes.count": "num n points steps samples size",
+    "study.axes.scale": "spacing distribution log kind type",
     "hardware.memory_bandwidth_tb_per_s": "bandwidth memory_bandwidth bw_peak_tbs bwpeaktbs hbm_bandwidth",
 }
 """Path of a key (as ``spec explain`` takes it) -> its names elsewhere."""

@@ -13,13 +13,13 @@ from blis_tui.study.rows import Row, row_of
 from blis_tui.study.task import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.study.model import Study
     from blis_tui.study.runners import Runner
     from blis_tui.study.store import Store
-    from blis_tui.study.task import Task
+    from blis_tui.study.task import Outcome, Task
 
 T = TypeVar("T")
 
@@ -88,19 +88,21 @@ class Driver:
                     return
                 rows = [row for row in asking.rows if row is not None]
 
-        def tasks() -> Iterator[Task | None]:
-            while len(answers) < len(searches):
-                yield ready.pop(0) if ready else None
-
         for number, search in enumerate(searches):
             advance(_Asking(number, search), None)
-        for task, outcome in runner.run(tasks()):
-            self._store.keep(task.key, task.stop_at, outcome)
-            for asking, place, point, seed, experiment in self._waiting.pop((task.key, bool(task.stop_at))):
-                self._fill(asking, place, row_of(self._study, point, seed, experiment, outcome))
-                asking.missing -= 1
-                if not asking.missing:
-                    advance(asking, [row for row in asking.rows if row is not None])  # type: ignore[arg-type]
+        try:
+            while ready or runner.busy:
+                while ready and runner.room:
+                    runner.start(ready.pop(0))
+                for task, outcome in runner.collect(block=True):
+                    self._keep(task, outcome)
+                    for asking, place, point, seed, experiment in self._waiting.pop((task.key, bool(task.stop_at))):
+                        self._fill(asking, place, row_of(self._study, point, seed, experiment, outcome))
+                        asking.missing -= 1
+                        if not asking.missing:
+                            advance(asking, [row for row in asking.rows if row is not None])  # type: ignore[arg-type]
+        finally:
+            runner.cancel()
         return [answers[number] for number in range(len(searches))]
 
     def _ask(self, asking: _Asking[object], place: int, run: Run, ready: list[Task]) -> None:
@@ -113,15 +115,31 @@ class Driver:
             self._fill(asking, place, Row(point=point, seed=run.seed, status="invalid", ok=None, why=why))
             return
         task = task_of(experiment, () if run.whole else self._study.constraints)
-        found = self._store.find(task.key, task.stop_at)
-        if found is not None:
-            self._fill(asking, place, row_of(self._study, point, run.seed, experiment, found))
+        known = self._known(task, point, run.seed, experiment)
+        if known is not None:
+            self._fill(asking, place, known)
             return
         asking.missing += 1
         waiting = self._waiting.setdefault((task.key, bool(task.stop_at)), [])
         waiting.append((asking, place, point, run.seed, experiment))
         if len(waiting) == 1:
             ready.append(task)
+
+    def _known(self, task: Task, point: Point, seed: int, experiment: Experiment) -> Row | None:
+        """The row of a run that is known; the same one, whether it has been run to its end for others or not."""
+        if (found := self._store.find(task.key)) is not None:
+            row = row_of(self._study, point, seed, experiment, found)
+            if not task.stop_at or row.ok:
+                return row
+        if task.stop_at and (found := self._store.find(task.key, task.stop_at)) is not None:
+            return row_of(self._study, point, seed, experiment, found)
+        return None
+
+    def _keep(self, task: Task, outcome: Outcome) -> None:
+        if outcome.status != "stopped":
+            self._store.keep(task.key, (), outcome)
+        else:
+            self._store.keep(task.key, task.stop_at, outcome)
 
     def _fill(self, asking: _Asking[object], place: int, row: Row) -> None:
         asking.rows[place] = row

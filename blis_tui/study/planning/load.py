@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 _TAIL: Final = 20
 """Requests beyond the highest percentile that a bound is on: a p99 of fewer than 2,000 requests is luck."""
-_MOST_REQUESTS: Final = 200_000
+_MOST: Final = 200_000
 _USUAL: Final = 200
+_OFTEN: Final = 1000.0
+"""A rate this many times as high is more than is served, and one this many times lower leaves a cluster idle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +31,9 @@ class Load:
         path: what to assign the rate to; empty = its rate cannot be changed.
         why_not: why not, then.
         scaled: whether what is assigned is a multiple of the own rate.
-        counted: whether the workload says how many requests there are, so that runs can be made longer.
-        least_requests: the fewest that the bounds need.
+        of: what arrives at that rate: ``requests``, or ``sessions``.
+        counted: path of how many there are, so that runs can be made longer; empty = the workload does not say.
+        least: the fewest that the bounds need.
         duration_s: for how long requests arrive, at least.
     """
 
@@ -38,8 +41,9 @@ class Load:
     path: str
     why_not: str
     scaled: bool
-    counted: bool
-    least_requests: int
+    of: str
+    counted: str
+    least: int
     duration_s: float
 
     def require_rate(self) -> None:
@@ -55,16 +59,22 @@ class Load:
             self.require_rate()
             said[self.path] = rate_per_s / self.own_rate_per_s if self.scaled and self.own_rate_per_s else rate_per_s
         if self.counted and rate is not None:
-            said["workload.requests"] = min(max(self.least_requests, ceil(rate * self.duration_s)), _MOST_REQUESTS)
+            said[self.counted] = min(max(self.least, ceil(rate * self.duration_s)), _MOST)
         return said
 
     def all_at_once(self, instances: int) -> dict[str, object]:
-        """What to assign so that requests come much faster than so many instances can serve them."""
+        """What to assign so that they come much faster than so many instances can serve them."""
+        count = max(self.least, min(_USUAL * instances, _MOST))
+        return self._times(_OFTEN, 10.0 * count, count)
+
+    def one_by_one(self) -> dict[str, object]:
+        """What to assign so that each finds an idle cluster."""
+        return self._times(1 / _OFTEN, 0.0, self.least)
+
+    def _times(self, factor: float, least_rate: float, count: int) -> dict[str, object]:
         self.require_rate()
-        own = self.own_rate_per_s or 1.0
-        count = max(self.least_requests, min(_USUAL * instances, _MOST_REQUESTS))
-        said: dict[str, object] = {self.path: 1000.0 if self.scaled else max(1000 * own, 10.0 * count)}
-        return {**said, "workload.requests": count} if self.counted else said
+        rate = factor if self.scaled else max(factor * (self.own_rate_per_s or 1.0), least_rate)
+        return {self.path: rate, self.counted: count} if self.counted else {self.path: rate}
 
 
 def load_of(
@@ -79,18 +89,20 @@ def load_of(
         offered: requests per second that arrived in a run of it, for a recorded workload.
     """
     workload = as_map(document.get("workload"))
-    tail = max((ceil(_TAIL / (1 - _quantile(metric))) for metric in metrics), default=_USUAL)
-    requests = workload.get("requests")
-    counted = isinstance(requests, int) and "stages" not in workload and not workload.get("trace")
-    least = max(requests if isinstance(requests, int) else 0, tail)
+    tail = max((-(-100 * _TAIL // (100 - _percentile(metric))) for metric in metrics), default=_USUAL)
+    sessions = isinstance(workload.get("sessions"), int)
+    count = workload.get("sessions" if sessions else "requests")
+    counted = isinstance(count, int) and not workload.get("stages") and not workload.get("trace")
+    of = "sessions" if any("session" in as_map(one) for one in as_list(workload.get("clients"))) else "requests"
     path, why, own = _rate_of(workload)
     return Load(
         own_rate_per_s=offered if path.startswith("workload.trace") else own,
         path=path,
         why_not=why,
         scaled=path == "workload.trace.scale_rate",
-        counted=counted,
-        least_requests=least,
+        of=of,
+        counted=("workload.sessions" if sessions else "workload.requests") if counted else "",
+        least=max(count if isinstance(count, int) else 0, 0 if sessions else tail),
         duration_s=duration_s,
     )
 
@@ -105,15 +117,10 @@ def _rate_of(workload: Mapping[str, Json]) -> tuple[str, str, float | None]:
     rate = workload.get("rate_per_s")
     if isinstance(rate, int | float):
         return "workload.rate_per_s", "", float(rate)
-    if any("concurrency" in as_map(client) or _is_closed(client) for client in as_list(workload.get("clients"))):
-        return "", "its clients are users of a closed loop: they send as fast as they are answered", None
-    return "", "its clients have rates of their own; give the workload a `rate_per_s` and the clients a `share`", None
+    return "", "its clients are users of a closed loop, who send as fast as they are answered", None
 
 
-def _is_closed(client: Json) -> bool:
-    return as_map(as_map(client).get("arrivals")).get("kind") == "closed-loop"
-
-
-def _quantile(metric: str) -> float:
+def _percentile(metric: str) -> int:
+    """Which one a metric is; 90 for means and the like."""
     last = metric.rsplit(".", 1)[-1]
-    return int(last[1:]) / 100 if last[:1] == "p" and last[1:].isdecimal() and int(last[1:]) < 100 else 0.9
+    return int(last[1:]) if last[:1] == "p" and last[1:].isdecimal() and int(last[1:]) < 100 else 90

@@ -261,16 +261,20 @@ class _Configuration:
         metrics = tuple(one.metric for one in self._study.constraints)
         return load_of(document, metrics=metrics, duration_s=self._question.duration_s, offered=offered)
 
-    def _capacity(self, load: Load, size: int) -> Generator[list[Run], list[Row], float | None]:
-        """About how many requests per second so many instances serve, once all of them have enough to do."""
-        run = Run(point=self._point, values=load.all_at_once(size), seed=self._study.seeds[0], whole=True)
-        (row,) = yield [run]
-        found = row.figures.get("throughput.requests_per_s")
-        return float(found) if isinstance(found, int | float) and found > 0 else None
+    def _extremes(self, load: Load, size: int) -> Generator[list[Run], list[Row], tuple[float | None, str]]:
+        """What bounds a search: about the rate that so many instances serve at most, and what is wrong when idle."""
+        seed = self._study.seeds[0]
+        flood = Run(point=self._point, values=load.all_at_once(size), seed=seed, whole=True)
+        idle = Run(point=self._point, values=load.one_by_one(), seed=seed)
+        flooded, idled = yield [flood, idle]
+        found = flooded.figures.get("throughput.requests_per_s")
+        return float(found) if isinstance(found, int | float) and found > 0 else None, trouble(idled)
 
     def _highest_rate(self, load: Load, own: int) -> Generator[list[Run], list[Row], Candidate]:
         load.require_rate()
-        capacity = yield from self._capacity(load, own)
+        capacity, wrong = yield from self._extremes(load, own)
+        if wrong:
+            return self._candidate(own, why_not=f"no rate holds: even on an idle cluster {wrong}")
         guess = (load.own_rate_per_s or 1.0) if capacity is None else _SHARE_OF_CAPACITY * capacity
         seeds = len(self._study.seeds)
         search = search_rate(guess, precision=self._question.precision, seeds=seeds)
@@ -285,14 +289,15 @@ class _Configuration:
         guess = own
         wanted = rate if rate is not None else load.own_rate_per_s
         if load.path and wanted is not None:
-            capacity = yield from self._capacity(load, own)
+            capacity, wrong = yield from self._extremes(load, own)
+            if wrong:
+                return self._candidate(None, why_not=f"no number of instances holds: even on an idle cluster {wrong}")
             guess = own if capacity is None else ceil(wanted * own / (_SHARE_OF_CAPACITY * capacity))
         search = search_size(guess, least=question.least, most=question.most, seeds=len(self._study.seeds))
         least = yield from self._ask(search, lambda probe: (int(probe.value), rate), load)
         if least.holds is None:
             reason = self._reason(least.fails, rate)
-            more = "more would not help" if least.stuck else "more were not tried"
-            return self._candidate(None, why_not=f"{least.fails} do not hold ({reason}), and {more}")
+            return self._candidate(None, why_not=f"{least.fails} do not hold ({reason}), and more were not tried")
         beside = [size for size in (least.fails, least.holds + 1) if size is not None and size <= question.most]
         wanted_runs = [(size, seed) for size in (*beside, least.holds) for seed in self._study.seeds]
         rows = yield [self._run(size, rate, seed, load, whole=True) for size, seed in wanted_runs]
@@ -317,7 +322,7 @@ class _Configuration:
                 rows = yield runs
                 for probe, row in zip(probes, rows, strict=True):
                     self._rows.setdefault(placed(probe), {})[row.seed] = row
-                probes = search.send([verdict_of(row, self._study.constraints) for row in rows])
+                probes = search.send([verdict_of(row) for row in rows])
         except StopIteration as stop:
             found: T = stop.value
             return found

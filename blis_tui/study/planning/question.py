@@ -40,13 +40,9 @@ def margins(row: Row, bounds: tuple[Expectation, ...]) -> tuple[Margin, ...]:
     return tuple(sorted(found, key=lambda one: -one.of_bound))
 
 
-def verdict_of(row: Row, bounds: tuple[Expectation, ...]) -> Verdict:
-    """Whether a run holds, and how near it is to not doing so."""
-    if row.status != "done":
-        return Verdict(holds=False)
-    found = margins(row, bounds)
-    worst = found[0].of_bound if found else None
-    return Verdict(holds=not trouble(row), worst=worst)
+def verdict_of(row: Row) -> Verdict:
+    """Whether a run holds."""
+    return Verdict(holds=row.status == "done" and not trouble(row))
 
 
 def trouble(row: Row) -> str:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 _FAR: Final = 4096.0
 """A rate this many times above or below the first guess is not looked for any further."""
-_NO_BETTER: Final = 0.98
-"""Twice as many instances that leave more than this share of the worst figure do not help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +31,6 @@ class Verdict:
     """What a probe showed."""
 
     holds: bool
-    worst: float | None = None
-    """The figure that is nearest to its bound, or farthest beyond it, as a multiple of the bound; None = not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +51,6 @@ class Least:
     """None = none does, up to the largest allowed one."""
     fails: int | None
     """The size below, which fails with at least one seed; None = there is none."""
-    stuck: bool = False
-    """More would not help: twice the size hardly changes the worst figure."""
 
 
 RateSearch: TypeAlias = "Generator[list[Probe], list[Verdict], Knee]"
@@ -67,7 +61,7 @@ class _Known:
     """Verdicts by value and seed."""
 
     def __init__(self, seeds: int) -> None:
-        self._seeds = seeds
+        self.seeds = seeds
         self._verdicts: dict[Probe, Verdict] = {}
 
     def ask(self, wanted: Iterable[Probe]) -> Generator[list[Probe], list[Verdict], list[Verdict]]:
@@ -85,15 +79,15 @@ class _Known:
 
     def share(self, value: float) -> Generator[list[Probe], list[Verdict], float]:
         """With how many of the seeds it holds, from 0 to 1."""
-        found = yield from self.ask(Probe(value, seed) for seed in range(self._seeds))
-        return len([one for one in found if one.holds]) / self._seeds
+        found = yield from self.ask(Probe(value, seed) for seed in range(self.seeds))
+        return len([one for one in found if one.holds]) / self.seeds
 
 
 def search_rate(guess: float, *, precision: float, seeds: int) -> RateSearch:
     """Find the rate up to which everything holds.
 
     First one seed brackets and bisects. Then all seeds are asked at both ends, which move apart until every seed holds
-    at the lower and none at the upper one: what lies between is within the noise of the workload, or of the precision.
+    at the lower and none at the upper one: what lies between is the noise of the workload, or the precision.
 
     Args:
         guess: where to begin, such as four fifths of the capacity.
@@ -111,17 +105,35 @@ def search_rate(guess: float, *, precision: float, seeds: int) -> RateSearch:
         else:
             high = middle
     yield from known.ask(Probe(end, seed) for end in (low, high) for seed in range(seeds))
-    step = 1 + precision / 2
-    while (yield from known.share(low)) < 1:
-        if low < guess / _FAR:
-            return Knee(holds=None, fails=high)
-        low, step = rounded(low / step), step * step
-    step = 1 + precision / 2
-    while (yield from known.share(high)) > 0:
-        if high > guess * _FAR:
-            return Knee(holds=low, fails=None)
-        high, step = rounded(high * step), step * step
-    return Knee(holds=low, fails=high)
+    lowest = yield from _outwards(known, low, 1 / (1 + precision / 2), holds=True)
+    highest = yield from _outwards(known, high, 1 + precision / 2, holds=False)
+    return Knee(holds=lowest, fails=highest)
+
+
+def _outwards(
+    known: _Known, rate: float, step: float, *, holds: bool
+) -> Generator[list[Probe], list[Verdict], float | None]:
+    """Go on from a rate, in growing steps, until every seed holds (or none does); None = not even far away.
+
+    Only seeds that disagree are asked again: what holds at a rate holds at a lower one. Before a rate is said to hold,
+    though, all seeds have been asked about it.
+    """
+    end = rate
+    while True:
+        verdicts = yield from known.ask(Probe(rate, seed) for seed in range(known.seeds))
+        astray = [seed for seed, one in enumerate(verdicts) if one.holds != holds]
+        if not astray:
+            return rate
+        end = rate
+        while astray and 1 / _FAR < end / rate < _FAR:
+            end, step = rounded(end * step), step * step
+            verdicts = yield from known.ask(Probe(end, seed) for seed in astray)
+            astray = [seed for seed, one in zip(astray, verdicts, strict=True) if one.holds != holds]
+        if astray:
+            return None
+        if not holds:
+            return end
+        rate = end
 
 
 def _bracket(known: _Known, guess: float) -> Generator[list[Probe], list[Verdict], tuple[float, float] | Knee]:
@@ -166,26 +178,16 @@ def search_size(guess: int, *, most: int, seeds: int, least: int = 1) -> SizeSea
     known = _Known(seeds)
     size, step = min(max(guess, least), most), 1
     low, high = least - 1, most + 1  # the largest that is known to fail, the smallest that is known to hold
-    worst: dict[int, float | None] = {}
+    tried = 0
     while high - low > 1:
-        verdict = yield from known.one(size)
-        worst[size] = verdict.worst
-        if verdict.holds:
+        if (yield from known.one(size)).holds:
             high = size
             size = max(size - step, low + 1) if low < least else (low + size) // 2
         else:
             low = size
-            if high > most and _stuck(worst, size):
-                return Least(holds=None, fails=size, stuck=True)
             size = min(size + step, most) if high > most else (size + high) // 2
-        step *= 2 if len(worst) > 1 else 1
+        tried += 1
+        step *= 2 if tried > 1 else 1
     while high <= most and (yield from known.share(high)) < 1:
         low, high = high, high + 1
     return Least(holds=high if high <= most else None, fails=low if low >= least else None)
-
-
-def _stuck(worst: dict[int, float | None], size: int) -> bool:
-    """Whether a size is no better than one of at most half of it."""
-    now = worst[size]
-    before = [value for other, value in worst.items() if 2 * other <= size and value is not None]
-    return now is not None and bool(before) and now > _NO_BETTER * min(before)
