@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from blis_tui.pictures.points import Points
     from blis_tui.study.summary import PointSummary
 
-_PAIRS: Final = 10
+_PAIRS: Final = 6
+POINTS: Final = 2_000
+"""So many points of a kind are drawn at most; of more, some at equal distances. The front is always whole."""
 
 
 def front_picture(points: Points) -> Picture | None:
@@ -75,10 +77,11 @@ def _view(points: Points, pair: tuple[Objective, Objective]) -> View:
     groups = (
         ("does not hold", [one for one in others if one.ok is False], "x", PALETTE[1], 8),
         ("beaten", [one for one in others if one.ok is not False], "circle-open", PALETTE[-1], 8),
-        ("front", best, "circle", PALETTE[0], 11),
+        ("front", list(best), "circle", PALETTE[0], 11),
     )
     traces = []
-    for name, members, symbol, color, size in groups:
+    for name, found, symbol, color, size in groups:
+        members = found[:: -(-len(found) // POINTS) or 1]
         traces.append(
             {
                 "type": "scatter",

@@ -67,7 +67,7 @@ def heat_map_picture(points: Points) -> Picture | None:
 
 
 def _view(points: Points, x: str, y: str, metric: str, cells: dict[tuple[str, str], Cell]) -> View:
-    columns, rows = points.values(x), points.values(y)
+    columns, rows = points.values[x], points.values[y]
     grid = [[cells.get((column, row)) for column in columns] for row in rows]
     bound = points.bound(metric)
     top = max(one.value for one in cells.values())

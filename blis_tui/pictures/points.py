@@ -30,19 +30,22 @@ class Points:
         all: every point that has a row, in order.
         front: the numbers of those that no other one beats.
         names: path -> how it is called.
+        values: path -> what it has been set to, as texts, in the order of the points.
     """
 
     study: Study
     all: tuple[PointSummary, ...]
     front: frozenset[int]
     names: dict[str, str]
+    values: dict[str, list[str]]
 
     @classmethod
     def of(cls, result: StudyResult) -> Points:
         """The points of a study's result."""
         study, found = result.study, summaries(result)
         front = pareto_front(found, study.objectives)
-        return cls(study, found, frozenset(one.point.number for one in front), short_names(study.paths))
+        values = {path: [*dict.fromkeys(coordinate(one, path) for one in found)] for path in study.paths}
+        return cls(study, found, frozenset(one.point.number for one in front), short_names(study.paths), values)
 
     def name(self, one: PointSummary) -> str:
         """A point by its coordinates."""
@@ -82,14 +85,10 @@ class Points:
         found = [one.max for one in self.study.constraints if one.metric == metric and one.max is not None]
         return min(found, default=None)
 
-    def values(self, path: str) -> list[str]:
-        """What a path has been set to, as texts, in the order of the points."""
-        return [*dict.fromkeys(coordinate(one, path) for one in self.all)]
-
     @property
     def varied(self) -> list[str]:
         """The paths that have several values."""
-        return [path for path in self.names if len(self.values(path)) > 1]
+        return [path for path, values in self.values.items() if len(values) > 1]
 
 
 def short(metric: str) -> str:
@@ -100,7 +99,9 @@ def short(metric: str) -> str:
 def coordinate(one: PointSummary, path: str) -> str:
     """A coordinate as a text that tells it from the others of its path."""
     value = one.coordinates[path]
-    return value if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, str):
+        return value
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else json.dumps(value)
 
 
 def verdict(one: PointSummary) -> str:

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 LINES: Final = 14
 """So many lines are drawn."""
 
+_NOTE: Final = (
+    "Stars are knees: up to that rate every point keeps to all bounds, and none is overloaded. The true knee lies"
+    " between a star and the next point, or, where the star is hollow, beyond the last one. Bars reach from the lowest"
+    " to the highest seed."
+)
+
 
 class Line(NamedTuple):
     """Points that differ in their rate alone, by rate."""
@@ -35,6 +41,17 @@ class Line(NamedTuple):
                 break
             good += 1
         return good - 1 if good else None
+
+    @property
+    def holds_throughout(self) -> bool:
+        """Whether the knee, if there is one, lies beyond the highest rate that was tried."""
+        return self.knee == len(self.members) - 1
+
+    def knee_text(self) -> str:
+        """The highest rate that is good."""
+        if self.knee is None:
+            return "none"
+        return f"{self.rates[self.knee]:g}" + (" or more" if self.holds_throughout else "")
 
 
 def rate_path(points: Points) -> str | None:
@@ -66,7 +83,7 @@ def rate_picture(points: Points) -> Picture | None:
     if path is None or not lines:
         return None
     shown = lines[:LINES]
-    knees = [(line.name, "-" if line.knee is None else f"{line.rates[line.knee]:g}") for line in lines]
+    knees = [(line.name, line.knee_text()) for line in lines]
     beyond = "" if len(shown) == len(lines) else f" Of {len(lines)} lines those with the highest knees are drawn."
     return Picture(
         name="rate",
@@ -77,8 +94,7 @@ def rate_picture(points: Points) -> Picture | None:
         views={metric: _view(points, path, shown, metric) for metric in points.latencies},
         height=440,
         table=Table(caption="The knee of each line", head=("", f"highest {label(path)}"), rows=knees),
-        note="Stars are knees: up to that rate every point keeps to all bounds, and none is overloaded. The true knee"
-        " lies between a star and the next point. Bars reach from the lowest to the highest seed." + beyond,
+        note=_NOTE + beyond,
     )
 
 
@@ -113,6 +129,7 @@ def _view(points: Points, path: str, lines: Sequence[Line], metric: str) -> View
                 "hovertemplate": "%{y:,.4~g} at %{x:,g}/s<extra>%{fullData.name}</extra>",
             }
         )
+        star = "star-open" if line.holds_throughout else "star"
         if line.knee is not None and (value := line.members[line.knee].mean(metric)) is not None:
             traces.append(
                 {
@@ -123,7 +140,7 @@ def _view(points: Points, path: str, lines: Sequence[Line], metric: str) -> View
                     "showlegend": False,
                     "x": [line.rates[line.knee]],
                     "y": [value],
-                    "marker": {"symbol": "star", "size": 15, "color": PALETTE[color % len(PALETTE)]},
+                    "marker": {"symbol": star, "size": 15, "color": PALETTE[color % len(PALETTE)]},
                     "hovertemplate": "knee: %{y:,.4~g} at %{x:,g}/s<extra>%{fullData.name}</extra>",
                 }
             )

@@ -126,6 +126,7 @@ def test_lines_over_the_rate_have_their_means_ends_and_knees(seen: Seen) -> None
         good = [holds(rows) and not any("overload" in row.warnings for row in rows) for rows in groups]
         knee = RATES[good.index(False) - 1] if False in good else RATES[-1]
         assert stars[line["name"]]["x"] == [knee]
+        assert stars[line["name"]]["marker"]["symbol"] == ("star" if False in good else "star-open")
 
 
 def test_cells_of_heat_maps_are_the_best_points_there(seen: Seen) -> None:
