@@ -112,6 +112,7 @@ def build_hardware_part(stack: Mapping[str, object]) -> spec.Hardware:
     part = Part(stack, "").part("hardware")
     peak, mfu = part.part("peak_tflops"), part.part("mfu")
     link = next((key for key in ("interconnect", "host_link") if key in part.data), None)
+    watts = part.part("watts") if "watts" in part.data else Part({}, "")
     return spec.Hardware(
         name=part.name(),
         memory_gib=part.number("memory_gib"),
@@ -123,6 +124,9 @@ def build_hardware_part(stack: Mapping[str, object]) -> spec.Hardware:
         peak_tflops_fp4=peak.number("fp4", 0.0),
         host_link_gb_per_s=part.part("host_link").number("bandwidth_gb_per_s") if "host_link" in part.data else 32.0,
         interconnect_gb_per_s=64.0 if link is None else part.part(link).number("bandwidth_gb_per_s"),
+        usd_per_hour=part.number("cost_per_hour_usd") if "cost_per_hour_usd" in part.data else None,
+        idle_watts=watts.number("idle") if "idle" in watts.data else None,
+        peak_watts=watts.number("peak") if "peak" in watts.data else None,
     )
 
 
