@@ -133,4 +133,8 @@ def _table(study: Study, points: Sequence[PointSummary], front: set[int]) -> lis
 def _wish(study: Study, at: int) -> str:
     one = study.constraints[at]
     words = ((">=", one.min), ("<=", one.max), ("==", one.equals))
-    return f"{one.metric} " + " and ".join(f"{sign} {value}" for sign, value in words if value is not None)
+    return f"{one.metric} " + " and ".join(f"{sign} {_bound(value)}" for sign, value in words if value is not None)
+
+
+def _bound(value: float | str | bool) -> str:
+    return f"{value:g}" if isinstance(value, float) else value_text(value)
