@@ -1,11 +1,11 @@
-"""Curves drawn with the dots of braille characters: two across and four down in each."""
+"""Curves and points drawn with the dots of braille characters: two across and four down in each."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 _BLANK: Final = 0x2800
 _DOTS: Final = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
@@ -37,3 +37,22 @@ def draw(values: Sequence[float | None], height: int, top: float, *, filled: boo
             cells[height - 1 - y // 4][x // 2] |= _DOTS[x % 2][3 - y % 4]
         before = level
     return ["".join(chr(_BLANK + bits) if bits else " " for bits in row) for row in cells]
+
+
+def scatter(places: Iterable[tuple[float, float]], width: int, height: int) -> list[str]:
+    """A dot for each place; rows from the top. Places beyond an edge are drawn at it.
+
+    Args:
+        places: shares of the width, from the left, and of the height, from the bottom; 0 to 1.
+        width: columns.
+        height: rows.
+    """
+    cells = [[0] * width for _ in range(height)]
+    for across, up in places:
+        x, y = _dot(across, 2 * width), _dot(up, 4 * height)
+        cells[height - 1 - y // 4][x // 2] |= _DOTS[x % 2][3 - y % 4]
+    return ["".join(chr(_BLANK + bits) if bits else " " for bits in row) for row in cells]
+
+
+def _dot(share: float, count: int) -> int:
+    return min(max(int(share * (count - 1) + 0.5), 0), count - 1)

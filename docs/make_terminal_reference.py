@@ -33,6 +33,7 @@ _SCOPES: Final = {
     "why": "Explanations",
     "compare": "Comparison",
     "goldens": "Goldens",
+    "study": "Studies",
     "error": "An experiment that cannot be opened",
     "dialog": "Windows",
 }

@@ -56,11 +56,7 @@ store_option: Final = click.option(
     "for caches].",
 )
 
-
-@click.command()
-@click.argument("source", metavar="STUDY|SPEC", shell_complete=completion.studies)
-@click.option("--case", metavar="NAME", help="Start from a case of the experiment (`cases`, `matrix`).")
-@click.option(
+axis_option: Final = click.option(
     "--axis",
     "axes",
     multiple=True,
@@ -68,20 +64,33 @@ store_option: Final = click.option(
     shell_complete=completion.assignments,
     help="What varies: cluster.instances=1..8, workload.rate_per_s=5..40..5, policy=default,vllm-v1; repeatable.",
 )
-@click.option("--seeds", metavar="N|LIST", default="", help="How often each point runs, or with which seeds (1,2,3).")
-@slo_option
-@click.option(
+seeds_option: Final = click.option(
+    "--seeds", metavar="N|LIST", default="", help="How often each point runs, or with which seeds (1,2,3)."
+)
+objective_option: Final = click.option(
     "--objective",
     "objectives",
     multiple=True,
     metavar="METRIC",
     help="What should be small (cost.gpus) or large (max:throughput.output_tokens_per_s); repeatable.",
 )
+early_stop_option: Final = click.option(
+    "--early-stop", is_flag=True, help="End a run as soon as one of the bounds can no longer hold."
+)
+
+
+@click.command()
+@click.argument("source", metavar="STUDY|SPEC", shell_complete=completion.studies)
+@click.option("--case", metavar="NAME", help="Start from a case of the experiment (`cases`, `matrix`).")
+@axis_option
+@seeds_option
+@slo_option
+@objective_option
 @set_option
 @plugins_option
 @jobs_option
 @dask_option
-@click.option("--early-stop", is_flag=True, help="End a run as soon as one of the bounds can no longer hold.")
+@early_stop_option
 @store_option
 @format_option("table", "csv", "jsonl", about="What is printed; table: the points, with means over seeds.")
 @click.option(
@@ -127,7 +136,7 @@ def sweep(
     from blis_tui.study.sweep import Sweep  # noqa: PLC0415  (heavy imports only when it runs)
 
     endings = [_ending(name) for name in outputs]
-    require_different_files({**dict(zip(outputs, outputs, strict=True)), "--html": html_file})
+    require_different_files({**{f"-o number {at}": name for at, name in enumerate(outputs, 1)}, "--html": html_file})
     with ending_on_signals():
         study = open_study(source, axes, slos, objectives, seeds, overrides, known_plugins(plugins), case)
         with ExitStack() as opened:
@@ -250,26 +259,18 @@ class _Progress:
 
     def show(self, now: Progress) -> None:
         """How far it is, and about how long the rest takes."""
+        from blis_tui.study.pace import progress_text  # noqa: PLC0415
+
         now_s = time.monotonic()
         if now_s < self._next_s:
             return
         self._next_s = now_s + _PROGRESS_EVERY_S
-        made = now.done - now.known
-        left = (now.total - now.done) * (now_s - self._start_s) / made if made else 0.0
-        rest = f", about {_duration(left)} left" if made and now.done < now.total else ""
-        known = f" ({now.known:,} known before)" if now.known else ""
-        tell(f"\r\x1b[2K{now.done:,} of {now.total:,} runs{known}{rest}", nl=False)
+        tell(f"\r\x1b[2K{progress_text(now, now_s - self._start_s)}", nl=False)
 
     def clear(self) -> None:
         """Leave nothing behind."""
         if self._next_s:
             tell("\r\x1b[2K", nl=False)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _ending(name: str) -> str:
@@ -337,6 +338,8 @@ def _judge(result: StudyResult, *, complete: bool) -> None:
     failed = [row for row in result.rows if row.status == "failed"]
     for row in failed[:3]:
         tell(f"FAIL  point {row.point.number}, seed {row.seed}: {row.why}")
+    if len(failed) > 3:
+        tell(f"FAIL  {len(failed) - 3:,} more runs")
     if failed:
         sys.exit(ExitCode.SIMULATION)
     if result.study.constraints and not any(row.ok for row in result.rows):

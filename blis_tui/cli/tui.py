@@ -12,13 +12,25 @@ from blis_tui.cli import completion
 from blis_tui.cli.cases import case_option, case_overrides, mention_cases
 from blis_tui.cli.failures import reported
 from blis_tui.cli.options import known_plugins, plugins_option, seed_option, set_option
+from blis_tui.cli.sweep import (
+    axis_option,
+    early_stop_option,
+    jobs_option,
+    objective_option,
+    open_study,
+    seeds_option,
+    slo_option,
+    store_of,
+    store_option,
+)
 
 if TYPE_CHECKING:
+    from blis_tui.registry import Registry
     from blis_tui.tui.app import BlisApp
 
 
 @click.command()
-@click.argument("source", metavar="[SPEC]", required=False, shell_complete=completion.experiments)
+@click.argument("source", metavar="[SPEC|STUDY]", required=False, shell_complete=completion.experiments)
 @click.option(
     "--at", metavar="EVENT|TIME|REQUEST", help="Start at an event (1234), a time (1.5s, ms, us) or a request's name."
 )
@@ -29,6 +41,13 @@ if TYPE_CHECKING:
 @set_option
 @seed_option
 @plugins_option
+@axis_option
+@seeds_option
+@slo_option
+@objective_option
+@jobs_option
+@early_stop_option
+@store_option
 @reported
 def tui(
     source: str | None,
@@ -38,32 +57,69 @@ def tui(
     overrides: tuple[str, ...],
     seed: int | None,
     plugins: tuple[str, ...],
+    axes: tuple[str, ...],
+    seeds: str,
+    slos: tuple[str, ...],
+    objectives: tuple[str, ...],
+    jobs: int | None,
+    early_stop: bool,
+    store: str | None,
 ) -> None:
-    """Step through an experiment in the terminal, forwards and backwards.
+    """Step through an experiment in the terminal, or look at the points of a study.
 
-    SPEC is the name of an experiment (see `blis-tui spec list`) or the path of a .blis.yaml file; without it, a list of
-    experiments is shown. Inside, h shows the keys and q goes back.
+    SPEC is the name of an experiment (see `blis-tui spec list`) or the path of a .blis.yaml file, STUDY that of a Study
+    document; without it, a list of both is shown. With --axis, an experiment becomes a study: see `blis-tui sweep
+    --help`. Inside, h shows the keys and q goes back.
     """
-    if source is None and (at or breaks or case or overrides or plugins or seed is not None):
-        raise click.UsageError("--at, --break, --case, --set, --seed and --plugins need an experiment: name it as SPEC")
+    of_run = at or breaks or case or seed is not None
+    of_study = axes or seeds or slos or objectives or jobs or early_stop or store
+    if source is None and (of_run or of_study or overrides or plugins):
+        raise click.UsageError("options need an experiment or a study: name it as SPEC")
     if source == "-":
         raise click.UsageError(
             "standard input is the keyboard here: write the experiment to a file, and name it as SPEC"
         )
     if not has_terminal():
         raise click.UsageError(
-            "not a terminal: `blis-tui run` simulates without one, `blis-tui serve` shows this in a browser"
+            "not a terminal: `blis-tui run` and `sweep` simulate without one, `blis-tui serve` shows this in a browser"
         )
+    known = known_plugins(plugins)
     if source is None:
         show_home()
-        return
+    elif of_study or _is_study(source):
+        if of_run:
+            raise click.UsageError("--at, --break, --case and --seed are for an experiment, not for a study")
+        study = open_study(source, axes, slos, objectives, seeds, overrides, known)
+        from blis_tui.tui.app import BlisApp, StudyStart  # noqa: PLC0415  (heavy imports only when it runs)
+
+        start = StudyStart(study=study, store=store_of(store), jobs=jobs, early_stop=early_stop)
+        _run(BlisApp(start, survive=True))
+    else:
+        _show_experiment(source, at, breaks, case, overrides, seed, known)
+
+
+def _is_study(source: str) -> bool:
+    """Whether it is a Study document. Raises SpecError and InputError: it cannot be read."""
+    from blis_tui.spec.study.opening import open_study_or_experiment  # noqa: PLC0415
+
+    return open_study_or_experiment(source)[1] is None
+
+
+def _show_experiment(
+    source: str,
+    at: str | None,
+    breaks: tuple[str, ...],
+    case: str | None,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    known: Registry | None,
+) -> None:
     from blis_tui.debugger.conditions.breakpoints import parse_breakpoint  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.debugger.places import parse_place  # noqa: PLC0415
     from blis_tui.errors import InputError  # noqa: PLC0415
     from blis_tui.simulation import Simulation  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
 
-    known = known_plugins(plugins)
     overrides = case_overrides(source, case, overrides, None, known)
     experiment = load(source, overrides=overrides, seed=seed, plugins=known)
     if case is None:

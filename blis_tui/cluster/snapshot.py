@@ -469,6 +469,7 @@ def _state(cluster: Cluster) -> list[object]:
             instance.pool.state(),
             *(() if batch.host is None else (batch.host.state(),)),
             *(() if instance.pool.tiers is None else (instance.pool.tiers.state(),)),
+            *(() if batch.adapters is None else (batch.adapters.state(),)),
             instance.plans(),
         ]
     state.append(cluster.ledger.fingerprint())

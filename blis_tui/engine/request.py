@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from blis_tui.engine.network import Connection
 
 Segments = tuple[tuple[str, int], ...]
-"""The shareable head of a prompt: ``(segment id, tokens)`` pairs; what follows them is the request's own."""
+"""The shareable head of a prompt: ``(segment id, tokens)`` pairs; what follows them is the request's own.
+
+Under a LoRA adapter it begins with an empty segment that names the adapter: the same tokens have other keys and values.
+"""
+
+
+def under_adapter(adapter: str, segments: Segments) -> Segments:
+    """The shareable head of a prompt as an adapter computes it."""
+    return ((f"lora/{adapter}", 0), *segments) if adapter and segments else segments
 
 
 class RequestState(IntEnum):
@@ -29,6 +37,11 @@ class RequestState(IntEnum):
     DROPPED_UNSERVABLE = 5
     TIMED_OUT = 6
     LOST = 7
+
+
+def declared_segments(request: Request) -> Segments:
+    """The shareable head of its prompt, whatever its adapter."""
+    return request.segments[1:] if request.adapter else request.segments
 
 
 class Handover:
@@ -93,6 +106,7 @@ class Request:
         content: the same of all that its blocks come to hold; longer than ``segments`` only where the whole prompt is
             shareable and its answer will be the beginning of other prompts.
         model: name of the model that it asks for; empty = any.
+        adapter: name of the LoRA adapter that it asks for; empty = the base model.
         deadline_us: absolute time of its timeout; 0 = none.
         cached_tokens: prompt tokens found in the cache when it was first admitted.
         computed_tokens: tokens of it in the KV cache (outside a cohort).
@@ -110,6 +124,7 @@ class Request:
     """
 
     __slots__ = (
+        "adapter",
         "arrival_us",
         "batch_slot",
         "cached_tokens",
@@ -165,6 +180,7 @@ class Request:
         session_id: str = "",
         round_index: int = 0,
         model: str = "",
+        adapter: str = "",
     ) -> None:
         self.index = index
         self.request_id = request_id
@@ -172,8 +188,8 @@ class Request:
         self.input_tokens = input_tokens
         self.output_tokens = output_tokens
         self.max_output_tokens = output_tokens
-        self.segments = segments
-        self.content = segments
+        self.adapter = adapter
+        self.segments = self.content = under_adapter(adapter, segments) if adapter else segments
         self.slo_class = slo_class
         self.tenant = tenant
         self.deadline_us = deadline_us

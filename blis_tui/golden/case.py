@@ -1,4 +1,4 @@
-"""The golden tests that an experiment file holds: one a case, or one for the file."""
+"""The golden tests that a file holds: one for each case of an experiment, or one for the file, as for a study."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from blis_tui.spec.diagnostics import in_order
 from blis_tui.spec.load import load
 from blis_tui.spec.loader import read_document
 from blis_tui.spec.source import as_list, as_map
+from blis_tui.spec.study.document import read_study
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
     from blis_tui.registry import Registry
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.source import Document, Json
+    from blis_tui.spec.study.model import Study
 
 DEFAULT: Final = "default"
-"""Name of the only test of a file without cases."""
+"""Name of the only test of a study, and of an experiment without cases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,14 +65,20 @@ class Case:
     comparison: ComparisonOptions
     plugins: Registry | None = None
     """What it may name besides this package's own plug-ins; None = nothing."""
+    is_study: bool = False
+    """Whether it is a study, and so many runs, instead of one run of an experiment."""
 
     def load(self) -> Experiment:
-        """The experiment of this case. Raises SpecError and InputError."""
+        """The experiment of this case, which is no study. Raises SpecError and InputError."""
         return load(self.spec, overrides=self.overrides, plugins=self.plugins)
+
+    def load_study(self) -> Study:
+        """The study that this case is. Raises SpecError and InputError."""
+        return read_study(read_document(self.spec, shown(self.spec)), plugins=self.plugins)
 
 
 def cases_of(spec: Path, plugins: Registry | None = None) -> tuple[Case, ...]:
-    """All golden tests of an experiment file; none when it is another kind of document.
+    """All golden tests of an experiment or a study; none when it is another kind of document.
 
     Raises:
         SpecError: the file is no valid document.
@@ -86,6 +94,8 @@ def cases_in(document: Document, spec: Path, plugins: Registry | None = None) ->
         SpecError: it is no valid document.
     """
     data = document.data
+    if isinstance(data, dict) and data.get("kind") == "Study":
+        return (_study(spec, plugins),)
     if not isinstance(data, dict) or data.get("kind") != "Experiment":
         return ()
     problems = Problems(plugins)
@@ -105,6 +115,21 @@ def cases_in(document: Document, spec: Path, plugins: Registry | None = None) ->
             plugins=plugins,
         )
         for one in cases
+    )
+
+
+def _study(spec: Path, plugins: Registry | None) -> Case:
+    return Case(
+        spec=spec,
+        name=DEFAULT,
+        line=1,
+        overrides={},
+        tags=(),
+        skip="",
+        xfail="",
+        comparison=ComparisonOptions(),
+        plugins=plugins,
+        is_study=True,
     )
 
 

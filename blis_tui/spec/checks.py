@@ -24,11 +24,13 @@ from blis_tui.metrics.sections import Fairness, PipelineReport, PromptThroughput
 from blis_tui.metrics.sessions import SessionReport
 from blis_tui.metrics.stats import Distribution
 from blis_tui.metrics.tiers import TiersReport
+from blis_tui.spec.adapter_checks import check_adapters, check_lora
 from blis_tui.spec.batching_checks import check_batching
 from blis_tui.spec.batching_traits import batching_traits
-from blis_tui.spec.build import build_hardware_part, build_model_part, stack_of
+from blis_tui.spec.build import adapter_bytes, build_hardware_part, build_model_part, stack_of
 from blis_tui.spec.cluster_checks import check_cluster
 from blis_tui.spec.diagnostics import Diagnostic, about
+from blis_tui.spec.document_parts import Part
 from blis_tui.spec.hf import contradictions, missing_fields
 from blis_tui.spec.hints import metric_hint
 from blis_tui.spec.lifecycle_checks import check_lifecycle
@@ -104,6 +106,7 @@ def check(document: Document, plugins: Registry | None = None) -> list[Diagnosti
     problems += _check_version(document)
     problems += check_memory(document)
     problems += check_batching(document, plugins)
+    problems += check_lora(document, plugins)
     problems += check_lifecycle(document)
     problems += check_cluster(document)
     problems += expectation_problems(document, ("expect",))
@@ -211,6 +214,7 @@ def _check_capacity(stack: _Stack, traits: Traits) -> Iterator[Diagnostic]:
     stages = _whole(document, *stack.at("engine", "pipeline_parallel")) or 1
     if blocks is None:
         utilization = _number(document, *stack.at("engine", "gpu_memory_utilization")) or 1.0
+        reserved = adapter_bytes(Part(as_map(document.get(*stack.at("engine"))), "engine"), model)
         try:
             found = kv_capacity(
                 replace(model, num_hidden_layers=-(-model.num_hidden_layers // stages)),
@@ -218,6 +222,7 @@ def _check_capacity(stack: _Stack, traits: Traits) -> Iterator[Diagnostic]:
                 tensor_parallel=split,
                 block_size_tokens=block_size,
                 gpu_memory_utilization=utilization,
+                reserved_bytes=reserved,
             )
         except PolicyError as error:
             yield stack.about(("model",), "BLIS2018", error.message, error.help)
@@ -240,6 +245,7 @@ def _check_capacity(stack: _Stack, traits: Traits) -> Iterator[Diagnostic]:
             gpu_memory_utilization=utilization,
             by_rank=traits.sizes_pool_by_rank,
             pipeline_parallel=stages,
+            reserved_bytes=reserved,
         )
     limit = document.get(*stack.at("engine", "max_model_len"))
     longest = limit if isinstance(limit, int) else None
@@ -396,6 +402,8 @@ def _check_clients(document: Document, clients: Json) -> Iterator[Diagnostic]:
             closed = "a closed loop" if _kind(client.get("arrivals")) == CLOSED_LOOP else ""
             staged = "`stages`" if document.get("workload", "stages") else ""
             yield from check_rate_curve(document, path, client, staged or closed)
+        if "adapters" in client:
+            yield from check_adapters(document, path, client)
         if "session" in client:
             yield from check_session(document, path, client)
             yield from _check_session_lengths(document, (*path, "session"))

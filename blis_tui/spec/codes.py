@@ -236,6 +236,11 @@ _TABLE: Final = {
         "A call of a session waits for one that is not there, or is listed below it.",
         "List calls in the order in which they can be sent, and name those above.",
     ),
+    "BLIS2029": CodeInfo(
+        "adapters that contradict each other",
+        "LoRA adapters are not named, named twice, without a weight for each, or too large for their places.",
+        "Give `names` or a `count`, `weights` for each or `zipf`, and places that hold them.",
+    ),
     "BLIS2050": CodeInfo(
         "instances cannot come and go like that",
         "A failure, a node pool or the autoscaler's bounds contradict themselves or the instances there are.",

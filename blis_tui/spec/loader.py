@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol
 
 import yaml
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 MAX_BYTES: Final = 8 * 1024 * 1024
 MAX_VALUES: Final = 200_000
 """Values of one document, counted after aliases are expanded."""
+
+_REMEMBERED_BYTES: Final = 64 * 1024
+"""Texts up to this size are remembered with what they say."""
+_REMEMBERED: Final = 64
 
 _PARSER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml where PyYAML was built with it; the pure Python parser otherwise."""
@@ -70,6 +75,15 @@ def decode(raw: bytes, name: str, directory: Path | None) -> Source:
     Raises:
         SpecError: the bytes are not UTF-8.
     """
+    return _known_source(raw, name, directory) if len(raw) <= _REMEMBERED_BYTES else _decoded(raw, name, directory)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _known_source(raw: bytes, name: str, directory: Path | None) -> Source:
+    return _decoded(raw, name, directory)
+
+
+def _decoded(raw: bytes, name: str, directory: Path | None) -> Source:
     try:
         return Source(name, raw.decode("utf-8-sig"), directory)
     except UnicodeDecodeError as error:
@@ -86,6 +100,19 @@ def parse(source: Source) -> Document:
     Raises:
         SpecError: with every problem found; a grammar error ends the search.
     """
+    return _known(source).copy() if len(source.text) <= _REMEMBERED_BYTES else _parsed(source)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _known(source: Source) -> Document:
+    """What a text says, which is the same each time: whoever loads many experiments reads the same ones over and over.
+
+    It is never handed out but as a copy.
+    """
+    return _parsed(source)
+
+
+def _parsed(source: Source) -> Document:
     reader = _Reader(source)
     document = reader.read()
     if reader.problems or document is None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
+@cache
 def data_root() -> Path:
     """The folder with ``specs/`` and ``schemas/``: inside an installed package, or the top of a checkout."""
     installed = _PACKAGE / "_data"

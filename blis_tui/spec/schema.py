@@ -8,20 +8,20 @@ schema and data together; the walk knows the subset the schemas keep to: ``$ref`
 
 from __future__ import annotations
 
-import copy
 import json
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from blis_tui.errors import InputError
 from blis_tui.spec.branches import with_plugins
 from blis_tui.spec.library import schema_path
-from blis_tui.spec.source import as_list, as_map
+from blis_tui.spec.source import as_list, as_map, copied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from jsonschema.exceptions import ValidationError
     from jsonschema.protocols import Validator
     from referencing import Registry
 
@@ -32,6 +32,34 @@ Schema: TypeAlias = "dict[str, Json]"
 
 KINDS: Final = ("Experiment", "Model", "Hardware", "Workload", "Policy", "Latency", "Study")
 """Kinds of document; each has the schema of its lower-case name."""
+
+_REMEMBERED: Final = 512
+_Found = TypeVar("_Found")
+
+
+class Memory(Generic[_Found]):
+    """What was found out about values at places of the schemas, which never change: it need not be found out again.
+
+    Whoever loads many experiments, one part of which differs, has the same values for all the others.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[int, str], _Found] = {}
+
+    @staticmethod
+    def key(node: Schema, value: Json) -> tuple[int, str]:
+        """A place, which is part of a schema that lasts as long as the program, and a value."""
+        return id(node), json.dumps(value)
+
+    def get(self, key: tuple[int, str]) -> _Found | None:
+        """What was found; None = it is not known any more."""
+        return self._found.get(key)
+
+    def put(self, key: tuple[int, str], *, found: _Found) -> None:
+        """Remember it."""
+        if len(self._found) >= _REMEMBERED:
+            self._found.clear()
+        self._found[key] = found
 
 
 class File(NamedTuple):
@@ -96,26 +124,53 @@ def violations(data: Json, kind: str, plugins: Plugins | None = None) -> Iterato
 
 @cache
 def _validator(name: str, plugins: Plugins | None) -> Validator:
-    from jsonschema.validators import Draft202012Validator  # noqa: PLC0415  (60 ms `--version` need not spend)
+    """Checks documents of a kind. What a part of the schema was found to allow is not checked against it again."""
+    from jsonschema.validators import Draft202012Validator, extend  # noqa: PLC0415  (60 ms `--version` need not spend)
 
-    return Draft202012Validator({"$ref": f"{name}.schema.json"}, registry=_registry(plugins))
+    allowed = Memory[bool]()
+    check = Draft202012Validator.VALIDATORS
+
+    def remembered(part: Schema, value: Json, errors: Iterator[ValidationError]) -> Iterator[ValidationError]:
+        key = Memory.key(part, value)
+        if allowed.get(key):
+            return
+        wrong = False
+        for error in errors:
+            wrong = True
+            yield error
+        if not wrong:
+            allowed.put(key, found=True)
+
+    def reference(validator: Validator, target: str, value: Json, node: Schema) -> Iterator[ValidationError]:
+        yield from remembered(node, value, check["$ref"](validator, target, value, node))
+
+    def properties(validator: Validator, parts: Schema, value: Json, node: Schema) -> Iterator[ValidationError]:
+        for key, part in parts.items() if isinstance(value, dict) else ():
+            if isinstance(value, dict) and isinstance(part, dict) and key in value:
+                yield from remembered(part, value[key], check["properties"](validator, {key: part}, value, node))
+
+    kind = extend(Draft202012Validator, {"$ref": reference, "properties": properties})
+    return kind({"$ref": f"{name}.schema.json"}, registry=_registry(plugins))
 
 
 @cache
 def _registry(plugins: Plugins | None) -> Registry[bool | Mapping[str, object]]:
     """All schemas, looked through once: a registry that retrieves them does so again for each reference."""
-    from referencing import Registry, Resource  # noqa: PLC0415  (as above)
+    from referencing import Registry  # noqa: PLC0415  (as above)
+    from referencing.jsonschema import DRAFT202012  # noqa: PLC0415  (as above)
 
     registry: Registry[bool | Mapping[str, object]] = Registry()
     for name in ("common", *(kind.lower() for kind in KINDS)):
-        registry = registry.with_resource(f"{name}.schema.json", Resource.from_contents(schema(name, plugins)))
+        # A schema that says its dialect would be checked by that dialect's own validator, which remembers nothing.
+        said = {key: part for key, part in schema(name, plugins).items() if key != "$schema"}
+        registry = registry.with_resource(f"{name}.schema.json", DRAFT202012.create_resource(said))
     return registry.crawl()
 
 
 def complete(data: Json, kind: str, plugins: Plugins | None = None) -> Json:
     """A copy of valid data with every default filled in and numbers in their declared type."""
     file = File(kind.lower(), plugins)
-    return _walk(copy.deepcopy(data), schema(*file), file)
+    return _walk(copied(data), schema(*file), file)
 
 
 def short_forms(data: Json, kind: str, plugins: Plugins | None = None) -> Iterator[tuple[DataPath, dict[str, Json]]]:
@@ -128,7 +183,11 @@ def _short_forms(data: Json, node: Json, file: File, path: DataPath) -> Iterator
     if not isinstance(node, dict) or not isinstance(data, dict | list | str | int | float):
         return
     if "$ref" in node:
-        yield from _short_forms(data, *_follow({"$ref": node["$ref"]}, file), path)
+        memory = _without_short_forms(file.plugins)
+        if not memory.get(key := Memory.key(node, data)):
+            found = list(_short_forms(data, *_follow({"$ref": node["$ref"]}, file), path))
+            memory.put(key, found=not found)
+            yield from found
     long_form = _long_form(data, node)
     if long_form is not None:
         yield path, long_form
@@ -143,6 +202,11 @@ def _short_forms(data: Json, node: Json, file: File, path: DataPath) -> Iterator
         yield from _short_forms(data, part, file, path)
     if "if" in node:
         yield from _short_forms(data, node.get("then" if matches(data, node["if"]) else "else"), file, path)
+
+
+@cache
+def _without_short_forms(plugins: Plugins | None) -> Memory[bool]:  # noqa: ARG001  (for each its own)
+    return Memory()
 
 
 def _long_form(data: Json, node: Schema) -> dict[str, Json] | None:
@@ -166,7 +230,7 @@ def default(kind: str, *path: str) -> Json:
     for key in path:
         node, file = _follow(found, file)
         found = _part(node, "properties").get(key)
-    return copy.deepcopy(found.get("default")) if isinstance(found, dict) else None
+    return copied(found.get("default")) if isinstance(found, dict) else None
 
 
 def properties_of(kind: str, definition: str = "document") -> tuple[str, ...]:
@@ -208,8 +272,13 @@ def _walk(data: Json, node: Json, file: File) -> Json:
     if not isinstance(node, dict):
         return data
     if "$ref" in node:
-        target, where = _follow({"$ref": node["$ref"]}, file)
-        data = _walk(data, target, where)
+        memory, key = _completed(file.plugins), Memory.key(node, data)
+        known = memory.get(key)
+        if known is None:
+            target, where = _follow({"$ref": node["$ref"]}, file)
+            known = (_walk(data, target, where),)
+            memory.put(key, found=known)
+        data = copied(known[0])
     data = _typed(data, node.get("type"))
     if isinstance(data, dict):
         _fill(data, node, file)
@@ -222,11 +291,16 @@ def _walk(data: Json, node: Json, file: File) -> Json:
     return data
 
 
+@cache
+def _completed(plugins: Plugins | None) -> Memory[tuple[Json]]:  # noqa: ARG001  (for each its own)
+    return Memory()
+
+
 def _fill(data: dict[str, Json], node: Schema, file: File) -> None:
     known = _part(node, "properties")
     for key, part in known.items():
         if key not in data and isinstance(part, dict) and "default" in part:
-            data[key] = copy.deepcopy(part["default"])
+            data[key] = copied(part["default"])
         if key in data:
             data[key] = _walk(data[key], part, file)
     others = node.get("additionalProperties")

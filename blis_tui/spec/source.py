@@ -69,6 +69,10 @@ class Document:
     keys: dict[DataPath, Location] = field(default_factory=dict)
     values: dict[DataPath, Location] = field(default_factory=dict)
 
+    def copy(self) -> Document:
+        """The same, to be changed: nothing of it is shared but the places themselves."""
+        return Document(copied(self.data), self.source, dict(self.keys), dict(self.values))
+
     def place(self, path: DataPath, *, key: bool = False) -> Location:
         """Where the value (or key) at ``path`` was written; for what was left out, what encloses it."""
         if key and path in self.keys:
@@ -130,6 +134,15 @@ def _assign(container: Json, step: str | int, value: Json) -> None:
         container[step] = value
     else:
         raise TypeError(f"nothing can be put at {step!r}")
+
+
+def copied(value: Json) -> Json:
+    """Plain data of its own, faster than ``copy.deepcopy``, which allows for more."""
+    if isinstance(value, dict):
+        return {key: copied(part) if isinstance(part, dict | list) else part for key, part in value.items()}
+    if isinstance(value, list):
+        return [copied(part) if isinstance(part, dict | list) else part for part in value]
+    return value
 
 
 def as_map(value: Json) -> dict[str, Json]:

@@ -1,18 +1,116 @@
-"""Placeholder until costs land: how many GPUs there are."""
+"""What a run costs in GPUs, money and electrical energy, by its report and what the hardware documents say.
+
+A document's ``cost_per_hour_usd`` and ``watts`` are of one accelerator; where one that is in use lacks what a figure
+needs, the figure is None. Prices differ by place and by the day, so documents that come with the package have none:
+give one as ``hardware.cost_per_hour_usd``.
+
+The energy model is the usual one of first order: the power of a machine lies between idle and peak in proportion to how
+busy it is (Fan, Weber and Barroso: Power Provisioning for a Warehouse-sized Computer, ISCA 2007),
+
+    watts = idle + (peak - idle) * busy share
+
+An accelerator is busy while its instance runs a step. Decoding waits for memory rather than computing, and takes less
+than the thermal design power that ``peak`` is, so this is on the safe side. Processors, network and cooling are left
+out, and so are places of nodes where no instance is (``lifecycle.cost`` is about nodes).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from math import fsum
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
-    from blis_tui.spec.model import Experiment
+    from blis_tui.metrics.report import Report
+    from blis_tui.spec.model import Experiment, Hardware, Pool
+
+_US_PER_HOUR: Final = 3_600_000_000
+_MILLION: Final = 1e6
+
+COST_FIGURES: Final = {
+    "cost.gpus": "Accelerators that instances hold, on average over the run.",
+    "cost.usd_per_hour": "What these cost in an hour, in US dollars.",
+    "cost.usd_per_million_output_tokens": "US dollars for a million generated tokens.",
+    "cost.peak_watts": "What these take at most, in watts.",
+    "cost.watts": "What these take on average, in watts.",
+    "cost.wh_per_million_output_tokens": "Watt-hours for a million generated tokens.",
+}
+"""Name of each figure -> what it says."""
 
 
-def cost_figures(experiment: Experiment, report: Mapping[str, object]) -> Mapping[str, float | None]:
-    """What a run costs."""
-    gpus = 0
-    for pool in experiment.pools:
-        gpus += pool.instances * pool.tensor_parallel * pool.engine.pipeline_parallel
-    return {"cost.gpus": gpus}
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Accelerators of one kind that an instance held."""
+
+    hardware: Hardware
+    gpu_us: int
+    busy_gpu_us: float
+    """The part of that time in which they computed; of a pipeline, each stage by itself."""
+
+
+def cost_figures(experiment: Experiment, report: Report) -> dict[str, float | None]:
+    """The figures of ``COST_FIGURES``; None = documents do not say what it takes, or nothing was generated.
+
+    Args:
+        experiment: what ran.
+        report: of its run.
+    """
+    held = list(_held(experiment, report))
+    duration_us, tokens = report.duration_us, report.tokens.output
+    gpu_us = 0
+    for one in held:
+        gpu_us += one.gpu_us
+    usd_us = _total((one.hardware.usd_per_hour, one.gpu_us) for one in held)
+    peak_us = _total((one.hardware.peak_watts, one.gpu_us) for one in held)
+    idle_us = _total((one.hardware.idle_watts, one.gpu_us - one.busy_gpu_us) for one in held)
+    busy_us = _total((one.hardware.peak_watts, one.busy_gpu_us) for one in held)
+    watt_us = None if idle_us is None or busy_us is None else idle_us + busy_us
+    # What is a million times larger than an hour's, for each token, is an hour's for a million.
+    per_token = tokens * _US_PER_HOUR / _MILLION
+    return {
+        "cost.gpus": _share(gpu_us, duration_us),
+        "cost.usd_per_hour": _share(usd_us, duration_us),
+        "cost.usd_per_million_output_tokens": _share(usd_us, per_token),
+        "cost.peak_watts": _share(peak_us, duration_us),
+        "cost.watts": _share(watt_us, duration_us),
+        "cost.wh_per_million_output_tokens": _share(watt_us, per_token),
+    }
+
+
+def _held(experiment: Experiment, report: Report) -> Iterable[_Held]:
+    for one, (pool, held_us) in zip(report.instances, _instances(experiment, report), strict=True):
+        stages = pool.engine.pipeline_parallel
+        # A step that the horizon cuts counts as a whole among the busy time.
+        busy_us = min(one.busy_us / stages, held_us)
+        gpus = pool.tensor_parallel * stages
+        yield _Held(pool.hardware, gpus * held_us, gpus * busy_us)
+
+
+def _instances(experiment: Experiment, report: Report) -> Iterable[tuple[Pool, int]]:
+    """The pool of each instance, and how long it held its accelerators."""
+    if report.lifecycle is None:
+        for pool in experiment.pools:
+            for _ in range(pool.instances):
+                yield pool, report.duration_us
+        return
+    pools = {pool.name: pool for pool in experiment.pools}
+    for life in report.lifecycle.instances:
+        yield pools[life.pool], life.held_us
+
+
+def _total(parts: Iterable[tuple[float | None, float]]) -> float | None:
+    """The sum of the products; None where a first factor is missing that would matter."""
+    known: list[float] = []
+    for rate, amount in parts:
+        if rate is None:
+            if amount:
+                return None
+        else:
+            known.append(rate * amount)
+    return fsum(known)
+
+
+def _share(total: float | None, of: float) -> float | None:
+    return None if total is None or not of else total / of

@@ -73,7 +73,10 @@ class DaskRunner(Runner):
         now_s = time.monotonic()
         if now_s - self._looked_s >= _LOOK_EVERY_S:
             self._looked_s = now_s
-            self._threads = max(1, sum(self._client.nthreads().values()))
+            try:
+                self._threads = max(1, sum(self._client.nthreads().values()))
+            except (OSError, RuntimeError) as error:
+                raise self._gone(error) from error
         return len(self._tasks) < self._threads * _AHEAD
 
     @property
@@ -116,10 +119,13 @@ class DaskRunner(Runner):
         except SimulationError:
             raise
         except (Exception, asyncio.CancelledError) as error:
-            raise SimulationError(
-                f"the Dask cluster at {self._address} makes no runs any more: {type(error).__name__}: {error}"
-            ) from error
+            raise self._gone(error) from error
         return outcome
+
+    def _gone(self, error: BaseException) -> SimulationError:
+        return SimulationError(
+            f"the Dask cluster at {self._address} makes no runs any more: {type(error).__name__}: {error}"
+        )
 
     def _require_workers(self) -> None:
         """Raises InputError: there is none, or one that would give other results."""

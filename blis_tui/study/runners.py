@@ -11,6 +11,7 @@ import signal
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
+from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import wait
@@ -20,7 +21,7 @@ from blis_tui.errors import SimulationError
 from blis_tui.study.task import Outcome, execute
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from multiprocessing.connection import Connection
     from multiprocessing.context import SpawnProcess
     from types import TracebackType
@@ -32,8 +33,8 @@ ATTEMPTS: Final = 3
 """So often a run is tried whose process dies."""
 _AHEAD: Final = 2
 """Tasks taken for each process, so that none waits for the next one to be loaded."""
-
-
+_LOOK_S: Final = 0.1
+"""How long it may take until somebody who waits hears that another thread wants it to stop."""
 _READY: Final = "ready"
 _DEAD: Final = "dead"
 
@@ -79,7 +80,7 @@ class Runner(ABC):
         """End at once what is under way, and whatever was kept for further tasks."""
         self.cancel()
 
-    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Outcome]]:
+    def run(self, tasks: Iterable[Task]) -> Generator[tuple[Task, Outcome]]:
         """The outcomes of all tasks, in the order in which they end; to break off, close the iterator."""
         try:
             for task in tasks:
@@ -164,6 +165,11 @@ class ProcessRunner(Runner):
         self._queue: deque[Task] = deque()
         self._attempts: dict[str, int] = {}
         self._stillborn = 0
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """Break off what another thread waits for: its ``collect`` raises ``CancelledError``. For good."""
+        self._stopped.set()
 
     @property
     def name(self) -> str:
@@ -189,7 +195,9 @@ class ProcessRunner(Runner):
         """As :meth:`Runner.collect`."""
         ended: list[tuple[Task, Outcome]] = []
         while not ended and self.busy:
-            speaking = wait([one.connection for one in self._workers], None if block else 0)
+            if self._stopped.is_set():
+                raise CancelledError
+            speaking = wait([one.connection for one in self._workers], _LOOK_S if block else 0)
             for worker in [one for one in self._workers if one.connection in speaking]:
                 try:
                     said = worker.connection.recv()

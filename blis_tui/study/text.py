@@ -1,16 +1,18 @@
-"""A study's points for a terminal: a table with bars, and the Pareto front."""
+"""A study's points for a terminal: a table with bars, and the Pareto front as a plot."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.study.front_plot import FrontPlot, plain
 from blis_tui.study.rows import USUAL, wanted_metrics
 from blis_tui.study.summary import pareto_front, summaries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from blis_tui.spec.model import Expectation
     from blis_tui.spec.source import Json
     from blis_tui.spec.study.model import Study
     from blis_tui.study.rows import StudyResult
@@ -22,6 +24,8 @@ _BAR: Final = 16
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 _WIDEST: Final = 24
 _WHY: Final = 60
+_PLOT: Final = (72, 15)
+"""Columns and rows of the plot, with its axes."""
 
 
 def study_text(result: StudyResult) -> str:
@@ -40,8 +44,9 @@ def study_text(result: StudyResult) -> str:
         lines.append(f"* {best if len(study.objectives) == 1 else unbeaten}")
     if study.constraints:
         holding = len([one for one in points if one.ok])
-        wishes = ", ".join(_wish(study, number) for number in range(len(study.constraints)))
+        wishes = ", ".join(map(wish_text, study.constraints))
         lines.append(f"{holding:,} of {len(points):,} points hold: {wishes}")
+    lines += ["", *plain(FrontPlot(points, front, study.objectives, _PLOT, number).lines())]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -69,6 +74,12 @@ def value_text(value: Json) -> str:
     """A coordinate, shortened."""
     text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+
+
+def wish_text(one: Expectation) -> str:
+    """A constraint: ``latency.ttft_ms.p99 <= 300``."""
+    words = ((">=", one.min), ("<=", one.max), ("==", one.equals))
+    return f"{one.metric} " + " and ".join(f"{sign} {value}" for sign, value in words if value is not None)
 
 
 def bar(value: float | None, top: float, width: int = _BAR) -> str:
@@ -126,9 +137,3 @@ def _table(study: Study, points: Sequence[PointSummary], front: set[int]) -> lis
         ).rstrip()
         for row in (head, *rows)
     ]
-
-
-def _wish(study: Study, at: int) -> str:
-    one = study.constraints[at]
-    words = ((">=", one.min), ("<=", one.max), ("==", one.equals))
-    return f"{one.metric} " + " and ".join(f"{sign} {value}" for sign, value in words if value is not None)

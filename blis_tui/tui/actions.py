@@ -45,7 +45,8 @@ class Action:
     group: str
     """Heading in the help."""
     scope: str
-    """The screen: ``app``, ``home``, ``debugger``, ``compare``, ``goldens``, ``why``, ``error`` or ``dialog``."""
+    """The screen: ``app``, ``home``, ``debugger``, ``compare``, ``goldens``, ``study``, ``why``, ``error`` or
+    ``dialog``."""
     footer: str = ""
     """One word for the line of keys; empty = not shown there."""
 
@@ -157,6 +158,18 @@ _TABLE: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
         ("golden.stop", "escape", "stop", "Stop the check, or leave the search.", _OPEN),
         ("golden.search", "/", "search", "Type part of a name to narrow the list.", _LIST, "search"),
         ("golden.reload", "u", "reload", "Read the goldens again.", _LIST),
+    ),
+    "study": (
+        ("study.open", "enter", "open", "Open this point in the debugger.", _OPEN, "open"),
+        ("study.seed", "o", "open with a seed", "Open this point with one of its other seeds.", _OPEN),
+        ("study.compare", "v", "compare", "Open two points where their runs diverge.", _OPEN, "compare"),
+        ("study.run", "c", "run or stop", "Make the runs that are not known; or stop.", _RUN, "run"),
+        ("study.stop", "escape", "stop", "Stop the sweep, or leave the filter.", _RUN),
+        ("study.mark", "space", "mark", "Mark a point to compare it.", _LIST, "mark"),
+        ("study.search", "/", "filter", "Show only the points that match.", _LIST, "filter"),
+        ("study.sort", "s", "sort", "Sort by the next column.", _LIST, "sort"),
+        ("study.reverse", "r", "reverse", "Reverse the order.", _LIST),
+        ("study.export", "x", "export", "Write the rows or a picture to a file.", _COPY, "export"),
     ),
     "error": (
         ("error.edit", "e", "edit", "Edit the file at the first problem, then try again.", _FILE, "edit"),

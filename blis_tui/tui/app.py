@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.reroute import Routes
     from blis_tui.spec.model import Experiment
+    from blis_tui.spec.study.model import Study
+    from blis_tui.study.store import Store
     from blis_tui.tui.actions import Action
 
 _COLLECT_AFTER: Final = 20_000
@@ -61,11 +63,23 @@ class Start:
     seed: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyStart:
+    """A study to begin with."""
+
+    study: Study
+    store: Store | None = None
+    """Where results are looked up and kept; None = the user's own folder."""
+    jobs: int | None = None
+    """Runs at the same time; None = one for each core."""
+    early_stop: bool = False
+
+
 class BlisApp(App[None], inherit_bindings=False):
     """The terminal interface.
 
     Args:
-        start: the experiment to begin with; None = the list of experiments.
+        start: the experiment or the study to begin with; None = the list of them.
         folder: where the user's experiments are; the working folder by default.
         survive: whether an unexpected exception is shown and survived. Tests want it raised.
     """
@@ -77,7 +91,9 @@ class BlisApp(App[None], inherit_bindings=False):
     ENABLE_COMMAND_PALETTE = False  # its key is in our own table
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (140, "-wide")]  # noqa: RUF012  (Textual's type)
 
-    def __init__(self, start: Start | None = None, *, folder: Path | None = None, survive: bool = False) -> None:
+    def __init__(
+        self, start: Start | StudyStart | None = None, *, folder: Path | None = None, survive: bool = False
+    ) -> None:
         super().__init__()
         self.use_command_palette = True
         self.start = start
@@ -97,10 +113,16 @@ class BlisApp(App[None], inherit_bindings=False):
     async def on_mount(self) -> None:
         """Show the first screen, and say what is wrong with the user's keys."""
         self._theme_remembered = True
-        await self.push_screen(self._home() if self.start is None else self._debugger(self.start))
+        await self.push_screen(self._first())
         self._cover(*self.size)
         for problem in self.keymap.problems:
             self.notify(problem, title="Keys", severity="warning", timeout=_LONG_S, markup=False)
+
+    def _first(self) -> Screen[None]:
+        """What was asked for."""
+        if self.start is None:
+            return self._home()
+        return self._study(self.start) if isinstance(self.start, StudyStart) else self._debugger(self.start)
 
     def _home(self) -> Screen[None]:
         """The list of experiments."""
@@ -133,6 +155,15 @@ class BlisApp(App[None], inherit_bindings=False):
             return ErrorScreen(start.source, error, partial(self.open_experiment, *how))
         self._starts[screen] = start
         return screen
+
+    def _study(self, start: StudyStart) -> Screen[None]:
+        """The points of a study."""
+        from blis_tui.study.store import FolderStore  # noqa: PLC0415  (only what is opened is imported)
+        from blis_tui.tui.screens.studies import StudyScreen  # noqa: PLC0415
+        from blis_tui.tui.study_work import StudyWork  # noqa: PLC0415
+
+        store = FolderStore.of_user() if start.store is None else start.store
+        return StudyScreen(StudyWork(start.study, store, jobs=start.jobs, early_stop=start.early_stop))
 
     def show_error(self, source: str, error: BlisError, again: Callable[[], object]) -> None:
         """Show what is wrong with an experiment, with a way to try again."""
@@ -181,6 +212,27 @@ class BlisApp(App[None], inherit_bindings=False):
         else:
             await self.push_screen(self._debugger(start))
 
+    def open_loaded(self, experiment: Experiment, source: str, overrides: tuple[str, ...], seed: int) -> None:
+        """Show an experiment that is loaded already: what it was loaded by, and with which values."""
+        self.push_screen(self._debugger(Start(experiment=experiment, source=source, overrides=overrides, seed=seed)))
+
+    @work(exclusive=True, group="open")
+    async def open_study(self, source: str) -> None:
+        """Read a study and show it, or what is wrong with it."""
+        from blis_tui.spec.study.document import read_study  # noqa: PLC0415
+        from blis_tui.spec.study.opening import open_study_or_experiment  # noqa: PLC0415
+
+        def read() -> Study:
+            document, base = open_study_or_experiment(source)
+            return read_study(document, base=base)
+
+        try:
+            study = await asyncio.to_thread(read)
+        except BlisError as error:
+            self.show_error(source, error, partial(self.open_study, source))
+            return
+        await self.push_screen(self._study(StudyStart(study=study)))
+
     def reopen_experiment(self, source: str, at: str | None = None) -> None:
         """Load the experiment of the debugger on top again, as it was opened, and replace that screen.
 
@@ -200,11 +252,13 @@ class BlisApp(App[None], inherit_bindings=False):
         event: int | None = None,
         time_us: int | None = None,
         routes: Routes | None = None,
+        *,
+        at_divergence: bool = False,
     ) -> None:
-        """Show two experiments side by side, at an event or a time if one is given; the other perhaps rerouted."""
+        """Show two experiments side by side, at an event, a time or where they part; the other perhaps rerouted."""
         from blis_tui.tui.screens.compare import CompareScreen  # noqa: PLC0415
 
-        self.push_screen(CompareScreen(left, right, names, event, time_us, routes))
+        self.push_screen(CompareScreen(left, right, names, event, time_us, routes, at_divergence=at_divergence))
 
     # ---- actions ----
 

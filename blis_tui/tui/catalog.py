@@ -1,15 +1,16 @@
-"""The experiments there are: found in a folder and shipped, checked, with the state of their goldens."""
+"""The experiments and studies there are: found in a folder and shipped, checked, with the state of their goldens."""
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.errors import BlisError
 from blis_tui.inputs import real_path
-from blis_tui.spec.library import entries, find, suffix
+from blis_tui.spec.library import FOLDERS, entries, find, suffix
 from blis_tui.tui.presenters.problems import diagnostics_of
 from blis_tui.units import plural
 
@@ -24,7 +25,12 @@ MAX_FOUND: Final = 500
 MAX_FOLDERS: Final = 5_000
 """Folders looked into."""
 _SKIPPED: Final = ("node_modules", "__pycache__", "venv", "site-packages")
+_KINDS: Final = ("Experiment", "Study")
 _ENDING: Final = suffix("Experiment")
+_STUDY_ENDING: Final = suffix("Study")
+_SAYS_STUDY: Final = re.compile(rb"^(?:kind:\s*|\{.*\bkind:\s*)[\"']?Study\b", re.MULTILINE)
+_BEGINNING: Final = 4096
+"""Bytes of a document within which it says its kind."""
 _GOLDEN_FOLDER: Final = "golden"
 
 
@@ -36,7 +42,7 @@ def shown_folder(folder: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An experiment file."""
+    """A file with an experiment or a study."""
 
     path: Path
     name: str
@@ -46,11 +52,12 @@ class Found:
     shown: str
     """Where it is, for people."""
     shipped: bool
+    is_study: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The experiments of a folder and the shipped ones."""
+    """The experiments and studies of a folder and the shipped ones."""
 
     found: tuple[Found, ...]
     complete: bool
@@ -59,7 +66,7 @@ class Catalog:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a valid experiment says, in words."""
+    """What a valid experiment or study says, in words."""
 
     description: str
     lines: tuple[tuple[str, str], ...]
@@ -68,7 +75,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The outcome of loading an experiment: facts, or problems."""
+    """The outcome of loading a document: facts, or problems."""
 
     facts: Facts | None
     problems: tuple[Diagnostic, ...] = ()
@@ -97,28 +104,30 @@ class GoldenState:
 # ---- finding ----
 
 
-def find_experiments(folder: Path) -> Catalog:
-    """Every experiment below a folder, then those that the package ships and that were not among them."""
+def find_documents(folder: Path) -> Catalog:
+    """Every experiment and study below a folder, then those that the package ships and that were not among them."""
     paths, complete = _below(folder)
     names = _names(paths, folder)
     found = [
-        Found(path, names[path], _source(path, folder), _printable(_relative(path, folder)), shipped=False)
+        Found(path, names[path], _source(path, folder), _printable(_relative(path, folder)), False, _is_study(path))
         for path in paths
     ]
     seen = {real_path(path) for path in paths}
     for entry in entries(None):
-        if entry.kind == "Experiment" and real_path(entry.path) not in seen:
-            source = entry.name if find("Experiment", entry.name, folder) == entry.path else str(entry.path)
-            found.append(Found(entry.path, entry.name, source, "shipped with blis-tui", shipped=True))
+        if entry.kind in _KINDS and real_path(entry.path) not in seen:
+            source = entry.name if find(entry.kind, entry.name, folder) == entry.path else str(entry.path)
+            is_study = entry.kind == "Study"
+            found.append(Found(entry.path, entry.name, source, "shipped with blis-tui", True, is_study))
     return Catalog(tuple(found), complete)
 
 
 def _below(folder: Path) -> tuple[list[Path], bool]:
-    """Experiment files below a folder in order of their paths, and whether the search was complete."""
+    """Experiments and studies below a folder in order of their paths, and whether the search was complete."""
     found: list[Path] = []
     for count, (here, folders, files) in enumerate(os.walk(folder), 1):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
-        found += [Path(here, name) for name in sorted(files) if name.endswith(_ENDING) and not name.startswith(".")]
+        ending = _STUDY_ENDING if Path(here).name == FOLDERS["Study"] else _ENDING
+        found += [Path(here, name) for name in sorted(files) if name.endswith(ending) and not name.startswith(".")]
         if len(found) > MAX_FOUND or count >= MAX_FOLDERS:
             return found[:MAX_FOUND], False
     return found, True
@@ -126,14 +135,26 @@ def _below(folder: Path) -> tuple[list[Path], bool]:
 
 def _names(paths: list[Path], folder: Path) -> dict[Path, str]:
     """The files' names, with their folders where two are the same."""
-    short = {path: _printable(path.name.removesuffix(_ENDING)) for path in paths}
+    short = {path: _stem(_printable(path.name)) for path in paths}
     counts: dict[str, int] = {}
     for name in short.values():
         counts[name] = counts.get(name, 0) + 1
     return {
-        path: name if counts[name] == 1 else _printable(_relative(path, folder).removesuffix(_ENDING))
-        for path, name in short.items()
+        path: name if counts[name] == 1 else _stem(_printable(_relative(path, folder))) for path, name in short.items()
     }
+
+
+def _stem(name: str) -> str:
+    return name.removesuffix(_ENDING).removesuffix(_STUDY_ENDING)
+
+
+def _is_study(path: Path) -> bool:
+    """Whether a document says that it is a study; where one is expected, what cannot be read counts as one."""
+    try:
+        with path.open("rb") as file:
+            return _SAYS_STUDY.search(file.read(_BEGINNING)) is not None
+    except OSError:
+        return path.parent.name == FOLDERS["Study"]
 
 
 def _source(path: Path, folder: Path) -> str:
@@ -154,11 +175,11 @@ def _printable(text: str) -> str:
 
 
 def check(found: Found) -> Checked:
-    """Load an experiment. Takes some ten milliseconds, and a few hundred the first time."""
+    """Load a document. Takes some ten milliseconds, and a few hundred the first time; a study has several to load."""
     from blis_tui.spec.load import load  # noqa: PLC0415  (the list appears before this loads)
 
     try:
-        return Checked(facts_of(load(found.path)))
+        return Checked(_study_facts(found.path) if found.is_study else facts_of(load(found.path)))
     except BlisError as error:
         problems = diagnostics_of(error)
         return Checked(None, problems, unreadable="" if problems else error.message)
@@ -179,6 +200,25 @@ def facts_of(experiment: Experiment) -> Facts:
         ("seed", str(experiment.seed)),
     )
     return Facts(experiment.description, lines)
+
+
+def _study_facts(path: Path) -> Facts:
+    """What a study says, in words. Raises SpecError and InputError: something is wrong with it."""
+    from blis_tui.spec.study.document import read_study  # noqa: PLC0415
+    from blis_tui.spec.study.opening import open_study_or_experiment  # noqa: PLC0415
+    from blis_tui.study.text import wish_text  # noqa: PLC0415
+
+    document, base = open_study_or_experiment(str(path))
+    study = read_study(document, base=base)
+    seeds = f", {plural(len(study.seeds), 'seed')} each" if len(study.seeds) > 1 else ""
+    lines = (
+        ("experiment", study.experiment),
+        ("axes", ", ".join(study.paths) or "none"),
+        ("points", f"{len(study.points):,}{seeds}"),
+        ("objectives", ", ".join(f"{one.goal} {one.metric}" for one in study.objectives) or "none"),
+        ("constraints", ", ".join(map(wish_text, study.constraints)) or "none"),
+    )
+    return Facts(study.description, lines)
 
 
 def _each(facts: Iterable[str]) -> str:

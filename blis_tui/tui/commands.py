@@ -44,16 +44,19 @@ class HasPalette(Protocol):
 
 
 class Commands(Provider):
-    """Everything that can be chosen, in one order: the screen's actions, its own entries, experiments, themes."""
+    """Everything that can be chosen, in one order: the screen's actions, its own entries, documents, themes."""
 
-    _experiments: tuple[PaletteEntry, ...] = ()
+    _documents: tuple[PaletteEntry, ...] = ()
 
     async def startup(self) -> None:
-        """Look once which experiments have names."""
+        """Look once which experiments and studies have names."""
         app = self._app
-        self._experiments = tuple(
+        self._documents = tuple(
             PaletteEntry("Open", name, partial(app.open_experiment, name), "Open it in the debugger.")
             for name in names("Experiment", app.folder)
+        ) + tuple(
+            PaletteEntry("Study", name, partial(app.open_study, name), "Show its points and the front among them.")
+            for name in names("Study", app.folder)
         )
 
     async def discover(self) -> Hits:
@@ -77,7 +80,7 @@ class Commands(Provider):
         yield from self._actions()
         if isinstance(self.screen, HasPalette):
             yield from self.screen.palette_entries(query)
-        yield from self._experiments
+        yield from self._documents
         for name in self._app.theme_names():
             yield PaletteEntry("Theme", name, partial(setattr, self.app, "theme", name))
 

@@ -27,6 +27,12 @@ class Shell(Protocol):
     def open_experiment(self, source: str) -> object:
         """Show an experiment in the debugger."""
 
+    def open_study(self, source: str) -> object:
+        """Show a study."""
+
+    def open_loaded(self, experiment: Experiment, source: str, overrides: tuple[str, ...], seed: int) -> object:
+        """Show an experiment that is loaded already: what it was loaded by, and with which values."""
+
     def reopen_experiment(self, source: str, at: str | None = None) -> object:
         """Read an experiment again, and go to where one was."""
 
@@ -41,8 +47,10 @@ class Shell(Protocol):
         event: int | None = None,
         time_us: int | None = None,
         routes: Routes | None = None,
+        *,
+        at_divergence: bool = False,
     ) -> None:
-        """Show two experiments side by side, at an event or a time if one is given; the other perhaps rerouted."""
+        """Show two experiments side by side, at an event, a time or where they part; the other perhaps rerouted."""
 
     def theme_names(self) -> Iterable[str]:
         """The themes to choose from."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from blis_tui.study.rows import StudyResult
 from blis_tui.study.store import MemoryStore
 from blis_tui.study.sweep import Sweep
 from tests.study.studies import TIGHT, study_of
+
+if TYPE_CHECKING:
+    from blis_tui.study.rows import StudyResult
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from blis_tui.plugins import Context, Fleet, IncomingRequest
 
 ONCE = "BLIS_TEST_ONCE"
-"""A file: whoever can delete it is the one to whom something happens."""
+"""A file: who can delete it (or whose number it has) is the one to whom something happens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +34,7 @@ class Mishap:
 
     def __init__(self, settings: Settings) -> None:
         self._what = settings.what
+        self._which = settings.which
 
     def choose(self, request: IncomingRequest, fleet: Fleet, context: Context) -> tuple[int, str]:
         if self._what == "killed":
@@ -45,6 +46,11 @@ class Mishap:
                 pass
             else:
                 os.kill(os.getpid(), signal.SIGKILL)
+        elif self._what == "all killed once":
+            file = Path(os.environ[ONCE])
+            if file.exists() and file.read_text() == str(self._which):
+                file.unlink()
+                os.killpg(0, signal.SIGKILL)
         elif self._what == "exit":
             sys.exit(3)
         elif self._what == "out of memory":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from operator import neg
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,6 +16,9 @@ from blis_tui.study.runners import HereRunner, ProcessRunner
 from blis_tui.study.task import Outcome, Task, task_of
 from tests.study.mishaps import ONCE
 from tests.study.studies import study_with
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.xdist_group("processes")
 

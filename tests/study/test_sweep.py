@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import zip_longest
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +18,7 @@ from tests.study.studies import SMALL, TIGHT, NoRunner, statuses, study_of, stud
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from blis_tui.spec.model import Expectation
     from blis_tui.study.rows import StudyResult

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from blis_tui.cli import tui as command
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.tui.app import Start
 from tests.tui.server import BLIS
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def test_an_experiment_is_loaded_before_the_screen_is_taken(started: list[BlisAp
     )
     assert result.exit_code == ExitCode.OK, result.output
     start = started[0].start
-    assert start is not None
+    assert isinstance(start, Start)
     assert (start.experiment.name, start.experiment.seed) == ("quickstart", 4)
     assert (start.source, start.at, start.breaks) == ("quickstart", "1.5s", ("preempted", "event 7"))
     assert (start.overrides, start.seed) == (("seed=3",), 4)

@@ -411,7 +411,7 @@ async def test_an_export_tells_of_the_place_it_was_asked_for(tmp_path: Path, mon
     async with debugging(at="1500") as here:
         screen = ExportScreen(here.debugger, str)
         for kind in KINDS:
-            name, write = screen.file_name(kind), screen._writer(kind)
+            name, write = screen.file_name(kind), screen.writer(kind)
             here.debugger.step()
             out = BytesIO()
             write(out)

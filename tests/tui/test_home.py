@@ -18,7 +18,7 @@ from blis_tui.golden.store import files_of
 from blis_tui.spec.load import load
 from blis_tui.tui import catalog
 from blis_tui.tui.app import BlisApp
-from blis_tui.tui.catalog import Checked, Found, GoldenState, check, facts_of, find_experiments, golden_states
+from blis_tui.tui.catalog import Checked, Found, GoldenState, check, facts_of, find_documents, golden_states
 from blis_tui.tui.presenters.home import Entry, details, matching, name_width, row, summary
 from blis_tui.tui.presenters.problems import problem_text
 from blis_tui.tui.screens.error import ErrorScreen
@@ -44,7 +44,7 @@ def found(name: str, *, shipped: bool = True) -> Found:
 
 
 def test_experiments_are_found_below_the_folder_and_shipped(lab: Path) -> None:
-    listing = find_experiments(lab)
+    listing = find_documents(lab)
     assert listing.complete
     own = [(one.name, one.source, one.shown) for one in listing.found if not one.shipped]
     assert own == [
@@ -59,7 +59,7 @@ def test_experiments_are_found_below_the_folder_and_shipped(lab: Path) -> None:
 
 def test_two_files_of_one_name_show_their_folders(lab: Path) -> None:
     (lab / "deep" / "mine.blis.yaml").write_text((lab / "mine.blis.yaml").read_text())
-    assert [one.name for one in find_experiments(lab).found if not one.shipped] == [
+    assert [one.name for one in find_documents(lab).found if not one.shipped] == [
         "broken",
         "mine",
         "deep/mine",
@@ -71,23 +71,23 @@ def test_an_own_experiment_does_not_change_what_a_shipped_line_opens(lab: Path) 
     own = lab / "specs" / "experiments" / "quickstart.blis.yaml"
     own.parent.mkdir(parents=True)
     own.write_text((lab / "mine.blis.yaml").read_text())
-    line = next(one for one in find_experiments(lab).found if one.shipped and one.name == "quickstart")
+    line = next(one for one in find_documents(lab).found if one.shipped and one.name == "quickstart")
     assert load(line.source).name == "quickstart"
     assert line.source == str(line.path)
 
 
 def test_the_search_is_bounded(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "MAX_FOUND", 2)
-    listing = find_experiments(lab)
+    listing = find_documents(lab)
     assert not listing.complete
     assert len([one for one in listing.found if not one.shipped]) == 2
     monkeypatch.setattr(catalog, "MAX_FOUND", 500)
     monkeypatch.setattr(catalog, "MAX_FOLDERS", 1)
-    assert not find_experiments(lab).complete
+    assert not find_documents(lab).complete
 
 
 def test_checking_says_facts_or_problems(lab: Path) -> None:
-    by_name = {one.name: check(one) for one in find_experiments(lab).found if not one.shipped}
+    by_name = {one.name: check(one) for one in find_documents(lab).found if not one.shipped}
     assert by_name["mine"].facts is not None
     assert by_name["mine"].facts.description == "One H100 serves a handful of chats."
     assert dict(by_name["mine"].facts.lines)["workload"] == "inline: 40 requests, 10/s"
@@ -137,7 +137,7 @@ def test_search_is_fuzzy_and_puts_the_best_first() -> None:
 
 def test_odd_names_of_files_can_be_shown(lab: Path) -> None:
     (lab / "two\nlines\udce4.blis.yaml").write_text("")
-    odd = next(one for one in find_experiments(lab).found if one.name.startswith("two"))
+    odd = next(one for one in find_documents(lab).found if one.name.startswith("two"))
     assert odd.name == "two\ufffdlines\ufffd"
     assert odd.shown == "two\ufffdlines\ufffd.blis.yaml"
     assert check(odd).problems[0].code == "BLIS0007"

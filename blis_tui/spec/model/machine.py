@@ -70,3 +70,9 @@ class Hardware:
     host_link_gb_per_s: float = 32.0  # of one accelerator, in one direction
     interconnect_gb_per_s: float = 64.0
     """Between the accelerators of a node, both directions together; without such a link, that to the host."""
+    usd_per_hour: float | None = None
+    """Price of one accelerator; None = the document does not say; likewise below."""
+    idle_watts: float | None = None
+    """What one takes while nothing runs."""
+    peak_watts: float | None = None
+    """Thermal design power of one."""

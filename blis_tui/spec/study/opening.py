@@ -5,16 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from blis_tui.errors import InputError
+from blis_tui.errors import BlisError, InputError
+from blis_tui.inputs import real_path
 from blis_tui.spec.compose import is_path, shown
 from blis_tui.spec.diagnostics import suggestion
 from blis_tui.spec.library import find, names
-from blis_tui.spec.load import open_source
+from blis_tui.spec.load import locate, open_source
 from blis_tui.spec.loader import read_document
+from blis_tui.spec.overrides import as_text
 from blis_tui.spec.source import Document
 
 if TYPE_CHECKING:
     from blis_tui.spec.source import Json
+    from blis_tui.spec.study.model import Point, Study
 
 
 def open_study_or_experiment(source: str, stdin_text: str | None = None) -> tuple[Document, Document | None]:
@@ -47,3 +50,18 @@ def open_study_or_experiment(source: str, stdin_text: str | None = None) -> tupl
         "experiment": source,
     }
     return Document(header, document.source), document
+
+
+def source_of(study: Study) -> str:
+    """What a user would type for the study's experiment: its name where that means the same file, else the path."""
+    path = study.base.source.name
+    try:
+        same = real_path(locate(study.experiment)) == real_path(Path(path))
+    except BlisError:
+        same = False
+    return study.experiment if same else path
+
+
+def override_texts(study: Study, point: Point) -> tuple[str, ...]:
+    """What ``--set`` would have to say for the experiment to become that of the point."""
+    return tuple(as_text(".".join(one.steps), one.value.data) for one in (*study.fixed, *point.overrides))

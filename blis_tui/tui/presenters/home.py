@@ -1,4 +1,4 @@
-"""The list of experiments and what is said about the one under the cursor."""
+"""The list of experiments and studies, and what is said about the one under the cursor."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _GOLDEN_WORDS: Final = {"golden": "✓ golden", "pending": "! new", "orphan": "!
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An experiment with what is known about it so far."""
+    """An experiment or a study with what is known about it so far."""
 
     found: Found
     checked: Checked | None = None
@@ -64,6 +64,8 @@ def row(entry: Entry, names: int, width: int) -> Content:
     """One line: mark, name, whether it is valid, its golden, what it is about."""
     check = check_words(entry.checked)
     golden = Content.styled(_GOLDEN_WORDS[entry.golden.word], _GOLDEN_STYLES[entry.golden.word])
+    if entry.found.is_study:
+        golden = Content.styled("study", "$text-muted")
     about = width - 2 - names - 2 - _CHECK_WIDTH - 1 - _GOLDEN_WIDTH - 1
     parts = [
         Content.styled("● " if entry.marked else "  ", "$accent bold"),
@@ -145,7 +147,8 @@ def details(entry: Entry, width: int, *, dense: bool = False) -> Content:
         # A long line is cut, not wrapped: marks stand below what they mean.
         first = diagnostics_text(checked.problems[:1]).split("\n")
         lines += [line.truncate(max(1, width), ellipsis=True) for line in first]
-    facts += [("golden", golden_sentence(entry)), ("file", Content(entry.found.shown))]
+    facts += [] if entry.found.is_study else [("golden", golden_sentence(entry))]
+    facts.append(("file", Content(entry.found.shown)))
     lines += [] if dense else [Content("")]
     lines += _fact_lines(facts, width if dense else 0)
     return Content("\n").join(lines)
@@ -185,7 +188,10 @@ def summary(entries: Sequence[Entry]) -> str:
     """How many there are and how they are, for the title."""
     checked = [entry.checked for entry in entries if entry.checked is not None]
     wrong = len([one for one in checked if one.facts is None])
-    count = plural(len(entries), "experiment")
+    studies = len([entry for entry in entries if entry.found.is_study])
+    count = plural(len(entries) - studies, "experiment")
+    if studies:
+        count += ", 1 study" if studies == 1 else f", {studies} studies"
     if len(checked) < len(entries):
         return f"{count}, checking {len(checked)}"
     return f"{count}, {wrong} with errors" if wrong else f"{count}, all valid"

@@ -34,7 +34,7 @@ from blis_tui.tui.presenters.compare import (
     side_text,
 )
 from blis_tui.tui.presenters.compare_file import file_stem, file_text
-from blis_tui.tui.screens.export import new_name
+from blis_tui.tui.screens.files import new_name
 from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.widgets.bars import KeyBar, TitleBar
 from blis_tui.tui.widgets.compare_box import CompareBox, CurvesBox
@@ -85,6 +85,7 @@ class CompareScreen(Screen[None]):
         event: where to go first: that event on both sides. The first divergence is then looked for, too.
         time_us: where to go first, in microseconds of simulated time.
         routes: routing decisions to overrule in the other, as for ``Simulation``.
+        at_divergence: whether to look for the first divergence, and to begin there.
     """
 
     SCOPE = "compare"
@@ -118,6 +119,8 @@ class CompareScreen(Screen[None]):
         event: int | None = None,
         time_us: int | None = None,
         routes: Routes | None = None,
+        *,
+        at_divergence: bool = False,
     ) -> None:
         super().__init__()
         self.lockstep = Lockstep(left, right, routes)
@@ -125,6 +128,7 @@ class CompareScreen(Screen[None]):
         self._names = names
         self._first = event
         self._first_us = time_us
+        self._at_divergence = at_divergence
         self._documents = tuple(experiment_differences(left.document, right.document))
         self._searched = False
         self._divergence: Divergence | None = None
@@ -156,7 +160,9 @@ class CompareScreen(Screen[None]):
         self._mark_side()
         for name, _ in _PAIRS:
             self._bring_to_front(name)
-        if self._first is None and self._first_us is None:
+        if self._at_divergence:
+            self.action_compare_divergence()
+        elif self._first is None and self._first_us is None:
             self._show()
         elif self._first is None:
             self._go(self.lockstep.seek_time(self._first_us or 0), "going there")

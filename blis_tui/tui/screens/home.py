@@ -1,4 +1,4 @@
-"""The first screen: the experiments there are, checked, with what can be done with them."""
+"""The first screen: the experiments and studies there are, checked, with what can be done with them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from blis_tui.tui.actions import bindings
 from blis_tui.tui.catalog import (
     GoldenState,
     check,
-    find_experiments,
+    find_documents,
     golden_states,
     known_golden,
     shown_folder,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class HomeScreen(Screen[None]):
-    """The experiments of a folder and the shipped ones."""
+    """The experiments and studies of a folder and the shipped ones."""
 
     SCOPE = "home"
     NAME = "experiments"
@@ -106,7 +106,7 @@ class HomeScreen(Screen[None]):
     def _scan(self) -> None:
         """Find, check, compare: each result is told as it comes."""
         worker = get_current_worker()
-        catalog = find_experiments(self._folder)
+        catalog = find_documents(self._folder)
         self.call_later(self._listed, catalog)
         for found in catalog.found:
             if worker.is_cancelled:
@@ -197,6 +197,7 @@ class HomeScreen(Screen[None]):
         dense = self.has_class("-narrow")
         nothing = Content.styled("Nothing to show.", "$text-muted")
         text = nothing if entry is None else details(entry, area.scrollable_content_region.width, dense=dense)
+        self.refresh_bindings()
         if not self._complete:
             more = "This folder has too many files to search all of them: start blis-tui in a smaller one."
             text = Content("\n\n").join([text, Content.styled(more, "$warning")])
@@ -206,6 +207,8 @@ class HomeScreen(Screen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  (Textual's)
         """Searching begins once and ends once."""
+        if action in ("home_mark", "home_compare") and self.is_mounted:
+            return None if self._current is not None and self._current.found.is_study else True
         searching = self.has_class("-searching")
         return searching if action == "leave_search" else not searching if action == "home_search" else True
 
@@ -251,11 +254,11 @@ class HomeScreen(Screen[None]):
 
     @on(OptionList.OptionSelected)
     def action_home_open(self) -> None:
-        """Open the experiment under the cursor."""
+        """Open the experiment or the study under the cursor."""
         entry = self._current
         if entry is not None:
             self._list.focus()  # back here, keys are commands again and no part of a name
-            self._app.open_experiment(entry.found.source)
+            (self._app.open_study if entry.found.is_study else self._app.open_experiment)(entry.found.source)
 
     def action_home_edit(self) -> None:
         """Edit the file at its first problem."""

@@ -110,10 +110,15 @@ class ExperimentList(RowList):
 
     def _build(self) -> None:
         self.clear_options()
-        own = [entry for entry in self._entries if not entry.found.shipped]
-        shipped = [entry for entry in self._entries if entry.found.shipped]
+        experiments = [entry for entry in self._entries if not entry.found.is_study]
+        own = [entry for entry in experiments if not entry.found.shipped]
+        shipped = [entry for entry in experiments if entry.found.shipped]
+        studies = [entry for entry in self._entries if entry.found.is_study]
         if self._sections:
             self._section("In this folder", own, "  none yet: n writes one with every key explained")
+            if studies:
+                self.add_option(Option("", disabled=True))
+                self._section("Studies", studies, "")
             if shipped:
                 self.add_option(Option("", disabled=True))
                 self._section("Shipped with blis-tui", shipped, "")

@@ -1,0 +1,300 @@
+"""The points of a study as a table, the front among them, and what is said about the one under the cursor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+
+from blis_tui.metrics.expectations import judge
+from blis_tui.study.front_plot import FrontPlot
+from blis_tui.study.text import bar, number, short_names, value_text, wanted, wish_text
+from blis_tui.tui.presenters.lines import Column, Line, fit, table_rows, titles, words
+from blis_tui.tui.study_board import PENDING
+from blis_tui.units import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from blis_tui.spec.model import Expectation
+    from blis_tui.spec.source import Json
+    from blis_tui.spec.study.model import Study
+    from blis_tui.study.front_plot import What
+    from blis_tui.study.summary import PointSummary
+    from blis_tui.tui.presenters.lines import Part
+    from blis_tui.tui.study_board import Entry
+
+_MUTED: Final = "$text-muted"
+_STATUS: Final[Mapping[str, tuple[str, str]]] = {
+    "done": ("done", ""),
+    "stopped": ("stopped", "$warning"),
+    "failed": ("✗ failed", "$error"),
+    "invalid": ("✗ invalid", "$error"),
+    PENDING: (PENDING, _MUTED),
+}
+"""How a status is written, and its colour."""
+_STATUS_WIDTH: Final = 9
+_FIGURE_WIDTH: Final = 9
+_BAR_WIDTH: Final = 8
+_POINT: Final = "point"
+_PLOT_STYLES: Final[Mapping[What, str]] = {
+    "axis": _MUTED,
+    "holds": "$primary",
+    "broken": "$error",
+    "front": "$success bold",
+    "selected": "$accent bold",
+}
+_FIGURES: Final = (
+    "throughput.requests_per_s",
+    "throughput.output_tokens_per_s",
+    "latency.ttft_ms.p50",
+    "latency.ttft_ms.p99",
+    "latency.itl_ms.p99",
+    "latency.e2e_ms.p50",
+    "latency.e2e_ms.p99",
+)
+"""Said about every point, beside what the study asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """By which column points are listed."""
+
+    column: str = _POINT
+    """``point``, a path that varies, a metric, or ``status``."""
+    down: bool = False
+    """Whether the largest comes first."""
+
+
+def columns_of(study: Study) -> tuple[str, ...]:
+    """What points can be listed by, in the order of the table's columns."""
+    return (_POINT, *study.paths, *wanted(study), "status")
+
+
+def in_order(entries: Sequence[Entry], order: Order) -> list[Entry]:
+    """The points by a column; those without a value last, and equal ones by their number."""
+    known = [(value, one) for one in entries if (value := _value(one, order.column)) is not None]
+    known.sort(key=lambda pair: _rank(pair[0]), reverse=order.down)
+    placed = {one.point.number for _, one in known}
+    return [one for _, one in known] + [one for one in entries if one.point.number not in placed]
+
+
+def _value(one: Entry, column: str) -> Json:
+    if column == _POINT:
+        return one.point.number
+    if column == "status":
+        return one.status
+    coordinates = one.point.coordinates
+    return coordinates[column] if column in coordinates else one.mean(column)
+
+
+def _rank(value: Json) -> tuple[int, float, str]:
+    """Numbers before texts."""
+    if isinstance(value, int | float):
+        return (0, value, "")
+    return (1, 0.0, value_text(value))
+
+
+# ---- the table ----
+
+
+def table_columns(study: Study, entries: Sequence[Entry], order: Order, width: int) -> tuple[Column[Entry], ...]:
+    """The columns that have room."""
+    names, metrics = short_names(study.paths), wanted(study)
+    values = {
+        path: [value_text(row[at].value.data) for row in axis.rows]
+        for axis in study.axes
+        for at, path in enumerate(axis.paths)
+    }
+    drawn = study.constraints[0].metric if study.constraints else metrics[-1]
+    top = max((value for one in entries if (value := one.mean(drawn)) is not None), default=0.0)
+    first: list[Column[Entry]] = [
+        Column("", 2, _marks),
+        Column(_titled("#", _POINT, order), max(3, len(str(len(study.points)))), _number_of, right=True, rank=3),
+    ]
+    for path, name in names.items():
+        longest = max(map(len, values[path]), default=0)
+        first.append(Column(_titled(name, path, order), max(len(name) + 2, longest), partial(_coordinate, path)))
+    for at, metric in enumerate(metrics):
+        name = metric.removeprefix("latency.")
+        wide, rank = max(len(name) + 2, _FIGURE_WIDTH), 0 if at < 2 else 4 + at
+        first.append(Column(_titled(name, metric, order), wide, partial(_figure, metric), right=True, rank=rank))
+    first.append(Column(_titled("status", "status", order), _STATUS_WIDTH, _status, rank=1))
+    first.append(Column("", _BAR_WIDTH, partial(_bar, drawn, top), rank=2, grows=True, most=24))
+    return fit(first, width)
+
+
+def table(columns: Sequence[Column[Entry]], entries: Sequence[Entry]) -> list[Line]:
+    """A line a point; its key is the point's number."""
+    return table_rows(columns, entries, lambda one: str(one.point.number))
+
+
+def headings(columns: Sequence[Column[Entry]], width: int) -> Content:
+    """The line above the points."""
+    return titles(columns).draw().truncate(max(width, 1), ellipsis=True)
+
+
+def _titled(title: str, column: str, order: Order) -> str:
+    if column != order.column or order == Order():
+        return title
+    return f"{title} {'▼' if order.down else '▲'}"
+
+
+def _marks(one: Entry, _width: int) -> Part:
+    mark = "●" if one.marked else " "
+    stands, style = ("*", "$success bold") if one.on_front else ("✗", "$error") if one.ok is False else (" ", "")
+    return (mark + stands, "$accent bold" if one.marked and stands == " " else style)
+
+
+def _number_of(one: Entry, _width: int) -> Part:
+    return (str(one.point.number), _MUTED)
+
+
+def _coordinate(path: str, one: Entry, width: int) -> Part:
+    return (value_text(one.point.coordinates.get(path))[:width], "bold")
+
+
+def _figure(metric: str, one: Entry, _width: int) -> Part:
+    return number(one.mean(metric)) if one.summary is not None else ""
+
+
+def _status(one: Entry, _width: int) -> Part:
+    return _STATUS[one.status]
+
+
+def _bar(metric: str, top: float, one: Entry, width: int) -> Part:
+    return (bar(one.mean(metric), top, width), "$error" if one.ok is False else "$primary")
+
+
+# ---- the front ----
+
+
+def draw_front(study: Study, entries: Sequence[Entry], size: tuple[int, int]) -> FrontPlot:
+    """The points by the first two objectives."""
+    known = [one.summary for one in entries if one.summary is not None]
+    front = {one.point.number for one in entries if one.on_front}
+    return FrontPlot(known, front, study.objectives, size, number)
+
+
+def plot(drawn: FrontPlot, selected: int | None) -> Content:
+    """The points and the front, one of them pointed at."""
+    lines = drawn.lines(selected)
+    if not lines:
+        return Content.styled("The front is drawn here as soon as two points are known.", _MUTED)
+    return Content("\n").join(
+        Content.assemble(*((text, _PLOT_STYLES.get(what, "")) for text, what in line)) for line in lines
+    )
+
+
+# ---- the point under the cursor ----
+
+
+def heading(one: Entry) -> Content:
+    """Which point it is, and how it stands."""
+    text, style = _STATUS[one.status]
+    front = ("  * on the front", "$success") if one.on_front else ""
+    return Content.assemble((f"point {one.point.number}", "bold"), "  ", (text, style), front)
+
+
+def details(study: Study, one: Entry, width: int) -> Content:
+    """All that is known about a point: its values, what it keeps to and what not, its figures."""
+    figures = tuple(dict.fromkeys((*wanted(study), *_FIGURES)))
+    label = min(max(map(len, (*study.paths, *figures))), max(width - _FIGURE_WIDTH - 1, 12))
+    lines = [_labelled(path, value_text(value), label, "bold") for path, value in one.point.coordinates.items()]
+    if one.summary is None:
+        lines += [Content(""), *words("Its runs have not been made: c runs what is not known.", width, _MUTED)]
+        return Content("\n").join(lines)
+    lines.append(_seeds(study, one.summary, label))
+    if one.summary.why and one.status != "done":
+        lines += [Content(""), *words(f"{one.summary.why}.", width, "$error" if one.ok is False else "$warning")]
+    lines += _verdicts(study, one.summary, width)
+    if one.status in {"done", "stopped"}:
+        lines.append(Content(""))
+        lines += [_figure_line(one.summary, metric, label) for metric in figures]
+    return Content("\n").join(lines)
+
+
+def _labelled(label: str, value: str, width: int, style: str = "") -> Content:
+    return Content.assemble((f"{label:<{width}} ", _MUTED), (value, style))
+
+
+def _seeds(study: Study, summary: PointSummary, width: int) -> Content:
+    seeds = [row.seed for row in summary.rows]
+    if len(study.seeds) == 1:
+        return _labelled("seed", str(seeds[0]), width)
+    missing = f", of {len(study.seeds)}" if len(seeds) < len(study.seeds) else ""
+    return _labelled("seeds", f"{', '.join(map(str, seeds))}{missing} (means are shown)", width)
+
+
+def _verdicts(study: Study, summary: PointSummary, width: int) -> Iterator[Content]:
+    if study.constraints and summary.status in {"done", "stopped"}:
+        yield Content("")
+        for wish in study.constraints:
+            said = number(summary.mean(wish.metric))
+            if _holds(wish, summary):
+                yield Content.assemble(("✓ ", "$success"), f"{wish_text(wish)}", (f"  {said}", _MUTED))
+            else:
+                text = f"✗ {wish_text(wish)}  is {said}{_how_often(wish, summary)}"
+                yield from words(text, width, "$error")
+
+
+def _holds(wish: Expectation, summary: PointSummary) -> bool:
+    return _breaking(wish, summary) == 0
+
+
+def _breaking(wish: Expectation, summary: PointSummary) -> int:
+    """With how many seeds it does not hold."""
+    return len([row for row in summary.rows if not judge(wish, _nested(wish.metric, row.figures.get(wish.metric))).ok])
+
+
+def _nested(metric: str, value: object) -> dict[str, object]:
+    """A report of one figure."""
+    for name in reversed(metric.split(".")):
+        value = {name: value}
+    return value if isinstance(value, dict) else {}
+
+
+def _how_often(wish: Expectation, summary: PointSummary) -> str:
+    count = len(summary.rows)
+    return "" if count == 1 else f" (broken with {_breaking(wish, summary)} of {plural(count, 'seed')})"
+
+
+def _figure_line(summary: PointSummary, metric: str, width: int) -> Content:
+    values = summary.values(metric)
+    spread = f"  {number(min(values))} to {number(max(values))}" if len(values) > 1 else ""
+    return Content.assemble(
+        (f"{metric:<{width}} ", _MUTED), f"{number(summary.mean(metric)):>{_FIGURE_WIDTH}}", (spread, _MUTED)
+    )
+
+
+# ---- the title ----
+
+
+def title(study: Study, shown: int | None) -> Content:
+    """What is studied; where a filter is on, how many points it shows."""
+    count = plural(len(study.points), "point")
+    seeds = f" with {plural(len(study.seeds), 'seed')} each" if len(study.seeds) > 1 else ""
+    said = f"{count} of {study.experiment}{seeds}" if shown is None else f"{shown:,} of {count} shown"
+    return Content.assemble((study.name, "bold"), f"  {said}")
+
+
+def standing(study: Study, entries: Sequence[Entry], done: int) -> Content:
+    """How far it is, and how many points hold."""
+    parts = [f"{done:,} of {study.runs:,} runs" if done < study.runs else plural(done, "run")]
+    if study.constraints:
+        parts.append(f"{len([one for one in entries if one.ok]):,} hold")
+    if study.objectives:
+        parts.append(f"{len([one for one in entries if one.on_front]):,} on the front")
+    counts = {
+        status: len([one for one in entries if one.status == status]) for status in ("stopped", "failed", "invalid")
+    }
+    parts += [f"{count:,} {status}" for status, count in counts.items() if count]
+    return Content.styled(", ".join(parts), _MUTED)
+
+
+def point_name(study: Study, one: Entry) -> str:
+    """A point in a few words: ``instances=2 policy=default``."""
+    names = short_names(study.paths)
+    return " ".join(f"{names[path]}={value_text(value)}" for path, value in one.point.coordinates.items()) or study.name

@@ -1,0 +1,151 @@
+"""A window that offers files to write into the working folder; screens say which, and what stands in them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from io import BytesIO, TextIOWrapper
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from textual import on, work
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from blis_tui.errors import InputError
+from blis_tui.records.files import atomic_bytes
+from blis_tui.tui.actions import DIALOG, bindings
+from blis_tui.tui.catalog import shown_folder
+from blis_tui.tui.screens.window import Window
+from blis_tui.tui.widgets.bars import KeyBar
+from blis_tui.tui.widgets.lists import CursorList
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import BinaryIO, TextIO
+
+    from textual.app import ComposeResult
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Something to export: its ending and what it is."""
+
+    id: str
+    ending: str
+    about: str
+
+
+def new_name(stem: str, ending: str) -> str:
+    """``STEM.ENDING``, or ``STEM-2.ENDING`` and so on where the working folder has that already."""
+    names = (f"{stem}{f'-{number}' if number > 1 else ''}.{ending}" for number in count(1))
+    # A dangling link counts as there, too.
+    return next(name for name in names if not os.path.lexists(Path.cwd() / name))
+
+
+class FilesScreen(Window[None]):
+    """Offers files; enter writes one.
+
+    Args:
+        stem: how their names begin.
+        kinds: what there is.
+        about: of what they tell, as the beginning of a sentence.
+    """
+
+    BINDINGS = bindings(DIALOG)
+    DEFAULT_CSS = """
+    FilesScreen {
+        & > Vertical { width: 72; }
+        OptionList, OptionList:focus {
+            height: auto;
+            border: none;
+            padding: 0;
+            background: $surface;
+            background-tint: transparent;
+        }
+        #about { color: $text-muted; margin-bottom: 1; }
+    }
+    """
+
+    def __init__(self, stem: str, kinds: Sequence[Kind], about: str) -> None:
+        super().__init__()
+        self._stem = stem
+        self._kinds = tuple(kinds)
+        self._about = about
+
+    def writer(self, kind: Kind) -> Callable[[BinaryIO], object]:
+        """What writes such a file as of now, in a thread: nothing in it depends on what the reader does next."""
+        raise NotImplementedError
+
+    def compose(self) -> ComposeResult:
+        """A line each."""
+        with Vertical() as window:
+            window.border_title = "Export"
+            yield Static(f"{self._about} Enter writes one to {shown_folder(Path.cwd())}", id="about", markup=False)
+            names = {kind: self.file_name(kind) for kind in self._kinds}
+            width = max(map(len, names.values()))
+            yield CursorList(
+                *(
+                    Option(
+                        Content.assemble((f"{name:<{width}}", "bold"), (f"  {kind.about}", "$text-muted")),
+                        id=kind.id,
+                    )
+                    for kind, name in names.items()
+                )
+            )
+        yield KeyBar()
+
+    def file_name(self, kind: Kind) -> str:
+        """What the file is called: run, event, a number where that file is there already, kind."""
+        return new_name(self._stem, kind.ending)
+
+    @on(OptionList.OptionSelected)
+    def _chosen(self, message: OptionList.OptionSelected) -> None:
+        self.write(self._kinds[message.option_index])
+
+    def write(self, kind: Kind) -> None:
+        """Write a file, and say where it is; the reader may go on meanwhile."""
+        self._write(self._stem, kind, self.writer(kind))
+
+    @work(thread=True, exclusive=True, group="export", exit_on_error=False)
+    def _write(self, stem: str, kind: Kind, write: Callable[[BinaryIO], object]) -> None:
+        first = f"{stem}.{kind.ending}"
+        if self.app.is_web:
+            out = BytesIO()
+            write(out)
+            out.seek(0)
+            self.app.call_from_thread(self.app.deliver_binary, out, save_filename=first)
+            self._done(f"{first} is on its way to your browser.")
+            return
+        name = new_name(stem, kind.ending)
+        try:
+            with atomic_bytes(Path.cwd() / name) as file:
+                write(file)
+        except InputError as error:
+            self.app.call_from_thread(self.app.notify, str(error), severity="error", markup=False)
+        else:
+            kept = "" if name == first else f"\n{first} was there already, and stays as it is."
+            self._done(f"Written: {Path.cwd() / name}{kept}")
+
+    def _done(self, said: str) -> None:
+        """Close and tell, in one go: once the window is closed, nobody waits for this thread any more."""
+
+        def tell() -> None:
+            self.app.notify(said, markup=False)
+            self.dismiss(None)
+
+        self.app.call_from_thread(tell)
+
+
+def text_bytes(write: Callable[[TextIO], object]) -> Callable[[BinaryIO], None]:
+    """What writes text, as what writes its bytes."""
+
+    def to_bytes(out: BinaryIO) -> None:
+        text = TextIOWrapper(out, encoding="utf-8", newline="\n")
+        write(text)
+        text.detach()
+
+    return to_bytes

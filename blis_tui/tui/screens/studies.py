@@ -1,0 +1,386 @@
+"""A study: its points, the front among them, and a sweep that can be started and watched."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+from textual import on, work
+from textual.binding import Binding
+from textual.containers import Container, Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Input, Static
+
+from blis_tui.errors import BlisError, InputError
+from blis_tui.spec.study.document import experiment_of
+from blis_tui.spec.study.opening import override_texts, source_of
+from blis_tui.tui.actions import bindings
+from blis_tui.tui.presenters.studies import (
+    Order,
+    columns_of,
+    details,
+    draw_front,
+    heading,
+    headings,
+    in_order,
+    plot,
+    point_name,
+    standing,
+    table,
+    table_columns,
+    title,
+)
+from blis_tui.tui.presenters.study_filter import parse_filter
+from blis_tui.tui.screens.prompt import PromptScreen
+from blis_tui.tui.screens.study_export import StudyExport
+from blis_tui.tui.shell import shell
+from blis_tui.tui.study_board import Board
+from blis_tui.tui.widgets.bars import KeyBar, TitleBar
+from blis_tui.tui.widgets.points import PointTable
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.timer import Timer
+
+    from blis_tui.study.front_plot import FrontPlot
+    from blis_tui.tui.presenters.study_filter import Matches
+    from blis_tui.tui.study_board import Entry
+    from blis_tui.tui.study_work import StudyWork
+
+_TICK_S: Final = 0.1
+_SHARE: Final = 4
+"""Showing what is new takes at most a quarter of the time."""
+_LONG_S: Final = 10.0
+
+
+class StudyScreen(Screen[None]):
+    """The points of a study.
+
+    Args:
+        work: the study's runs.
+    """
+
+    SCOPE = "study"
+    NAME = "study"
+    AUTO_FOCUS = "PointTable"
+    BINDINGS = [  # noqa: RUF012  (Textual's way)
+        *bindings(SCOPE),
+        Binding("up", "cursor(-1)", show=False),
+        Binding("down", "cursor(1)", show=False),
+    ]
+    CSS_PATH = "studies.tcss"
+
+    def __init__(self, work: StudyWork) -> None:
+        super().__init__()
+        self.study = work.study
+        self.board = Board(self.study)
+        self._work = work
+        self._order = Order()
+        self._matches: Matches | None = None
+        self._shown: tuple[Entry, ...] = ()
+        self._clock: Timer | None = None
+        self._then_run = False
+        self._told = ""
+        self._drawn: tuple[tuple[int, tuple[int, int]], FrontPlot] | None = None
+        self._painted_s = self._paint_took_s = 0.0
+
+    def compose(self) -> ComposeResult:
+        """Title, filter, points, front, the point under the cursor, keys."""
+        yield TitleBar(id="title")
+        with Container(id="body"):
+            with Vertical(id="list"):
+                yield Input(placeholder="cluster.instances >= 2  ok  front  -stopped  part of a value", id="search")
+                yield Static(id="wrong", markup=False)
+                yield Static(id="headings")
+                yield PointTable(id="points")
+                yield Static(id="nothing", markup=False)
+            with Container(id="about"):
+                yield Static(id="front")
+                with VerticalScroll(id="details"):
+                    yield Static(id="text")
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        """Paint first, then look what is known."""
+        self.set_class(len(self.study.objectives) < 2, "-plain")
+        self._clock = self.set_interval(_TICK_S, self.tick, pause=True)
+        self.show()
+        self.call_after_refresh(self._begin, "look_up")
+
+    def on_unmount(self) -> None:
+        """Whoever leaves wants no more runs."""
+        self._work.stop()
+
+    def on_resize(self) -> None:
+        """Everything has another width now."""
+        self.call_after_refresh(self.show)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  (Textual's signature)
+        """What cannot be done now is shown dimmed."""
+        if not self.is_mounted:
+            return True
+        entry = self.current
+        if action == "study_open":
+            return True if entry is not None and entry.status != "invalid" else None
+        if action == "study_seed":
+            return len(self.study.seeds) > 1
+        if action == "study_mark":
+            return True if entry is not None else None
+        if action == "study_run":
+            return True if self._work.doing == "running" or self.board.done < self.study.runs else None
+        return True
+
+    # ---- runs ----
+
+    def _begin(self, what: str) -> None:
+        if self._clock is not None:
+            self._clock.resume()
+        self._do(what)
+        self._title()
+
+    @work(thread=True, group="sweep")
+    def _do(self, what: str) -> None:
+        try:
+            if what == "run":
+                self._work.run()
+            else:
+                self._work.look_up()
+        finally:
+            self.call_later(self._over)
+
+    def _over(self) -> None:
+        """Nothing is under way any more."""
+        if self._clock is not None:
+            self._clock.pause()
+        while rows := self._work.take():
+            self.board.add(rows)
+        self.show()
+        self._warn()
+        if self._then_run:
+            self._then_run = False
+            self._begin("run")
+
+    def tick(self) -> None:
+        """Show what is new."""
+        pause_s = perf_counter() - self._painted_s
+        rows = self._work.take() if pause_s >= _SHARE * self._paint_took_s else []
+        if rows:
+            self.board.add(rows)
+            self.show()
+        else:
+            self._title()
+        self._warn()
+
+    def _warn(self) -> None:
+        problem = self._work.problem
+        if problem and problem != self._told:
+            self._told = problem
+            said = f"{problem}. Results last until you leave this screen; --store names another folder."
+            self.notify(said, title="Results are not kept", severity="warning", timeout=_LONG_S, markup=False)
+
+    def action_study_run(self) -> None:
+        """Make the runs that are not known; or stop."""
+        if self._work.doing == "running":
+            self._work.stop()
+        elif self._work.doing:  # what is known is looked for: the sweep finds it, too
+            self._then_run = True
+            self._work.stop()
+        elif self.board.done < self.study.runs:
+            self._begin("run")
+
+    def action_study_stop(self) -> None:
+        """Leave the filter line, stop what is under way, or show all points again."""
+        search = self.query_one("#search", Input)
+        if self.focused is search or (self._work.doing != "running" and search.value):
+            self.remove_class("-searching")
+            search.value = ""
+            self._table.focus()
+        elif self._work.doing == "running":
+            self._work.stop()
+
+    # ---- showing ----
+
+    @property
+    def _table(self) -> PointTable:
+        return self.query_one(PointTable)
+
+    @property
+    def current(self) -> Entry | None:
+        """The point under the cursor."""
+        key = self._table.key
+        return self.board.entries[int(key)] if key else None
+
+    def show(self) -> None:
+        """Show everything as it is known now."""
+        if not self.is_mounted:
+            return
+        began_s = perf_counter()
+        entries = self.board.entries
+        kept = entries if self._matches is None else [one for one in entries if self._matches(one)]
+        self._shown = tuple(in_order(kept, self._order))
+        points = self._table
+        columns = table_columns(self.study, entries, self._order, points.row_width)
+        points.show(table(columns, self._shown))
+        self.query_one("#headings", Static).update(headings(columns, points.row_width))
+        self.set_class(not self._shown, "-empty")
+        self.query_one("#nothing", Static).update(f"No point matches. esc shows all {len(entries):,}.")
+        self._title()
+        self._about()
+        self._painted_s = perf_counter()
+        self._paint_took_s = self._painted_s - began_s
+
+    def _title(self) -> None:
+        bar = self.query_one(TitleBar)
+        bar.left = title(self.study, None if self._matches is None else len(self._shown))
+        words = self._work.words()
+        if words:
+            bar.right = Content.assemble((f"» {words}", "$accent bold"), (" escape stops", "$text-muted"))
+        else:
+            bar.right = standing(self.study, self.board.entries, self.board.done)
+        self.refresh_bindings()
+
+    def _about(self) -> None:
+        """The point under the cursor, and where it lies."""
+        one = self.current
+        area = self.query_one("#details", VerticalScroll)
+        text = Content("")
+        if one is not None:
+            width = max(area.scrollable_content_region.width, 20)
+            text = Content("\n").join([heading(one), details(self.study, one, width)])
+        self.query_one("#text", Static).update(text)
+        front = self.query_one("#front", Static)
+        if front.display:
+            front.update(plot(self._front(front.content_size), None if one is None else one.point.number))
+        self.refresh_bindings()
+
+    def _front(self, size: tuple[int, int]) -> FrontPlot:
+        """The plot, drawn anew where points or the room for it have changed."""
+        wanted = (self.board.version, size)
+        if self._drawn is None or self._drawn[0] != wanted:
+            self._drawn = (wanted, draw_front(self.study, self.board.entries, size))
+        return self._drawn[1]
+
+    @on(PointTable.Moved)
+    def _moved(self, event: PointTable.Moved) -> None:
+        self.query_one("#details", VerticalScroll).scroll_home(animate=False)
+        self._about()
+        if event.chosen:
+            self.action_study_open()
+
+    # ---- list ----
+
+    def action_study_search(self) -> None:
+        """Type what points to show."""
+        self.add_class("-searching")
+        self.query_one("#search", Input).focus()
+
+    @on(Input.Changed, "#search")
+    def _narrow(self, event: Input.Changed) -> None:
+        wrong = ""
+        try:
+            self._matches = parse_filter(event.value, self.study)
+        except BlisError as error:
+            wrong = str(error).replace("\n", " ")
+        self.set_class(bool(wrong), "-wrong")
+        self.query_one("#wrong", Static).update(wrong)
+        self.show()
+
+    @on(Input.Submitted, "#search")
+    def _narrowed(self) -> None:
+        self.set_class(bool(self.query_one("#search", Input).value.strip()), "-searching")
+        self._table.focus()
+
+    def action_cursor(self, rows: int) -> None:
+        """Move in the list while typing in the filter."""
+        self._table.action_move(rows)
+
+    def action_study_sort(self) -> None:
+        """List by the next column."""
+        columns = columns_of(self.study)
+        place = columns.index(self._order.column)
+        self._list_by(Order(columns[(place + 1) % len(columns)]))
+
+    def action_study_reverse(self) -> None:
+        """Turn the order round."""
+        self._list_by(replace(self._order, down=not self._order.down))
+
+    def _list_by(self, order: Order) -> None:
+        self._order = order
+        self.show()
+        self._table.go_to(self._table.key)
+
+    def action_study_mark(self) -> None:
+        """Mark or unmark; of three marks the first goes."""
+        entry = self.current
+        if entry is not None:
+            self.board.mark(entry.point.number)
+            self.show()
+
+    # ---- opening ----
+
+    def action_study_open(self) -> None:
+        """Open the point under the cursor, with its first seed."""
+        entry = self.current
+        if entry is not None:
+            self._open(entry, self.study.seeds[0])
+
+    def action_study_seed(self) -> None:
+        """Ask for a seed, and open the point with it."""
+        entry = self.current
+        if entry is None:
+            return
+        seeds = ", ".join(map(str, self.study.seeds))
+
+        def check(text: str) -> None:
+            if text not in map(str, self.study.seeds):
+                raise InputError(f"The seeds of this study are {seeds}.")
+
+        def go_on(text: str | None) -> None:
+            if text is not None:
+                self._open(entry, int(text))
+
+        about = f"This point runs with the seeds {seeds}."
+        first = str(self.study.seeds[0])
+        prompt = PromptScreen("Open with a seed", about, value=first, check=check, doing="opens it")
+        self.app.push_screen(prompt, go_on)
+
+    @work(exclusive=True, group="open")
+    async def _open(self, entry: Entry, seed: int) -> None:
+        name = f"{source_of(self.study)} {point_name(self.study, entry)}"
+        try:
+            experiment = await asyncio.to_thread(experiment_of, self.study, entry.point, seed)
+        except BlisError as error:
+            shell(self.app).show_error(name, error, self.action_study_open)
+            return
+        texts = override_texts(self.study, entry.point)
+        shell(self.app).open_loaded(experiment, source_of(self.study), texts, seed)
+
+    def action_study_compare(self) -> None:
+        """Compare two marked points, or the marked one with this one, where they part."""
+        marked, current = self.board.marked, self.current
+        pair = marked if len(marked) == 2 or current is None or current.marked else (*marked, current)
+        if len(pair) == 2:
+            self._compare(pair[0], pair[1])
+        else:
+            self.notify("Mark a point with space, and go to another one: both are compared.", markup=False)
+
+    @work(exclusive=True, group="open")
+    async def _compare(self, one: Entry, other: Entry) -> None:
+        seed = self.study.seeds[0]
+        names = (point_name(self.study, one), point_name(self.study, other))
+        try:
+            left = await asyncio.to_thread(experiment_of, self.study, one.point, seed)
+            right = await asyncio.to_thread(experiment_of, self.study, other.point, seed)
+        except BlisError as error:
+            shell(self.app).show_error(" and ".join(names), error, self.action_study_compare)
+            return
+        shell(self.app).open_compare(left, right, names, at_divergence=True)
+
+    # ---- files ----
+
+    def action_study_export(self) -> None:
+        """Write rows to a file."""
+        self.app.push_screen(StudyExport(self.board.result(), self.app.export_screenshot))

@@ -1,0 +1,26 @@
+"""How far a sweep is, in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from blis_tui.spec.study.model import Point
+from blis_tui.study.pace import progress_text
+from blis_tui.study.rows import Row
+from blis_tui.study.sweep import Progress
+
+ROW = Row(point=Point(0, ()), seed=1, status="done", ok=None)
+
+
+@pytest.mark.parametrize(
+    ("done", "known", "elapsed_s", "said"),
+    [
+        (3, 3, 5.0, "3 of 1,200 runs (3 known before)"),
+        (30, 0, 1.0, "30 of 1,200 runs, about 39 s left"),
+        (300, 200, 60.0, "300 of 1,200 runs (200 known before), about 9 min left"),
+        (2, 1, 10.0, "2 of 1,200 runs (1 known before), about 3.3 h left"),
+        (1200, 0, 60.0, "1,200 of 1,200 runs"),
+    ],
+)
+def test_the_rest_takes_as_long_as_what_was_run(done: int, known: int, elapsed_s: float, said: str) -> None:
+    assert progress_text(Progress(done=done, known=known, total=1200, latest=ROW), elapsed_s) == said
