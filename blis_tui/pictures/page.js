@@ -60,15 +60,16 @@
   for (const table of document.querySelectorAll("table[data-sortable]")) {
     const body = table.tBodies[0];
     const rows = [...body.rows];
-    const texts = new Map(rows.map((row) => [row, row.textContent.toLowerCase()]));
+    const texts = new Map(rows.map((row) => [row, [...row.cells].map((cell) => cell.textContent.toLowerCase())]));
     const heads = [...table.tHead.rows[0].cells];
     const value = (row, at) => row.cells[at].textContent;
     const figure = (text) => (/^[-+]?[\d,]*\.?\d+$/.test(text) ? Number(text.replaceAll(",", "")) : NaN);
 
-    function compare(a, b) {
+    // Figures by size before words by the alphabet, whichever way; what is missing comes last.
+    function compare(a, b, sign) {
       const [x, y] = [figure(a), figure(b)];
-      if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y) || a.localeCompare(b, "en");
-      return x - y;
+      if (Number.isNaN(x) !== Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y);
+      return sign * (Number.isNaN(x) ? a.localeCompare(b, "en") : x - y);
     }
 
     heads.forEach((head, at) => {
@@ -79,21 +80,21 @@
         const down = head.getAttribute("aria-sort") === "ascending";
         heads.forEach((one) => one.removeAttribute("aria-sort"));
         head.setAttribute("aria-sort", down ? "descending" : "ascending");
-        const sorted = [...rows].sort((a, b) => (down ? -1 : 1) * compare(value(a, at), value(b, at)));
-        body.append(...sorted);
+        body.append(...[...rows].sort((a, b) => compare(value(a, at), value(b, at), down ? -1 : 1)));
       });
     });
 
     const line = document.createElement("label");
     line.className = "filter";
-    const input = Object.assign(document.createElement("input"), { type: "search", placeholder: "words a row must have" });
+    const input = Object.assign(document.createElement("input"), { type: "search", placeholder: "words and figures of a row" });
     const count = document.createElement("span");
     count.setAttribute("aria-live", "polite");
     line.append("Filter ", input, count);
     table.parentElement.before(line);
     input.addEventListener("input", () => {
       const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-      for (const row of rows) row.hidden = !words.every((word) => texts.get(row).includes(word));
+      const fits = (text, word) => (Number.isNaN(figure(word)) ? text.includes(word) : figure(text) === figure(word));
+      for (const row of rows) row.hidden = !words.every((word) => texts.get(row).some((text) => fits(text, word)));
       const left = rows.filter((row) => !row.hidden).length;
       count.textContent = words.length ? `${left} of ${rows.length} rows` : "";
     });

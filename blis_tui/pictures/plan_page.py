@@ -162,12 +162,14 @@ def _tried_picture(plan: Plan) -> Picture | None:
 
 def _tried_view(plan: Plan, metric: str) -> View:
     traces: list[dict[str, object]] = []
+    sizes: list[float] = []
     values: list[float] = []
     for color, one in enumerate(plan.candidates):
         tries = _tries(plan, one, metric)
         if not tries:
             continue
         name = label(_name(plan, one))
+        sizes += [each.at for each in tries]
         values += [each.mean for each in tries]
         traces.append(
             {
@@ -207,7 +209,7 @@ def _tried_view(plan: Plan, metric: str) -> View:
     bounds = [one.max for one in plan.question.study.constraints if one.metric == metric and one.max is not None]
     title = "requests per second" if plan.question.max_rate else plan.question.size_path
     layout = {
-        "xaxis": {"title": {"text": label(title)}, "rangemode": "tozero"},
+        "xaxis": value_axis(title, sizes),
         "yaxis": value_axis(metric, values),
         "shapes": [bound_line("y", bound) for bound in bounds],
         "showlegend": True,

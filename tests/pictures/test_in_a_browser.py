@@ -14,6 +14,32 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not CHROMIUM, reason="there is no Chromium here")]
 
+USE = """<script>
+for (const select of document.querySelectorAll("select[data-for]")) {
+  for (let at = 0; at < select.options.length; at++) {
+    const plot = document.getElementById(select.dataset.for);
+    plot.querySelectorAll(".trace, image").forEach((one) => one.remove());
+    select.selectedIndex = at;
+    select.dispatchEvent(new Event("change"));
+    if (!plot.querySelector(".trace, image")) console.log(`nothing of ${select.options[at].text}`);
+  }
+}
+console.log("all drawn");
+const table = document.querySelector("table[data-sortable]");
+const heads = [...table.tHead.rows[0].cells];
+const at = heads.findIndex((one) => one.textContent === "e2e_ms.p99");
+for (const _ of [1, 2]) {
+  heads[at].querySelector("button").click();
+  console.log([...table.tBodies[0].rows].map((row) => row.cells[at].textContent).join(" "));
+}
+const input = document.querySelector("input[type=search]");
+input.value = "2 8 holds";
+input.dispatchEvent(new Event("input"));
+const left = [...table.tBodies[0].rows].filter((row) => !row.hidden);
+console.log(`${left.length} row of point ${left[0].cells[0].textContent}`);
+</script>"""
+"""Uses the page as a reader would: looks at every view, sorts the table by a column, twice, and filters it."""
+
 
 def opened(page: Path, *options: str) -> tuple[str, str]:
     """The page as the browser has made it, and what stands in its console."""
@@ -51,8 +77,15 @@ def test_the_pages_of_a_study_and_a_plan_are_drawn_offline(tmp_path: Path) -> No
     goals = ("--objective", "cost.gpus", "--objective", "latency.e2e_ms.p99", "--slo", "latency.ttft_ms.p99<=60")
     rest = ("--set", "expect=[]", "--jobs", "1", "--store", str(tmp_path / "store"), "--html", str(page))
     assert CliRunner().invoke(cli, ["sweep", "quickstart", *axes, *goals, *rest]).exit_code == 0
+    page.write_text(page.read_text().replace("</body>", USE + "</body>"))
     document, console = opened(page)
-    assert console == ""
+    views, column, again, left = (line.split('"')[1] for line in console.splitlines())
+    assert views == "all drawn"
+    figures = [float(one.replace(",", "")) for one in column.split()]
+    assert len(figures) == 6
+    assert figures == sorted(figures)
+    assert again.split() == column.split()[::-1]
+    assert left == "1 row of point 4"
     pictures = document.split('<figure class="picture" id="')[1:]
     names = ["front", "rate", "percentiles", "heat-map", "runs-percentiles", "runs-load"]
     assert [one[: one.index('"')] for one in pictures] == names

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from click.testing import CliRunner
 from plotly.graph_objects import Figure  # type: ignore[import-untyped]
 
+from blis_tui.cli.failures import ExitCode
+from blis_tui.cli.main import cli
 from blis_tui.pictures.chosen import choose, rerun
 from blis_tui.pictures.points import Points
 from blis_tui.pictures.study_page import study_page
@@ -15,11 +19,13 @@ from blis_tui.spec.study.arguments import study_of_arguments
 from blis_tui.spec.study.document import read_study
 from blis_tui.spec.study.opening import open_study_or_experiment
 from blis_tui.study.rows import StudyResult
+from blis_tui.study.runners import HereRunner
 from blis_tui.study.sweep import Sweep
 from tests.pictures.pages import Page
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from blis_tui.spec.study.model import Study
     from blis_tui.study.rows import Row
@@ -190,3 +196,25 @@ def test_a_study_of_little_has_a_page_of_what_there_is(seen: Seen) -> None:
     some = Page(study_page(StudyResult(study=seen.result.study, rows=first)))
     assert "2 of 24 runs are known" in some.text
     assert list(some.figures) == ["front", "percentiles"]
+
+
+def test_a_page_that_cannot_be_made_is_told_before_the_first_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = str(tmp_path / "page.html")
+    commands = (
+        ("sweep", "quickstart", "--axis", "cluster.instances=1,2"),
+        ("plan", "quickstart", "--slo", "latency.ttft_ms.p50<=60"),
+    )
+    monkeypatch.setattr(HereRunner, "run", lambda *_: pytest.fail("a run was made"))
+    rest = ("--store", "none", "--jobs", "1", "--html")
+    for command in commands:
+        run = CliRunner().invoke(cli, [*command, *rest, "-"])
+        assert run.exit_code == ExitCode.USAGE
+        assert run.stderr.endswith("Error: --html needs a file\n")
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    for command in commands:
+        run = CliRunner().invoke(cli, [*command, *rest, page])
+        assert run.exit_code == ExitCode.IO
+        assert run.stderr.splitlines()[-1] == "  = help: pip install 'blis-tui[html]'"
+    assert list(tmp_path.iterdir()) == []
