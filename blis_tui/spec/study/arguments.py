@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.source import DataPath, Json
 
 _T = TypeVar("_T")
-_FIGURE: Final = r"(-?[0-9]{1,15}(?:\.[0-9]{1,15})?)"
+_FIGURE: Final = r"(-?(?:[0-9]{1,15}(?:\.[0-9]{1,15})?|\.[0-9]{1,15}))"
 _RANGE: Final = re.compile(rf"\s*{_FIGURE}\.\.{_FIGURE}(?:\.\.{_FIGURE})?\s*\Z")
 """``1..8``, ``5..40..5``: from, to, and the step, as shells have it."""
 _LIKE_RANGE: Final = re.compile(r"[-+0-9. ]*\.\.[-+0-9. ]*\Z")
