@@ -127,10 +127,13 @@ def _validator(name: str, plugins: Plugins | None) -> Validator:
     """Checks documents of a kind. What a part of the schema was found to allow is not checked against it again."""
     from jsonschema.validators import Draft202012Validator, extend  # noqa: PLC0415  (60 ms `--version` need not spend)
 
-    allowed = Memory[bool]()
+    # What a `$ref` allows, the keywords beside it may not.
+    by_reference, by_part = Memory[bool](), Memory[bool]()
     check = Draft202012Validator.VALIDATORS
 
-    def remembered(part: Schema, value: Json, errors: Iterator[ValidationError]) -> Iterator[ValidationError]:
+    def remembered(
+        allowed: Memory[bool], part: Schema, value: Json, errors: Iterator[ValidationError]
+    ) -> Iterator[ValidationError]:
         key = Memory.key(part, value)
         if allowed.get(key):
             return
@@ -142,12 +145,13 @@ def _validator(name: str, plugins: Plugins | None) -> Validator:
             allowed.put(key, found=True)
 
     def reference(validator: Validator, target: str, value: Json, node: Schema) -> Iterator[ValidationError]:
-        yield from remembered(node, value, check["$ref"](validator, target, value, node))
+        yield from remembered(by_reference, node, value, check["$ref"](validator, target, value, node))
 
     def properties(validator: Validator, parts: Schema, value: Json, node: Schema) -> Iterator[ValidationError]:
         for key, part in parts.items() if isinstance(value, dict) else ():
             if isinstance(value, dict) and isinstance(part, dict) and key in value:
-                yield from remembered(part, value[key], check["properties"](validator, {key: part}, value, node))
+                errors = check["properties"](validator, {key: part}, value, node)
+                yield from remembered(by_part, part, value[key], errors)
 
     kind = extend(Draft202012Validator, {"$ref": reference, "properties": properties})  # type: ignore[no-untyped-call]
     made: Validator = kind({"$ref": f"{name}.schema.json"}, registry=_registry(plugins))
