@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.errors import SpecError
+from blis_tui.errors import InputError, SpecError
 from blis_tui.spec.cases import expanded_cases
 from blis_tui.spec.compose import Problems, checked, shown
 from blis_tui.spec.diagnostics import in_order
@@ -69,7 +69,9 @@ class Case:
     """Whether it is a study, and so many runs, instead of one run of an experiment."""
 
     def load(self) -> Experiment:
-        """The experiment of this case, which is no study. Raises SpecError and InputError."""
+        """The experiment of this case. Raises SpecError and InputError, also for a study."""
+        if self.is_study:
+            raise InputError(f"{shown(self.spec)} is a study: it has many runs, not one to look at")
         return load(self.spec, overrides=self.overrides, plugins=self.plugins)
 
     def load_study(self) -> Study:

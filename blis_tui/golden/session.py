@@ -187,7 +187,9 @@ def describe(
     if difference.spec:
         changed = experiment_differences(golden.document, result.document)
         schemas = "; the schemas, which hold the defaults, have changed" if difference.schemas else ""
-        lines.append(f"{'experiment' if experiment else 'study'}: {plural(len(changed), 'difference')}{schemas}")
+        if changed or experiment is not None:
+            what = "study" if experiment is None else "experiment"
+            lines.append(f"{what}: {plural(len(changed), 'difference')}{schemas}")
         lines += difference_lines(changed, _SHOWN_DIFFERENCES)
     if experiment is None:
         lines += changes(golden, result)

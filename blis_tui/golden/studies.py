@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import ENGINE
-from blis_tui.canonical import to_line
+from blis_tui.canonical import to_line, to_sorted_json
 from blis_tui.golden.chain import Chain
 from blis_tui.golden.produce import schemas_digest
 from blis_tui.golden.store import Baseline, Golden
@@ -43,12 +43,12 @@ def produce_study(study: Study, *, spec: str, case: str) -> Golden:
     for _ in sweep.run():
         pass
     result = sweep.result()
-    runs = "\n".join(row.sha256 for row in result.rows)
+    made_of = to_sorted_json([study.document, [row.sha256 for row in result.rows]])
     return Golden(
         report=_report(result),
         spec=spec,
         case=case,
-        spec_sha256=sha256(runs.encode()).hexdigest(),
+        spec_sha256=sha256(made_of.encode()).hexdigest(),
         engine=ENGINE,
         schemas_sha256=schemas_digest(),
         baseline=Baseline.here(),
@@ -103,7 +103,9 @@ def changes(golden: Golden, result: Golden) -> list[str]:
         "new": [name for name in new if name not in old],
         "gone": [name for name in old if name not in new],
     }
-    lines = [f"{len(changed):,} of {len(both):,} runs changed"]
+    same = golden.spec_sha256 != result.spec_sha256 and golden.document == json.loads(to_line(result.document))
+    lines = [f"its experiment `{result.document['experiment']}` has changed"] if same else []
+    lines.append(f"{len(changed):,} of {len(both):,} runs changed")
     for words, names in turns.items():
         if names:
             more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""

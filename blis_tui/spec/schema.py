@@ -149,8 +149,9 @@ def _validator(name: str, plugins: Plugins | None) -> Validator:
             if isinstance(value, dict) and isinstance(part, dict) and key in value:
                 yield from remembered(part, value[key], check["properties"](validator, {key: part}, value, node))
 
-    kind = extend(Draft202012Validator, {"$ref": reference, "properties": properties})
-    return kind({"$ref": f"{name}.schema.json"}, registry=_registry(plugins))
+    kind = extend(Draft202012Validator, {"$ref": reference, "properties": properties})  # type: ignore[no-untyped-call]
+    made: Validator = kind({"$ref": f"{name}.schema.json"}, registry=_registry(plugins))
+    return made
 
 
 @cache
@@ -184,9 +185,9 @@ def _short_forms(data: Json, node: Json, file: File, path: DataPath) -> Iterator
         return
     if "$ref" in node:
         memory = _without_short_forms(file.plugins)
-        if not memory.get(key := Memory.key(node, data)):
+        if not memory.get(asked := Memory.key(node, data)):
             found = list(_short_forms(data, *_follow({"$ref": node["$ref"]}, file), path))
-            memory.put(key, found=not found)
+            memory.put(asked, found=not found)
             yield from found
     long_form = _long_form(data, node)
     if long_form is not None:

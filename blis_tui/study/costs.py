@@ -20,24 +20,15 @@ from dataclasses import dataclass
 from math import fsum
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from blis_tui.spec.document_parts import Part
 
-    from blis_tui.metrics.report import Report
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from blis_tui.spec.model import Experiment, Hardware, Pool
 
 _US_PER_HOUR: Final = 3_600_000_000
 _MILLION: Final = 1e6
-
-COST_FIGURES: Final = {
-    "cost.gpus": "Accelerators that instances hold, on average over the run.",
-    "cost.usd_per_hour": "What these cost in an hour, in US dollars.",
-    "cost.usd_per_million_output_tokens": "US dollars for a million generated tokens.",
-    "cost.peak_watts": "What these take at most, in watts.",
-    "cost.watts": "What these take on average, in watts.",
-    "cost.wh_per_million_output_tokens": "Watt-hours for a million generated tokens.",
-}
-"""Name of each figure -> what it says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +41,16 @@ class _Held:
     """The part of that time in which they computed; of a pipeline, each stage by itself."""
 
 
-def cost_figures(experiment: Experiment, report: Report) -> dict[str, float | None]:
-    """The figures of ``COST_FIGURES``; None = documents do not say what it takes, or nothing was generated.
+def cost_figures(experiment: Experiment, report: Mapping[str, object]) -> dict[str, float | None]:
+    """The figures of ``spec.study.metrics.COSTS``; None = documents do not say what it takes, or nothing was generated.
 
     Args:
         experiment: what ran.
-        report: of its run.
+        report: of its run, as plain data.
     """
-    held = list(_held(experiment, report))
-    duration_us, tokens = report.duration_us, report.tokens.output
+    said = Part(report, "")
+    held = list(_held(experiment, said))
+    duration_us, tokens = said.integer("duration_us"), said.part("tokens").integer("output")
     gpu_us = 0
     for one in held:
         gpu_us += one.gpu_us
@@ -79,25 +71,25 @@ def cost_figures(experiment: Experiment, report: Report) -> dict[str, float | No
     }
 
 
-def _held(experiment: Experiment, report: Report) -> Iterable[_Held]:
-    for one, (pool, held_us) in zip(report.instances, _instances(experiment, report), strict=True):
+def _held(experiment: Experiment, report: Part) -> Iterable[_Held]:
+    for one, (pool, held_us) in zip(report.parts("instances"), _instances(experiment, report), strict=True):
         stages = pool.engine.pipeline_parallel
         # A step that the horizon cuts counts as a whole among the busy time.
-        busy_us = min(one.busy_us / stages, held_us)
+        busy_us = min(one.integer("busy_us") / stages, held_us)
         gpus = pool.tensor_parallel * stages
         yield _Held(pool.hardware, gpus * held_us, gpus * busy_us)
 
 
-def _instances(experiment: Experiment, report: Report) -> Iterable[tuple[Pool, int]]:
+def _instances(experiment: Experiment, report: Part) -> Iterable[tuple[Pool, int]]:
     """The pool of each instance, and how long it held its accelerators."""
-    if report.lifecycle is None:
+    if "lifecycle" not in report.data:
         for pool in experiment.pools:
             for _ in range(pool.instances):
-                yield pool, report.duration_us
+                yield pool, report.integer("duration_us")
         return
     pools = {pool.name: pool for pool in experiment.pools}
-    for life in report.lifecycle.instances:
-        yield pools[life.pool], life.held_us
+    for life in report.part("lifecycle").parts("instances"):
+        yield pools[life.text("pool")], life.integer("held_us")
 
 
 def _total(parts: Iterable[tuple[float | None, float]]) -> float | None:

@@ -90,7 +90,8 @@ class FrontPlot:
         self._title = f"↑ {y.title}  → {x.title}"[: size[0]]
         self._below = (
             f"{'':{gutter}} └{'─' * self._width}",
-            f"{'':{gutter}}  {left}{right:>{max(self._width - len(left), 1)}}",
+            f"{'':{gutter}}  "
+            + (f"{left:^{self._width}}" if x.low == x.high else f"{left}{right:>{max(self._width - len(left), 1)}}"),
         )
 
     def lines(self, selected: int | None = None) -> list[list[Piece]]:

@@ -77,11 +77,15 @@ def pareto_front(points: Sequence[PointSummary], objectives: Sequence[Objective]
             signed = zip(values, objectives, strict=True)
             placed.append((tuple(-v if o.goal == "max" else v for v, o in signed if v is not None), one))
     placed.sort(key=lambda pair: pair[0])
-    front: list[tuple[tuple[float, ...], PointSummary]] = []
-    for place, one in placed:  # whoever beats it comes before it
-        if not any(_beats(other, place) for other, _ in front):
-            front.append((place, one))
-    return tuple(one for _, one in front)
+    front: list[PointSummary] = []
+    kept: list[tuple[float, ...]] = []
+    for place, one in placed:  # whoever beats it comes before it; of two objectives the last kept has the best second
+        if not kept or place != kept[-1]:
+            if any(_beats(other, place) for other in (kept[-1:] if len(objectives) <= 2 else kept)):
+                continue
+            kept.append(place)
+        front.append(one)
+    return tuple(front)
 
 
 def _beats(one: tuple[float, ...], other: tuple[float, ...]) -> bool:

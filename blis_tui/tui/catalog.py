@@ -216,7 +216,7 @@ def _study_facts(path: Path) -> Facts:
         ("axes", ", ".join(study.paths) or "none"),
         ("points", f"{len(study.points):,}{seeds}"),
         ("objectives", ", ".join(f"{one.goal} {one.metric}" for one in study.objectives) or "none"),
-        ("constraints", ", ".join(map(wish_text, study.constraints)) or "none"),
+        ("bounds", ", ".join(map(wish_text, study.constraints)) or "none"),
     )
     return Facts(study.description, lines)
 

@@ -49,7 +49,7 @@ def process(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedPro
 @pytest.mark.parametrize("kind", [kind.lower() for kind in KINDS])
 def test_a_new_document_is_valid(kind: str) -> None:
     done = blis("spec", "new", kind)
-    name = f"my-{kind}.blis.yaml" if kind == "experiment" else f"my-{kind}.yaml"
+    name = f"my-{kind}{ {'experiment': '.blis', 'study': '.study'}.get(kind, '') }.yaml"
     assert (done.exit_code, done.stdout) == (0, "")
     assert f"wrote {name}" in done.stderr
     assert "spec schema -o schemas" in done.stderr

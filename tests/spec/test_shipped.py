@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from blis_tui.spec import hf
-from blis_tui.spec.library import entries, find, names
+from blis_tui.spec.library import entries, find, names, suffix
 from blis_tui.spec.load import load
 from blis_tui.spec.loader import read_document
 from blis_tui.spec.places import data_root, shipped_specs
@@ -94,7 +94,7 @@ def test_defaults_are_valid(name: str) -> None:
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_documents_are_valid_and_named_like_their_files(path: Path) -> None:
     valid = validate(path)
-    assert path.name.removesuffix(".yaml").removesuffix(".blis") == valid.name
+    assert path.name.removesuffix(suffix(valid.kind)) == valid.name
     first, second = path.read_text(encoding="utf-8").splitlines()[:2]
     match = re.fullmatch(r"# yaml-language-server: \$schema=(\S+)", first)
     assert match is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from blis_tui.engine.records import Completed, StepFinished
 from blis_tui.simulation import Simulation
 from blis_tui.spec.load import load
-from blis_tui.study.costs import COST_FIGURES, cost_figures
+from blis_tui.spec.study.metrics import COSTS
+from blis_tui.study.costs import cost_figures
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +34,7 @@ class _Seen:
         self.simulation.run()
         self.report: Report = self.simulation.report()
         self.seconds = self.simulation.now_us / 1e6
-        self.figures = cost_figures(experiment, self.report)
+        self.figures = cost_figures(experiment, json.loads(self.report.to_json()))
 
     def _step(self, record: StepFinished) -> None:
         self.busy_us[record.instance] = self.busy_us.get(record.instance, 0) + record.duration_us
@@ -58,7 +60,7 @@ def test_each_figure_of_equal_instances_from_their_steps() -> None:
             "cost.wh_per_million_output_tokens": joules / 3600 * 1e6 / seen.tokens,
         }
     )
-    assert list(seen.figures) == list(COST_FIGURES)
+    assert list(seen.figures) == list(COSTS)
 
 
 def test_pools_have_their_own_hardware() -> None:
@@ -111,7 +113,7 @@ def test_what_a_horizon_cuts_is_no_more_than_busy_all_the_time() -> None:
 def test_documents_that_say_nothing_make_no_figures() -> None:
     seen = _seen("quickstart", {"workload.requests": 20})
     missing = [name for name, value in seen.figures.items() if value is None]
-    assert [name for name in COST_FIGURES if name not in missing] == ["cost.gpus", "cost.peak_watts"]
+    assert [name for name in COSTS if name not in missing] == ["cost.gpus", "cost.peak_watts"]
 
 
 def test_nothing_generated_costs_nothing_a_token() -> None:

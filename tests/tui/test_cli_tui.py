@@ -12,8 +12,10 @@ from click.testing import CliRunner, Result
 from blis_tui.cli import tui as command
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
-from blis_tui.tui.app import Start
+from blis_tui.study.store import FolderStore
+from blis_tui.tui.app import Start, StudyStart
 from tests.tui.server import BLIS
+from tests.tui.studies import write_study
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,6 +74,23 @@ def test_an_experiment_is_loaded_before_the_screen_is_taken(started: list[BlisAp
     assert (start.overrides, start.seed) == (("seed=3",), 4)
 
 
+def test_a_study_or_axes_open_the_points(started: list[BlisApp], tmp_path: Path) -> None:
+    path = write_study(tmp_path)
+    store = str(tmp_path / "runs")
+    assert invoke("tui", str(path), "--jobs", "3", "--store", store, "--early-stop").exit_code == ExitCode.OK
+    axes = ("--axis", "cluster.instances=1..3", "--slo", "latency.ttft_ms.p99<=30", "--objective", "cost.gpus")
+    result = invoke("tui", "quickstart", *axes, "--seeds", "2", "--set", "workload.requests=20")
+    assert result.exit_code == ExitCode.OK, result.output
+    first, second = (app.start for app in started)
+    assert isinstance(first, StudyStart)
+    assert (first.study.name, len(first.study.points), first.jobs, first.early_stop) == ("sizing", 9, 3, True)
+    assert isinstance(first.store, FolderStore)
+    assert str(first.store.folder) == store
+    assert isinstance(second, StudyStart)
+    assert (second.study.experiment, len(second.study.points), second.study.runs) == ("quickstart", 3, 6)
+    assert [one.metric for one in second.study.objectives] == ["cost.gpus"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -79,6 +98,9 @@ def test_an_experiment_is_loaded_before_the_screen_is_taken(started: list[BlisAp
         (["tui", "quickstart", "--set", "engin.x=1"], ExitCode.USAGE, "error[BLIS1001]: unknown key `engin`"),
         (["tui", "quickstart", "--break", "preemptd"], ExitCode.USAGE, "did you mean `preempted`?"),
         (["tui", "quickstart", "--break", "instance 7"], ExitCode.USAGE, "instance"),
+        (["tui", "quickstart", "--axis", "cluster.instance=1..2"], ExitCode.USAGE, "unknown key `instance`"),
+        (["tui", "quickstart", "--axis", "seed=1..2", "--at", "3"], ExitCode.USAGE, "not for a study"),
+        (["tui", "--jobs", "2"], ExitCode.USAGE, "name it as SPEC"),
         (["tui", "quickstart", "--at", ""], ExitCode.USAGE, "no place is given"),
         (["tui", "-"], ExitCode.USAGE, "standard input is the keyboard here"),
         (["tui", "--at", "3"], ExitCode.USAGE, "name it as SPEC"),

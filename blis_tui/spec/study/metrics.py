@@ -12,14 +12,15 @@ if TYPE_CHECKING:
 
 COSTS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "cost.gpus": "GPUs",
-        "cost.usd_per_hour": "USD per hour",
-        "cost.usd_per_million_output_tokens": "USD per million output tokens",
-        "cost.watts": "watts",
-        "cost.wh_per_million_output_tokens": "Wh per million output tokens",
+        "cost.gpus": "Accelerators that instances hold, on average over the run.",
+        "cost.usd_per_hour": "What these cost in an hour, in US dollars.",
+        "cost.usd_per_million_output_tokens": "US dollars for a million generated tokens.",
+        "cost.peak_watts": "What these take at most, in watts.",
+        "cost.watts": "What these take on average, in watts.",
+        "cost.wh_per_million_output_tokens": "Watt-hours for a million generated tokens.",
     }
 )
-"""Figures beside the report -> their unit."""
+"""Figures beside the report -> what each says."""
 
 
 def is_metric(name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
@@ -11,7 +12,7 @@ from textual.content import Content
 from blis_tui.metrics.expectations import judge
 from blis_tui.study.front_plot import FrontPlot
 from blis_tui.study.text import bar, number, short_names, value_text, wanted, wish_text
-from blis_tui.tui.presenters.lines import Column, Line, fit, table_rows, titles, words
+from blis_tui.tui.presenters.lines import Column, Line, fit, names_text, table_rows, titles, words
 from blis_tui.tui.study_board import PENDING
 from blis_tui.units import plural
 
@@ -100,16 +101,30 @@ def _rank(value: Json) -> tuple[int, float, str]:
 # ---- the table ----
 
 
-def table_columns(study: Study, entries: Sequence[Entry], order: Order, width: int) -> tuple[Column[Entry], ...]:
-    """The columns that have room."""
+def longest_bar(study: Study, entries: Sequence[Entry]) -> float:
+    """The largest value of the figure that is drawn as bars."""
+    return max((value for one in entries if (value := one.mean(_drawn(study))) is not None), default=0.0)
+
+
+def _drawn(study: Study) -> str:
+    return study.constraints[0].metric if study.constraints else wanted(study)[-1]
+
+
+def table_columns(study: Study, top: float, order: Order, width: int) -> tuple[Column[Entry], ...]:
+    """The columns that have room.
+
+    Args:
+        study: what there is to show.
+        top: the value of the longest bar.
+        order: what the points are listed by.
+        width: columns of the terminal.
+    """
     names, metrics = short_names(study.paths), wanted(study)
     values = {
         path: [value_text(row[at].value.data) for row in axis.rows]
         for axis in study.axes
         for at, path in enumerate(axis.paths)
     }
-    drawn = study.constraints[0].metric if study.constraints else metrics[-1]
-    top = max((value for one in entries if (value := one.mean(drawn)) is not None), default=0.0)
     first: list[Column[Entry]] = [
         Column("", 2, _marks),
         Column(_titled("#", _POINT, order), max(3, len(str(len(study.points)))), _number_of, right=True, rank=3),
@@ -122,7 +137,7 @@ def table_columns(study: Study, entries: Sequence[Entry], order: Order, width: i
         wide, rank = max(len(name) + 2, _FIGURE_WIDTH), 0 if at < 2 else 4 + at
         first.append(Column(_titled(name, metric, order), wide, partial(_figure, metric), right=True, rank=rank))
     first.append(Column(_titled("status", "status", order), _STATUS_WIDTH, _status, rank=1))
-    first.append(Column("", _BAR_WIDTH, partial(_bar, drawn, top), rank=2, grows=True, most=24))
+    first.append(Column("", _BAR_WIDTH, partial(_bar, _drawn(study), top), rank=2, grows=True, most=24))
     return fit(first, width)
 
 
@@ -178,11 +193,12 @@ def draw_front(study: Study, entries: Sequence[Entry], size: tuple[int, int]) ->
     return FrontPlot(known, front, study.objectives, size, number)
 
 
-def plot(drawn: FrontPlot, selected: int | None) -> Content:
+def plot(drawn: FrontPlot, selected: int | None, width: int) -> Content:
     """The points and the front, one of them pointed at."""
     lines = drawn.lines(selected)
     if not lines:
-        return Content.styled("The front is drawn here as soon as two points are known.", _MUTED)
+        said = "The front is drawn here as soon as two points are known."
+        return Content("\n").join(words(said, max(width, 1), _MUTED))
     return Content("\n").join(
         Content.assemble(*((text, _PLOT_STYLES.get(what, "")) for text, what in line)) for line in lines
     )
@@ -221,11 +237,11 @@ def _labelled(label: str, value: str, width: int, style: str = "") -> Content:
 
 
 def _seeds(study: Study, summary: PointSummary, width: int) -> Content:
-    seeds = [row.seed for row in summary.rows]
+    seeds = [str(row.seed) for row in summary.rows]
     if len(study.seeds) == 1:
-        return _labelled("seed", str(seeds[0]), width)
-    missing = f", of {len(study.seeds)}" if len(seeds) < len(study.seeds) else ""
-    return _labelled("seeds", f"{', '.join(map(str, seeds))}{missing} (means are shown)", width)
+        return _labelled("seed", seeds[0], width)
+    missing = f" of {len(study.seeds)}" if len(seeds) < len(study.seeds) else ""
+    return _labelled("seeds", names_text(seeds) + missing, width)
 
 
 def _verdicts(study: Study, summary: PointSummary, width: int) -> Iterator[Content]:
@@ -276,7 +292,8 @@ def title(study: Study, shown: int | None) -> Content:
     """What is studied; where a filter is on, how many points it shows."""
     count = plural(len(study.points), "point")
     seeds = f" with {plural(len(study.seeds), 'seed')} each" if len(study.seeds) > 1 else ""
-    said = f"{count} of {study.experiment}{seeds}" if shown is None else f"{shown:,} of {count} shown"
+    name = Path(study.experiment).name.removesuffix(".blis.yaml")
+    said = f"{count} of {name}{seeds}" if shown is None else f"{shown:,} of {count} shown"
     return Content.assemble((study.name, "bold"), f"  {said}")
 
 

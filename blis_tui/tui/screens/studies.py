@@ -26,6 +26,7 @@ from blis_tui.tui.presenters.studies import (
     heading,
     headings,
     in_order,
+    longest_bar,
     plot,
     point_name,
     standing,
@@ -39,7 +40,7 @@ from blis_tui.tui.screens.study_export import StudyExport
 from blis_tui.tui.shell import shell
 from blis_tui.tui.study_board import Board
 from blis_tui.tui.widgets.bars import KeyBar, TitleBar
-from blis_tui.tui.widgets.points import PointTable
+from blis_tui.tui.widgets.points import MARGINS, PointTable
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -84,6 +85,9 @@ class StudyScreen(Screen[None]):
         self._clock: Timer | None = None
         self._then_run = False
         self._told = ""
+        self._counted = -1
+        self._top = 0.0
+        self._standing = Content("")
         self._drawn: tuple[tuple[int, tuple[int, int]], FrontPlot] | None = None
         self._painted_s = self._paint_took_s = 0.0
 
@@ -219,12 +223,18 @@ class StudyScreen(Screen[None]):
             return
         began_s = perf_counter()
         entries = self.board.entries
+        if self._counted != self.board.version:
+            self._counted = self.board.version
+            self._top = longest_bar(self.study, entries)
+            self._standing = standing(self.study, entries, self.board.done)
         kept = entries if self._matches is None else [one for one in entries if self._matches(one)]
         self._shown = tuple(in_order(kept, self._order))
         points = self._table
-        columns = table_columns(self.study, entries, self._order, points.row_width)
+        # Of the table itself nothing is known while it is hidden because no point matches.
+        width = max(self.query_one("#list").content_size.width - MARGINS, 10)
+        columns = table_columns(self.study, self._top, self._order, width)
         points.show(table(columns, self._shown))
-        self.query_one("#headings", Static).update(headings(columns, points.row_width))
+        self.query_one("#headings", Static).update(headings(columns, width))
         self.set_class(not self._shown, "-empty")
         self.query_one("#nothing", Static).update(f"No point matches. esc shows all {len(entries):,}.")
         self._title()
@@ -239,7 +249,7 @@ class StudyScreen(Screen[None]):
         if words:
             bar.right = Content.assemble((f"» {words}", "$accent bold"), (" escape stops", "$text-muted"))
         else:
-            bar.right = standing(self.study, self.board.entries, self.board.done)
+            bar.right = self._standing
         self.refresh_bindings()
 
     def _about(self) -> None:
@@ -253,7 +263,8 @@ class StudyScreen(Screen[None]):
         self.query_one("#text", Static).update(text)
         front = self.query_one("#front", Static)
         if front.display:
-            front.update(plot(self._front(front.content_size), None if one is None else one.point.number))
+            selected = None if one is None else one.point.number
+            front.update(plot(self._front(front.content_size), selected, front.content_size.width))
         self.refresh_bindings()
 
     def _front(self, size: tuple[int, int]) -> FrontPlot:
@@ -283,7 +294,7 @@ class StudyScreen(Screen[None]):
         try:
             self._matches = parse_filter(event.value, self.study)
         except BlisError as error:
-            wrong = str(error).replace("\n", " ")
+            wrong = f"{error.message}: {error.help}"
         self.set_class(bool(wrong), "-wrong")
         self.query_one("#wrong", Static).update(wrong)
         self.show()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.binding import Binding
 from textual.message import Message
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.tui.presenters.lines import Line
+
+MARGINS: Final = GUTTER + 2
+"""Columns of a line that its text does not have."""
 
 
 class PointTable(Lines, can_focus=True):
@@ -40,11 +43,6 @@ class PointTable(Lines, can_focus=True):
 
         key: str
         chosen: bool
-
-    @property
-    def row_width(self) -> int:
-        """Columns for a line."""
-        return max(self.size.width - GUTTER - 2, 10)
 
     def show(self, lines: Sequence[Line]) -> None:
         """Show these; the cursor stays with its line, or goes to one near where it was."""

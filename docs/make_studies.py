@@ -1,0 +1,44 @@
+"""Run the commands in docs/studies.md and put what they print below them: ``python docs/make_studies.py``.
+
+A block of the language ``console`` begins with a line ``$ blis-tui …``; the rest of it is what that prints. Between
+``<!-- NAME -->`` and ``<!-- end of NAME -->`` stands the shipped study of that name.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Final
+
+from click.testing import CliRunner
+
+from blis_tui.cli.main import cli
+from blis_tui.spec.library import FOLDERS, suffix
+from blis_tui.spec.places import shipped_specs
+
+PAGE: Final = Path(__file__).parent / "studies.md"
+_BLOCK: Final = re.compile(r"(```console\n\$ blis-tui )([^\n]*(?:\\\n[^\n]*)*)\n.*?(?=^```)", re.DOTALL | re.MULTILINE)
+_STUDY: Final = re.compile(r"<!-- ([a-z-]+) -->\n.*?<!-- end of \1 -->", re.DOTALL)
+_QUIET: Final = ["--store", "none", "--jobs", "1", "--no-progress"]
+
+
+def page() -> str:
+    """The page with what its commands print now."""
+    return _BLOCK.sub(_with_output, _STUDY.sub(_with_study, PAGE.read_text(encoding="utf-8")))
+
+
+def _with_study(mark: re.Match[str]) -> str:
+    path = shipped_specs() / FOLDERS["Study"] / f"{mark[1]}{suffix('Study')}"
+    lines = path.read_text(encoding="utf-8").splitlines()[1:]  # without the line for editors
+    return "\n".join([f"<!-- {mark[1]} -->", "```yaml", *lines, "```", f"<!-- end of {mark[1]} -->"])
+
+
+def _with_output(block: re.Match[str]) -> str:
+    arguments = shlex.split(block[2])
+    done = CliRunner().invoke(cli, arguments + (_QUIET if arguments[0] == "sweep" else []))
+    return f"{block[1]}{block[2]}\n{done.output.rstrip()}\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8", newline="\n")
