@@ -42,7 +42,9 @@ def cells_of(points: Points, x: str, y: str, metric: str) -> dict[tuple[str, str
 def heat_map_picture(points: Points) -> Picture | None:
     """Every pair of axes and every figure, one at a time; None where fewer than two axes vary."""
     pairs = list(combinations(points.varied, 2))
-    chosen = list(product(pairs, [*points.latencies, points.cost]))[:_VIEWS]
+    chosen = list(product(pairs, [*points.latencies, *(one for one in points.metrics if one not in points.latencies)]))[
+        :_VIEWS
+    ]
     views = {}
     for (x, y), metric in chosen:
         title = f"{short(metric)} over {points.names[x]} and {points.names[y]}"

@@ -19,6 +19,7 @@ _LATENCIES: Final = ("latency.ttft_ms.p99", "latency.itl_ms.p99", "latency.e2e_m
 _LARGE: Final = ("throughput.", "slo.", "kv.hit_rate")
 """Figures that should be large where a study says nothing."""
 _THROUGHPUT: Final = "throughput.output_tokens_per_s"
+_ENERGY: Final = "cost.wh_per_million_output_tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,8 @@ class Points:
         """What pictures show: the objectives, the constraints' figures, then the usual ones; numbers only."""
         study = self.study
         asked = [*(one.metric for one in study.objectives), *(one.metric for one in study.constraints)]
-        return [one for one in dict.fromkeys([*asked, *_LATENCIES, _THROUGHPUT, self.cost]) if self.figure(one)]
+        usual = (*_LATENCIES, _THROUGHPUT, self.cost, _ENERGY)
+        return [one for one in dict.fromkeys([*asked, *usual]) if self.figure(one)]
 
     @property
     def latencies(self) -> list[str]:
