@@ -4,6 +4,9 @@
     python benchmarks/bench.py --spec my.blis.yaml          any experiment
     python benchmarks/bench.py --scale 10000 100000 1000000 how time and memory grow with the number of requests
     python benchmarks/bench.py --clusters 32 512            how the time of a request depends on the number of instances
+    python benchmarks/bench.py --sessions 5 20              what requests of conversations cost, beside single ones
+    python benchmarks/bench.py --mooncake FILE.jsonl.gz     long prompts that share prefixes, on eight instances
+    python benchmarks/bench.py ... --before FOLDER          each also with the blis_tui in another folder, in turn
     python benchmarks/bench.py --versus 'other command'     in turn with another program, ratio pair by pair
 
 Figures depend on the machine and on what else it does: quote medians, and rather ratios than seconds.
@@ -76,6 +79,33 @@ workload:
       input_tokens: {kind: gaussian, mean: 512, std_dev: 256, min: 2, max: 7000}
       output_tokens: {kind: gaussian, mean: 256, std_dev: 128, min: 2, max: 7000}
 """
+SESSIONS = """
+apiVersion: blis/v1
+kind: Experiment
+metadata: {name: sessions}
+model: qwen3-14b
+hardware: h100
+latency: {kind: blackbox, alpha: [1000, 0.5, 200], beta: [7000, 17, 70]}
+policy: default
+engine: {kv_blocks: 20000}
+workload:
+  rate_per_s: 1
+  clients:
+    - id: only
+      input_tokens: {kind: gaussian, mean: 256, std_dev: 128, min: 2, max: 7000}
+      output_tokens: 2
+"""
+MOONCAKE = """
+apiVersion: blis/v1
+kind: Experiment
+metadata: {name: mooncake}
+model: llama-3.1-8b-instruct
+hardware: h100
+latency: operators
+policy: {routing: weighted}
+cluster: {instances: 8}
+"""
+_SESSION_REQUESTS = 10_000
 _RATE_PER_INSTANCE = 12.5
 _REQUESTS = 20_000
 _REQUESTS_PER_INSTANCE = 156
@@ -88,18 +118,20 @@ class Sample:
 
     seconds: float
     peak_mib: float
+    cpu_seconds: float
 
 
-def measure(command: list[str]) -> Sample:
-    """Run ``command`` once, its output thrown away."""
+def measure(command: list[str], package: Path | None = None) -> Sample:
+    """Run ``command`` once, its output thrown away; with the ``blis_tui`` in a folder, if one is named."""
+    environment = {**os.environ, "PYTHONPATH": str(package)} if package else None
     start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
     _, status, usage = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - start
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         sys.exit(f"exit code {process.returncode}: {shlex.join(command)}")
-    return Sample(seconds, usage.ru_maxrss / 1024)
+    return Sample(seconds, usage.ru_maxrss / 1024, usage.ru_utime + usage.ru_stime)
 
 
 def blis(spec: Path, *options: str) -> list[str]:
@@ -183,6 +215,40 @@ def clusters(sizes: list[int], runs: int, folder: Path) -> None:
         )
 
 
+def requests_alone(name: str, spec: Path, options: list[str], requests: int, runs: int, before: Path | None) -> None:
+    """Processor time of a whole process for each request; the ratio to another ``blis_tui``, pair by pair."""
+    command = blis(spec, *(f"--set={option}" for option in options))
+    pairs = [(measure(command), measure(command, before)) for _ in range(runs)] if before else []
+    samples = [pair[0] for pair in pairs] or [measure(command) for _ in range(runs)]
+    seconds = median(sample.cpu_seconds for sample in samples)
+    line = f"{name:<20} {seconds:7.2f} s of CPU time  {1e6 * seconds / requests:7.1f} us a request  "
+    line += f"{max(sample.peak_mib for sample in samples):5.0f} MiB"
+    if pairs:
+        ratios = sorted(now.cpu_seconds / then.cpu_seconds for now, then in pairs)
+        line += f"  {median(ratios):.2f} x before ({ratios[0]:.2f} .. {ratios[-1]:.2f})"
+    print(line)
+
+
+def sessions(turns: list[int], runs: int, before: Path | None, folder: Path) -> None:
+    """Conversations of different lengths with short answers, beside as many single prompts of the same lengths."""
+    spec = folder / "sessions.blis.yaml"
+    spec.write_text(SESSIONS, encoding="utf-8")
+    count = _SESSION_REQUESTS
+    single = [f"workload.requests={count}", "workload.rate_per_s=5"]
+    requests_alone("single prompts", spec, single, count, runs, before)
+    for one in turns:
+        talk = f"workload.clients.0.session={{turns: {one}, think_time_ms: 3000}}"
+        options = [f"workload.sessions={count // one}", f"workload.rate_per_s={5 / one}", talk]
+        requests_alone(f"{one} turns", spec, options, count, runs, before)
+
+
+def mooncake(trace: Path, runs: int, before: Path | None, folder: Path) -> None:
+    """The published conversation trace of Mooncake: 12,031 prompts of 12,035 tokens on average."""
+    spec = folder / "mooncake.blis.yaml"
+    spec.write_text(f"{MOONCAKE}workload: {{trace: {{file: {trace.resolve()}, format: mooncake}}}}\n", encoding="utf-8")
+    requests_alone("mooncake", spec, [], 12_031, runs, before)
+
+
 def main() -> None:
     """Parse the command line and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -191,6 +257,9 @@ def main() -> None:
     parser.add_argument("--versus", metavar="COMMAND", help="another command to run in turn")
     parser.add_argument("--scale", type=int, nargs="+", metavar="REQUESTS")
     parser.add_argument("--clusters", type=int, nargs="+", metavar="INSTANCES")
+    parser.add_argument("--sessions", type=int, nargs="+", metavar="TURNS")
+    parser.add_argument("--mooncake", type=Path, metavar="TRACE")
+    parser.add_argument("--before", type=Path, metavar="FOLDER", help="where another `blis_tui` is, to compare with")
     arguments = parser.parse_args()
     print(json.dumps({"python": sys.version.split()[0], "blis_tui": blis_tui.__version__, "cpus": os.cpu_count()}))
     with tempfile.TemporaryDirectory() as name:
@@ -200,6 +269,12 @@ def main() -> None:
             return
         if arguments.clusters:
             clusters(arguments.clusters, arguments.runs, folder)
+            return
+        if arguments.sessions:
+            sessions(arguments.sessions, arguments.runs, arguments.before, folder)
+            return
+        if arguments.mooncake:
+            mooncake(arguments.mooncake, arguments.runs, arguments.before, folder)
             return
         spec = arguments.spec
         if spec is None:

@@ -153,3 +153,12 @@ def test_a_step_that_preempts_does_not_walk_the_batch(victim: str, monkeypatch: 
     requests = [request(index, 0, 30 + index % 5, 20) for index in range(64)]
     outcome = _run(requests, blocks=64 * 10, max_num_seqs=64, budget=10_000, victim=victim)
     assert len(left) == len(_victims(outcome)) > 5
+
+
+@pytest.mark.parametrize("victim", ["tail", "cheapest-recompute"])
+def test_nor_does_one_whose_prompts_exceed_the_token_budget(victim: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Batch, "dissolve_cohort", lambda _: pytest.fail("the batch is walked"))
+    requests = [request(index, 0, 60, 60) for index in range(24)]
+    outcome = _run(requests, blocks=140, max_num_seqs=24, budget=40, victim=victim)
+    assert len(_victims(outcome)) > 5
+    assert {row.state for row in outcome.rows.values()} == {"completed"}

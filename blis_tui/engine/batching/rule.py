@@ -216,9 +216,9 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
         grants.append(grant)
         need += pool.missing(request, request.computed_tokens + grant) if grant else 0
     if need > pool.free:
-        if not covered or batch.speculative is not None:
+        if batch.speculative is not None:
             return _ORDER_MATTERS
-        serve_with_too_few_blocks(batch, plan, dict(zip(batch.prefills, wants, strict=True)))
+        serve_with_too_few_blocks(batch, plan, dict(zip(batch.prefills, wants, strict=True)), budget)
         return -1
     cohort.take(pool, due)
     for request, grant in zip(prefills, grants, strict=True):

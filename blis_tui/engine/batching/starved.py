@@ -1,4 +1,4 @@
-"""A step whose token budget covers everybody, but whose KV blocks do not: victims are found without walking the batch.
+"""A step whose tokens suffice for all decodes, but whose KV blocks do not: it finds victims without walking the batch.
 
 Served in the order of the batch, requests need blocks at a few places only: prefills, and the decodes that cross a
 block's boundary. All others get their token whatever happens, unless they fall victim. So it is enough to go through
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Request
 
 
-def serve_with_too_few_blocks(batch: Batch, plan: Plan, wants: Mapping[int, int]) -> None:
+def serve_with_too_few_blocks(batch: Batch, plan: Plan, wants: Mapping[int, int], budget: int) -> None:
     """Serve all running requests, none of which is stalled, in the order of their admission; preempt as need be.
 
     Args:
-        batch: whose budget covers all wishes.
+        batch: the requests.
         plan: the step.
-        wants: batch slot of each prefill -> tokens it gets.
+        wants: batch slot of each prefill -> tokens it asks for.
+        budget: tokens of the step. It covers all wishes, or all prefills stand behind all decodes and it covers these.
     """
     pool = batch.pool
     due = dict(batch.cohort.due()) if batch.load.decode_requests else {}
@@ -39,7 +40,9 @@ def serve_with_too_few_blocks(batch: Batch, plan: Plan, wants: Mapping[int, int]
             continue
         request = asking[at]
         slot = request.batch_slot
-        tokens = 0 if decodes else wants[slot]
+        tokens = 0 if decodes else min(wants[slot], _left(batch, plan, budget))
+        if not decodes and not tokens:
+            return
         need = 1 if decodes else pool.missing(request, request.computed_tokens + tokens)
         while need > pool.free and request.batch_slot >= 0:
             victim = _preempt(batch, plan, request, due)
@@ -56,6 +59,14 @@ def serve_with_too_few_blocks(batch: Batch, plan: Plan, wants: Mapping[int, int]
             _stall_behind(batch, slot)
             return
         at += 1
+
+
+def _left(batch: Batch, plan: Plan, budget: int) -> int:
+    """What prefills and all decodes leave of the budget; victims lose what they had of it."""
+    left = budget - batch.load.decode_requests
+    for chunk in plan.chunks:
+        left -= chunk.new
+    return left
 
 
 def _decodes_from(at: int, asking: Sequence[Request], wants: Mapping[int, int]) -> int:
@@ -83,7 +94,9 @@ def _preempt(batch: Batch, plan: Plan, beneficiary: Request, due: Mapping[int, R
 
 def _stall_behind(batch: Batch, slot: int) -> None:
     """Nobody behind that place decodes in this step."""
-    for request in batch.cohort.members():
-        if request.batch_slot > slot:
+    for request in reversed(batch.running.values()):
+        if request.batch_slot < slot:
+            break
+        if request.joined_clock >= 0:
             batch.cohort.leave(request)
             batch.stalled[request.batch_slot] = request
