@@ -153,6 +153,7 @@ def request(
     segments: Segments = (),
     slo_class: str = "standard",
     deadline_us: int = 0,
+    adapter: str = "",
 ) -> Request:
     """A request named by its index; ``input_tokens`` counts the segments in."""
     return Request(
@@ -164,6 +165,7 @@ def request(
         segments=segments,
         slo_class=slo_class,
         deadline_us=deadline_us,
+        adapter=adapter,
     )
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from blis_tui.cluster.lifecycle import Lifecycle
     from blis_tui.cluster.passage import Passage
     from blis_tui.cluster.router import Router
-    from blis_tui.cluster.signals import Fleet
+    from blis_tui.cluster.signals import Fleet, SignalBoard
     from blis_tui.engine.instance import Instance
     from blis_tui.engine.request import Request
     from blis_tui.spec.model import Pool
@@ -23,6 +23,7 @@ class ComingAndGoing:
     """The part of a cluster that lets instances come and go. See ``Cluster`` for its attributes."""
 
     admission: AdmissionControl
+    board: SignalBoard
     fleets: list[tuple[Fleet, frozenset[str]]]
     gateway: GatewayControl | None
     instances: list[Instance]
@@ -46,6 +47,7 @@ class ComingAndGoing:
 
     def forget(self, index: int) -> None:
         """An instance has gone with all that it had cached: routers do not count on that any more."""
+        self.board.touched[index] = None
         for router in self.routers():
             router.forget(index)
 

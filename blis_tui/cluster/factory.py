@@ -69,6 +69,7 @@ class InstanceFactory:
             max_model_len=engine.max_model_len,
             block_size_tokens=engine.block_size_tokens,
             kv_blocks=engine.kv_blocks,
+            max_loras=0 if engine.lora is None else engine.lora.max_loras,
         )
         prompts = self.prompts_of(pool)
         blocks = BlockPool(

@@ -9,7 +9,7 @@ decision may choose from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
 from blis_tui.engine.latency.model import Chunk, StepLoad
@@ -48,17 +48,31 @@ class IncomingRequest(NamedTuple):
     round_index: int
     model: str
     """Name of the model that it asks for; empty = any."""
+    adapter: str = ""
+    """Name of the LoRA adapter that it asks for; empty = the base model."""
 
 
 class CacheView:
-    """An instance's prefix cache as a router may ask it: about prompts, never about requests."""
+    """What an instance has cached as a router may ask it: about prompts, never about requests.
 
-    __slots__ = ("_board", "_pool", "keys")
+    Attributes:
+        keys: the blocks in its prefix cache; None = those of the moment.
+        adapters: the LoRA adapters on its accelerators.
+    """
 
-    def __init__(self, board: SignalBoard, pool: BlockPool, keys: frozenset[int] | None = None) -> None:
+    __slots__ = ("_board", "_pool", "adapters", "keys")
+
+    def __init__(
+        self,
+        board: SignalBoard,
+        pool: BlockPool,
+        keys: frozenset[int] | None = None,
+        adapters: Collection[str] = frozenset(),
+    ) -> None:
         self._board = board
         self._pool = pool
         self.keys = keys
+        self.adapters = adapters
 
     def cached_blocks(self, segments: Segments) -> int:
         """How many whole blocks at the head of a prompt are in the cache."""
@@ -167,7 +181,10 @@ class SignalBoard:
         for column in (self.waiting, self.running, self.in_flight, self.kv_used):
             column.append(0)
         self.kv_total.append(instance.pool.total)
-        self._views.append(CacheView(self, instance.pool, frozenset() if self._cache_delay_us else None))
+        view = CacheView(self, instance.pool, frozenset() if self._cache_delay_us else None)
+        if instance.batch.adapters is not None and not self._cache_delay_us:
+            view.adapters = instance.batch.adapters.resident
+        self._views.append(view)
 
     def read(self, now: int) -> None:
         """Whoever decides reads first: what has reached its age is renewed, for all instances at once."""
@@ -194,7 +211,10 @@ class SignalBoard:
         if self._cache_delay_us and now - self._caches_us >= self._cache_delay_us:
             self._caches_us = now
             for index, instance in enumerate(self._instances):
-                self._views[index] = CacheView(self, instance.pool, instance.pool.visible_keys(now))
+                adapters = (
+                    frozenset() if instance.batch.adapters is None else frozenset(instance.batch.adapters.resident)
+                )
+                self._views[index] = CacheView(self, instance.pool, instance.pool.visible_keys(now), adapters)
 
     def of(self, index: int, now: int) -> InstanceSignals:
         """The figures of one instance."""
@@ -233,7 +253,8 @@ class SignalBoard:
 
     def state(self) -> tuple[object, ...]:
         """What is shown, as plain values (for digests)."""
-        views = [sorted(view.keys) for view in self._views if view.keys is not None]
+        views: list[object] = [sorted(view.keys) for view in self._views if view.keys is not None]
+        views += [(index, sorted(view.adapters)) for index, view in enumerate(self._views) if view.adapters]
         return (
             *(tuple(column) for column in (self.waiting, self.running, self.in_flight, self.kv_used)),
             (self.refreshed_us, self._caches_us),
@@ -304,6 +325,10 @@ class Fleet(Sequence[InstanceSignals]):
         """How many leading blocks of a prompt are in the prefix cache at each place."""
         return [self.board.cache(index).cached_blocks(segments) for index in self.members]
 
+    def with_adapter(self, adapter: str) -> list[int]:
+        """The places with a LoRA adapter on their accelerators."""
+        return [place for place, index in enumerate(self.members) if adapter in self.board.cache(index).adapters]
+
     def prefill_us(self, place: int, tokens: int) -> int:
         """How long the step-time model of an instance takes for so many prompt tokens beside the batch it has.
 
@@ -349,5 +374,6 @@ def declared(request: Request) -> IncomingRequest:
         request.session_id,
         request.round_index,
         request.model,
+        request.adapter,
     )
     return tuple.__new__(IncomingRequest, values)  # half the cost of the constructor

@@ -42,6 +42,7 @@ class Limits:
     max_model_len: int | None
     block_size_tokens: int
     kv_blocks: int
+    max_loras: int = 0
 
 
 class Batch:

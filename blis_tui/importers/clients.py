@@ -29,7 +29,7 @@ NO_SESSIONS: Final = "each request stands for itself: give the clients a `sessio
 
 _LOST: Final = {
     "model": "an experiment serves one model, named in the experiment",
-    "adapter": "LoRA adapters are not simulated",
+    "adapter": "name it in the client's `adapters`, and add `engine.lora` to the experiment",
     "slo_target_us": "set it as `expect` in the experiment",
     "think_time_us": "users of a closed loop send the next prompt at once; those of a `session` think",
 }

@@ -79,7 +79,10 @@ def _load(load: Section, *, clients: int) -> tuple[dict[str, Json], dict[str, Js
     for key in _OF_THE_LOADER:
         load.note(Fate.NO_EFFECT, key, "it is about the machine that sends the load")
     load.note(Fate.ELSEWHERE, "base_seed", "write it as `seed` into the experiment")
-    load.lose("lora_traffic_split", "LoRA adapters are not simulated")
+    load.lose(
+        "lora_traffic_split",
+        "write `adapters` of the clients, with `names` and `weights`",
+    )
     if load.given("sweep"):
         load.source.problem((*load.path, "sweep"), "a sweep makes its stages while it measures", key=True,
                             hint="write the stages that it made under `stages`")  # fmt: skip

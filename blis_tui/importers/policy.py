@@ -158,10 +158,7 @@ def _routing(section: Section) -> dict[str, Json]:
         name = one.text("name")
         weight = one.number("weight", required=True)
         one.finish()
-        if name == "lora-affinity":
-            one.lose("name", "adapters are not simulated")
-        else:
-            listed.append({"kind": name, "weight": weight})
+        listed.append({"kind": name, "weight": weight})
     return {"kind": kind, "scorers": listed} if listed else {"kind": kind}
 
 

@@ -367,7 +367,7 @@ class RequestTable(Sequence["RequestRow"]):
         """The columns of the request file: those about gateway, transfers, models and so on where there are such."""
         parted = bool(self._book.parts or self._page.parts) and any(self._parts(row.number) for row in self.plain())
         segments = ("prefix_segments",) if parted else ()
-        adapters = ("adapter",) if any(group.adapter for group in self._page.groups) else ()
+        adapters = ("adapter",) if self.has_adapters else ()
         return (*PLAIN_COLUMNS, *(() if self._ways is None else Way._fields), *self._log.facts, *segments, *adapters)
 
     @overload
@@ -398,6 +398,11 @@ class RequestTable(Sequence["RequestRow"]):
     def group(self, row: Row) -> tuple[str, str]:
         """The SLO class and the tenant of a row."""
         return self._page.groups[row.group][:2]
+
+    @property
+    def has_adapters(self) -> bool:
+        """Whether any request asks for a LoRA adapter."""
+        return any(group.adapter for group in self._page.groups)
 
     def adapter(self, row: Row) -> str:
         """The LoRA adapter that the request of a row asks for; empty = none."""

@@ -30,6 +30,8 @@ class Seen(NamedTuple):
     """Of 100 blocks."""
     cached: tuple[Segments, ...] = ()
     """Heads of prompts that are in its prefix cache."""
+    adapters: tuple[str, ...] = ()
+    """LoRA adapters on its accelerators."""
 
 
 def fleet(*instances: Seen) -> Fleet:
@@ -44,16 +46,26 @@ def fleet(*instances: Seen) -> Fleet:
         board.kv_used.append(one.kv_used)
         board.kv_total.append(100)
         board._views.append(
-            CacheView(board, pool, frozenset(key for head in one.cached for key in prompts.shareable(head)))
+            CacheView(
+                board,
+                pool,
+                frozenset(key for head in one.cached for key in prompts.shareable(head)),
+                frozenset(one.adapters),
+            )
         )
     return Fleet(board, range(len(instances)), prompts)
 
 
 def incoming(
-    tokens: int = 10, segments: Segments = (), *, slo_class: str = "standard", session: str = ""
+    tokens: int = 10,
+    segments: Segments = (),
+    *,
+    slo_class: str = "standard",
+    session: str = "",
+    adapter: str = "",
 ) -> IncomingRequest:
     """A request as its client declares it."""
-    return IncomingRequest("r", 0, tokens, 1, segments, slo_class, "", session, 0, "")
+    return IncomingRequest("r", 0, tokens, 1, segments, slo_class, "", session, 0, "", adapter)
 
 
 def context(now_us: int = 0, priorities: Mapping[str, int] = SLO_PRIORITIES) -> Context:

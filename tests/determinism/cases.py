@@ -98,6 +98,7 @@ AS_IT_IS: Final = {
     "conversations": "anywhere",
     "disaggregation": "disaggregated",
     "kv-tiers": "none",
+    "lora-adapters": "affinity",
     "mixed-fleet": "predicting",
     "pipeline-bubble": "four-stages",
     "prefix-routing": "prefix-aware",

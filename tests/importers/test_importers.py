@@ -339,10 +339,6 @@ def test_keys_of_policies(given: object, slot: str, ours: object, tmp_path: Path
     [
         ({"admission": {"slo_targets": {"a": 1}}}, "admission.slo_targets"),
         ({"routing": {"policy": "prefix-affinity"}}, "routing.policy"),
-        (
-            {"routing": {"policy": "weighted", "scorers": [{"name": "lora-affinity", "weight": 1}]}},
-            "routing.scorers.0.name",
-        ),
         *(
             ({"scheduler": "fcfs", key: {"a": 1}}, key)
             for key in ("node_pools", "autoscaler", "instance_lifecycle", "misspelt")

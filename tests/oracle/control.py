@@ -50,6 +50,7 @@ class Board:
         self._refreshed_us = self._cached_us = 0
         self.seen = [Seen(one.number, len(one.pool.blocks)) for one in instances]
         self._caches: list[set[tuple[Token, ...]]] = [set() for _ in instances]
+        self._adapters: list[list[str]] = [[] for _ in instances]
         self.now = 0
 
     def in_flight(self, number: int) -> int:
@@ -76,10 +77,18 @@ class Board:
                 {block.content for block in one.pool.blocks if block.content and self._has(one, block.content)}
                 for one in self._instances
             ]
+            self._adapters = [[] if one.shelf is None else list(one.shelf.there) for one in self._instances]
+
+    def adapters(self, number: int) -> list[str]:
+        """The LoRA adapters on an instance."""
+        shelf = self._instances[number].shelf
+        if self._delay_us or shelf is None:
+            return self._adapters[number]
+        return shelf.there
 
     def cached(self, number: int, job: Job) -> int:
         """How many leading full blocks of the part of a prompt that others may share this instance has."""
-        one, tokens = self._instances[number], segment_tokens(job.request.segments)
+        one, tokens = self._instances[number], job.tokens[: len(segment_tokens(job.request.segments))]
         size, found = one.pool.size, 0
         while (found + 1) * size <= len(tokens):
             content = tuple(tokens[: (found + 1) * size])
@@ -91,7 +100,7 @@ class Board:
 
     def cached_now(self, number: int, job: Job, now: int) -> int:
         """The same without any delay."""
-        one, tokens = self._instances[number], segment_tokens(job.request.segments)
+        one, tokens = self._instances[number], job.tokens[: len(segment_tokens(job.request.segments))]
         size, found = one.pool.size, 0
         while (found + 1) * size <= len(tokens) and one.pool.visible(
             tokens[: (found + 1) * size], 1 << 100 if self.early else now
@@ -311,6 +320,8 @@ class Router:
         if kind == "queue-depth":
             by_load = config.settings["signal"] == "effective-load"
             return _least_first([one.load if by_load else one.waiting for one in fleet])
+        if kind == "lora-affinity":
+            return [float(not job.adapter or job.adapter in self._board.adapters(one.number)) for one in fleet]
         if kind == "running-requests":
             return _least_first([one.running for one in fleet])
         if kind == "vllm-dp":

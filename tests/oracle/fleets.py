@@ -27,7 +27,8 @@ from blis_tui.spec.model import (
 )
 
 from . import draws as st
-from .strategies import Asked, Scenario, assemble, other, planning_late, pool_of, speculative, vllm
+from .other_rules import OTHERS
+from .strategies import Asked, Scenario, adapted, assemble, lora, other, planning_late, pool_of, speculative, vllm
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Segments
@@ -380,3 +381,30 @@ def _batching(draw: Draw) -> PluginConfig:
     if draw(st.integers(0, 2)):
         return PluginConfig(kind="blis")
     return vllm(draw, watermark=draw(st.sampled_from((0.0, 0.0, 0.1))), enable_chunked_prefill=True)
+
+
+def with_adapters(draw: Draw, scenario: Scenario) -> Scenario:
+    """The same with LoRA adapters, to which requests are mostly sent, where the batching rule knows any."""
+    experiment, policy = scenario.experiment, scenario.experiment.policy
+    if policy.batching.kind in OTHERS:
+        return scenario
+    pools = tuple(replace(pool, engine=replace(pool.engine, lora=lora(draw))) for pool in experiment.pools)
+    scorers = (_scorer("lora-affinity", 2.0), _scorer(draw(st.sampled_from(("load-balance", "kv-utilization"))), 1.0))
+    routing = PluginConfig(kind="weighted", settings={"scorers": scorers})
+    if draw(st.booleans()):
+        policy = replace(policy, routing=routing)
+    return Scenario(replace(experiment, pools=pools, policy=policy), adapted(draw, scenario.asked))
+
+
+def _scorer(kind: str, weight: float) -> PluginConfig:
+    return PluginConfig(kind=kind, settings={"weight": weight})
+
+
+def draw_fleet_with_adapters(draw: Draw) -> Scenario:
+    """Any cluster, with adapters."""
+    return with_adapters(draw, draw_fleet(draw))
+
+
+def draw_mortal_fleet_with_adapters(draw: Draw) -> Scenario:
+    """One whose instances die."""
+    return with_adapters(draw, draw_mortal_fleet(draw))

@@ -50,7 +50,7 @@ class MortalOracle(Oracle):
         self._plan(time_us, LIFECYCLE, None, act=act)
 
     def _is_stale(self, event: Event) -> bool:
-        if event.act is None:
+        if event.act is None or event.instance >= 0:
             return super()._is_stale(event)
         return self._over() if event.job is None else event.job not in self.stranded
 

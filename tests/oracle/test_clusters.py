@@ -16,7 +16,7 @@ from blis_tui.errors import StalledError
 from blis_tui.simulation import Simulation
 
 from .draws import drawn
-from .fleets import draw_fleet, draw_mortal_fleet
+from .fleets import draw_fleet, draw_fleet_with_adapters, draw_mortal_fleet, draw_mortal_fleet_with_adapters
 from .mortal import MortalOracle
 from .oracle import Oracle, OracleHangError, OracleStalledError
 from .other_rules import OTHERS
@@ -88,6 +88,8 @@ def _check(
             assert (one.pool.hits, one.pool.misses) == (naive.pool.hits, naive.pool.misses)
             tiers, shelves = one.pool.tiers, naive.pool.tiers
             assert (None if tiers is None else tiers.books()) == (None if shelves is None else shelves.books())
+            adapters, shelf = one.batch.adapters, naive.shelf
+            assert (adapters and adapters.books()) == (shelf and shelf.books())
         _check_checkpoint(scenario, simulation, records, int(share * oracle.events))
 
 
@@ -135,3 +137,15 @@ def test_clusters_whose_instances_die_agree_with_the_oracle(scenario: Scenario, 
 @pytest.mark.slow
 def test_many_clusters_whose_instances_die_agree_with_the_oracle() -> None:
     check_many(250, draw_mortal_fleet, partial(_check_some, kind=MortalOracle, retries=3))
+
+
+@examples(20)
+@given(drawn(draw_fleet_with_adapters), st.floats(0, 1))
+def test_clusters_with_adapters_agree_with_the_oracle(scenario: Scenario, share: float) -> None:
+    _check(scenario, share)
+
+
+@examples(15)
+@given(drawn(draw_mortal_fleet_with_adapters), st.floats(0, 1))
+def test_mortal_clusters_with_adapters_agree_with_the_oracle(scenario: Scenario, share: float) -> None:
+    _check(scenario, share, MortalOracle, 3)

@@ -156,7 +156,7 @@ def _share(kind: str, spans: list[Span], life: Life, tape: Tape) -> Share:
 def _waiting(kind: str, us: int, spans: list[Span], life: Life, tape: Tape) -> Share:
     limits = tape.profiles[spans[0].instance]
     found: list[WaitCauses] = [
-        wait_causes(tape, tape.profiles[span.instance], span, span.instance, life.until) for span in spans
+        wait_causes(tape, tape.profiles[span.instance], span, span.instance, life) for span in spans
     ]
     inner = []
     for cause in CAUSES:

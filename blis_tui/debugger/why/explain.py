@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.debugger.conditions.probes import sentence
+from blis_tui.debugger.why.adapters import adapter_parts
 from blis_tui.debugger.why.breakdown import (
     KINDS,
     PREEMPTION,
@@ -77,6 +78,7 @@ def explain_request(debugger: Debugger, name: str) -> Explanation:
     elif life.end is not None and life.end.what != "completed":
         parts.append(_end_part(debugger, life))
     parts += session_parts(debugger, life)
+    parts += adapter_parts(debugger, life)
     whole = e2e_breakdown(life, tape)
     comparison = None if whole is None else compare(life, whole, tape)
     parts += _latency_parts(life, tape, whole)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from blis_tui.debugger.why.adapters import held_sentences
 from blis_tui.debugger.why.explanation import Part, Ref, Sentence, event_ref, instance_ref, listing, request_ref, say
 from blis_tui.debugger.why.lifespans import last_step
 from blis_tui.debugger.why.waits import preempted_by, step_cause
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
 
 _HEAD_FIRST = "no request is scheduled before the queue head"
+_ADAPTERS_APART = "requests whose LoRA adapter has no place in the batch are passed over"
 _SKIPPED = "whoever does not fit is skipped"
 
 
@@ -188,8 +190,11 @@ def _waiting(debugger: Debugger, live: RequestSnapshot, instance: InstanceSnapsh
     latest = latest_step(debugger, instance)
     sentences += _why_not_admitted(debugger, live.request_id, instance, latest)
     if place:
-        overtakes = instance.profile.traits.overtakes
-        sentences.append(say(f"{instance.profile.order}; {_SKIPPED if overtakes else _HEAD_FIRST}."))
+        traits = instance.profile.traits
+        rule = _SKIPPED if traits.overtakes else _HEAD_FIRST
+        if instance.profile.limits.max_loras and traits.adapters == "in-step":
+            rule = _ADAPTERS_APART
+        sentences.append(say(f"{instance.profile.order}; {rule}."))
     return Part("Why it waits now", tuple(sentences))
 
 
@@ -202,6 +207,9 @@ def _why_not_admitted(
     """
     overtakes = instance.profile.traits.overtakes
     head = next(one for one in instance.waiting if one.request_id == asked or not overtakes)
+    for waits in dict.fromkeys((asked, head.request_id)):
+        if held := held_sentences(debugger, waits):
+            return held
     name = request_ref(head.request_id)
     here = instance_ref(instance.index)
     if latest is not None and instance.profile.traits.plans_ahead:

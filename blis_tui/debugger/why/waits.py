@@ -13,6 +13,8 @@ from the head of the queue until something stops them:
    rest of the token budget; the figures do not tell which, so that cause is called ``room``. Where prompts go first, it
    is why a step decodes at all.
 
+5. ``adapter``: in place of these, once the request has been held because of its LoRA adapter.
+
 Where several hold, the first is named. Time that passes before an instance's next step begins is the cause ``step``:
 the engine decides between steps only.
 
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.why.lifespans import Life, Span
     from blis_tui.engine.profile import Profile
 
-CAUSES: Final = ("step", "planned", "preempted", "seqs", "tokens", "blocks", "room")
+CAUSES: Final = ("step", "planned", "preempted", "seqs", "tokens", "blocks", "room", "adapter")
 """Every cause, in the order in which they are longest."""
 
 
@@ -84,8 +86,11 @@ class WaitCauses:
     steps: Mapping[str, int]
 
 
-def wait_causes(tape: Tape, profile: Profile, span: Span, instance: int, until: int) -> WaitCauses:
+def wait_causes(tape: Tape, profile: Profile, span: Span, instance: int, life: Life) -> WaitCauses:
     """Divide a wait: each step that did not admit the request accounts for the time until the next one began."""
+    until = life.until
+    held = [one.event for one in life.entries if one.what == "adapter-held" and span.start_us <= one.time_us]
+    held_from = held[0] if held else None
     us = dict.fromkeys(CAUSES, 0)
     steps = dict.fromkeys(CAUSES, 0)
     if span.what == "planned":
@@ -99,6 +104,8 @@ def wait_causes(tape: Tape, profile: Profile, span: Span, instance: int, until: 
             cause = planned_cause(event, row, figures, profile)
         else:
             cause = step_cause(row, profile)
+        if held_from is not None and event >= held_from and cause in ("blocks", "room"):
+            cause = "adapter"
         since = start_us
         steps[cause] += cause != "step"
     us[cause] += span.end_us - since
@@ -117,6 +124,11 @@ def preempted_by(tape: Tape, event: int, names: Sequence[str]) -> tuple[tuple[st
     return tuple(found)
 
 
+def _one_waits_for_all(profile: Profile) -> bool:
+    """Whether nobody is scheduled while the queue head waits for its LoRA adapter; figures of steps do not tell."""
+    return bool(profile.limits.max_loras) and profile.traits.adapters == "beside"
+
+
 def cause_text(cause: str, profile: Profile) -> str:
     """A cause in a few words."""
     return {
@@ -125,8 +137,9 @@ def cause_text(cause: str, profile: Profile) -> str:
         "preempted": "preemption",
         "seqs": f"batch full ({profile.limits.max_num_seqs:,})",
         "tokens": f"token budget spent ({profile.limits.max_num_batched_tokens:,})",
-        "blocks": "too few free KV blocks",
+        "blocks": "too few free KV blocks" + (", or an adapter awaited" if _one_waits_for_all(profile) else ""),
         "room": "whole prompt does not fit",
+        "adapter": "waiting for its LoRA adapter",
     }[cause]
 
 
@@ -135,6 +148,8 @@ def cause_sentence(cause: str, profile: Profile) -> str:
     limits, traits = profile.limits, profile.traits
     ran = "were served" if traits.limits_each_step else "ran"
     blocks = "The queue head needed more KV blocks than were free, and no request is scheduled before it."
+    if _one_waits_for_all(profile):
+        blocks = "The queue head needed more KV blocks than were free, or a LoRA adapter that was not loaded yet."
     if traits.overtakes:
         blocks = "Every request that waits needed more KV blocks than were free."
     return {
@@ -144,6 +159,7 @@ def cause_sentence(cause: str, profile: Profile) -> str:
         "seqs": f"{limits.max_num_seqs:,} requests {ran}, which is the limit (max_num_seqs).",
         "tokens": f"The step spent the token budget of {limits.max_num_batched_tokens:,} (max_num_batched_tokens).",
         "blocks": blocks,
+        "adapter": "Its LoRA adapter had no place in the batch (max_loras), or had to be loaded.",
         "room": "There were too few free KV blocks, or too little token budget, for the queue head's whole prompt.",
     }[cause]
 
@@ -154,7 +170,7 @@ def wait_lines(tape: Tape, life: Life) -> Mapping[int, str]:
     for span in life.spans:
         if span.what == "wait":
             profile = tape.profiles[span.instance]
-            causes = wait_causes(tape, profile, span, span.instance, life.until)
+            causes = wait_causes(tape, profile, span, span.instance, life)
             longest = sorted(causes.us, key=lambda cause: -causes.us[cause])
             pieces = [f"{cause_text(cause, profile)} {span_text(causes.us[cause])}" for cause in longest[:2]]
             verb = "waits" if span.open else "waited"

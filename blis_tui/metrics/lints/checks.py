@@ -307,8 +307,8 @@ def unused_capacity(seen: Seen) -> Finding | str:
     instances = len(cluster.instances)
     if instances < 2:
         return "there is one instance"
-    if seen.experiment.cluster.varies:
-        return "instances may come and go"
+    if seen.experiment.cluster.varies or engine.max_loras:
+        return "LoRA adapters need places" if engine.max_loras else "instances may come and go"
     if len(seen.experiment.pools) > 1:
         return "the instances are not alike"
     if cluster.gateway is not None:

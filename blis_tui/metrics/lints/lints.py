@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.metrics.lints import checks, step_times
+from blis_tui.metrics.lints import adapters, checks, step_times
 from blis_tui.metrics.lints.checks import REJECTED_SHARE
 from blis_tui.metrics.lints.finding import Finding
 from blis_tui.metrics.lints.host_link import host_link
@@ -76,6 +76,12 @@ LINTS: Final[tuple[Lint, ...]] = (
     Lint("overload", "the queue does not keep growing", checks.overload),
     Lint("kv-cache", "the KV cache is large enough", checks.kv_cache),
     Lint("host-link", "host memory is described only where requests are swapped to it", host_link),
+    Lint("adapter-places", "instances have places for the LoRA adapters that are asked for", adapters.adapter_places),
+    Lint(
+        "adapters-without-cost",
+        "LoRA adapters are named where instances have some",
+        adapters.adapters_without_cost,
+    ),
     Lint("thrashing", f"no request was preempted {THRASHING} times", checks.thrashing),
     Lint("max-num-seqs", "max_num_seqs keeps no request waiting while token budget is left", checks.max_num_seqs),
     Lint("token-budget", "steps rarely spend the whole token budget", checks.token_budget),
