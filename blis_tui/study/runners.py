@@ -14,6 +14,7 @@ from collections import deque
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Final
 
@@ -163,7 +164,7 @@ class ProcessRunner(Runner):
         self._warn = warn
         self._workers: list[_Worker] = []
         self._queue: deque[Task] = deque()
-        self._attempts: dict[str, int] = {}
+        self._attempts: dict[int, int] = {}
         self._stillborn = 0
         self._stopped = threading.Event()
 
@@ -208,7 +209,7 @@ class ProcessRunner(Runner):
                 elif said == _DEAD:
                     ended += self._lost(worker)
                 elif worker.task is not None:
-                    self._attempts.pop(worker.task.key, None)
+                    self._attempts.pop(id(worker.task), None)
                     ended.append((worker.task, said))
                     worker.task = None
             self._hand_out()
@@ -253,7 +254,7 @@ class ProcessRunner(Runner):
                 )
         if worker.task is None:
             return []
-        key = worker.task.key
+        key = id(worker.task)  # equal runs may differ in where they stop
         tried = self._attempts[key] = self._attempts.get(key, 0) + 1
         if tried == ATTEMPTS:
             del self._attempts[key]
@@ -299,6 +300,7 @@ def _ctrl_c_later() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
+    resource_tracker.ensure_running()  # what it does when it starts it undoes for all signals, ours too
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
