@@ -94,6 +94,18 @@ def assignments(_context: click.Context, _parameter: click.Parameter, incomplete
     return _items(((f"{path}={word}", about) for word, about in words.items()), incomplete)
 
 
+def metrics(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Figures that bounds and objectives are about."""
+    from blis_tui.spec.checks import METRICS  # noqa: PLC0415  (only when TAB is pressed)
+    from blis_tui.spec.study.metrics import COSTS  # noqa: PLC0415
+
+    known = {**dict.fromkeys(sorted(METRICS), ""), **COSTS}
+    goal, colon, begun = incomplete.rpartition(":")
+    return _items(
+        ((f"{goal}{colon}{name}", unit) for name, unit in known.items() if name.startswith(begun)), incomplete
+    )
+
+
 def keys(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Dotted paths that ``spec explain`` takes."""
     from blis_tui.authoring.tree import root  # noqa: PLC0415

@@ -37,6 +37,7 @@ slo_option: Final = click.option(
     "slos",
     multiple=True,
     metavar="BOUND",
+    shell_complete=completion.metrics,
     help="What must hold, such as 'latency.ttft_ms.p99<=300'; repeatable.",
 )
 jobs_option: Final = click.option(
@@ -72,6 +73,7 @@ objective_option: Final = click.option(
     "objectives",
     multiple=True,
     metavar="METRIC",
+    shell_complete=completion.metrics,
     help="What should be small (cost.gpus) or large (max:throughput.output_tokens_per_s); repeatable.",
 )
 early_stop_option: Final = click.option(
@@ -343,5 +345,8 @@ def _judge(result: StudyResult, *, complete: bool) -> None:
     if failed:
         sys.exit(ExitCode.SIMULATION)
     if result.study.constraints and not any(row.ok for row in result.rows):
+        for metric in dict.fromkeys(one.metric for one in result.study.constraints):
+            if all(row.figures.get(metric) is None for row in result.rows):
+                tell(f"FAIL  no run reports `{metric}`")
         tell("FAIL  no point keeps to all bounds")
         sys.exit(ExitCode.CHECK_FAILED)

@@ -40,15 +40,15 @@ class Outcome:
 
 
 @click.command("validate")
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, shell_complete=completion.experiments)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, shell_complete=completion.studies)
 @format_option("text", "json", about="text: errors on stderr as a compiler prints them; json: one document on stdout.")
 @plugins_option
 @reported
 def validate(paths: tuple[str, ...], output_format: str, plugins: tuple[str, ...]) -> None:
     """Check documents of any kind: syntax, schema, meaning.
 
-    PATH is a file, a folder (every YAML file below it that is not hidden), the name of an experiment, or - for
-    standard input. Of a recorded workload, the rows within the first 4 MiB are checked, too.
+    PATH is a file, a folder (every YAML file below it that is not hidden), the name of an experiment or
+    a study, or - for standard input. Of a recorded workload, the rows within the first 4 MiB are checked, too.
     """
     stdin_text = read_standard_input_text() if "-" in paths else None
     known = known_plugins(plugins)

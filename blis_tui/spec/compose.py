@@ -266,7 +266,8 @@ def check_document(document: Document, kind: str, plugins: Registry | None) -> l
         found = data.get("kind")
         if isinstance(found, str) and found in KINDS and found != kind:
             message = f"expected kind `{kind}`, found kind `{found}`"
-            return [about(document, ("kind",), "BLIS1008", message)]
+            hint = "`blis-tui sweep` makes the runs of a study" if found == "Study" else None
+            return [about(document, ("kind",), "BLIS1008", message, hint=hint)]
     return check_schema(document, kind, plugins)
 
 

@@ -118,5 +118,7 @@ def locate(source: str | Path) -> Path:
     found = find("Experiment", source, Path.cwd())
     if found is not None:
         return found
+    if find("Study", source, Path.cwd()) is not None:
+        raise InputError(f"`{source}` is a study, not an experiment", help=f"`blis-tui sweep {source}` makes its runs")
     known = suggestion(source, names("Experiment", Path.cwd()), otherwise="known names are")
     raise InputError(f"no experiment is named `{source}`", help=known)

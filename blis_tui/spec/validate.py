@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blis_tui.errors import SpecError
@@ -10,9 +11,10 @@ from blis_tui.registry import builtin
 from blis_tui.spec.build import trace_of
 from blis_tui.spec.checks import check_model, check_workload
 from blis_tui.spec.cluster_checks import check_policy
-from blis_tui.spec.compose import Problems, checked, inline_config_file
+from blis_tui.spec.compose import Problems, checked, inline_config_file, is_path
 from blis_tui.spec.diagnostics import about, in_order, suggestion
 from blis_tui.spec.document_parts import Part
+from blis_tui.spec.library import find
 from blis_tui.spec.load import open_source, resolve_source
 from blis_tui.spec.resolve import expand_model, pin_trace
 from blis_tui.spec.schema import KINDS, complete
@@ -21,8 +23,6 @@ from blis_tui.spec.study.document import read_study
 from blis_tui.workload.traces import check_trace
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from blis_tui.registry import Registry
     from blis_tui.spec.source import Json
     from blis_tui.spec.study.model import Study
@@ -40,13 +40,15 @@ class Valid:
 
 
 def validate(source: str | Path, *, stdin_text: str | None = None, plugins: Registry | None = None) -> Valid:
-    """Check one document: a path, the name of an experiment, or ``-`` for ``stdin_text``.
+    """Check one document: a path, the name of an experiment or a study, or ``-`` for ``stdin_text``.
 
     Raises:
         SpecError: with every problem found.
         TraceError: rows of its trace are wrong; of a large file, only the first are looked at.
         InputError: the document cannot be read.
     """
+    if isinstance(source, str) and not is_path(source) and find("Experiment", source, Path.cwd()) is None:
+        source = find("Study", source, Path.cwd()) or source
     document = open_source(source, stdin_text)
     kind = _kind(document)
     if kind == "Experiment":

@@ -20,6 +20,8 @@ from blis_tui.spec.codes import CODES
 from blis_tui.spec.diagnostics import Diagnostic, render_text
 from blis_tui.spec.load import load
 from blis_tui.spec.places import shipped_specs
+from blis_tui.spec.study.arguments import parse_axis, parse_bound, parse_objective, parse_seeds
+from blis_tui.spec.validate import validate
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -30,6 +32,13 @@ TEXTS: Final = tuple(
 BROKEN: Final = tuple(
     path.read_text(encoding="utf-8", errors="replace")
     for path in sorted((Path(__file__).parent / "broken").glob("*.yaml"))
+)
+STUDIES: Final = tuple(
+    path.read_text(encoding="utf-8")
+    for path in (
+        *sorted((shipped_specs() / "studies").glob("*.yaml")),
+        *sorted((Path(__file__).parent / "broken").glob("study-*.yaml")),
+    )
 )
 PIECES: Final = (
     *(
@@ -91,9 +100,9 @@ PIECES: Final = (
 )
 
 
-def mutation(random: Random) -> str:
+def mutation(random: Random, texts: tuple[str, ...] = TEXTS + BROKEN) -> str:
     """A document with a few pieces lost, put in, repeated or swapped."""
-    text = random.choice(TEXTS + BROKEN)
+    text = random.choice(texts)
     for _ in range(random.randint(1, 6)):
         start = random.randint(0, len(text))
         kind = random.choice(["delete", "insert", "repeat", "swap-lines"])
@@ -150,6 +159,25 @@ def test_arbitrary_overrides(steps: list[str], equals: str, value: str) -> None:
     argument = ".".join(steps) + equals + value
     with contextlib.suppress(SpecError, InputError):
         load("quickstart", overrides=[argument])
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(st.randoms(use_true_random=False).map(lambda random: mutation(random, STUDIES)))
+def test_mutated_studies(text: str) -> None:
+    with contextlib.suppress(SpecError, InputError):
+        validate("-", stdin_text=text)
+
+
+@settings(max_examples=200)
+@given(
+    st.sampled_from(["cluster.instances=1..8", "a=5..40..5", "a={from: 1, to: 8, count: 3}", "a<=3", "max:a", "1,2"]),
+    st.integers(0, 20),
+    st.one_of(st.text(max_size=10), st.sampled_from(PIECES)),
+)
+def test_arbitrary_arguments_of_studies(text: str, at: int, piece: str) -> None:
+    for parser in (parse_axis, parse_bound, parse_objective, parse_seeds):
+        with contextlib.suppress(SpecError):
+            parser(text[:at] + piece + text[at:])
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ LENGTHS = "input_tokens: {kind: constant, value: 9}, output_tokens: {kind: const
 PATHS = {
     *(key.dotted for key in root("Experiment").walk()),
     *(f"study.{key.dotted}" for key in root("Study").walk()),
-    *(f"study.axes.{name}" for name in properties_of("Study", "values")),
+    *(f"study.axes.{name}" for name in properties_of("Common", "values")),
 }
 WORDS = {choice.value for kind in KINDS for key in root(kind).walk() for choice in key.choices}
 
