@@ -129,6 +129,8 @@ class Opinion:
     metric: str
     value: float
     own: float
+    holds: bool
+    """Whether all bounds would hold with it."""
 
     @property
     def apart(self) -> bool:
@@ -372,5 +374,6 @@ def _opinions(question: Question, best: Candidate) -> Generator[list[Run], list[
         for metric in dict.fromkeys(one.metric for one in question.study.constraints):
             value, mine = other.figures.get(metric), row.figures.get(metric)
             if isinstance(value, int | float) and isinstance(mine, int | float) and mine > 0:
-                told.append(Opinion(kind=kind, metric=metric, value=float(value), own=float(mine)))
+                holds = not trouble(other)
+                told.append(Opinion(kind=kind, metric=metric, value=float(value), own=float(mine), holds=holds))
     return tuple(told)

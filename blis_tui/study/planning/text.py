@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from blis_tui.study.planning.plan import Candidate, Plan, Tried
 
 _USUAL: Final = ("throughput.requests_per_s",)
+_WHERE_KNOWN: Final = ("cost.usd_per_hour", "cost.watts")
 _BAR: Final = 12
 
 
@@ -77,6 +78,7 @@ def _around(plan: Plan, best: Candidate) -> Iterator[str]:
     """The runs of the answer's configuration, by size or by rate."""
     by_rate = plan.question.max_rate
     metrics = tuple(dict.fromkeys([*(one.metric for one in plan.question.study.constraints), *_USUAL]))
+    metrics += tuple(name for name in _WHERE_KNOWN if best.found is not None and best.found.mean(name) is not None)
     head = ["", "requests/s" if by_rate else "instances", *([] if by_rate else ["GPUs"])]
     head += [*(metric.removeprefix("latency.") for metric in metrics), "seeds that hold", ""]
     shown = best.tried
@@ -103,8 +105,10 @@ def _spread(one: Tried, metric: str) -> str:
 
 
 def _why(one: Tried) -> str:
-    reason = next((text for row in one.rows if (text := trouble(row))), "")
-    return "stopped early: it cannot hold" if any(row.status == "stopped" for row in one.rows) else reason[:60]
+    """What is wrong beside the bounds, whose figures are there to be seen."""
+    if all(row.status == "stopped" for row in one.rows):
+        return "stopped: a bound could no longer hold"
+    return next((text for row in one.rows if row.ok and (text := trouble(row))), "")
 
 
 def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
@@ -126,10 +130,10 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
     yield _step_times(plan)
     for other in plan.opinions:
         if other.apart:
-            low, high = sorted((other.value, other.own))
+            so = "all bounds would hold" if other.holds else "the answer would be another one"
             yield (
-                f"The step-time models disagree: with {other.kind} {other.metric} is {number(other.value)} here, not"
-                f" {number(other.own)} ({high / low:.1f} times, more than {100 * DISAGREEMENT - 100:.0f} % apart)."
+                f"The step-time models disagree by more than {100 * DISAGREEMENT - 100:.0f} %: with {other.kind},"
+                f" {other.metric} is {number(other.value)} here, not {number(other.own)}, and {so}."
             )
     for name, message in plan.warnings:
         if name != "unused-capacity":

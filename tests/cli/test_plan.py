@@ -1,0 +1,103 @@
+"""``blis-tui plan``: what it prints, and how it fails."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from blis_tui.cli.main import cli
+
+SHORT = (
+    "quickstart",
+    *("--set", "workload.clients.0.input_tokens=500", "--set", "workload.clients.0.output_tokens=16"),
+    *("--set", "workload.requests=200", "--seeds", "2", "--duration", "1", "--jobs", "1"),
+)
+SLO = ("--slo", "latency.ttft_ms.p90<=120")
+
+
+def plan(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["plan", *arguments, "--no-progress"])
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("store")
+
+
+def test_the_answer_is_a_sentence_with_the_runs_that_it_rests_on(store: Path, tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    arguments = (*SHORT, *SLO, "--rate", "120", "--store", str(store), "--set", "hardware.cost_per_hour_usd=2.5")
+    table = plan(*arguments)
+    assert table.exit_code == 0, table.output
+    data = plan(*arguments, "--format", "json", "-o", str(file))
+    assert data.exit_code == 0
+    assert data.output == ""
+    said = json.loads(file.read_text(encoding="utf-8"))
+    (one,) = said["configurations"]
+    size = one["size"]
+    assert table.output.startswith(
+        f"{size} instances of qwen3-14b on h100 ({size} GPUs, {2.5 * size:.2f} USD/h) hold 120 requests/s"
+        " with latency.ttft_ms.p90 <= 120."
+    )
+    # Of the runs that were made, those at the answer and beside it are there whole.
+    whole = {tried["size"]: tried for tried in one["tried"] if len(tried["runs"]) == 2}
+    assert {size - 1, size, size + 1} <= whole.keys()
+    for at, tried in whole.items():
+        figures = [run["figures"]["latency.ttft_ms.p90"] for run in tried["runs"]]
+        assert tried["holding"] == len([figure for figure in figures if figure <= 120])
+        assert (tried["holding"] == 2) == (at >= size)
+        (line,) = [line for line in table.output.splitlines() if line[1:].split()[:1] == [str(at)]]
+        assert f"{tried['holding']} of 2" in line
+
+
+def test_nothing_that_holds_is_a_failed_check() -> None:
+    found = plan(*SHORT, "--slo", "latency.ttft_ms.p90<=1", "--max-rate", "--store", "none")
+    assert found.exit_code == 1
+    assert "no rate holds: even on an idle cluster latency.ttft_ms.p90" in found.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ((*SHORT, "--rate", "5"), 2, "say what must hold, such as --slo 'latency.ttft_ms.p99<=300'"),
+        ((*SHORT, *SLO, "--rate", "5", "--max-rate"), 2, "leave one of them out"),
+        ((*SHORT, *SLO, "--sizes", "cluster.instances=9..2"), 2, "9 is more than 2"),
+        ((*SHORT, *SLO, "--sizes", "many"), 2, "write it as cluster.instances=1..64"),
+        ((*SHORT, *SLO, "--axis", "cluster.instances=1,2"), 2, "is what may grow, and cannot be an axis"),
+        ((*SHORT, "--slo", "latency.ttft_ms.p98<=120"), 2, "there is no metric named"),
+        ((*SHORT, *SLO, "--hardware", "h100,h900"), 2, "no hardware is named `h900`"),
+        (("nowhere", *SLO), 3, "no study and no experiment is named `nowhere`"),
+    ],
+)
+def test_mistakes_are_told(arguments: tuple[str, ...], code: int, said: str) -> None:
+    found = plan(*arguments)
+    assert found.exit_code == code, found.output
+    assert said in found.output
+    assert "Traceback" not in found.output
+
+
+def test_a_load_without_one_rate_is_told(tmp_path: Path) -> None:
+    users = tmp_path / "users.blis.yaml"
+    users.write_text(
+        """
+apiVersion: blis/v1
+kind: Experiment
+metadata: {name: users}
+model: qwen3-14b
+hardware: h100
+workload:
+  requests: 20
+  clients:
+    - id: chat
+      arrivals: {kind: closed-loop, users: 4}
+      input_tokens: 100
+      output_tokens: 10
+""",
+        encoding="utf-8",
+    )
+    found = plan(str(users), *SLO, "--max-rate", "--store", "none", "--jobs", "1")
+    assert found.exit_code == 3
+    assert "the rate of this workload cannot be varied: its clients are users of a closed loop" in found.output
+    # For the load as it is, there is an answer.
+    assert plan(str(users), *SLO, "--seeds", "1", "--store", "none", "--jobs", "1").exit_code == 0
