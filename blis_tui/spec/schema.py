@@ -153,8 +153,8 @@ def _validator(name: str, plugins: Plugins | None) -> Validator:
                 errors = check["properties"](validator, {key: part}, value, node)
                 yield from remembered(by_part, part, value[key], errors)
 
-    kind = extend(Draft202012Validator, {"$ref": reference, "properties": properties})
-    return kind({"$ref": f"{name}.schema.json"}, registry=_registry(plugins))
+    kind = extend(Draft202012Validator, {"$ref": reference, "properties": properties})  # type: ignore[no-untyped-call]
+    return cast("Validator", kind({"$ref": f"{name}.schema.json"}, registry=_registry(plugins)))
 
 
 @cache
@@ -188,9 +188,10 @@ def _short_forms(data: Json, node: Json, file: File, path: DataPath) -> Iterator
         return
     if "$ref" in node:
         memory = _without_short_forms(file.plugins)
-        if not memory.get(key := Memory.key(node, data)):
+        place = Memory.key(node, data)
+        if not memory.get(place):
             found = list(_short_forms(data, *_follow({"$ref": node["$ref"]}, file), path))
-            memory.put(key, found=not found)
+            memory.put(place, found=not found)
             yield from found
     long_form = _long_form(data, node)
     if long_form is not None:
