@@ -34,6 +34,7 @@ KINDS: Final = ("Experiment", "Model", "Hardware", "Workload", "Policy", "Latenc
 """Kinds of document; each has the schema of its lower-case name."""
 
 _REMEMBERED: Final = 512
+_REMEMBERED_CHARACTERS: Final = 32 * 1024
 _Found = TypeVar("_Found")
 
 
@@ -56,10 +57,11 @@ class Memory(Generic[_Found]):
         return self._found.get(key)
 
     def put(self, key: tuple[int, str], *, found: _Found) -> None:
-        """Remember it."""
+        """Remember it, unless the value is large."""
         if len(self._found) >= _REMEMBERED:
             self._found.clear()
-        self._found[key] = found
+        if len(key[1]) <= _REMEMBERED_CHARACTERS:
+            self._found[key] = found
 
 
 class File(NamedTuple):
