@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 
 Schema: TypeAlias = "dict[str, Json]"
 
-KINDS: Final = ("Experiment", "Model", "Hardware", "Workload", "Policy", "Latency", "Study")
+KINDS: Final = ("Experiment", "Model", "Hardware", "Workload", "Policy", "Latency")
 """Kinds of document; each has the schema of its lower-case name."""
 
 _REMEMBERED: Final = 512
+_REMEMBERED_CHARACTERS: Final = 32 * 1024
 _Found = TypeVar("_Found")
 
 
@@ -56,10 +57,11 @@ class Memory(Generic[_Found]):
         return self._found.get(key)
 
     def put(self, key: tuple[int, str], *, found: _Found) -> None:
-        """Remember it."""
+        """Remember it, unless the value is large."""
         if len(self._found) >= _REMEMBERED:
             self._found.clear()
-        self._found[key] = found
+        if len(key[1]) <= _REMEMBERED_CHARACTERS:
+            self._found[key] = found
 
 
 class File(NamedTuple):
@@ -154,8 +156,7 @@ def _validator(name: str, plugins: Plugins | None) -> Validator:
                 yield from remembered(by_part, part, value[key], errors)
 
     kind = extend(Draft202012Validator, {"$ref": reference, "properties": properties})  # type: ignore[no-untyped-call]
-    made: Validator = kind({"$ref": f"{name}.schema.json"}, registry=_registry(plugins))
-    return made
+    return cast("Validator", kind({"$ref": f"{name}.schema.json"}, registry=_registry(plugins)))
 
 
 @cache
@@ -189,9 +190,10 @@ def _short_forms(data: Json, node: Json, file: File, path: DataPath) -> Iterator
         return
     if "$ref" in node:
         memory = _without_short_forms(file.plugins)
-        if not memory.get(asked := Memory.key(node, data)):
+        place = Memory.key(node, data)
+        if not memory.get(place):
             found = list(_short_forms(data, *_follow({"$ref": node["$ref"]}, file), path))
-            memory.put(asked, found=not found)
+            memory.put(place, found=not found)
             yield from found
     long_form = _long_form(data, node)
     if long_form is not None:
