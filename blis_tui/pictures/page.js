@@ -15,7 +15,7 @@
     const { ink, line, axis, ground } = inks(isDark);
     const soft = { font: { size: paper ? 10 : 12 } };
     const both = { gridcolor: line, linecolor: axis, zerolinecolor: line, showline: true, ticks: "outside",
-      tickcolor: axis, automargin: true, title: { standoff: 8, ...soft } };
+      tickcolor: axis, automargin: true, exponentformat: "none", separatethousands: true, title: { standoff: 8, ...soft } };
     return { layout: {
       font: { family: "system-ui, -apple-system, 'Segoe UI', sans-serif", size: paper ? 10 : 12, color: ink },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 PALETTE: Final = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#8A8F98")
 """Okabe and Ito's colours, which readers with any colour vision tell apart; grey in place of black and yellow, which
 are lost on a dark ground or a white one."""
-MS_AXIS: Final = {"rangemode": "tozero", "ticksuffix": " ms", "separatethousands": True, "exponentformat": "none"}
+MS_AXIS: Final = {"rangemode": "tozero", "ticksuffix": " ms"}
 """Plotly's settings of an axis of milliseconds."""
 _FEW_VALUES: Final = 8
 _WIDE: Final = 8
@@ -84,11 +84,11 @@ def line_of(number: int, width: float = 2) -> dict[str, object]:
 
 def value_axis(title: str, values: Sequence[float]) -> dict[str, object]:
     """Plotly's settings of an axis of figures: a few whole numbers have a tick each, a wide range is logarithmic."""
-    axis: dict[str, object] = {"title": {"text": label(title)}, "rangemode": "tozero", "exponentformat": "none"}
+    axis: dict[str, object] = {"title": {"text": label(title)}, "rangemode": "tozero"}
     if values and all(value == int(value) for value in values) and len({*values}) <= _FEW_VALUES:
         return {**axis, "tickvals": sorted({*values})}
     wide = bool(values) and 0 < _WIDE * min(values) < max(values)
-    return {**axis, "separatethousands": True, **({"type": "log"} if wide else {})}
+    return {**axis, "type": "log"} if wide else axis
 
 
 def bound_line(axis: str, value: float) -> dict[str, object]:

@@ -30,29 +30,36 @@ class Slices:
         self._weight = array("q")
         self._peak = array("q")
 
-    def add(self, time_us: int, value: int, weight: int = 1) -> None:
-        """Count a value at a moment; a weight of 0 is no value."""
-        while time_us >= self._limit * self.slice_us:
-            self._halve()
-        at = time_us // self.slice_us
-        if at >= len(self._amount):
-            missing = at + 1 - len(self._amount)
-            for one in (self._amount, self._weight, self._peak):
-                one.extend([0] * missing)
-        if weight:
-            self._amount[at] += value * weight
-            self._weight[at] += weight
-            self._peak[at] = max(self._peak[at], value)
+    def add(self, time_us: int, value: int) -> None:
+        """Count a value at a moment."""
+        self._count(self._reach(time_us), value, 1)
 
     def last(self, start_us: int, end_us: int, value: int) -> None:
         """Count a value that lasted from one moment to another: as long as it did in each slice."""
         if end_us <= start_us:
             return
-        self.add(end_us - 1, 0, 0)  # long enough slices
-        while start_us < end_us:
-            until = min(end_us, (start_us // self.slice_us + 1) * self.slice_us)
-            self.add(start_us, value, until - start_us)
-            start_us = until
+        last = self._reach(end_us - 1)
+        slice_us = self.slice_us
+        for at in range(start_us // slice_us, last + 1):
+            until_us = end_us if at == last else (at + 1) * slice_us
+            self._count(at, value, until_us - start_us)
+            start_us = until_us
+
+    def _reach(self, time_us: int) -> int:
+        """The number of the slice with that moment, which is there from now on."""
+        while time_us >= self._limit * self.slice_us:
+            self._halve()
+        at = time_us // self.slice_us
+        missing = at + 1 - len(self._amount)
+        if missing > 0:
+            for one in (self._amount, self._weight, self._peak):
+                one.extend([0] * missing)
+        return at
+
+    def _count(self, at: int, value: int, weight: int) -> None:
+        self._amount[at] += value * weight
+        self._weight[at] += weight
+        self._peak[at] = max(self._peak[at], value)
 
     def slices(self, slice_us: int, count: int) -> list[Slice]:
         """So many slices of that length, which a doubling of its own must reach; 0 where nothing was counted."""

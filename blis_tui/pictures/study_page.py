@@ -150,7 +150,7 @@ def _percentiles(points: Points) -> Picture | None:
                     }
                 )
         if traces:
-            y = {"title": {"text": f"{title}, ms"}, "rangemode": "tozero", "separatethousands": True}
+            y = {"title": {"text": f"{title}, ms"}, "rangemode": "tozero"}
             views[title] = View(traces, {"xaxis": percentile_axis(), "yaxis": y, "showlegend": True})
     if not views:
         return None
