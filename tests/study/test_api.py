@@ -3,12 +3,15 @@
 import json
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import blis_tui
-from blis_tui.study.sweep import Progress
 from tests.study.studies import MISHAPS, SMALL
+
+if TYPE_CHECKING:
+    from blis_tui.study.sweep import Progress
 
 STUDY = {
     "apiVersion": "blis/v1",
