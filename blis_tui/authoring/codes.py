@@ -148,6 +148,7 @@ _TABLE: Final = {
     "BLIS2026": Example("policy: {gateway: {weights: {acme: 2}}}"),
     "BLIS2027": Example("engine: {max_num_seqs: 0}"),
     "BLIS2028": Example(_clients(_INPUT, _OUTPUT, "session: {calls: [{id: answer, after: [search]}, {id: search}]}")),
+    "BLIS2029": Example("engine: {lora: {max_loras: 4, max_cpu_loras: 2}}"),
     "BLIS2050": Example("cluster: {instances: 2, failures: [{instance: 7, at_us: 1000}]}"),
     "BLIS2060": Example("axes: {cluster.instances: [1, 2]}\nexclude: [{cluster.instances: {max: 2}}]", kind="Study"),
     "BLIS2061": Example("axes: {workload.rate_per_s: {from: 1, to: 1000000, step: 1}}", kind="Study"),

@@ -103,10 +103,7 @@ def test_workers_that_come_later_with_another_engine_are_an_error(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dask_runner, "ENGINE", "older")
-    with (
-        DaskRunner(address) as runner,
-        pytest.raises(SimulationError, match=r"has engine .*, and results of older are"),
-    ):
+    with DaskRunner(address) as runner, pytest.raises(SimulationError, match=r"has engine .*, and results of older"):
         rows(study_of({"cluster.instances": [1]}), runner)
     with pytest.raises(SimulationError):
         execute_as(None, "another")  # type: ignore[arg-type]
