@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Schema: TypeAlias = "dict[str, Json]"
 
-KINDS: Final = ("Experiment", "Model", "Hardware", "Workload", "Policy", "Latency")
+KINDS: Final = ("Experiment", "Model", "Hardware", "Workload", "Policy", "Latency", "Study")
 """Kinds of document; each has the schema of its lower-case name."""
 
 _REMEMBERED: Final = 512
