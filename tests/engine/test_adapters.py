@@ -11,7 +11,7 @@ from blis_tui.engine.adapters.costs import bytes_per_rank, step_overhead
 from blis_tui.engine.adapters.records import AdapterEvicted, AdapterHeld, AdapterLoad, AdapterReady
 from blis_tui.engine.records import Scheduled, StepFinished
 from blis_tui.errors import PolicyError
-from blis_tui.spec.model import Lora
+from blis_tui.spec.model import Lora, Setting
 from tests.builders import Outcome, experiment, request
 
 LORA = Lora(
@@ -29,7 +29,7 @@ HOST, STORAGE = 21, 122
 
 def adapted(batching: str, lora: Lora = LORA, requests: str = "aba") -> Outcome:
     """Requests that arrive together, one for each letter: prompts of 8 tokens under that adapter, answers of 3."""
-    settings = {"async_scheduling": False} if batching == "vllm-v1" else {}
+    settings: dict[str, Setting] = {"async_scheduling": False} if batching == "vllm-v1" else {}
     made = experiment(batching=batching, settings=settings)
     pool = replace(made.pools[0], engine=replace(made.pools[0].engine, lora=lora))
     asked = [request(at, 0, 8, 3, adapter="" if name == "-" else name) for at, name in enumerate(requests)]
