@@ -25,6 +25,7 @@ from blis_tui.cli.sweep import (
     slo_option,
     store_of,
     store_option,
+    warn,
 )
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def plan(
             page = None if html_file is None else open_page(opened, html_file)
             try:
                 runner = opened.enter_context(runner_of(jobs, dask, MOST_JOBS))
-                found = ask(question, runner, store_of(store), line.show if line else lambda _: None)
+                found = ask(question, runner, store_of(store), line.show if line else lambda _: None, warn)
             finally:
                 if line is not None:
                     line.clear()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from blis_tui.errors import InputError, SpecError
+from blis_tui.errors import SpecError
 from blis_tui.spec.study.document import experiment_of
-from blis_tui.study.rows import Row, StudyResult, row_of
+from blis_tui.study.results import Results
+from blis_tui.study.rows import Row, StudyResult
 from blis_tui.study.runners import HereRunner
 from blis_tui.study.store import MemoryStore
 from blis_tui.study.task import task_of
@@ -64,11 +65,8 @@ class Sweep:
         warn: Callable[[str], None] | None = None,
     ) -> None:
         self.study = study
-        self.unkept = 0
-        """Results that could not be kept."""
-        self._store = MemoryStore() if store is None else store
+        self._results = Results(study, MemoryStore() if store is None else store, warn)
         self._stop_at = study.constraints if early_stop else ()
-        self._warn = warn
         self._rows: dict[int, Row] = {}
         self._known = 0
         self._waiting: dict[str, list[_Place]] = {}
@@ -101,6 +99,11 @@ class Sweep:
             if isinstance(one, Row):
                 yield self._progress(one)
         self._waiting.clear()
+
+    @property
+    def unkept(self) -> int:
+        """Results that could not be kept."""
+        return self._results.unkept
 
     def result(self) -> StudyResult:
         """The rows so far, in order."""
@@ -136,34 +139,16 @@ class Sweep:
         for task, outcome in ended:
             places = self._waiting.pop(task.key)
             rows = [self._row(place, outcome) for place in places]
-            self._keep(task.key, outcome, rows[0])
+            self._results.keep(task.key, self._stop_at, outcome, rows[0])
             self._known += len(places) - 1
             for place, row in zip(places, rows, strict=True):
                 yield self._progress(self._enter(place.number, row))
 
     def _find(self, place: _Place, key: str) -> Row | None:
-        """The row of a run that is known; the same one, whether other studies have run it to its end or not."""
-        if (found := self._store.find(key)) is not None:
-            row = self._row(place, found)
-            if not self._stop_at or row.ok:
-                return row
-        if self._stop_at and (found := self._store.find(key, self._stop_at)) is not None:
-            return self._row(place, found)
-        return None
-
-    def _keep(self, key: str, outcome: Outcome, row: Row) -> None:
-        try:
-            if outcome.status != "stopped":
-                self._store.keep(key, (), outcome)
-            if self._stop_at and not row.ok:
-                self._store.keep(key, self._stop_at, outcome)
-        except InputError as error:
-            self.unkept += 1
-            if self.unkept == 1 and self._warn is not None:
-                self._warn(error.message)
+        return self._results.find(key, self._stop_at, place.point, place.seed, place.experiment)
 
     def _row(self, place: _Place, outcome: Outcome) -> Row:
-        return row_of(self.study, place.point, place.seed, place.experiment, outcome)
+        return self._results.row(place.point, place.seed, place.experiment, outcome)
 
     def _enter(self, number: int, row: Row) -> Row:
         self._rows[number] = row

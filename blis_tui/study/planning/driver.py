@@ -9,7 +9,8 @@ from blis_tui.errors import SpecError
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.spec.study.model import Point
-from blis_tui.study.rows import Row, row_of
+from blis_tui.study.results import Results
+from blis_tui.study.rows import Row
 from blis_tui.study.task import task_of
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.study.model import Study
     from blis_tui.study.runners import Runner
     from blis_tui.study.store import Store
-    from blis_tui.study.task import Outcome, Task
+    from blis_tui.study.task import Task
 
 T = TypeVar("T")
 
@@ -54,11 +55,18 @@ class Driver:
         study: what they are about.
         store: where results are looked up and kept.
         on_run: called with each row.
+        warn: is told, once, when results cannot be kept any more; work goes on.
     """
 
-    def __init__(self, study: Study, store: Store, on_run: Callable[[Row], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        study: Study,
+        store: Store,
+        on_run: Callable[[Row], None] = lambda _: None,
+        warn: Callable[[str], None] | None = None,
+    ) -> None:
         self._study = study
-        self._store = store
+        self._results = Results(study, store, warn)
         self._on_run = on_run
         self._waiting: dict[tuple[str, bool], list[tuple[_Asking[object], int, Point, int, Experiment]]] = {}
         self.runs = 0
@@ -68,7 +76,7 @@ class Driver:
         """Run all searches to their ends, and give what they return, in their order.
 
         Raises:
-            InputError: a result cannot be kept.
+            SimulationError: the runner can make no runs any more.
         """
         answers: dict[int, T] = {}
         ready: list[Task] = []
@@ -95,9 +103,12 @@ class Driver:
                 while ready and runner.room:
                     runner.start(ready.pop(0))
                 for task, outcome in runner.collect(block=True):
-                    self._keep(task, outcome)
-                    for asking, place, point, seed, experiment in self._waiting.pop((task.key, bool(task.stop_at))):
-                        self._fill(asking, place, row_of(self._study, point, seed, experiment, outcome))
+                    waiting = self._waiting.pop((task.key, bool(task.stop_at)))
+                    for number, (asking, place, point, seed, experiment) in enumerate(waiting):
+                        row = self._results.row(point, seed, experiment, outcome)
+                        if not number:
+                            self._results.keep(task.key, task.stop_at, outcome, row)
+                        self._fill(asking, place, row)
                         asking.missing -= 1
                         if not asking.missing:
                             advance(asking, [row for row in asking.rows if row is not None])  # type: ignore[arg-type]
@@ -115,7 +126,7 @@ class Driver:
             self._fill(asking, place, Row(point=point, seed=run.seed, status="invalid", ok=None, why=why))
             return
         task = task_of(experiment, () if run.whole else self._study.constraints)
-        known = self._known(task, point, run.seed, experiment)
+        known = self._results.find(task.key, task.stop_at, point, run.seed, experiment)
         if known is not None:
             self._fill(asking, place, known)
             return
@@ -124,22 +135,6 @@ class Driver:
         waiting.append((asking, place, point, run.seed, experiment))
         if len(waiting) == 1:
             ready.append(task)
-
-    def _known(self, task: Task, point: Point, seed: int, experiment: Experiment) -> Row | None:
-        """The row of a run that is known; the same one, whether it has been run to its end for others or not."""
-        if (found := self._store.find(task.key)) is not None:
-            row = row_of(self._study, point, seed, experiment, found)
-            if not task.stop_at or row.ok:
-                return row
-        if task.stop_at and (found := self._store.find(task.key, task.stop_at)) is not None:
-            return row_of(self._study, point, seed, experiment, found)
-        return None
-
-    def _keep(self, task: Task, outcome: Outcome) -> None:
-        if outcome.status != "stopped":
-            self._store.keep(task.key, (), outcome)
-        else:
-            self._store.keep(task.key, task.stop_at, outcome)
 
     def _fill(self, asking: _Asking[object], place: int, row: Row) -> None:
         asking.rows[place] = row

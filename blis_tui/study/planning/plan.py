@@ -169,6 +169,7 @@ def plan(
     runner: Runner,
     store: Store | None = None,
     on_run: Callable[[Row], None] = lambda _: None,
+    warn: Callable[[str], None] | None = None,
 ) -> Plan:
     """Answer a question.
 
@@ -177,15 +178,16 @@ def plan(
         runner: where runs are made.
         store: where results are looked up and kept.
         on_run: called with each run, in whatever order they end.
+        warn: is told, once, when results cannot be kept any more; the search goes on.
 
     Raises:
-        InputError: the workload's rate cannot be varied, or a result cannot be kept.
-        SpecError: the experiment is none at any of the points.
+        InputError: there are no bounds, or the workload's rate cannot be varied.
+        SimulationError: the runner can make no runs any more.
     """
     study = question.study
     if not study.constraints:
         raise InputError("there is nothing to plan for", help="say what must hold: --slo 'latency.ttft_ms.p99<=300'")
-    driver = Driver(study, MemoryStore() if store is None else store, on_run)
+    driver = Driver(study, MemoryStore() if store is None else store, on_run, warn)
     searches = [_Configuration(question, point).search() for point in study.points]
     candidates = tuple(driver.answer(searches, runner))
     holding = [one for one in candidates if one.found is not None]

@@ -1,0 +1,62 @@
+"""Rows of runs, and what is kept of them for the next time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blis_tui.errors import InputError
+from blis_tui.study.rows import row_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from blis_tui.spec.model import Expectation, Experiment
+    from blis_tui.spec.study.model import Point, Study
+    from blis_tui.study.rows import Row
+    from blis_tui.study.store import Store
+    from blis_tui.study.task import Outcome
+
+
+class Results:
+    """What is known of the runs of a study.
+
+    Args:
+        study: what they are about.
+        store: where results are looked up and kept.
+        warn: is told, once, when results cannot be kept any more; work goes on.
+    """
+
+    def __init__(self, study: Study, store: Store, warn: Callable[[str], None] | None = None) -> None:
+        self.unkept = 0
+        """Results that could not be kept."""
+        self._study = study
+        self._store = store
+        self._warn = warn
+
+    def row(self, point: Point, seed: int, experiment: Experiment, outcome: Outcome) -> Row:
+        """The row of a run."""
+        return row_of(self._study, point, seed, experiment, outcome)
+
+    def find(
+        self, key: str, stop_at: Sequence[Expectation], point: Point, seed: int, experiment: Experiment
+    ) -> Row | None:
+        """The row of a run that is known; the same one, whether other studies have run it to its end or not."""
+        if (found := self._store.find(key)) is not None:
+            row = self.row(point, seed, experiment, found)
+            if not stop_at or row.ok:
+                return row
+        if stop_at and (found := self._store.find(key, stop_at)) is not None:
+            return self.row(point, seed, experiment, found)
+        return None
+
+    def keep(self, key: str, stop_at: Sequence[Expectation], outcome: Outcome, row: Row) -> None:
+        """Keep what came of a run, for whoever wants it whole, and for who would have stopped it."""
+        try:
+            if outcome.status != "stopped":
+                self._store.keep(key, (), outcome)
+            if stop_at and not row.ok:
+                self._store.keep(key, stop_at, outcome)
+        except InputError as error:
+            self.unkept += 1
+            if self.unkept == 1 and self._warn is not None:
+                self._warn(error.message)
