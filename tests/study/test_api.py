@@ -73,7 +73,7 @@ def test_a_file_and_plug_ins(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         ({"axes": {"cluster.instnces": [1]}}, "did you mean `instances`"),
-        ({"axes": {"cluster.instances": 5}}, "expected a list or a map"),
+        ({"axes": {"cluster.instances": 5}}, "expected a list"),
         ({"axes": {"workload.requests": [math.nan]}}, "."),
         ({"slos": ["latency.ttft_ms.p99=>3"]}, "is not a bound on a metric"),
         ({"seeds": []}, "seeds"),

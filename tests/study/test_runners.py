@@ -45,8 +45,9 @@ def test_processes_die_and_what_they_ran_is_run_again(tmp_path: Path, monkeypatc
     with ProcessRunner(2, told.append) as runner:
         outcomes = numbered(tasks, list(runner.run(tasks)))
         assert not runner.busy
-        kept = [one.process.pid for one in runner._workers]
         again = numbered(tasks[:1], list(runner.run(tasks[:1])))
+        kept = [one.process.pid for one in runner._workers]
+        assert numbered(tasks[:1], list(runner.run(tasks[:1]))) == again
         assert [one.process.pid for one in runner._workers] == kept  # they stay for more
         processes = [one.process for one in runner._workers]
     assert [one.status for one in outcomes] == ["done", "done", "failed", "done", "done"]

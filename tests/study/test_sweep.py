@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Expectation
     from blis_tui.study.rows import StudyResult
 
-AXIS: dict[str, object] = {"cluster.instances": [1, 2, 3]}
+AXIS: dict[str, object] = {"engine.max_num_seqs": [64, 128, 256]}
 
 
 def ran(sweep: Sweep, runner: NoRunner | None = None) -> StudyResult:
@@ -43,7 +43,7 @@ def done() -> Outcome:
 
 
 def test_equal_points_run_once(done: Outcome) -> None:
-    study = study_of({"cluster.instances": [1, 2, 1], "workload.requests": [20, 30]}, set={}, seeds=[5, 6])
+    study = study_of({"engine.max_num_seqs": [64, 128, 64], "workload.requests": [20, 30]}, set={}, seeds=[5, 6])
     runner = NoRunner(done)
     progress = list(Sweep(study).run(runner))
     assert len(runner.tasks) == len({task.key for task in runner.tasks}) == 8
@@ -59,8 +59,8 @@ def test_results_are_kept_and_not_made_again(tmp_path: Path) -> None:
     assert [now.known for now in again.run(runner)] == [1, 2, 3]
     assert runner.tasks == []
     assert text(again.result()) == text(first)
-    looked = Sweep(study_of({"cluster.instances": [4, 3]}), store=FolderStore(tmp_path))
-    assert [now.latest.coordinates for now in looked.look_up()] == [{"cluster.instances": 3}]
+    looked = Sweep(study_of({"engine.max_num_seqs": [512, 256]}), store=FolderStore(tmp_path))
+    assert [now.latest.coordinates for now in looked.look_up()] == [{"engine.max_num_seqs": 256}]
     assert not looked.result().complete
 
 
@@ -119,10 +119,11 @@ def test_a_store_that_is_full_is_told_once_and_costs_no_result(done: Outcome) ->
     assert sweep.unkept == 2
 
 
-def test_the_result_of_an_early_stop_does_not_depend_on_what_is_known(done: Outcome) -> None:
+def test_the_result_of_an_early_stop_does_not_depend_on_what_is_known() -> None:
     """A run that another study has made to its end is one that is not stopped, or it is made once more."""
     study = study_of({"cluster.instances": [1, 2]}, constraints=[TIGHT])
-    stopped = Outcome(status="stopped", report=done.report, why="too late")
+    one = execute(task_of(blis_tui.load("quickstart", set={**SMALL, "cluster.instances": 1})))
+    stopped = Outcome(status="stopped", report=one.report, why="too late")
     store = MemoryStore()
     full = ran(Sweep(study, store=store))
     assert [row.ok for row in full] == [False, True]
@@ -133,7 +134,7 @@ def test_the_result_of_an_early_stop_does_not_depend_on_what_is_known(done: Outc
     assert (mixed[0].ok, mixed[0].why) == (False, "too late")
     assert [task.stop_at for task in runner.tasks] == [study.constraints]
 
-    known = NoRunner()
+    known = NoRunner(stopped)
     assert text(ran(Sweep(study, store=store, early_stop=True), known)) == text(mixed)
     assert text(ran(Sweep(study, store=store), known)) == text(full)
     assert known.tasks == []
