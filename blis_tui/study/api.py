@@ -15,6 +15,7 @@ from blis_tui.spec.source import Source, as_map
 from blis_tui.spec.study.arguments import study_of_arguments
 from blis_tui.spec.study.document import read_study
 from blis_tui.spec.study.opening import open_study_or_experiment
+from blis_tui.study.figures import require_figures
 from blis_tui.study.runners import HereRunner, ProcessRunner
 from blis_tui.study.store import FolderStore
 from blis_tui.study.sweep import Sweep
@@ -107,7 +108,9 @@ def _study(
         document.graft(("axes", path), parse(Source(f"axes: {path}", _json(values))))
     study_of_arguments(document, slos=slos, objectives=objectives, seeds="" if seeds is None else _json(seeds))
     known = load_plugins(plugins) if plugins else None
-    return read_study(document, base=base, given=[as_text(*one) for one in given.items()], plugins=known)
+    study = read_study(document, base=base, given=[as_text(*one) for one in given.items()], plugins=known)
+    require_figures(study)
+    return study
 
 
 def _json(values: object) -> str:

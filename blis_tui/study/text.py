@@ -79,7 +79,10 @@ def value_text(value: Json) -> str:
 def wish_text(one: Expectation) -> str:
     """A constraint: ``latency.ttft_ms.p99 <= 300``."""
     words = ((">=", one.min), ("<=", one.max), ("==", one.equals))
-    return f"{one.metric} " + " and ".join(f"{sign} {value}" for sign, value in words if value is not None)
+    said = [
+        f"{sign} {f'{value:g}' if isinstance(value, float) else value}" for sign, value in words if value is not None
+    ]
+    return f"{one.metric} {' and '.join(said)}"
 
 
 def bar(value: float | None, top: float, width: int = _BAR) -> str:
