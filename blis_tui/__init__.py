@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from blis_tui.metrics.report import Report
     from blis_tui.simulation import Simulation
     from blis_tui.spec.model import Experiment
+    from blis_tui.study.api import sweep
+    from blis_tui.study.rows import Row, StudyResult
 
 __all__ = [
     "BlisError",
@@ -48,14 +50,17 @@ __all__ = [
     "Report",
     "Reroute",
     "RouteError",
+    "Row",
     "Simulation",
     "SimulationError",
     "SpecError",
     "StalledError",
+    "StudyResult",
     "TraceError",
     "__version__",
     "load",
     "run",
+    "sweep",
     "whatif",
 ]
 
@@ -63,9 +68,12 @@ _HOMES = {
     "Experiment": "spec.model",
     "Report": "metrics.report",
     "Reroute": "cluster.reroute",
+    "Row": "study.rows",
     "Simulation": "simulation",
+    "StudyResult": "study.rows",
     "load": "api",
     "run": "api",
+    "sweep": "study.api",
     "whatif": "compare.whatif",
 }
 

@@ -19,6 +19,11 @@ def to_json(value: object) -> str:
     return json.dumps(_normal(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+def to_line(value: object) -> str:
+    """JSON text on one line, without a line end. Raises as :func:`to_json`."""
+    return json.dumps(_normal(value), ensure_ascii=False, allow_nan=False)
+
+
 def to_sorted_json(value: object) -> str:
     """Compact JSON text with sorted keys: the same for equal content in any order. Raises as :func:`to_json`."""
     return json.dumps(_normal(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)

@@ -1,4 +1,4 @@
-"""pytest plugin: every experiment (``*.blis.yaml``) below the root is a golden test.
+"""pytest plugin: every experiment (``*.blis.yaml``) and study (``*.study.yaml``) below the root is a golden test.
 
 pytest imports this module in every run of an environment that has the package, so it imports nothing heavy; the work is
 in ``blis_tui.golden``.
@@ -56,7 +56,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run this code, and let experiments name the policies in it; repeatable",
     )
     group.addoption("--blis-report", metavar="FILE.html", help="write a report of all golden tests")
-    parser.addini("blis_spec_glob", "which files are experiments", default="*.blis.yaml")
+    parser.addini(
+        "blis_spec_glob",
+        "which files are experiments and studies",
+        type="args",
+        default=["*.blis.yaml", "*.study.yaml"],
+    )
     parser.addini(
         "blis_spec_root", "goldens lie below blis_golden_dir as experiments lie below this folder", default="."
     )
@@ -73,8 +78,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SpecFile | None:
-    """Take the files that look like experiments."""
-    if file_path.match(parent.config.getini("blis_spec_glob")):
+    """Take the files that look like experiments or studies."""
+    if any(file_path.match(pattern) for pattern in parent.config.getini("blis_spec_glob")):
         return SpecFile.from_parent(parent, path=file_path)
     return None
 
@@ -124,7 +129,7 @@ class SpecItem(pytest.Item):
         self.problem = problem
 
     def runtest(self) -> None:
-        """Run the experiment and compare it with its golden."""
+        """Run the experiment or the study and compare it with its golden."""
         if self.problem is not None:
             raise self.problem
         if self.case is None or self.project is None:

@@ -82,6 +82,9 @@ class Simulation:
         check: when to verify the invariants: after every event (``all``), in the report (``end``), or never (``off``).
         routes: routing decisions to overrule: request -> index of its instance, or a ``Reroute`` (which decision).
 
+    Attributes:
+        log: the books of the requests that have ended: to be looked at, not changed.
+
     Raises:
         TraceError: rows of a recorded workload are wrong.
         PolicyError: a policy does not exist or rejects its settings.
@@ -95,14 +98,14 @@ class Simulation:
         self.experiment = experiment
         self._check = check
         self._observers = Observers()
-        self._log = RequestLog(detours=experiment.has_detours, facts=experiment.request_facts)
-        self._archive = _Archive(self._log)
+        self.log = RequestLog(detours=experiment.has_detours, facts=experiment.request_facts)
+        self._archive = _Archive(self.log)
         self._routes = reroutes(routes)
         self._broken = False
         self._look: Callable[[], None] | None = None
         try:
             source = create_source(experiment.workload, experiment.seed, experiment.plugins)
-            self._cluster = Cluster(experiment, source, self._log, self._observers, self._routes)
+            self._cluster = Cluster(experiment, source, self.log, self._observers, self._routes)
         except OverflowError as error:
             raise _beyond_all_time() from error
         # What a checkpoint leaves out, by the name it has there.
@@ -314,7 +317,7 @@ class Simulation:
         return build_report(
             self.experiment,
             self._cluster,
-            self._log,
+            self.log,
             complete=self.done if complete is None else complete,
             duration_us=self._duration_us(),
             invariants=outcomes(self._cluster, verify=verify),
@@ -327,7 +330,7 @@ class Simulation:
             SimulationError: an exception interrupted the simulation in the middle of an event.
         """
         self._require_sound()
-        return check_up(self.experiment, self._cluster, self._log, duration_us=self._duration_us())
+        return check_up(self.experiment, self._cluster, self.log, duration_us=self._duration_us())
 
     def _duration_us(self) -> int:
         """The time of the latest event; the horizon, where that is the end."""
@@ -375,23 +378,23 @@ class Simulation:
         """The whole state as bytes, for :meth:`restore` on a simulation of the same experiment and engine."""
         self._require_sound()
         buffer = io.BytesIO()
-        _Pickler(buffer).dump((self._cluster, self._log))
+        _Pickler(buffer).dump((self._cluster, self.log))
         content = zlib.compress(buffer.getvalue(), 1)
         return self._seal(content) + content
 
     def mark(self) -> Mark:
         """A light checkpoint for :meth:`return_to`, on this simulation or a twin of it."""
         self._require_sound()
-        if len(self._log) > len(self._archive.log):
-            self._archive.log = self._log
+        if len(self.log) > len(self._archive.log):
+            self._archive.log = self.log
         buffer = io.BytesIO()
         _Pickler(buffer, _FIXED_AND_LOG).dump(self._cluster)
-        return Mark(self.events, self.now_us, zlib.compress(buffer.getvalue(), 1), self._log.mark())
+        return Mark(self.events, self.now_us, zlib.compress(buffer.getvalue(), 1), self.log.mark())
 
     def return_to(self, mark: Mark) -> None:
         """Go to where ``mark`` was taken, forwards or backwards; subscriptions stay."""
-        if len(self._log) > len(self._archive.log):
-            self._archive.log = self._log
+        if len(self.log) > len(self._archive.log):
+            self._archive.log = self.log
         log = self._archive.log.up_to(mark.log)
         content = io.BytesIO(zlib.decompress(mark.content))
         self._take(_Unpickler(content, {**self._fixed, "log": log}).load(), log)
@@ -404,7 +407,7 @@ class Simulation:
         other._routes = self._routes
         other._look = None
         other._observers = Observers()
-        other._log = RequestLog()
+        other.log = RequestLog()
         other._archive = self._archive
         other._fixed = {**self._fixed, "observers": other._observers}
         other.return_to(at)
@@ -426,7 +429,7 @@ class Simulation:
 
     def _take(self, cluster: Cluster, log: RequestLog) -> None:
         self._cluster = cluster
-        self._log = log
+        self.log = log
         self._broken = False
 
     def _seal(self, content: bytes) -> bytes:

@@ -57,6 +57,7 @@ def _serve() -> None:
     import blis_tui  # noqa: PLC0415
     import blis_tui.cli.golden  # noqa: PLC0415
     import blis_tui.golden.session  # noqa: PLC0415
+    import blis_tui.study.sweep  # noqa: PLC0415
 
     blis_tui.load("quickstart")
     for line in sys.stdin:
@@ -67,6 +68,7 @@ def _serve() -> None:
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
     else:
         return
+    os.setsid()  # what it does to its group, such as killing it, is its own business
     signal.alarm(_TIMEOUT_S)
     for number, name in enumerate(streams):
         os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), number)

@@ -1,6 +1,7 @@
 """What a code of a diagnostic means, with the smallest mistake that causes it and what is then printed.
 
-An example is the part of a small experiment that is wrong; the keys it does not mention are sound. A test makes each.
+An example is the part of a small experiment or study that is wrong; the keys it does not mention are sound. A test
+makes each.
 """
 
 from __future__ import annotations
@@ -16,34 +17,35 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.errors import BlisError, SpecError, TraceError
 from blis_tui.spec.codes import CODES
 from blis_tui.spec.diagnostics import render_text
+from blis_tui.spec.library import suffix
 from blis_tui.spec.load import load
+from blis_tui.spec.loader import read_document
+from blis_tui.spec.study.document import read_study
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from blis_tui.spec.diagnostics import Diagnostic
 
-_FILE: Final = "example.blis.yaml"
 _WIDTH: Final = 80
 _LAYERS: Final = {"0": "YAML syntax", "1": "schema", "2": "meaning"}
-_SOUND: Final[Mapping[str, str]] = MappingProxyType(
+_SOUND: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
-        "apiVersion": "blis/v1",
-        "kind": "Experiment",
-        "metadata": "{name: example}",
-        "model": "llama-3.1-8b-instruct",
-        "hardware": "h100",
-        "workload": "chatbot",
+        "Experiment": {"model": "llama-3.1-8b-instruct", "hardware": "h100", "workload": "chatbot"},
+        "Study": {"experiment": "quickstart"},
     }
 )
+"""Kind of document -> what one cannot do without."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A mistake: lines of an experiment that are wrong, or a whole text, or an argument of ``--set``."""
+    """A mistake: lines of a document that are wrong, or a whole text, or an argument of ``--set``."""
 
     wrong: str = ""
-    """Top-level lines that join, or replace, those of a sound experiment."""
+    """Top-level lines that join, or replace, those of a sound document."""
+    kind: str = "Experiment"
+    """Kind of the document: an experiment, or a ``Study``."""
     whole: str | None = None
     """The whole text instead; half surrogates stand for bytes that are no text."""
     shown: str | None = None
@@ -58,7 +60,8 @@ class Example:
         if self.whole is not None:
             return self.whole
         said = {line.partition(":")[0] for line in self.wrong.splitlines() if line[:1].isalpha()}
-        kept = [f"{key}: {value}" for key, value in _SOUND.items() if key not in said]
+        sound = {"apiVersion": "blis/v1", "kind": self.kind, "metadata": "{name: example}", **_SOUND[self.kind]}
+        kept = [f"{key}: {value}" for key, value in sound.items() if key not in said]
         return "\n".join([*kept, self.wrong.strip("\n"), ""])
 
 
@@ -146,6 +149,18 @@ _TABLE: Final = {
     "BLIS2027": Example("engine: {max_num_seqs: 0}"),
     "BLIS2028": Example(_clients(_INPUT, _OUTPUT, "session: {calls: [{id: answer, after: [search]}, {id: search}]}")),
     "BLIS2050": Example("cluster: {instances: 2, failures: [{instance: 7, at_us: 1000}]}"),
+    "BLIS2060": Example("axes: {cluster.instances: [1, 2]}\nexclude: [{cluster.instances: {max: 2}}]", kind="Study"),
+    "BLIS2061": Example("axes: {workload.rate_per_s: {from: 1, to: 1000000, step: 1}}", kind="Study"),
+    "BLIS2062": Example("set: {cluster.instances: 4}\naxes: {cluster.instances: [1, 2]}", kind="Study"),
+    "BLIS2063": Example("zip: [{hardware: [h100, l40s], cluster.instances: [1, 2, 4]}]", kind="Study"),
+    "BLIS2064": Example("axes: {cluster.instances: {from: 8, to: 1, step: 1}}", kind="Study"),
+    "BLIS2065": Example(
+        "constraints:\n  - {metric: latency.ttft_ms.p99, max: 200}\n  - {metric: latency.ttft_ms.p99, min: 300}",
+        kind="Study",
+    ),
+    "BLIS2066": Example("axes: {cluster.instances: [1, 2]}\nexclude: [{cluster.instances: 3}]", kind="Study"),
+    "BLIS2067": Example("set: {model: llama-3.1-70b-instruct}\naxes: {cluster.instances: [1, 2]}", kind="Study"),
+    "BLIS2068": Example("seeds: [1, 2, 1]", kind="Study"),
     "BLIS2100": Example(
         "workload: {trace: {file: requests.csv}}", files={"requests.csv": _ROWS.replace("100", "-100")}
     ),
@@ -227,7 +242,7 @@ def output_of(code: str, example: Example) -> str:
         folder = Path(name).resolve()
         for file, text in example.files.items():
             (folder / file).write_text(text, encoding="utf-8")
-        path = folder / _FILE
+        path = folder / f"example{suffix(example.kind)}"
         path.write_bytes(example.text.encode(errors="surrogateescape"))
         found = [one for one in _diagnostics(path, example) if one.code == code]
         return render_text(found[:1]).replace(f"{folder}/", "").replace(f"{folder}\\", "")
@@ -237,6 +252,9 @@ def _diagnostics(path: Path, example: Example) -> tuple[Diagnostic, ...]:
     from blis_tui.workload.traces import read_trace  # noqa: PLC0415  (one example of many needs it)
 
     try:
+        if example.kind == "Study":
+            read_study(read_document(path, str(path)))
+            return ()
         experiment = load(path, overrides=example.overrides)
         if experiment.workload.trace is not None:
             read_trace(experiment.workload.trace, experiment.plugins)

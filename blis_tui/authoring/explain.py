@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _WIDTH: Final = 100
 _NEAR: Final = 5
-_KINDS_WITH_OWN: Final = ("Experiment", "Latency")
+_KINDS_WITH_OWN: Final = ("Experiment", "Latency", "Study")
 """The documents with keys of their own; an experiment holds the keys of all others."""
 _MOST_SHOWN: Final = 12
 
@@ -216,7 +216,7 @@ def search(text: str, plugins: Registry | None = None) -> list[tuple[str, Key]]:
     for kind in _KINDS_WITH_OWN:
         for key in root(kind, plugins).walk():
             path = key.shown(kind)
-            rank = _rank(words, key) if key.path else None
+            rank = _rank(words, key, kind) if key.path else None
             if rank is not None and path not in found:
                 found[path] = (rank, kind, key)
     ranked = sorted((rank, _is_echo(path, found), at) for at, (path, (rank, *_)) in enumerate(found.items()))
@@ -224,12 +224,13 @@ def search(text: str, plugins: Registry | None = None) -> list[tuple[str, Key]]:
     return [listed[at][1:] for *_, at in ranked]
 
 
-def _rank(words: Sequence[str], key: Key) -> int | None:
+def _rank(words: Sequence[str], key: Key, kind: str) -> int | None:
     name, plain = words_of(key.name), "_".join(words)
+    path = key.dotted if kind == "Experiment" else f"{kind.lower()}.{key.dotted}"
     there = set(words_of(re.sub(r"`[^`]*`", "", key.description)))
     matches = (
         name == tuple(words),
-        key.dotted in KEYS.get(plain, ()),
+        path in KEYS.get(plain, ()),
         set(words) <= set(name) or any(words_of(one.value) == tuple(words) for one in key.choices),
         all(any(one.startswith(word) for one in name) for word in words),
         all(word in there or f"{word}s" in there for word in words),

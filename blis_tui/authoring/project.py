@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui._version import __version__
 from blis_tui.authoring.export import schema_files
 from blis_tui.errors import InputError
-from blis_tui.spec.library import FOLDERS
+from blis_tui.spec.library import FOLDERS, suffix
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -138,8 +138,9 @@ def project_files() -> dict[str, str]:
 
 def _settings() -> str:
     patterns = {
-        f"./schemas/{kind.lower()}.schema.json": ["*.blis.yaml"] if kind == "Experiment" else [f"specs/{folder}/*.yaml"]
+        f"./schemas/{kind.lower()}.schema.json": [f"specs/{folder}/*.yaml" if ending == ".yaml" else f"*{ending}"]
         for kind, folder in FOLDERS.items()
+        for ending in [suffix(kind)]
     }
     return json.dumps({"yaml.schemas": patterns}, indent=2) + "\n"
 

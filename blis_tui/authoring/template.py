@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _WIDTH: Final = 100
 _LIVE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {"Model": ("config",), "Workload": ("requests", "rate_per_s", "clients")}
+    {"Model": ("config",), "Study": ("axes", "constraints"), "Workload": ("requests", "rate_per_s", "clients")}
 )
 """Keys without which a document says nothing, although its schema (which allows alternatives) can do without."""
 

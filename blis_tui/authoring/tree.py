@@ -267,7 +267,10 @@ def _type(node: _Part, entry: _Part) -> str:
     """What a key takes, in words."""
     if "items" in node:
         inner = _type(entry, {})
-        return "list" if inner == "list" else f"list of {_PLURALS.get(inner, inner)}"
+        listed = "list" if inner == "list" else f"list of {_PLURALS.get(inner, inner)}"
+        types = node.get("type")
+        others = [_TYPES[str(one)] for one in types if one not in ("array", "null")] if isinstance(types, list) else []
+        return " or ".join([*others, listed])
     types = node.get("type")
     names = [str(one) for one in types] if isinstance(types, list) else [str(types)] if types else []
     words = as_list(as_map(node.get("then")).get("enum"))

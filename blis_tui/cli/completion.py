@@ -59,10 +59,15 @@ def experiments(_context: click.Context, _parameter: click.Parameter, incomplete
     return _names(incomplete, "Experiment")
 
 
+def studies(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of studies and experiments, and files."""
+    return _names(incomplete, "Study", "Experiment")
+
+
 def documents(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of documents (of the kind that ``--kind`` says, if any), and files."""
     kind = context.params.get("kind")
-    return _names(incomplete, kind.capitalize() if isinstance(kind, str) else None)
+    return _names(incomplete, *([kind.capitalize()] if isinstance(kind, str) else []))
 
 
 def files(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -109,18 +114,18 @@ def codes(_context: click.Context, _parameter: click.Parameter, incomplete: str)
     return _items(((code, info.title) for code, info in CODES.items()), incomplete.upper())
 
 
-def _names(incomplete: str, kind: str | None) -> list[CompletionItem]:
+def _names(incomplete: str, *kinds: str) -> list[CompletionItem]:
     if "/" in incomplete or incomplete.startswith("."):
         return [CompletionItem(incomplete, type=_FILE)]
     # The file item comes first: in bash it empties the list.
-    return [CompletionItem(incomplete, type=_FILE), *_items(((name, "") for name in _known(kind)), incomplete)]
+    return [CompletionItem(incomplete, type=_FILE), *_items(((name, "") for name in _known(*kinds)), incomplete)]
 
 
-def _known(kind: str | None) -> list[str]:
-    """Names of documents of that kind, from the working directory's own ``specs/`` and the shipped ones."""
+def _known(*kinds: str) -> list[str]:
+    """Names of documents of these kinds, else of all, from the working directory's own ``specs/`` and shipped ones."""
     from blis_tui.spec.library import entries  # noqa: PLC0415
 
-    return sorted({entry.name for entry in entries(Path.cwd()) if kind in (None, entry.kind)})
+    return sorted({entry.name for entry in entries(Path.cwd()) if not kinds or entry.kind in kinds})
 
 
 def _items(known: Iterable[tuple[str, str]], incomplete: str) -> list[CompletionItem]:

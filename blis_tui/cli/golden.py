@@ -33,7 +33,7 @@ _root = click.option(
 
 @click.group()
 def golden() -> None:
-    """Golden tests: every experiment below the folder where pytest runs.
+    """Golden tests: every experiment and every study below the folder where pytest runs.
 
     `pytest` compares; a result that differs waits next to the golden until you accept or reject it.
     """
@@ -155,8 +155,7 @@ def record(names: tuple[str, ...], folder: Path, root: Path, full: bool, plugins
 
     known = known_plugins(plugins)
     for files in _found(folder, names):
-        stored = record_full(files, root, known)
-        click.echo(f"{'stored' if stored else 'differs, left alone:'} {files.name}")
+        click.echo(f"{record_full(files, root, known)} {files.name}")
 
 
 def _found(folder: Path, names: Sequence[str], *, pending: bool = False) -> Sequence[GoldenFiles]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.records import Record
     from blis_tui.metrics.report import Report
+    from blis_tui.pictures.load import LoadObserver
     from blis_tui.records.openmetrics.scrapes import Scrapes
     from blis_tui.records.perfetto.timeline import Timeline
     from blis_tui.simulation import Simulation
@@ -30,6 +31,7 @@ DECISIONS: Final = "--decisions"
 TRACE: Final = "--trace-output"
 PERFETTO: Final = "--perfetto"
 OPENMETRICS: Final = "--openmetrics"
+HTML: Final = "--html"
 _HEADER: Final = "--trace-output (header)"
 
 
@@ -58,6 +60,7 @@ class Outputs:
         self._interval_us = interval_us
         self._timeline: Timeline | None = None
         self._scrapes: Scrapes | None = None
+        self._load: LoadObserver | None = None
 
     def __contains__(self, option: str) -> bool:
         return option in self._names
@@ -76,6 +79,10 @@ class Outputs:
             from blis_tui.cli.parquet import require_parquet  # noqa: PLC0415
 
             require_parquet()
+        if HTML in self:
+            from blis_tui.pictures.library import require_plotly  # noqa: PLC0415
+
+            require_plotly()
         for option, name in self._names.items():
             self._files[option] = opened.enter_context(atomic_bytes(name))
 
@@ -95,6 +102,10 @@ class Outputs:
 
             self._timeline = Timeline(file, simulation.experiment)
             simulation.subscribe("all", self._timeline.observe)
+        if HTML in self:
+            from blis_tui.pictures.load import LoadObserver  # noqa: PLC0415
+
+            self._load = LoadObserver(simulation)
 
     def run(self, simulation: Simulation, go_on: Callable[[Simulation], bool]) -> bool:
         """Run the simulation to its end, as :meth:`Simulation.run` does, and look at it as often as asked for."""
@@ -130,6 +141,7 @@ class Outputs:
             _HEADER: lambda: (trace_v2.header(simulation.experiment, rows),),
             TRACE: lambda: trace_v2.rows_csv(rows),
             OPENMETRICS: lambda: self._scrapes.text(simulation.cluster, rows) if self._scrapes is not None else (),
+            HTML: lambda: self._page(simulation, report),
             REPORT: lambda: (text,),
         }
         for option, lines in tables.items():
@@ -140,3 +152,8 @@ class Outputs:
             self._timeline.finish()
         for file in self._files.values():
             file.flush()
+
+    def _page(self, simulation: Simulation, report: Report) -> Iterable[str]:
+        from blis_tui.pictures.run_page import run_page  # noqa: PLC0415
+
+        return () if self._load is None else (run_page(simulation, report, self._load),)

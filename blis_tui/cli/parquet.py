@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, get_type_hints
 
 from blis_tui.errors import InputError
 from blis_tui.metrics.request_log import RequestRow
-from blis_tui.study.tables import cells, columns
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -48,8 +47,10 @@ def write_rows(out: BinaryIO, result: StudyResult) -> None:
     import pyarrow as pa  # noqa: PLC0415
     from pyarrow.parquet import ParquetWriter  # noqa: PLC0415
 
-    names, rows = columns(result), list(cells(result))
-    table: dict[str, list[Value]] = {name: [row[name] for row in rows] for name in names}
+    table: dict[str, list[Value]] = {name: [] for name in result.columns()}
+    for record in result.each_record():
+        for name, value in record.items():
+            table[name].append(value)
     for name, values in table.items():
         types = {float if type(one) is int else type(one) for one in values if one is not None}
         if len(types) > 1:

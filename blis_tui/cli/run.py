@@ -14,7 +14,7 @@ from blis_tui.cli.cases import case_option, case_overrides, mention_cases
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import read_standard_input_text, tell
 from blis_tui.cli.options import format_option, known_plugins, plugins_option, seed_option, set_option
-from blis_tui.cli.outputs import DECISIONS, OPENMETRICS, PERFETTO, RECORDS, REPORT, REQUESTS, TRACE, Outputs
+from blis_tui.cli.outputs import DECISIONS, HTML, OPENMETRICS, PERFETTO, RECORDS, REPORT, REQUESTS, TRACE, Outputs
 from blis_tui.cli.signals import OverdueError, ending_on_signals
 
 if TYPE_CHECKING:
@@ -58,6 +58,12 @@ _MANY_REQUESTS: Final = 50_000
     help="Also write the requests and what came of them as TraceV2 of BLIS: PREFIX.yaml and PREFIX.csv.",
 )
 @click.option(
+    HTML,
+    "html_file",
+    metavar="FILE.html",
+    help="Also write one page with pictures of the run: latency percentiles, load over time and more.",
+)
+@click.option(
     PERFETTO,
     "perfetto_file",
     metavar="FILE",
@@ -99,6 +105,7 @@ def run(
     records_file: str | None,
     decisions_file: str | None,
     trace_prefix: str | None,
+    html_file: str | None,
     perfetto_file: str | None,
     openmetrics_file: str | None,
     interval_s: float,
@@ -123,6 +130,7 @@ def run(
             RECORDS: records_file,
             DECISIONS: decisions_file,
             TRACE: trace_prefix,
+            HTML: html_file,
             PERFETTO: perfetto_file,
             OPENMETRICS: openmetrics_file,
         },

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 def new(kind: str, name: str | None, output: str | None, *, force: bool) -> None:
     """Write a new document with every key explained.
 
-    KIND is experiment, model, hardware, workload, policy or latency. Required keys are filled in, the others are
-    commented out with their default; the document is valid as it stands. NAME is `my-KIND` by default, and names the
-    file: NAME.blis.yaml for an experiment, else NAME.yaml, in the working directory. Editors find the schema in the
-    next `schemas/` folder above the file; where there is none, the installed one is named (`blis-tui spec schema -o
-    schemas` makes a copy to share).
+    KIND is experiment, model, hardware, workload, policy, latency or study. Required keys are filled in, the others
+    are commented out with their default; the document is valid as it stands. NAME is `my-KIND` by default, and names
+    the file in the working directory: NAME.blis.yaml for an experiment, NAME.study.yaml for a study, else NAME.yaml.
+    Editors find the schema in the next `schemas/` folder above the file; where there is none, the installed one is
+    named (`blis-tui spec schema -o schemas` makes a copy to share).
     """
     from blis_tui.authoring.template import file_name, schema_reference, template  # noqa: PLC0415
     from blis_tui.errors import InputError  # noqa: PLC0415

@@ -19,6 +19,7 @@ from blis_tui.cli.signals import ending_on_signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import TextIO
 
     from blis_tui.registry import Registry
     from blis_tui.spec.study.model import Study
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from blis_tui.study.store import Store
     from blis_tui.study.sweep import Progress, Sweep
 
+MOST_JOBS: Final = 64
+"""Processes at the same time: about as many as one process can load experiments for."""
 _PROGRESS_EVERY_S: Final = 0.2
 
 slo_option: Final = click.option(
@@ -37,18 +40,28 @@ slo_option: Final = click.option(
     help="What must hold, such as 'latency.ttft_ms.p99<=300'; repeatable.",
 )
 jobs_option: Final = click.option(
-    "-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Runs at the same time [default: one for each core]."
+    "-j",
+    "--jobs",
+    type=click.IntRange(1, MOST_JOBS),
+    metavar="N",
+    help="Runs at the same time, each in a process; 1: all in this one [default: one for each core].",
+)
+dask_option: Final = click.option(
+    "--dask", metavar="ADDRESS", help="Make the runs on a Dask cluster instead: the address of its scheduler."
 )
 store_option: Final = click.option(
     "--store",
     metavar="DIR|none",
-    help="Where results are kept, so that no run is made twice [default: the user's folder for caches].",
+    help="Where results are kept, so that no run is made twice [default: $BLIS_TUI_STORE_DIR, or the user's folder "
+    "for caches].",
 )
+
 axis_option: Final = click.option(
     "--axis",
     "axes",
     multiple=True,
     metavar="PATH=VALUES",
+    shell_complete=completion.assignments,
     help="What varies: cluster.instances=1..8, workload.rate_per_s=5..40..5, policy=default,vllm-v1; repeatable.",
 )
 seeds_option: Final = click.option(
@@ -67,7 +80,8 @@ early_stop_option: Final = click.option(
 
 
 @click.command()
-@click.argument("source", metavar="STUDY|SPEC", shell_complete=completion.experiments)
+@click.argument("source", metavar="STUDY|SPEC", shell_complete=completion.studies)
+@click.option("--case", metavar="NAME", help="Start from a case of the experiment (`cases`, `matrix`).")
 @axis_option
 @seeds_option
 @slo_option
@@ -75,6 +89,7 @@ early_stop_option: Final = click.option(
 @set_option
 @plugins_option
 @jobs_option
+@dask_option
 @early_stop_option
 @store_option
 @format_option("table", "csv", "jsonl", about="What is printed; table: the points, with means over seeds.")
@@ -86,10 +101,17 @@ early_stop_option: Final = click.option(
     metavar="FILE.csv|FILE.jsonl|FILE.parquet",
     help="Also write a row per run; repeatable.",
 )
+@click.option(
+    "--html",
+    "html_file",
+    metavar="FILE.html",
+    help="Also write one page with pictures: Pareto front, latency against rate, heat maps, the best points over time.",
+)
 @click.option("--progress/--no-progress", default=None, help="Progress on standard error [default: on a terminal].")
 @reported
 def sweep(
     source: str,
+    case: str | None,
     axes: tuple[str, ...],
     seeds: str,
     slos: tuple[str, ...],
@@ -97,10 +119,12 @@ def sweep(
     overrides: tuple[str, ...],
     plugins: tuple[str, ...],
     jobs: int | None,
+    dask: str | None,
     early_stop: bool,
     store: str | None,
     output_format: str,
     outputs: tuple[str, ...],
+    html_file: str | None,
     progress: bool | None,
 ) -> None:
     """Run an experiment with many settings, and compare what comes of them.
@@ -112,17 +136,19 @@ def sweep(
     from blis_tui.study.sweep import Sweep  # noqa: PLC0415  (heavy imports only when it runs)
 
     endings = [_ending(name) for name in outputs]
-    require_different_files(dict(zip(outputs, outputs, strict=True)))
+    require_different_files({**{f"-o number {at}": name for at, name in enumerate(outputs, 1)}, "--html": html_file})
     with ending_on_signals():
-        study = open_study(source, axes, slos, objectives, seeds, overrides, known_plugins(plugins))
-        kept = store_of(store)
+        study = open_study(source, axes, slos, objectives, seeds, overrides, known_plugins(plugins), case)
         with ExitStack() as opened:
             writers = _open(opened, outputs, endings)
-            runs = Sweep(study, store=kept, early_stop=early_stop)
-            complete = run_all(runs, runner_of(jobs), progress)
+            page = None if html_file is None else open_page(opened, html_file)
+            runs = Sweep(study, store=store_of(store), early_stop=early_stop, warn=warn)
+            complete = run_all(runs, opened.enter_context(runner_of(jobs, dask, study.runs)), progress)
             result = runs.result()
             for write in writers:
                 write(result)
+            if page is not None:
+                page.write(_page(result))
         _print(result, output_format)
     _judge(result, complete=complete)
 
@@ -135,6 +161,7 @@ def open_study(
     seeds: str,
     overrides: tuple[str, ...],
     plugins: Registry | None,
+    case: str | None = None,
 ) -> Study:
     """The study that a command line describes: a document of its own, or an experiment and what varies.
 
@@ -145,26 +172,65 @@ def open_study(
     from blis_tui.spec.study.arguments import study_of_arguments  # noqa: PLC0415
     from blis_tui.spec.study.document import read_study  # noqa: PLC0415
     from blis_tui.spec.study.opening import open_study_or_experiment  # noqa: PLC0415
+    from blis_tui.study.figures import require_figures  # noqa: PLC0415
 
     stdin_text = read_standard_input_text() if source == "-" else None
     document, base = open_study_or_experiment(source, stdin_text)
-    study_of_arguments(document, axes=axes, slos=slos, objectives=objectives, seeds=seeds)
-    return read_study(document, base=base, given=overrides, plugins=plugins)
+    study_of_arguments(document, axes=axes, slos=slos, objectives=objectives, seeds=seeds, case=case)
+    study = read_study(document, base=base, given=overrides, plugins=plugins)
+    require_figures(study)
+    return study
 
 
-def store_of(said: str | None) -> Store:
-    """Where results are kept: a folder, the user's own, or nowhere."""
+def store_of(given: str | None) -> Store:
+    """Where results are kept: as asked for, or in the user's folder for caches, which may be none.
+
+    Raises:
+        InputError: they cannot be kept where it was asked for.
+    """
+    from blis_tui.errors import InputError  # noqa: PLC0415
     from blis_tui.study.store import FolderStore, MemoryStore  # noqa: PLC0415
 
-    return MemoryStore() if said == "none" else FolderStore.of_user() if said is None else FolderStore(Path(said))
+    if given == "none":
+        return MemoryStore()
+    store = FolderStore.of_user() if given is None else FolderStore(Path(given))
+    try:
+        store.require_writable()
+    except InputError as error:
+        if given is not None:
+            raise
+        warn(f"{error.message}; when this sweep ends, they are gone")
+        return MemoryStore()
+    return store
 
 
-def runner_of(jobs: int | None) -> Runner:
-    """Where runs are made: in this process, or in as many as are asked for."""
+def runner_of(jobs: int | None, dask: str | None, runs: int) -> Runner:
+    """Where runs are made: in this process, in several, or on a cluster.
+
+    Raises:
+        InputError: the cluster cannot be used.
+        click.UsageError: both are asked for.
+    """
     from blis_tui.study.runners import HereRunner, ProcessRunner  # noqa: PLC0415
 
-    count = jobs or os.cpu_count() or 1
-    return HereRunner() if count == 1 else ProcessRunner(count)
+    if dask is not None:
+        if jobs is not None:
+            raise click.UsageError("--dask and --jobs exclude each other: a cluster has as many workers as it has")
+        from blis_tui.study.dask_runner import DaskRunner  # noqa: PLC0415
+
+        return DaskRunner(dask)
+    count = min(jobs or usable_cores(), MOST_JOBS, runs)
+    return HereRunner() if count == 1 else ProcessRunner(count, warn)
+
+
+def warn(message: str) -> None:
+    """Say what went wrong although it goes on; a line of progress gives way."""
+    tell(f"\r\x1b[2Kwarning: {message}" if sys.stderr is not None and sys.stderr.isatty() else f"warning: {message}")
+
+
+def usable_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run_all(runs: Sweep, runner: Runner, progress: bool | None) -> bool:
@@ -233,6 +299,26 @@ def _open(opened: ExitStack, names: Iterable[str], endings: Iterable[str]) -> li
     return writers
 
 
+def open_page(opened: ExitStack, name: str) -> TextIO:
+    """Open the file of a page: what cannot be written should be known before a long search."""
+    from blis_tui.pictures.library import require_plotly  # noqa: PLC0415
+    from blis_tui.records.files import atomic_text  # noqa: PLC0415
+
+    if name == "-":
+        raise click.UsageError("--html needs a file")
+    require_plotly()
+    return opened.enter_context(atomic_text(name))
+
+
+def _page(result: StudyResult) -> str:
+    """The page about a study; the best of its points are run once more, to show them over time."""
+    from blis_tui.pictures.chosen import choose, rerun  # noqa: PLC0415
+    from blis_tui.pictures.points import Points  # noqa: PLC0415
+    from blis_tui.pictures.study_page import study_page  # noqa: PLC0415
+
+    return study_page(result, [rerun(name, experiment) for name, experiment in choose(Points.of(result))])
+
+
 def _print(result: StudyResult, output_format: str) -> None:
     from blis_tui.records.files import write_standard_output  # noqa: PLC0415
     from blis_tui.study.tables import rows_csv, rows_jsonl  # noqa: PLC0415
@@ -252,6 +338,8 @@ def _judge(result: StudyResult, *, complete: bool) -> None:
     failed = [row for row in result.rows if row.status == "failed"]
     for row in failed[:3]:
         tell(f"FAIL  point {row.point.number}, seed {row.seed}: {row.why}")
+    if len(failed) > 3:
+        tell(f"FAIL  {len(failed) - 3:,} more runs")
     if failed:
         sys.exit(ExitCode.SIMULATION)
     if result.study.constraints and not any(row.ok for row in result.rows):

@@ -66,14 +66,17 @@ def validate(paths: tuple[str, ...], output_format: str, plugins: tuple[str, ...
 def _check(source: str, stdin_text: str | None, plugins: Registry | None) -> Outcome:
     from blis_tui.errors import InputError, SpecError, TraceError  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.spec.validate import validate as check_document  # noqa: PLC0415
+    from blis_tui.study.figures import require_figures  # noqa: PLC0415
 
     try:
         valid = check_document(source, stdin_text=stdin_text, plugins=plugins)
+        if valid.study is not None:
+            require_figures(valid.study)
+        cases = len(cases_by_name(source, stdin_text, plugins)) if valid.kind == "Experiment" else 0
     except (SpecError, TraceError) as error:
         return Outcome(file=source, diagnostics=error.diagnostics)
     except InputError as error:
         return Outcome(file=source, unreadable=str(error))
-    cases = len(cases_by_name(source, stdin_text, plugins)) if valid.kind == "Experiment" else 0
     return Outcome(file=source, kind=valid.kind, name=valid.name, cases=cases)
 
 

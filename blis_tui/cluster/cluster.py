@@ -63,6 +63,7 @@ class Cluster(ComingAndGoing):
         rejections: how many each cause turned away.
         deferrals: how often a request was put off until the cluster is idle.
         offered_output_tokens: answers that all requests that have arrived ask for, generated or not.
+        source: where requests come from.
         queue: pending events.
         instances: the instances, by index; they may become more during a run.
         board: what instances report, as the control plane sees it.
@@ -99,7 +100,7 @@ class Cluster(ComingAndGoing):
         self.horizon_us = experiment.horizon_us
         self.queue = EventQueue()
         self.observers = observers
-        self._source = source
+        self.source = source
         # Who waits for answers must hear of them; all others cost nothing.
         waits = source if isinstance(source, InteractiveSource) else None
         self._feedback = None if waits is None else Feedback(waits, ledger, self.queue, observers, self._arrive)
@@ -229,7 +230,7 @@ class Cluster(ComingAndGoing):
         more += [[one.request.index for one in self._deferred]] if self._deferred else []
         more += [tuple(part.items()) for part in (self.rejections, self.overruled) if part]
         more += [part.state() for part in (self.gateway, self.splitter, self.lifecycle) if part is not None]
-        return (admission, routing, self._source.state(), (admission_stream, routing_stream), *more)
+        return (admission, routing, self.source.state(), (admission_stream, routing_stream), *more)
 
     # ---- the loop ----
 
@@ -340,7 +341,7 @@ class Cluster(ComingAndGoing):
         if self._feedback is not None:
             self._feedback.pull()
             return
-        request = self._source.next_request()
+        request = self.source.next_request()
         if request is None:
             self._exhausted = True
         else:

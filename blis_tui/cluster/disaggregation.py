@@ -189,7 +189,7 @@ class Splitter:
         """What the KV blocks amount to that travel: all of its prompt, but those that the decode instance shares."""
         pool = self._cluster.pools[handover_of(request).prefill_instance]
         size = pool.engine.block_size_tokens
-        blocks = -(-request.input_tokens // size) - len(request.shared_blocks)
+        blocks = -(-request.input_tokens // size) - request.shared_blocks
         own = self._settings.bytes_per_token
         return blocks * size * (kv_bytes_per_token(pool.model, pool.tensor_parallel) if own is None else own)
 

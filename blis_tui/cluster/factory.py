@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blis_tui.engine.adapters.adapters import Adapters
+from blis_tui.engine.adapters.costs import LoadTimes, step_overhead
+from blis_tui.engine.adapters.step_time import Adapted
 from blis_tui.engine.async_instance import AsyncInstance
 from blis_tui.engine.batch import Batch, Limits
 from blis_tui.engine.batching.rule import BATCHING
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.ledger import Ledger
     from blis_tui.engine.records import Observers
-    from blis_tui.spec.model import Experiment, Pool, Speculative
+    from blis_tui.spec.model import Experiment, Lora, Pool, Speculative
 
 
 class InstanceFactory:
@@ -93,6 +96,9 @@ class InstanceFactory:
             traits=traits_of(rule.traits, policy.preemption_recompute, swaps=restore.uses_host),
             luck=self._luck(engine.speculative),
         )
+        if engine.lora is not None:
+            batch.adapters = self._adapters(engine.lora, pool, batch, index)
+            latency = Adapted(latency, step_overhead(engine.lora))
         parts = Parts(
             CapturedSizes(latency, limits.max_num_seqs) if rule.traits.captured_sizes else latency,
             rule,
@@ -116,6 +122,13 @@ class InstanceFactory:
         """The keys of prompts in blocks of its size."""
         size = pool.engine.block_size_tokens
         return self._prompts.setdefault(size, PromptKeys(size))
+
+    def _adapters(self, lora: Lora, pool: Pool, batch: Batch, index: int) -> Adapters:
+        if not batch.traits.adapters:
+            raise PolicyError(f"`{self._experiment.policy.batching.kind}` batching knows no LoRA adapters")
+        times = LoadTimes(lora, pool.model, pool.hardware, pool.tensor_parallel)
+        beside = batch.traits.adapters == "beside"
+        return Adapters(lora, times, batch.load, self._events, self._observers, index, beside=beside)
 
     def _luck(self, speculative: Speculative | None) -> Luck | None:
         if speculative is None:

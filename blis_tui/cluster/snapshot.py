@@ -422,7 +422,7 @@ def _request(request: Request, instance: Instance | None, phase: str) -> Request
         generated_tokens=0 if cohort is None else cohort.generated_tokens(request),
         cached_tokens=request.cached_tokens,
         held_blocks=0 if cohort is None else cohort.held_blocks(request),
-        shared_blocks=len(request.shared_blocks),
+        shared_blocks=request.shared_blocks,
         priority=request.priority,
         preemptions=request.preemptions,
         slo_class=request.slo_class,
@@ -469,6 +469,7 @@ def _state(cluster: Cluster) -> list[object]:
             instance.pool.state(),
             *(() if batch.host is None else (batch.host.state(),)),
             *(() if instance.pool.tiers is None else (instance.pool.tiers.state(),)),
+            *(() if batch.adapters is None else (batch.adapters.state(),)),
             instance.plans(),
         ]
     state.append(cluster.ledger.fingerprint())
@@ -500,6 +501,6 @@ def _request_state(request: Request) -> tuple[object, ...]:
         request.joined_us,
         request.finish_clock,
         request.held_blocks,
-        tuple(block.key for block in request.shared_blocks),
+        tuple(key for piece in request.pieces for key in piece.keys),
         *(() if request.handover is None else request.handover.state()),
     )

@@ -17,6 +17,7 @@ from blis_tui.spec.limits import UNLIMITED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from blis_tui.engine.adapters.adapters import Adapters
     from blis_tui.engine.batching.traits import Traits
     from blis_tui.engine.kv.host import HostMemory
     from blis_tui.engine.kv.pool import BlockPool
@@ -68,6 +69,7 @@ class Batch:
         planned: the step that starts when the present one ends, where steps are planned ahead.
         now: when the latest step was planned.
         refused: the latest attempt to admit that failed: request, pool epoch, token budget.
+        adapters: the LoRA adapters; None = there are none.
     """
 
     __slots__ = (
@@ -76,6 +78,7 @@ class Batch:
         "_next_slot",
         "_recomputed_tokens",
         "_traits",
+        "adapters",
         "busy",
         "cohort",
         "ending",
@@ -137,6 +140,7 @@ class Batch:
         self.host = host
         self._latency = latency
         self.traits = traits
+        self.adapters: Adapters | None = None
         self._beside = (0, 0)
         """The decodes of the batch, and their contexts summed, when the latest plan began."""
         self._recomputed_tokens = 0
@@ -159,7 +163,7 @@ class Batch:
         the host has of it is of no use any more. ``tiered``: content behind the cached blocks that tiers have
         (``in_tiers``).
         """
-        self.waiting.remove(request)
+        self._leave_for_batch(request)
         pool = self.pool
         if cached_blocks:
             pool.pin(request, cached_blocks)
@@ -186,6 +190,11 @@ class Batch:
         else:
             plan.instant.append(request)
         plan.admitted.append(request)
+
+    def _leave_for_batch(self, request: Request) -> None:
+        self.waiting.remove(request)
+        if self.adapters is not None:
+            self.adapters.take(request)
 
     def swapped_tokens(self, request: Request) -> int:
         """Of a waiting request, the tokens whose KV blocks the host has; a prefill always computes one more."""
@@ -236,7 +245,7 @@ class Batch:
 
     def admit_prefilled(self, plan: Plan, request: Request) -> None:
         """Move a waiting request into the batch whose prompt was computed elsewhere: it decodes in this step."""
-        self.waiting.remove(request)
+        self._leave_for_batch(request)
         del self.reserved[request.index]
         self.pool.extend(request, request.computed_tokens + 1)
         request.state = RequestState.RUNNING
@@ -250,6 +259,20 @@ class Batch:
     def first_with_blocks(self) -> Request | None:
         """The first in the queue whose prompt was computed elsewhere and holds its KV blocks here."""
         return next((one for one in self.waiting.ordered() if one.index in self.reserved), None)
+
+    def awaits_adapter(self) -> bool:
+        """Whether nobody runs, and an adapter is being loaded beside steps."""
+        return not self.running and self.adapters is not None and self.adapters.loading is not None
+
+    def tells_of_adapters(self) -> bool:
+        """Whether the latest plan has anything to say of adapters."""
+        return self.adapters is not None and self.adapters.told
+
+    def abandon(self) -> None:
+        """Its instance has gone, and its requests have been taken out."""
+        self.refused = None
+        if self.adapters is not None:
+            self.adapters.wipe()
 
     def awaits_blocks(self) -> bool:
         """Whether nobody runs, and KV blocks are on their way here from another instance."""
@@ -327,6 +350,9 @@ class Batch:
         victim.batch_slot = -1
         victim.state = RequestState.WAITING
         self.waiting.push_front(victim)
+        if self.adapters is not None:
+            self.adapters.leave(victim)
+            self.adapters.keep_in_front(self.waiting)
 
     def _swap_out(self, plan: Plan, host: HostMemory, victim: Request) -> None:
         """Move what a victim has computed to the host, where the rule says so and there is room."""
@@ -348,6 +374,8 @@ class Batch:
     def begin_plan(self, now: int) -> None:
         """A step is to be planned."""
         self.now = now
+        if self.adapters is not None:
+            self.adapters.begin_plan(now)
         if self.pool.tiers is not None:
             self.pool.tiers.begin_plan(now)
         if self.host is not None:
@@ -420,12 +448,14 @@ class Batch:
             return
         tokens = request.computed_tokens
         if request.state is not RequestState.WAITING:
-            tokens = len(request.shared_blocks) * self.limits.block_size_tokens
+            tokens = request.shared_blocks * self.limits.block_size_tokens
         self.pool.release(request, tokens)
 
     def leave_queue(self, request: Request) -> None:
         """A waiting request leaves with nothing."""
         self.waiting.remove(request)
+        if self.adapters is not None:
+            self.adapters.forget(request)
         if self.host is not None:
             self.host.discard(request.index)
 
@@ -447,6 +477,8 @@ class Batch:
         self.prefills.pop(slot, None)
         self.stalled.pop(slot, None)
         request.batch_slot = -1
+        if self.adapters is not None:
+            self.adapters.leave(request)
         self._note_lost(request)
         self.pool.release(request, self._content_tokens(request, granted))
 

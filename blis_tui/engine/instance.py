@@ -99,12 +99,15 @@ class Instance:
         self._observers = parts.observers
         self._watch: Watch | None = None
         self._free_us = 0
+        if batch.adapters is not None:
+            batch.adapters.wake = self._want_step
         self._leaving: dict[int, int] = {}  # blocks by request; by its complement where a prompt was handed over
 
     def watch(self, watch: Watch) -> None:
         """Tell the control plane from now on what happens to requests here."""
         self._watch = watch
-        self.pool.unseen = None if watch.early else {}
+        if not watch.early:
+            self.pool.hide_unseen()
 
     # ---- the way in ----
 
@@ -203,7 +206,7 @@ class Instance:
 
     def _want_step(self, now: int) -> None:
         """There is a step to come as long as there is work; this is where one begins after a pause."""
-        if self.has_work and not self.step_pending:
+        if self.has_work and not self.step_pending and not self.batch.awaits_adapter():
             self.step_pending = True
             start = max(now, self._free_us) if self.rule.traits.busy_until_the_end else now
             self._events.push(start, self.order_step, Step(self))
@@ -264,7 +267,7 @@ class Instance:
 
     def abandon(self) -> None:
         """Stop in the middle of everything: its requests have been taken out."""
-        self.batch.refused = None
+        self.batch.abandon()
         self.pool.wipe()
 
     def plans(self) -> tuple[object, ...]:
@@ -352,6 +355,8 @@ class Instance:
         if plan is None:
             return NO_STEP
         if not self.batch.load.decode_requests and plan.computes_nothing:
+            if self.batch.awaits_adapter():
+                return IDLE if self.batch.tells_of_adapters() else NO_STEP
             raise self.batch.deadlock(self.index, now)
         return self._run(plan, self.pool.epoch, now)
 
@@ -385,10 +390,11 @@ class Instance:
         empty = self.rule.traits.skips_empty_steps and not decodes and not plan.chunks
         duration = 0 if empty else self._duration_us(load, now)
         duration = batch.lasting(plan, now, duration)
+        if batch.adapters is not None:
+            duration += batch.adapters.start(plan.admitted, now)
         load.chunks = _NO_PLAN.chunks
         end = now + duration
-        if self.pool.unseen or self.pool.fresh:
-            self.pool.computed(now, end)
+        self.pool.computed(now, end)
         # Complete.
         cohort = batch.cohort
         finishing = (cohort.advance(now, duration, tallies.itl_us) if decodes else None) or []
@@ -454,9 +460,12 @@ class Instance:
         if len(finishing) > 1:
             finishing.sort(key=slot_of)
         pool, running, latency, watch = self.pool, self.batch.running, self.latency, self._watch
+        adapters = self.batch.adapters
         stores_last_token = self.rule.traits.stores_last_token
         for request in finishing:
             del running[request.batch_slot]
+            if adapters is not None:
+                adapters.leave(request)
             handover = request.handover
             if handover is not None and not handover.prefilled:
                 self._part(request, end)

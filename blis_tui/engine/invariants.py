@@ -106,6 +106,8 @@ def _kv_conservation(state: Auditable) -> str:
             wrong = batch.host.audit([request.index for request in batch.waiting.ordered()])
         if not wrong and instance.pool.tiers is not None:
             wrong = instance.pool.tiers.audit()
+        if not wrong and batch.adapters is not None:
+            wrong = batch.adapters.audit(list(batch.running.values()))
         if wrong:
             return f"instance {instance.index}: {wrong}"
     return ""
@@ -126,7 +128,8 @@ def _causality(state: Auditable) -> str:
 
 def _work_conservation(state: Auditable) -> str:
     for instance in state.instances:
-        if instance.has_work and not instance.step_pending and not instance.batch.awaits_blocks():
+        waits = instance.batch.awaits_blocks() or instance.batch.awaits_adapter()
+        if instance.has_work and not instance.step_pending and not waits:
             return f"instance {instance.index} has work and no step is pending"
     return ""
 

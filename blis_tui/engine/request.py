@@ -11,11 +11,19 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from blis_tui.engine.kv.block import Block
+    from blis_tui.engine.kv.extent import Piece
     from blis_tui.engine.network import Connection
 
 Segments = tuple[tuple[str, int], ...]
-"""The shareable head of a prompt: ``(segment id, tokens)`` pairs; what follows them is the request's own."""
+"""The shareable head of a prompt: ``(segment id, tokens)`` pairs; what follows them is the request's own.
+
+Under a LoRA adapter it begins with an empty segment that names the adapter: the same tokens have other keys and values.
+"""
+
+
+def under_adapter(adapter: str, segments: Segments) -> Segments:
+    """The shareable head of a prompt as an adapter computes it."""
+    return ((f"lora/{adapter}", 0), *segments) if adapter and segments else segments
 
 
 class RequestState(IntEnum):
@@ -29,6 +37,11 @@ class RequestState(IntEnum):
     DROPPED_UNSERVABLE = 5
     TIMED_OUT = 6
     LOST = 7
+
+
+def declared_segments(request: Request) -> Segments:
+    """The shareable head of its prompt, whatever its adapter."""
+    return request.segments[1:] if request.adapter else request.segments
 
 
 class Handover:
@@ -93,6 +106,7 @@ class Request:
         content: the same of all that its blocks come to hold; longer than ``segments`` only where the whole prompt is
             shareable and its answer will be the beginning of other prompts.
         model: name of the model that it asks for; empty = any.
+        adapter: name of the LoRA adapter that it asks for; empty = the base model.
         deadline_us: absolute time of its timeout; 0 = none.
         cached_tokens: prompt tokens found in the cache when it was first admitted.
         computed_tokens: tokens of it in the KV cache (outside a cohort).
@@ -101,6 +115,7 @@ class Request:
         batch_slot: its number in the running list, in order of admission; -1 = not running.
         held_blocks: KV blocks it holds (outside a cohort).
         shared_blocks: those of them whose content others can find: always a prefix of its block table.
+        pieces: which blocks these are.
         gateway_us: how long the gateway's queue held it; -1 = it never did.
         handover: its way over two instances; None = it has one.
         peak_tokens: the most tokens of it that were in the KV cache when it was preempted.
@@ -109,6 +124,7 @@ class Request:
     """
 
     __slots__ = (
+        "adapter",
         "arrival_us",
         "batch_slot",
         "cached_tokens",
@@ -133,6 +149,7 @@ class Request:
         "network",
         "output_tokens",
         "peak_tokens",
+        "pieces",
         "preemptions",
         "priority",
         "queued_us",
@@ -163,6 +180,7 @@ class Request:
         session_id: str = "",
         round_index: int = 0,
         model: str = "",
+        adapter: str = "",
     ) -> None:
         self.index = index
         self.request_id = request_id
@@ -170,8 +188,8 @@ class Request:
         self.input_tokens = input_tokens
         self.output_tokens = output_tokens
         self.max_output_tokens = output_tokens
-        self.segments = segments
-        self.content = segments
+        self.adapter = adapter
+        self.segments = self.content = under_adapter(adapter, segments) if adapter else segments
         self.slo_class = slo_class
         self.tenant = tenant
         self.deadline_us = deadline_us
@@ -193,7 +211,8 @@ class Request:
         self.peak_tokens = 0
         self.length_capped = False
         self.held_blocks = 0
-        self.shared_blocks: list[Block] = []
+        self.shared_blocks = 0
+        self.pieces: list[Piece] = []
         self.batch_slot = -1
         self.joined_clock = -1
         self.joined_us = -1

@@ -1,17 +1,18 @@
-"""The golden tests that an experiment file holds: one a case, or one for the file."""
+"""The golden tests that a file holds: one for each case of an experiment, or one for the file, as for a study."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.errors import SpecError
+from blis_tui.spec.cases import expanded_cases
 from blis_tui.spec.compose import Problems, checked, shown
 from blis_tui.spec.diagnostics import in_order
 from blis_tui.spec.load import load
 from blis_tui.spec.loader import read_document
 from blis_tui.spec.source import as_list, as_map
+from blis_tui.spec.study.document import read_study
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
     from blis_tui.registry import Registry
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.source import Document, Json
+    from blis_tui.spec.study.model import Study
 
 DEFAULT: Final = "default"
-"""Name of the only test of a file without cases."""
+"""Name of the only test of a study, and of an experiment without cases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,14 +65,20 @@ class Case:
     comparison: ComparisonOptions
     plugins: Registry | None = None
     """What it may name besides this package's own plug-ins; None = nothing."""
+    is_study: bool = False
+    """Whether it is a study, and so many runs, instead of one run of an experiment."""
 
     def load(self) -> Experiment:
-        """The experiment of this case. Raises SpecError and InputError."""
+        """The experiment of this case, which is no study. Raises SpecError and InputError."""
         return load(self.spec, overrides=self.overrides, plugins=self.plugins)
+
+    def load_study(self) -> Study:
+        """The study that this case is. Raises SpecError and InputError."""
+        return read_study(read_document(self.spec, shown(self.spec)), plugins=self.plugins)
 
 
 def cases_of(spec: Path, plugins: Registry | None = None) -> tuple[Case, ...]:
-    """All golden tests of an experiment file; none when it is another kind of document.
+    """All golden tests of an experiment or a study; none when it is another kind of document.
 
     Raises:
         SpecError: the file is no valid document.
@@ -86,52 +94,43 @@ def cases_in(document: Document, spec: Path, plugins: Registry | None = None) ->
         SpecError: it is no valid document.
     """
     data = document.data
+    if isinstance(data, dict) and data.get("kind") == "Study":
+        return (_study(spec, plugins),)
     if not isinstance(data, dict) or data.get("kind") != "Experiment":
         return ()
     problems = Problems(plugins)
-    checked(document, "Experiment", (), problems)
+    cases = expanded_cases(document, problems) if checked(document, "Experiment", (), problems) else []
     if problems.found:
         raise SpecError(in_order(problems.found))
     return tuple(
         Case(
             spec=spec,
-            name=name,
-            line=line,
-            overrides=overrides,
+            name=one.name or DEFAULT,
+            line=one.line,
+            overrides=one.values,
             tags=tuple(str(tag) for tag in as_list(data.get("tags"))),
             skip=str(data.get("skip") or ""),
             xfail=str(data.get("xfail") or ""),
             comparison=_comparison(as_map(data.get("golden"))),
             plugins=plugins,
         )
-        for name, line, overrides in _expand(document, data)
+        for one in cases
     )
 
 
-def _expand(document: Document, data: Mapping[str, Json]) -> list[tuple[str, int, dict[str, object]]]:
-    """Every case combined with every point of the matrix: name, line, overrides."""
-    cases = [
-        (name, _line(document, "cases", name), as_map(values)) for name, values in as_map(data.get("cases")).items()
-    ]
-    matrix = {path: as_list(values) for path, values in as_map(data.get("matrix")).items()}
-    points = [dict(zip(matrix, values, strict=True)) for values in product(*matrix.values())]
-    expanded: list[tuple[str, int, dict[str, object]]] = []
-    for case, line, overrides in cases or [("", _line(document, "matrix") if matrix else 1, {})]:
-        for point in points:
-            coordinates = ",".join(f"{path.rsplit('.', 1)[-1]}={_word(value)}" for path, value in point.items())
-            name = ",".join(part for part in (case, coordinates) if part) or DEFAULT
-            expanded.append((name, line, {**overrides, **point}))
-    return expanded
-
-
-def _line(document: Document, *path: str) -> int:
-    place = document.keys.get(path)
-    return 1 if place is None else place.span.line
-
-
-def _word(value: object) -> str:
-    """A matrix value as part of a name."""
-    return value if isinstance(value, str) else repr(value).replace(" ", "").replace("/", "-")
+def _study(spec: Path, plugins: Registry | None) -> Case:
+    return Case(
+        spec=spec,
+        name=DEFAULT,
+        line=1,
+        overrides={},
+        tags=(),
+        skip="",
+        xfail="",
+        comparison=ComparisonOptions(),
+        plugins=plugins,
+        is_study=True,
+    )
 
 
 def _comparison(data: Mapping[str, Json]) -> ComparisonOptions:

@@ -50,7 +50,7 @@ def _row(one: Mapping[str, object]) -> str:
     outcome = str(one.get("outcome", ""))
     report = one.get("report")
     cells = ["", "", ""]
-    if isinstance(report, dict):
+    if isinstance(report, dict) and "latency" in report:  # a study has many
         cells[0] = f"{report['requests']['completed']:,}"
         cells[1] = f"{report['throughput']['output_tokens_per_s']:,.1f}"
         cells[2] = _bars(report["latency"]["ttft_ms"])

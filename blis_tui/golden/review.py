@@ -60,9 +60,8 @@ def difference_text(files: GoldenFiles, root: Path, plugins: Registry | None = N
     case = case_of(files, root, plugins)
     if case is None:
         raise InputError(f"{new.spec} no longer has the case `{new.case}`")
-    experiment = case.load()
     difference = compare(golden, new, case.comparison)
-    return describe(case, files, golden, new, difference, experiment)
+    return describe(case, files, golden, new, difference, None if case.is_study else case.load())
 
 
 def accept(files: GoldenFiles, *, force: bool = False) -> None:
@@ -84,8 +83,8 @@ def accept(files: GoldenFiles, *, force: bool = False) -> None:
     files.accept()
 
 
-def record_full(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> bool:
-    """Store the record stream of a golden; False when this engine gives another one.
+def record_full(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> str:
+    """Store the record stream of a golden, and say whether: this engine may give another one, and a study has none.
 
     Raises:
         InputError: its case is no longer there.
@@ -94,12 +93,14 @@ def record_full(files: GoldenFiles, root: Path, plugins: Registry | None = None)
     golden = files.read()
     if case is None:
         raise InputError(f"{golden.spec} no longer has the case `{golden.case}`")
+    if case.is_study:
+        return "a study, which has no records:"
     experiment = case.load()
     _, chain = run_watched(experiment)
     if chain.sha256 != golden.chain.sha256:
-        return False
+        return "differs, left alone:"
     files.write_records(record_lines(experiment))
-    return True
+    return "stored"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

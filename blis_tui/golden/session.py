@@ -18,6 +18,7 @@ from blis_tui.golden.divergence import find_divergence, record_lines
 from blis_tui.golden.produce import nondeterminism, produce
 from blis_tui.golden.project import accept_command, from_here
 from blis_tui.golden.store import Baseline
+from blis_tui.golden.studies import changes, produce_study
 from blis_tui.units import plural
 
 if TYPE_CHECKING:
@@ -98,9 +99,12 @@ def run_case(
     Raises:
         BlisError: the experiment cannot be loaded or run.
     """
-    experiment = case.load()
-    result = produce(experiment, spec=spec, case=case.name, go_on=go_on)
-    trouble = nondeterminism(experiment, result, settings.checks)
+    experiment = None if case.is_study else case.load()
+    if experiment is None:
+        result, trouble = produce_study(case.load_study(), spec=spec, case=case.name), ""
+    else:
+        result = produce(experiment, spec=spec, case=case.name, go_on=go_on)
+        trouble = nondeterminism(experiment, result, settings.checks)
     if trouble:
         return Outcome(
             status="nondeterministic", text=f"the result is not deterministic: {trouble}", report=result.report
@@ -114,6 +118,8 @@ def run_case(
     else:
         files.drop_pending()
         outcome = Outcome(status="equal", text="", report=result.report)
+    if experiment is None:
+        return outcome
     if settings.full and outcome.ok:
         files.write_records(record_lines(experiment))
     return _with_expectations(outcome)
@@ -148,7 +154,7 @@ def _changed(
     golden: Golden,
     result: Golden,
     difference: ResultDifference,
-    experiment: Experiment,
+    experiment: Experiment | None,
     settings: Settings,
 ) -> Outcome:
     if settings.mode == "always":
@@ -164,10 +170,16 @@ def _changed(
 
 
 def describe(
-    case: Case, files: GoldenFiles, golden: Golden, result: Golden, difference: ResultDifference, experiment: Experiment
+    case: Case,
+    files: GoldenFiles,
+    golden: Golden,
+    result: Golden,
+    difference: ResultDifference,
+    experiment: Experiment | None,
 ) -> str:
-    """Everything there is to say about a difference, the first event at which it shows included."""
-    lines = [f"{files.name}: the result of case `{case.name}` differs from its golden"]
+    """Everything there is to say about a difference, for an experiment with the first event at which it shows."""
+    what = "the study" if experiment is None else f"case `{case.name}`"
+    lines = [f"{files.name}: the result of {what} differs from its golden"]
     if difference.engine is not None:
         lines.append(f"the engine has changed: {difference.engine[0]} -> {difference.engine[1]}")
     lines += plugin_lines(golden, result)
@@ -175,14 +187,16 @@ def describe(
     if difference.spec:
         changed = experiment_differences(golden.document, result.document)
         schemas = "; the schemas, which hold the defaults, have changed" if difference.schemas else ""
-        lines.append(f"experiment: {plural(len(changed), 'difference')}{schemas}")
+        lines.append(f"{'experiment' if experiment else 'study'}: {plural(len(changed), 'difference')}{schemas}")
         lines += difference_lines(changed, _SHOWN_DIFFERENCES)
+    if experiment is None:
+        lines += changes(golden, result)
     if difference.report:
         lines.append(f"report: {plural(len(difference.report), 'difference')}")
         lines += difference_lines(difference.report, _SHOWN_DIFFERENCES)
     elif difference.records:
         lines.append("the report is the same, but the record stream is not")
-    divergence = find_divergence(golden, result, experiment, files)
+    divergence = None if experiment is None else find_divergence(golden, result, experiment, files)
     if divergence is not None:
         lines.append(divergence.text())
         if find_spec("blis_tui.tui") is not None:  # the terminal interface, where it is there

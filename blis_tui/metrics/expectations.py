@@ -21,15 +21,19 @@ class Verdict:
     """What the report says; None when it has no such metric, or nothing was observed."""
     ok: bool
 
-    def sentence(self) -> str:
-        """The verdict in words."""
+    def wish(self) -> str:
+        """What was expected, in words."""
         wishes = [
             f"{word} {wish}"
             for word, wish in (("at least", self.min), ("at most", self.max), ("exactly", self.equals))
             if wish is not None
         ]
+        return " and ".join(wishes)
+
+    def sentence(self) -> str:
+        """The verdict in words."""
         value = "nothing" if self.value is None else self.value
-        return f"{self.metric} is {value}, expected {' and '.join(wishes)}"
+        return f"{self.metric} is {value}, expected {self.wish()}"
 
 
 def judge(expectation: Expectation, report: dict[str, object]) -> Verdict:

@@ -100,7 +100,7 @@ def _judge_class(target: SloTarget, rows: Sequence[Row], duration_us: int) -> Cl
             continue
         completed += 1
         fits = True
-        for name, figure_ms in _figures_ms(row).items():
+        for name, figure_ms in figures_ms(row).items():
             limit = limits[name]
             if limit is not None and figure_ms is not None:
                 counted[name] += 1
@@ -122,7 +122,8 @@ def _judge_class(target: SloTarget, rows: Sequence[Row], duration_us: int) -> Cl
     )
 
 
-def _figures_ms(row: Row) -> dict[str, float | None]:
+def figures_ms(row: Row) -> dict[str, float | None]:
+    """What an answered request's targets are about; None where it has no such figure."""
     tokens = row.output_tokens - 1
     return {
         "ttft": row.ttft_us / 1000 if row.ttft_us >= 0 else None,

@@ -18,6 +18,7 @@ from blis_tui.metrics.load import Flow
 from blis_tui.metrics.sections import Sections, build_sections
 from blis_tui.metrics.stats import WHERE_IT_APPLIES, Distribution, of_histogram, of_ratios, of_samples
 from blis_tui.metrics.step_time import expected_errors, step_times
+from blis_tui.notebook import html_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -177,6 +178,22 @@ class Report(Sections):
         """The canonical bytes: what ``blis-tui run`` prints."""
         return to_json(self.to_dict())
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        columns = [one.name for one in fields(Distribution)]
+        latencies = [
+            (one.name, *(getattr(getattr(self.latency, one.name), column) for column in columns))
+            for one in fields(self.latency)
+        ]
+        done, rate = self.requests, self.throughput
+        title = (
+            f"{self.meta.experiment}, seed {self.meta.seed}: {done.completed:,} of {done.total:,} requests completed, "
+            f"{rate.requests_per_s:.4g} requests/s, {rate.output_tokens_per_s:,.0f} output tokens/s"
+        )
+        broken = [f"FAIL {one.sentence()}" for one in self.expectations if not one.ok]
+        warned = [f"{one.severity}[{one.id}]: {one.message}" for one in self.warnings]
+        return html_table(title, ("", *columns), latencies, (*broken, *warned))
+
 
 _NOT_WRITTEN: Final = ("expected_errors", "rows")
 _SECTIONS: Final = tuple(one.name for one in fields(Sections))
@@ -280,13 +297,7 @@ def build_report(
     overall = tallies.overall
     counts = overall.counts(varies=experiment.cluster.varies)
     seconds = duration_us / 1e6
-    merged: dict[int, int] = {}
-    warm_up = cluster.warm_up
-    gaps = [one.tallies.itl_us if warm_up is None else warm_up.gaps_since(one) for one in cluster.instances]
-    for instance, counted in zip(cluster.instances, gaps, strict=True):
-        for gap, count in counted.items():
-            seen = gap + instance.latency.output_token_overhead_us
-            merged[seen] = merged.get(seen, 0) + count
+    gaps = _gaps_us(cluster)
     found = build_sections(experiment, cluster, table, duration_us)
     errors = expected_errors(experiment)
     report = Report(
@@ -312,7 +323,7 @@ def build_report(
         latency=Latencies(
             ttft_ms=of_samples(overall.ttft_us),
             e2e_ms=of_samples(overall.e2e_us),
-            itl_ms=of_histogram(merged),
+            itl_ms=of_histogram(seen_gaps_us(cluster)),
             tpot_ms=of_ratios(overall.per_token_us),
             scheduling_delay_ms=of_samples(overall.delays_us),
         ),
@@ -328,6 +339,22 @@ def build_report(
     )
     verdicts = tuple(judge(expectation, report.to_dict()) for expectation in experiment.expect)
     return replace(report, expectations=verdicts)
+
+
+def seen_gaps_us(cluster: Cluster) -> dict[int, int]:
+    """How often clients saw each inter-token latency, after the warm-up: what ``latency.itl_ms`` sums up."""
+    merged: dict[int, int] = {}
+    for instance, counted in zip(cluster.instances, _gaps_us(cluster), strict=True):
+        for gap, count in counted.items():
+            seen = gap + instance.latency.output_token_overhead_us
+            merged[seen] = merged.get(seen, 0) + count
+    return merged
+
+
+def _gaps_us(cluster: Cluster) -> list[dict[int, int]]:
+    """The same at the engine, for each instance."""
+    warm_up = cluster.warm_up
+    return [one.tallies.itl_us if warm_up is None else warm_up.gaps_since(one) for one in cluster.instances]
 
 
 def check_up(experiment: Experiment, cluster: Cluster, log: RequestLog, *, duration_us: int) -> Checkup:

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
 from blis_tui.engine.clientview import client_ttft_us
-from blis_tui.engine.request import RequestState
+from blis_tui.engine.request import RequestState, declared_segments
 from blis_tui.workload.trace_segments import segments_cell
 
 if TYPE_CHECKING:
@@ -118,6 +118,8 @@ class RequestRow(NamedTuple):
     prefix_segments: str = ""
     """The shared head of its prompt in parts, of which group and tokens tell the first: names and tokens as JSON. In
     files where a head has several."""
+    adapter: str = ""
+    """The LoRA adapter that it asks for. In files where any request does."""
 
 
 PLAIN_COLUMNS: Final = RequestRow._fields[: RequestRow._fields.index(Way._fields[0])]
@@ -133,13 +135,14 @@ class _Group(NamedTuple):
     timeout_us: int
     """From arrival to deadline; 0 = none."""
     model: str
+    adapter: str
 
 
 class _Book:
     """What a packed row has no room for: names, sessions, outputs cut short, heads in parts; the groups by number."""
 
     def __init__(self) -> None:
-        self.numbers: dict[tuple[str, str, Segments, int, str], int] = {}
+        self.numbers: dict[tuple[str, str, Segments, int, str, str], int] = {}
         self.groups: list[_Group] = []
         self.names: dict[int, str] = {}
         self.sessions: dict[int, tuple[str, int]] = {}
@@ -169,7 +172,8 @@ class _Book:
     def pack(self, request: Request, ttft_us: int, e2e_us: int, generated_tokens: int) -> bytes:
         """The request's row; what does not fit into it is noted here."""
         timeout_us = request.deadline_us and request.deadline_us - request.arrival_us
-        common = (request.slo_class, request.tenant, request.segments[:1], timeout_us, request.model)
+        segments = request.segments if not request.adapter else declared_segments(request)
+        common = (request.slo_class, request.tenant, segments[:1], timeout_us, request.model, request.adapter)
         group = self.numbers.get(common)
         if group is None:
             group = self.numbers[common] = len(self.groups)
@@ -181,8 +185,8 @@ class _Book:
             self.names[index] = request.request_id
         if request.retries:
             self.retries[index] = request.retries
-        if len(request.segments) > 1:
-            self.parts[index] = request.segments
+        if len(segments) > 1:
+            self.parts[index] = segments
         if request.session_id:
             self.sessions[index] = (request.session_id, request.round_index)
         return _ROW.pack(
@@ -308,6 +312,15 @@ class RequestLog:
         """The way of the ``number``-th request to end."""
         return _STRAIGHT if self._ways is None else Way._make(_WAY.unpack_from(self._ways, number * _WAY.size))
 
+    def rows(self, start: int) -> list[Row]:
+        """Those of the requests that have ended, from the ``start``-th on."""
+        with memoryview(self._packed) as packed:
+            return list(map(Row._make, _ROW.iter_unpack(packed[start * _ROW.size :])))
+
+    def groups(self) -> list[tuple[str, str]]:
+        """SLO class and tenant of each group of requests."""
+        return [group[:2] for group in self._book.groups]
+
     def name(self, index: int) -> str:
         """The name of a request that has ended."""
         return self._book.names.get(index) or f"request_{index}"
@@ -354,7 +367,8 @@ class RequestTable(Sequence["RequestRow"]):
         """The columns of the request file: those about gateway, transfers, models and so on where there are such."""
         parted = bool(self._book.parts or self._page.parts) and any(self._parts(row.number) for row in self.plain())
         segments = ("prefix_segments",) if parted else ()
-        return (*PLAIN_COLUMNS, *(() if self._ways is None else Way._fields), *self._log.facts, *segments)
+        adapters = ("adapter",) if any(group.adapter for group in self._page.groups) else ()
+        return (*PLAIN_COLUMNS, *(() if self._ways is None else Way._fields), *self._log.facts, *segments, *adapters)
 
     @overload
     def __getitem__(self, number: int) -> RequestRow: ...
@@ -384,6 +398,10 @@ class RequestTable(Sequence["RequestRow"]):
     def group(self, row: Row) -> tuple[str, str]:
         """The SLO class and the tenant of a row."""
         return self._page.groups[row.group][:2]
+
+    def adapter(self, row: Row) -> str:
+        """The LoRA adapter that the request of a row asks for; empty = none."""
+        return self._page.groups[row.group].adapter
 
     def _parts(self, number: int) -> Segments:
         """The shared head of a prompt, where it has several parts."""
@@ -449,6 +467,7 @@ class RequestTable(Sequence["RequestRow"]):
             common.model,
             self._book.retries.get(number, self._page.retries.get(number, 0)),
             segments_cell(self._parts(number)),
+            common.adapter,
         )
 
 

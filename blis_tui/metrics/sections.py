@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from blis_tui.engine.request import RequestState
+from blis_tui.metrics.adapters import AdaptersReport, adapters_report
 from blis_tui.metrics.anomalies import Anomalies, anomalies_of
 from blis_tui.metrics.control_plane import (
     DeferralReport,
@@ -132,6 +133,8 @@ class Sections:
     """Where an instance has ``pipeline_parallel``."""
     speculative: SpeculativeReport | None = None
     """Where an instance verifies drafts."""
+    adapters: AdaptersReport | None = None
+    """Where instances have LoRA adapters."""
     pools: Mapping[str, PoolReport] | None = None
     """By name, where there is more than one."""
     models: tuple[ModelReport, ...] | None = None
@@ -171,8 +174,9 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
     pipelines = any(pool.engine.pipeline_parallel > 1 for pool in experiment.pools)
     counts_cached = cluster.instances[0].rule.traits.counts_cached_tokens
     sessions = cluster.sessions
+    adapts = any(pool.engine.lora is not None for pool in experiment.pools)
     plain = not (several or full or preempts or tiers or speculative or counts_cached or pipelines or sessions)
-    if plain and not (experiment.slo_targets or experiment.fitness or experiment.warm_up_us):
+    if plain and not (adapts or experiment.slo_targets or experiment.fitness or experiment.warm_up_us):
         return Sections()
     rows = list(zip(table.plain(), table.ways(), strict=True))
     models = dict.fromkeys(pool.model.name for pool in experiment.pools)
@@ -182,6 +186,7 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
         prompt_throughput=_prompt_throughput(cluster, duration_us) if counts_cached else None,
         pipeline=_pipeline(cluster) if pipelines else None,
         speculative=speculative,
+        adapters=_adapters(experiment, cluster, table) if adapts else None,
         pools=_pools(cluster, rows, duration_us) if several else None,
         models=tuple(_model(name, cluster, rows) for name in models) if len(models) > 1 else None,
         sessions=None if sessions is None else session_report(sessions, table, experiment.warm_up_us),
@@ -197,6 +202,10 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
         anomalies=anomalies_of(experiment, cluster, rows, table) if full else None,
         saturation=composite(rows) if full else None,
     )
+
+
+def _adapters(experiment: Experiment, cluster: Cluster, table: RequestTable) -> AdaptersReport | None:
+    return adapters_report(cluster.instances, list(table.plain()), table, experiment.warm_up_us)
 
 
 def _preemption(cluster: Cluster) -> PreemptionReport:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import accumulate
 from math import fsum
 from typing import TYPE_CHECKING, Final
 
@@ -51,22 +52,18 @@ def of_ratios(samples_us: Sequence[float]) -> Distribution:
 
 def of_histogram(counts: Mapping[int, int], offset_us: int = 0) -> Distribution:
     """The distribution of ``value + offset_us``, where each value of ``counts`` was seen that many times."""
-    values = sorted(counts)
-    cumulative: list[int] = []
-    seen = total = 0
-    for value in values:
-        seen += counts[value]
-        cumulative.append(seen)
-        total += counts[value] * (value + offset_us)
-    return _distribution(_Expanded(values, cumulative, offset_us), total)
+    total = 0
+    for value, count in counts.items():
+        total += count * (value + offset_us)
+    return _distribution(Expanded(counts, offset_us), total)
 
 
-class _Expanded:
-    """A sorted histogram that reads like the sorted list of its samples."""
+class Expanded:
+    """A histogram that reads like the sorted list of its samples, ``offset`` added to each."""
 
-    def __init__(self, values: list[int], cumulative: list[int], offset: int) -> None:
-        self._values = values
-        self._cumulative = cumulative
+    def __init__(self, counts: Mapping[int, int], offset: int = 0) -> None:
+        self._values = sorted(counts)
+        self._cumulative = [*accumulate(counts[value] for value in self._values)]
         self._offset = offset
 
     def __len__(self) -> int:
@@ -76,17 +73,18 @@ class _Expanded:
         return self._values[bisect_right(self._cumulative, rank)] + self._offset
 
 
-def percentile_ms(ordered: Sequence[float] | _Expanded, percent: int) -> float:
-    """The value at rank ``percent/100 * (n - 1)`` of ascending microseconds, interpolated, in milliseconds.
+def percentile_ms(ordered: Sequence[float] | Expanded, percent: int, of: int = 100) -> float:
+    """The value at rank ``percent/of * (n - 1)`` of ascending microseconds, interpolated, in milliseconds.
 
-    Whole microseconds are divided once, at the end, so the result is the closest float to the exact value.
+    Whole microseconds are divided once, at the end, so the result is the closest float to the exact value. For
+    fractions of a percent ``of`` is larger: 9,990 of 10,000 is the 99.9th percentile.
     """
-    rank, rest = divmod(percent * (len(ordered) - 1), 100)
+    rank, rest = divmod(percent * (len(ordered) - 1), of)
     low = ordered[rank]
-    return low / 1000 if rest == 0 else (100 * low + rest * (ordered[rank + 1] - low)) / 100_000
+    return low / 1000 if rest == 0 else (of * low + rest * (ordered[rank + 1] - low)) / (1000 * of)
 
 
-def _distribution(ordered: Sequence[float] | _Expanded, total_us: float) -> Distribution:
+def _distribution(ordered: Sequence[float] | Expanded, total_us: float) -> Distribution:
     count = len(ordered)
     if not count:
         return NOTHING

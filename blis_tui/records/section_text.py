@@ -48,6 +48,12 @@ def section_lines(report: Report) -> dict[str, str]:
     if (drafts := report.speculative) is not None:
         accepted = f"{_percent(drafts.draft_acceptance_rate)} of {drafts.num_draft_tokens:,} drafted tokens accepted"
         lines["speculative"] = f"{accepted}, {drafts.tokens_per_step:.2f} tokens per request and step"
+    if (adapters := report.adapters) is not None:
+        loaded = (
+            f"{adapters.loads:,} loads of {adapters.adapters:,} adapters ({adapters.loads_from_storage:,} from storage)"
+        )
+        held = f"{_percent(adapters.hit_rate)} hits, {adapters.holds:,} requests held"
+        lines["LoRA"] = f"{loaded}, {adapters.evictions:,} evictions, {held}"
     for name, pool in (report.pools or {}).items():
         prefilled = f"{pool.prefilled:,} prefilled, " if pool.prefilled else ""
         served = f"{pool.routed:,} routed, {prefilled}{pool.completed:,} completed"

@@ -22,35 +22,8 @@ _COLUMNS = ("mean", "p50", "p90", "p95", "p99", "max")
 
 def summary_text(report: Report) -> str:
     """Several aligned blocks of text: requests, throughput, latencies, KV cache, expectations."""
-    requests = report.requests
-    kv = report.kv
     blocks = [
-        _pairs(
-            {
-                "experiment": report.meta.experiment + ("" if report.meta.complete else "  (interrupted)"),
-                **instance_lines(report),
-                "simulated": f"{report.duration_us / 1e6:,.3f} s",
-                "requests": ", ".join(
-                    f"{count:,} {word}"
-                    for count, word in (
-                        (requests.completed, "completed"),
-                        (requests.rejected, "rejected"),
-                        (requests.dropped_unservable, "dropped"),
-                        (requests.timed_out, "timed out"),
-                        (requests.still_running, "still running"),
-                        (requests.still_queued, "still queued"),
-                    )
-                    if count or word == "completed"
-                ),
-                "tokens": f"{report.tokens.input:,} in, {report.tokens.output:,} out, {report.tokens.cached:,} cached",
-                "offered": _offered(report.offered),
-                "throughput": f"{report.throughput.requests_per_s:,.2f} requests/s, "
-                f"{report.throughput.output_tokens_per_s:,.1f} output tokens/s",
-                "steady": _steady(report.steady),
-                "KV cache": f"{_fullest(report)}, {100 * kv.hit_rate:.1f} % hits, {kv.preemptions:,} preemptions",
-                **section_lines(report),
-            }
-        ),
+        _pairs(main_lines(report)),
         _latencies(
             {
                 "time to first token": report.latency.ttft_ms,
@@ -77,6 +50,36 @@ def summary_text(report: Report) -> str:
         verdicts = [f"  {'ok  ' if one.ok else 'FAIL'}  {one.sentence()}" for one in report.expectations]
         blocks.append("\n".join(["expectations", *verdicts]))
     return "\n\n".join(blocks) + "\n"
+
+
+def main_lines(report: Report) -> dict[str, str]:
+    """What was run and how it went: what to call each line, and what it says."""
+    requests = report.requests
+    kv = report.kv
+    return {
+        "experiment": report.meta.experiment + ("" if report.meta.complete else "  (interrupted)"),
+        **instance_lines(report),
+        "simulated": f"{report.duration_us / 1e6:,.3f} s",
+        "requests": ", ".join(
+            f"{count:,} {word}"
+            for count, word in (
+                (requests.completed, "completed"),
+                (requests.rejected, "rejected"),
+                (requests.dropped_unservable, "dropped"),
+                (requests.timed_out, "timed out"),
+                (requests.still_running, "still running"),
+                (requests.still_queued, "still queued"),
+            )
+            if count or word == "completed"
+        ),
+        "tokens": f"{report.tokens.input:,} in, {report.tokens.output:,} out, {report.tokens.cached:,} cached",
+        "offered": _offered(report.offered),
+        "throughput": f"{report.throughput.requests_per_s:,.2f} requests/s, "
+        f"{report.throughput.output_tokens_per_s:,.1f} output tokens/s",
+        "steady": _steady(report.steady),
+        "KV cache": f"{_fullest(report)}, {100 * kv.hit_rate:.1f} % hits, {kv.preemptions:,} preemptions",
+        **section_lines(report),
+    }
 
 
 def warnings_text(report: Report) -> str:

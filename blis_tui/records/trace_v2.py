@@ -24,7 +24,7 @@ COLUMNS: Final = (
     *("send_time_us", "first_chunk_time_us", "last_chunk_time_us", "num_chunks", "status", "error_message"),
     "finish_reason",
 )
-"""In the order of the file, by which BLIS reads them."""
+"""In the order of the file, by which BLIS reads them; behind them stands ``adapter`` where any request has one."""
 
 _STATUS: Final = {"completed": "ok", "timed-out": "timeout", "rejected": "error", "dropped-unservable": "error"} | {
     "lost": "error"
@@ -62,9 +62,10 @@ def rows_csv(rows: RequestTable) -> Iterator[str]:
 
     ``request_id`` is a request's number in order of arrival.
     """
-    yield csv_line(COLUMNS)
+    adapters = ("adapter",) if "adapter" in rows.columns else ()
+    yield csv_line((*COLUMNS, *adapters))
     for number, row in enumerate(rows):
-        yield csv_line(_cells(number, row, rows))
+        yield csv_line((*_cells(number, row, rows), *((row.adapter,) if adapters else ())))
 
 
 def _cells(number: int, row: RequestRow, rows: RequestTable) -> tuple[int | str, ...]:

@@ -10,12 +10,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from blis_tui.canonical import to_sorted_json
+from blis_tui.engine.adapters.costs import reserved_bytes
 from blis_tui.engine.kv.rank_capacity import kv_blocks
 from blis_tui.errors import InputError
 from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, real_path
 from blis_tui.registry import builtin
 from blis_tui.spec import model as spec
 from blis_tui.spec.batching_traits import batching_traits
+from blis_tui.spec.build_adapters import adapters_of, lora_of
 from blis_tui.spec.build_clients import rate_curve_of, session_of
 from blis_tui.spec.build_memory import host_link_of, kv_tiers_of
 from blis_tui.spec.document_parts import Part, floats_of, plugin_of
@@ -160,11 +162,17 @@ def _numbers(stack: Mapping[str, object], *, by_rank: bool) -> dict[str, object]
             gpu_memory_utilization=part.number("gpu_memory_utilization"),
             by_rank=by_rank,
             pipeline_parallel=part.integer("pipeline_parallel", 1),
+            reserved_bytes=adapter_bytes(part, model),
         )
     if engine.get("max_model_len") == "auto":
         blocks = Part(engine, "engine").integer("kv_blocks")
         engine["max_model_len"] = min(model.max_position_embeddings, blocks * block_size)
     return engine
+
+
+def adapter_bytes(engine: Part, model: spec.Model) -> int:
+    """What the places for LoRA adapters take, on all accelerators of an instance together."""
+    return reserved_bytes(lora_of(engine.part("lora")), model) if "lora" in engine.data else 0
 
 
 def _engine(part: Part) -> spec.Engine:
@@ -180,6 +188,7 @@ def _engine(part: Part) -> spec.Engine:
         kv_tiers=kv_tiers_of(part.part("kv_tiers")) if "kv_tiers" in part.data else None,
         pipeline_parallel=part.integer("pipeline_parallel", 1),
         speculative=_speculative(part.part("speculative")) if "speculative" in part.data else None,
+        lora=lora_of(part.part("lora")) if "lora" in part.data else None,
     )
 
 
@@ -394,6 +403,7 @@ def _client(part: Part) -> spec.Client:
         repeated_prompts=part.integer("repeated_prompts", 0),
         rate_curve=rate_curve_of(part.part("rate_curve")) if "rate_curve" in part.data else None,
         session=session_of(part.part("session")) if "session" in part.data else None,
+        adapters=adapters_of(part.part("adapters")) if "adapters" in part.data else None,
     )
 
 

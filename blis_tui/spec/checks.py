@@ -24,11 +24,13 @@ from blis_tui.metrics.sections import Fairness, PipelineReport, PromptThroughput
 from blis_tui.metrics.sessions import SessionReport
 from blis_tui.metrics.stats import Distribution
 from blis_tui.metrics.tiers import TiersReport
+from blis_tui.spec.adapter_checks import check_adapters, check_lora
 from blis_tui.spec.batching_checks import check_batching
 from blis_tui.spec.batching_traits import batching_traits
-from blis_tui.spec.build import build_hardware_part, build_model_part, stack_of
+from blis_tui.spec.build import adapter_bytes, build_hardware_part, build_model_part, stack_of
 from blis_tui.spec.cluster_checks import check_cluster
 from blis_tui.spec.diagnostics import Diagnostic, about
+from blis_tui.spec.document_parts import Part
 from blis_tui.spec.hf import contradictions, missing_fields
 from blis_tui.spec.hints import metric_hint
 from blis_tui.spec.lifecycle_checks import check_lifecycle
@@ -74,16 +76,17 @@ _GROUPS: Final[Mapping[str, type]] = {
 }
 
 
-def _metrics(group: str, part: type) -> Iterator[str]:
+def metrics_of(group: str, part: type) -> Iterator[str]:
+    """Names of the figures that a part of reports holds, below ``group``."""
     for one in fields(part):
         if one.type == Distribution.__name__:
-            yield from _metrics(f"{group}.{one.name}", Distribution)
+            yield from metrics_of(f"{group}.{one.name}", Distribution)
         elif not str(one.type).startswith("Mapping"):
             yield f"{group}.{one.name}"
 
 
 METRICS: Final = frozenset(
-    {"duration_us", *(name for group, part in _GROUPS.items() for name in _metrics(group, part))}
+    {"duration_us", *(name for group, part in _GROUPS.items() for name in metrics_of(group, part))}
 )
 """Metrics of every report, and of the sections that a report may have."""
 
@@ -103,6 +106,7 @@ def check(document: Document, plugins: Registry | None = None) -> list[Diagnosti
     problems += _check_version(document)
     problems += check_memory(document)
     problems += check_batching(document, plugins)
+    problems += check_lora(document, plugins)
     problems += check_lifecycle(document)
     problems += check_cluster(document)
     problems += expectation_problems(document, ("expect",))
@@ -210,6 +214,7 @@ def _check_capacity(stack: _Stack, traits: Traits) -> Iterator[Diagnostic]:
     stages = _whole(document, *stack.at("engine", "pipeline_parallel")) or 1
     if blocks is None:
         utilization = _number(document, *stack.at("engine", "gpu_memory_utilization")) or 1.0
+        reserved = adapter_bytes(Part(as_map(document.get(*stack.at("engine"))), "engine"), model)
         try:
             found = kv_capacity(
                 replace(model, num_hidden_layers=-(-model.num_hidden_layers // stages)),
@@ -217,6 +222,7 @@ def _check_capacity(stack: _Stack, traits: Traits) -> Iterator[Diagnostic]:
                 tensor_parallel=split,
                 block_size_tokens=block_size,
                 gpu_memory_utilization=utilization,
+                reserved_bytes=reserved,
             )
         except PolicyError as error:
             yield stack.about(("model",), "BLIS2018", error.message, error.help)
@@ -239,6 +245,7 @@ def _check_capacity(stack: _Stack, traits: Traits) -> Iterator[Diagnostic]:
             gpu_memory_utilization=utilization,
             by_rank=traits.sizes_pool_by_rank,
             pipeline_parallel=stages,
+            reserved_bytes=reserved,
         )
     limit = document.get(*stack.at("engine", "max_model_len"))
     longest = limit if isinstance(limit, int) else None
@@ -395,6 +402,8 @@ def _check_clients(document: Document, clients: Json) -> Iterator[Diagnostic]:
             closed = "a closed loop" if _kind(client.get("arrivals")) == CLOSED_LOOP else ""
             staged = "`stages`" if document.get("workload", "stages") else ""
             yield from check_rate_curve(document, path, client, staged or closed)
+        if "adapters" in client:
+            yield from check_adapters(document, path, client)
         if "session" in client:
             yield from check_session(document, path, client)
             yield from _check_session_lengths(document, (*path, "session"))
@@ -425,7 +434,9 @@ def is_open_ended(metric: str) -> bool:
     return _OPEN_ENDED.match(metric) is not None
 
 
-def expectation_problems(document: Document, at: DataPath, others: Collection[str] = ()) -> Iterator[Diagnostic]:
+def expectation_problems(
+    document: Document, at: DataPath, others: Collection[str] = (), noun: str = "expectation"
+) -> Iterator[Diagnostic]:
     """What is wrong with the expectations in the list at ``at``; ``others``: metrics beside the report's."""
     for number, entry in enumerate(map(as_map, as_list(document.get(*at)))):
         path = (*at, number)
@@ -434,7 +445,7 @@ def expectation_problems(document: Document, at: DataPath, others: Collection[st
             near = metric_hint(metric, METRICS.union(others))
             yield about(document, (*path, "metric"), "BLIS2013", f"there is no metric named `{metric}`", hint=near)
         if not entry.keys() & {"min", "max", "equals"}:
-            message = f"the expectation on `{metric}` has no bound"
+            message = f"the {noun} on `{metric}` has no bound"
             yield about(document, (*path, "metric"), "BLIS2012", message, hint="add `min`, `max` or `equals`")
         low, high = _number(document, *path, "min"), _number(document, *path, "max")
         if low is not None and high is not None and low > high:

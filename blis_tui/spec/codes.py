@@ -105,7 +105,8 @@ _TABLE: Final = {
     ),
     "BLIS1009": CodeInfo(
         "override leads nowhere",
-        "The path of a `--set` argument does not exist or passes through a value that has no keys.",
+        "An argument such as `--set` or `--axis` is not of its form, or its path does not exist or passes through a "
+        "value that has no keys.",
         "Use the dotted path of a key, such as `cluster.instances=8`.",
     ),
     "BLIS1099": CodeInfo(
@@ -160,7 +161,7 @@ _TABLE: Final = {
     ),
     "BLIS2012": CodeInfo(
         "expectation without a bound",
-        "An entry of `expect` says nothing about its metric.",
+        "An entry of `expect` or `constraints` says nothing about its metric.",
         "Add `min`, `max` or `equals`.",
     ),
     "BLIS2013": CodeInfo("unknown metric", "The report has no such metric.", "Use a dotted path of the report."),
@@ -235,6 +236,11 @@ _TABLE: Final = {
         "A call of a session waits for one that is not there, or is listed below it.",
         "List calls in the order in which they can be sent, and name those above.",
     ),
+    "BLIS2029": CodeInfo(
+        "adapters that contradict each other",
+        "LoRA adapters are not named, named twice, without a weight for each, or too large for their places.",
+        "Give `names` or a `count`, `weights` for each or `zipf`, and places that hold them.",
+    ),
     "BLIS2050": CodeInfo(
         "instances cannot come and go like that",
         "A failure, a node pool or the autoscaler's bounds contradict themselves or the instances there are.",
@@ -247,13 +253,14 @@ _TABLE: Final = {
     ),
     "BLIS2061": CodeInfo(
         "too many points",
-        "The axes multiply: ten values on each of six axes are a million runs.",
+        "Axes multiply: ten values on each of six axes are a million points, and each runs once with each seed.",
         "Give an axis fewer values, split the study, or let paths change together with `zip`.",
     ),
     "BLIS2062": CodeInfo(
-        "path of two axes",
-        "Two axes assign to one path, so one of them would have no effect.",
-        "Remove one; what all runs have belongs under `set`.",
+        "path that cannot be an axis",
+        "An assignment would have no effect: another one has the same path, or replaces it from above; or it is "
+        "`seed`, which the study's own `seeds` set.",
+        "Assign to each path once; what all runs have in common belongs under `set`.",
     ),
     "BLIS2063": CodeInfo(
         "axes that cannot change together",
@@ -262,23 +269,33 @@ _TABLE: Final = {
     ),
     "BLIS2064": CodeInfo(
         "unusable range",
-        "A range needs `from` below `to` and either `step` or `count`; a logarithmic one starts above 0.",
+        "A range goes from a smaller to a larger number, with either `step` or `count`; a logarithmic one has `count` "
+        "and starts above 0.",
         "Correct it, or list the values.",
     ),
     "BLIS2065": CodeInfo(
         "constraints that contradict each other",
-        "No value can keep to all bounds on one metric, so no point could ever hold.",
+        "No value can keep to both bounds on a metric, so no point could ever hold.",
         "Correct the bounds.",
     ),
     "BLIS2066": CodeInfo(
-        "exclusion without an axis",
-        "An entry of `exclude` names a path that no axis varies, or a value that it never has: it excludes nothing.",
+        "exclusion of nothing",
+        "An entry of `exclude` names a path that no axis varies, or a value that it never has.",
         "Name a path and a value of an axis.",
     ),
     "BLIS2067": CodeInfo(
         "no point can run",
-        "Every point of the study is an experiment with errors; the first ones are shown.",
+        "Every point that was tried is an experiment with errors; those of the first one are shown.",
         "Correct the experiment, or the values of the axes.",
+    ),
+    "BLIS2068": CodeInfo(
+        "seed listed twice", "Runs of one point with the same seed are the same run.", "List each seed once."
+    ),
+    "BLIS2069": CodeInfo(
+        "figure that no run reports",
+        "An objective or a constraint is about a section of the report that experiments like this do not have, or "
+        "about a pool, an instance, a class or a tenant that is not there.",
+        "Name a figure of this experiment's report (`blis-tui run` prints one), or configure what it is about.",
     ),
     "BLIS2100": CodeInfo(
         "unusable trace",

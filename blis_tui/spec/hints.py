@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _NO_MEANING: Final = frozenset({"ms", "s", "us", "seconds", "latency", "percentile"})
 """Words that say nothing about which latency a metric is."""
+_PARTS: Final = frozenset({"model", "hardware", "latency", "workload", "policy", "cluster", "engine"})
+"""Keys of experiments that hold others."""
 _LONGEST: Final = 40
 """Longer values are not repeated."""
 
@@ -44,6 +46,8 @@ def key_hint(
     place = [str(step) for step in path if isinstance(step, str)]
     place = place if kind == "Experiment" else [kind.lower(), *place]
     meant = (*(one for one in OWN_PATHS if _last(one) == name), *meant)
+    if kind == "Study" and (hint := _of_the_experiment(key, value, meant)):
+        return hint
     elsewhere = [one for one in meant if _may_mean(place, one) and one.split(".")[:-1] != place]
     if elsewhere:
         owner = (
@@ -51,6 +55,16 @@ def key_hint(
         )
         return f"it is `{elsewhere[0]}`{owner}{_line(elsewhere[0], value, as_argument=as_argument)}"
     return suggestion(key, known, otherwise="known keys are")
+
+
+def _of_the_experiment(key: str, value: Json, meant: Collection[str]) -> str:
+    """Help for a key of the experiment in a study, which assigns by path; empty where it is none."""
+    if key in _PARTS:
+        below = next(iter(value), "") if isinstance(value, dict) else ""
+        path = f"{key}.{below}" if below else key
+    else:
+        path = next((one for one in meant if not one.startswith("study.")), "")
+    return f"it is the experiment's: assign to `{path}` under `set` or `axes`" if path else ""
 
 
 def renamed(given: Collection[str], missing: str) -> str | None:
@@ -64,6 +78,8 @@ def _last(path: str) -> str:
 
 def _may_mean(place: Sequence[str], path: str) -> bool:
     """Whether a key at ``place`` can be meant for ``path``: general words of clients only near to clients."""
+    if path.startswith("study."):
+        return False
     return not path.startswith(("workload.clients.", "workload.trace.")) or place[:1] in ([], ["workload"])
 
 
@@ -89,7 +105,8 @@ def document_hint(kind: str, name: str, known: Collection[str]) -> str:
 
 def metric_hint(metric: str, known: Collection[str]) -> str:
     """Help for a metric that no report has, such as ``ttft_p99`` or ``mean_tpot_ms``."""
-    return suggestion(metric, known, otherwise="metrics are, for example,", meant=_metrics(metric))
+    group = {one for one in known if one.startswith(f"{metric.partition('.')[0]}.")}
+    return suggestion(metric, group or known, otherwise="metrics are, for example,", meant=_metrics(metric))
 
 
 def _metrics(metric: str) -> tuple[str, ...]:

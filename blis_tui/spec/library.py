@@ -50,8 +50,8 @@ def schema_path(name: str) -> Path:
 
 
 def suffix(kind: str) -> str:
-    """How files of this kind end."""
-    return ".blis.yaml" if kind == "Experiment" else ".yaml"
+    """How files of this kind end: experiments and studies so that pytest and editors know them wherever they lie."""
+    return {"Experiment": ".blis.yaml", "Study": ".study.yaml"}.get(kind, ".yaml")
 
 
 def own_specs(directory: Path) -> Path | None:

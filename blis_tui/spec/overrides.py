@@ -26,6 +26,11 @@ class Override:
     places: tuple[Location, ...]
     value: Document
 
+    @property
+    def path(self) -> str:
+        """The path as it is written, with dots."""
+        return ".".join(self.steps)
+
     def below(self, count: int) -> Override:
         """The same assignment seen from ``count`` keys further down."""
         return Override(self.steps[count:], self.places[count:], self.value)

@@ -39,6 +39,10 @@ _NAMES_OF_KEYS: Final = {
     "engine.speculative.draft_tokens": "num_speculative_tokens speculative_num_draft_tokens num_draft_tokens "
     "num_spec_tokens",
     "engine.speculative.acceptance": "acceptance_rate synthetic_acceptance_rate draft_acceptance_rate",
+    "engine.lora": "lora_config",
+    "engine.lora.max_loras": "max_loras max_loras_per_batch adapter_capacity",
+    "engine.lora.max_cpu_loras": "max_cpu_loras max_loaded_loras",
+    "engine.lora.max_lora_rank": "max_lora_rank",
     "engine.enable_prefix_caching": "prefix_caching prefix_cache enable_prefix_cache enable_automatic_prefix_caching "
     "automatic_prefix_caching apc enable_radix_cache kv_cache_reuse enable_block_reuse",
     "cluster.instances": "num_instances instance_count replicas num_replicas replica_count data_parallel_size "
@@ -114,6 +118,23 @@ _NAMES_OF_KEYS: Final = {
     "workload.clients.input_tokens.weights": "histogram pdf probabilities buckets",
     "hardware.memory_gib": "memory memory_gb vram hbm total_memory_gb memory_size",
     "hardware.peak_tflops": "tflops fp16_tflops peak_flops tflops_peak",
+    "study.experiment": "base base_experiment base_config spec scenario template extends experiments",
+    "study.case": "cases variant",
+    "study.set": "fixed overrides common defaults constants base_params",
+    "study.axes": "grid grids axis parameters params parameter_grid sweep sweeps sweep_parameters sweep_params "
+    "search_space space matrix variables vary dimensions factors",
+    "study.zip": "zipped zips together linked paired",
+    "study.exclude": "excludes excluded exclusions skip skips filter filters where except",
+    "study.seeds": "seed replications replicas_of_runs repetitions repeats repeat num_seeds runs num_runs trials "
+    "random_seeds",
+    "study.objectives": "objective metrics metric goals optimize optimise minimize minimise maximize maximise targets",
+    "study.constraints": "slo slos constraint goodput limits sla slas expect expectations bounds slo_targets",
+    "study.objectives.goal": "direction sense mode optimize order",
+    "study.axes.from": "start low begin min minimum first lower",
+    "study.axes.to": "stop end high until max maximum last upper",
+    "study.axes.step": "increment stride by interval delta",
+    "study.axes.count": "num n points steps samples size",
+    "study.axes.scale": "spacing distribution log kind type",
     "hardware.memory_bandwidth_tb_per_s": "bandwidth memory_bandwidth bw_peak_tbs bwpeaktbs hbm_bandwidth",
 }
 """Path of a key (as ``spec explain`` takes it) -> its names elsewhere."""
@@ -151,7 +172,9 @@ _NOTES: Final = {
     "scheduler_reserve_full_isl": "it is `policy.batching.reserve_full_input` here, of the batching kind `vllm-v1`",
     "async_scheduling": "it is `policy.batching.async_scheduling` here, of the batching kind `vllm-v1`",
     "enforce_eager": "it is `policy.batching.enforce_eager` here, of the batching kind `nano` only",
-    "enable_lora": "LoRA adapters are not simulated",
+    "enable_lora": "write `engine.lora`, such as `lora: {max_loras: 4}`, and `adapters` of clients",
+    "lora_modules lora_path lora_name": "clients name the adapters they ask for: `adapters: {names: [sql, chat]}`",
+    "fully_sharded_loras lora_dtype": "each accelerator loads its share of an adapter, in the model's type",
     "trust_remote_code": "no code is loaded",
     "burstiness": "write `arrivals: {kind: gamma, cv: X}` with X = 1 / sqrt(burstiness)",
     "concurrency max_concurrency num_users": (

@@ -17,6 +17,7 @@ from blis_tui.spec.load import open_source, resolve_source
 from blis_tui.spec.resolve import expand_model, pin_trace
 from blis_tui.spec.schema import KINDS, complete
 from blis_tui.spec.source import Document
+from blis_tui.spec.study.document import read_study
 from blis_tui.workload.traces import check_trace
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from blis_tui.registry import Registry
     from blis_tui.spec.source import Json
+    from blis_tui.spec.study.model import Study
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class Valid:
     kind: str
     name: str
     data: Json
+    study: Study | None = None
+    """What the document describes, where it is one."""
 
 
 def validate(source: str | Path, *, stdin_text: str | None = None, plugins: Registry | None = None) -> Valid:
@@ -50,6 +54,9 @@ def validate(source: str | Path, *, stdin_text: str | None = None, plugins: Regi
         document = resolved.document
         _check_rows(document.get("workload", "trace"), resolved.trace_path, plugins)
         return Valid(kind, str(document.get("metadata", "name")), document.data)
+    if kind == "Study":
+        study = read_study(document, plugins=plugins)
+        return Valid(kind, study.name, dict(study.document), study)
     problems = Problems(plugins)
     if kind == "Model":
         inline_config_file(document, (), problems)

@@ -24,7 +24,12 @@ def yaml_text(data: dict[str, Json], remarks: Sequence[str] = ()) -> str:
     kind = str(data["kind"]).lower()
     modeline = f"# yaml-language-server: $schema=../../schemas/{kind}.schema.json"
     comments = [f"# {remark}".rstrip() for remark in remarks]
-    return "\n".join([modeline, *comments, *_block(data, 0)]) + "\n"
+    return "\n".join([modeline, *comments, yaml_body(data)])
+
+
+def yaml_body(data: dict[str, Json]) -> str:
+    """The keys alone."""
+    return "\n".join(_block(data, 0)) + "\n"
 
 
 def _block(data: dict[str, Json], indent: int) -> Iterator[str]:

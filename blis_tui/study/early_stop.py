@@ -1,29 +1,134 @@
-"""Placeholder until the bounds land: nothing is ever stopped."""
+"""Stop a run as soon as one of its constraints can no longer hold, whatever happens next."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.simulation import SLICE_EVENTS
+from blis_tui.study.bounded import Followers, range_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from blis_tui.engine.request import Request
     from blis_tui.simulation import Simulation
     from blis_tui.spec.model import Expectation, Experiment
+    from blis_tui.study.bounds import Figure
+
+_FEWEST_EVENTS: Final = 128
+_EVENTS_PER_REQUEST: Final = 4
+"""Events between two looks, at least, and for each running request: so looking costs about a hundredth of the run."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """A constraint that can no longer hold."""
+    """A constraint that can no longer hold, and when that was seen."""
 
+    expectation: Expectation
+    event: int
+    time_us: int
     sentence: str
+    """Why, such as ``latency.ttft_ms.p99 will be above 300: 6 of at most 500 requests had more, at most 5 may``."""
 
 
 class EarlyStop:
-    """Watches a run."""
+    """Stops runs of an experiment whose constraints can no longer hold.
+
+    A run that it stops would break that constraint, too, if it went on; a run that it does not stop comes out as if
+    nobody had watched. Figures of which nothing is known before the end are left to the report: ``study.bounded`` knows
+    the others.
+
+    Args:
+        experiment: what runs.
+        constraints: what must hold of its report.
+
+    Attributes:
+        broken: the constraint that stopped the latest run; None = none did.
+    """
 
     def __init__(self, experiment: Experiment, constraints: Sequence[Expectation]) -> None:
         self.broken: Broken | None = None
+        self._experiment = experiment
+        self._constraints = tuple(constraints)
 
-    def watch(self, simulation: Simulation) -> None:
-        """Listen to a simulation."""
+    def run(self, simulation: Simulation, *, go_on: Callable[[Simulation], bool] | None = None) -> bool:
+        """Run a simulation that has not begun to its end, unless a constraint becomes impossible before.
+
+        Args:
+            simulation: of that experiment.
+            go_on: as that of ``Simulation.run``.
+
+        Returns:
+            False when a constraint (see ``broken``), ``go_on`` or ``Simulation.stop`` stopped it.
+        """
+        self.broken = None
+        watch = Watch(simulation, self._experiment, self._constraints)
+        if not watch.follows:
+            return simulation.run(go_on=go_on)
+        asked = 0
+        while not simulation.done:
+            if not simulation.run(max_events=watch.events_to_next):
+                return False
+            self.broken = watch.look()
+            if self.broken is not None:
+                return False
+            if go_on is not None and simulation.events - asked >= SLICE_EVENTS:
+                asked = simulation.events
+                if not go_on(simulation):
+                    return False
+        return True
+
+
+class Watch:
+    """Follows one simulation.
+
+    Args:
+        simulation: which has not begun.
+        experiment: what it runs.
+        constraints: what must hold of its report.
+
+    Attributes:
+        events_to_next: how many events to let happen before the next look.
+    """
+
+    def __init__(self, simulation: Simulation, experiment: Experiment, constraints: Sequence[Expectation]) -> None:
+        self.events_to_next = _FEWEST_EVENTS
+        self._simulation = simulation
+        self._read = 0
+        followers = Followers(experiment, simulation.cluster)
+        found = [(constraint, followers.follow(range_of(constraint))) for constraint in constraints]
+        self._followed: list[tuple[Expectation, Figure]] = [
+            (one, figure) for one, figure in found if figure is not None
+        ]
+
+    @property
+    def follows(self) -> bool:
+        """Whether there is a constraint that it could tell of."""
+        return bool(self._followed)
+
+    def look(self) -> Broken | None:
+        """The constraint that can no longer hold, if there is one now; between two events."""
+        simulation, log, followed = self._simulation, self._simulation.log, self._followed
+        rows, groups = log.rows(self._read), log.groups()
+        self._read += len(rows)
+        for _, figure in followed:
+            figure.ended(rows, groups)
+        answering = self._answering()
+        for constraint, figure in followed:
+            figure.look(answering, simulation.now_us)
+            why = figure.reason(simulation.now_us)
+            if why:
+                return Broken(expectation=constraint, event=simulation.events, time_us=simulation.now_us, sentence=why)
+        return None
+
+    def _answering(self) -> list[Request]:
+        """Running requests that have their first token, or will have it when a step that has begun is over."""
+        found: list[Request] = []
+        running = 0
+        for instance in self._simulation.cluster.instances:
+            there = instance.batch.running
+            running += len(there)
+            found += [request for request in there.values() if request.first_token_us >= 0]
+        self.events_to_next = max(_FEWEST_EVENTS, _EVENTS_PER_REQUEST * running)
+        return found

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal
 
 from blis_tui.metrics.expectations import judge, look_up
+from blis_tui.notebook import html_table
 from blis_tui.study.costs import cost_figures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.source import Json
@@ -21,6 +24,10 @@ Value = float | str | bool | None
 
 _GROUPS: Final = ("requests", "throughput", "offered", "latency", "kv", "slo", "fairness", "gateway", "lifecycle")
 """Sections of a report whose figures stand in every row."""
+USUAL: Final = ("throughput.requests_per_s", "latency.ttft_ms.p99", "latency.itl_ms.p99", "latency.e2e_ms.p99")
+"""What is shown of a study that asks for no figure."""
+_MOST_SHOWN: Final = 100
+"""Rows that a notebook shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +45,8 @@ class Row:
     """Whether all constraints hold; None = there are none, or no result."""
     why: str = ""
     """Why it was stopped, failed, or is invalid; the first constraint that does not hold."""
+    warnings: Mapping[str, str] = field(default_factory=dict)
+    """What looks wrong with the run: id -> message."""
     figures: Mapping[str, Value] = field(default_factory=dict)
     """Dotted path in the report, or ``cost.…`` -> value."""
 
@@ -49,15 +58,64 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyResult:
-    """All runs of a study that are known, in the order of points, then of seeds."""
+    """All runs of a study that are known, in the order of points, then of seeds: a sequence of :class:`Row`."""
 
     study: Study
     rows: tuple[Row, ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __getitem__(self, number: int) -> Row:
+        return self.rows[number]
 
     @property
     def complete(self) -> bool:
         """Whether every run has its row."""
         return len(self.rows) == self.study.runs
+
+    def columns(self) -> tuple[str, ...]:
+        """The names of a table's columns: the point, what varies, how the run ended, and every figure."""
+        figures = dict.fromkeys(name for row in self.rows for name in row.figures)
+        return ("point", *self.study.paths, "seed", "status", "ok", "why", "spec_sha256", *figures)
+
+    def records(self) -> list[dict[str, Value]]:
+        """A flat mapping for each row, all with the same keys: for ``pandas.DataFrame`` or ``polars.DataFrame``."""
+        return list(self.each_record())
+
+    def each_record(self) -> Iterator[dict[str, Value]]:
+        """As :meth:`records`, one after the other; what a row does not have is None."""
+        names = self.columns()
+        for row in self.rows:
+            own: dict[str, Value] = {
+                "point": row.point.number,
+                **{path: _plain(value) for path, value in row.coordinates.items()},
+                "seed": row.seed,
+                "status": row.status,
+                "ok": row.ok,
+                "why": row.why,
+                "spec_sha256": row.sha256 or None,
+                **row.figures,
+            }
+            yield {name: own.get(name) for name in names}
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        paths, metrics = self.study.paths, wanted_metrics(self.study) or USUAL
+        ending = ("seed", "status", *(("ok",) if self.study.constraints else ()), "why")
+        names = (*paths, *metrics, *ending)
+        shown = [[_shown(record[name]) for name in names] for record in islice(self._with(names), _MOST_SHOWN)]
+        title = f"{self.study.name}: {len(self.study.points):,} points, {len(self.rows):,} of {self.study.runs:,} runs"
+        left = len(self.rows) - len(shown)
+        return html_table(title, names, shown, (f"{left:,} more rows: see records()",) if left else ())
+
+    def _with(self, names: Iterable[str]) -> Iterator[dict[str, Value]]:
+        """Records that have these columns, too."""
+        for record in self.each_record():
+            yield {**dict.fromkeys(names), **record}
 
 
 def row_of(study: Study, point: Point, seed: int, experiment: Experiment, outcome: Outcome) -> Row:
@@ -76,6 +134,7 @@ def row_of(study: Study, point: Point, seed: int, experiment: Experiment, outcom
         status=outcome.status,
         ok=not (stopped or broken) if study.constraints else None,
         why=outcome.why if stopped else next(iter(broken), ""),
+        warnings={one["id"]: one["message"] for one in report.get("warnings", ())},
         figures=figures_of(said, wanted_metrics(study)),
     )
 
@@ -90,7 +149,8 @@ def figures_of(report: Mapping[str, object], wanted: tuple[str, ...]) -> dict[st
     """The figures of a report's main sections, and those that are asked for."""
     found: dict[str, Value] = {"duration_us": look_up("duration_us", dict(report))}
     for group in (*_GROUPS, "cost"):
-        found.update(_leaves(group, report.get(group)))
+        if report.get(group) is not None:
+            found.update(_leaves(group, report[group]))
     for metric in wanted:
         found.setdefault(metric, look_up(metric, dict(report)))
     return found
@@ -101,8 +161,17 @@ def _leaves(name: str, part: object) -> Iterator[tuple[str, Value]]:
         for key, value in part.items():
             yield from _leaves(f"{name}.{key}", value)
     elif part is None or isinstance(part, int | float | str):
-        yield name, part
+        yield sys.intern(name), part  # there are many rows, and all have the same names
 
 
 def _nested(costs: Mapping[str, float | None]) -> dict[str, float | None]:
     return {name.removeprefix("cost."): value for name, value in costs.items()}
+
+
+def _plain(value: Json) -> Value:
+    """A coordinate as a cell: maps and lists as JSON."""
+    return value if value is None or isinstance(value, bool | int | float | str) else json.dumps(value)
+
+
+def _shown(value: Value) -> float | str | None:
+    return ("yes" if value else "no") if isinstance(value, bool) else value

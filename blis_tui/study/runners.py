@@ -1,6 +1,6 @@
 """Where the runs of a study are made: in this process, or in several of this machine.
 
-A runner takes tasks as it has room for them, and gives their outcomes back in whatever order they end.
+A runner takes tasks while it has room for them, and gives their outcomes back in whatever order they end.
 """
 
 from __future__ import annotations
@@ -9,143 +9,316 @@ import multiprocessing
 import os
 import signal
 import threading
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.connection import wait as wait_for
-from typing import TYPE_CHECKING, Final, Protocol
+from abc import ABC, abstractmethod
+from collections import deque
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING, Final
 
+from blis_tui.errors import SimulationError
 from blis_tui.study.task import Outcome, execute
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
+    from multiprocessing.connection import Connection
+    from multiprocessing.context import SpawnProcess
+    from types import TracebackType
+    from typing import Self
 
     from blis_tui.study.task import Task
 
 ATTEMPTS: Final = 3
 """So often a run is tried whose process dies."""
 _AHEAD: Final = 2
-"""Tasks that wait for each process, so that none has to wait for us."""
+"""Tasks taken for each process, so that none waits for the next one to be loaded."""
+_LOOK_S: Final = 0.1
+"""How long it may take until somebody who waits hears that another thread wants it to stop."""
+_READY: Final = "ready"
+_DEAD: Final = "dead"
 
 
-class Runner(Protocol):
-    """Makes runs."""
-
-    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Outcome]]:
-        """Take tasks and give their outcomes, each once, in the order in which they end."""
+class Runner(ABC):
+    """Makes runs; leave the ``with`` block, or :meth:`close` it, to free what it has."""
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """Where runs are made, in words."""
 
+    @property
+    @abstractmethod
+    def room(self) -> bool:
+        """Whether another task would be under way, or next, at once."""
 
-class HereRunner:
+    @property
+    @abstractmethod
+    def busy(self) -> bool:
+        """Whether a task has no outcome yet."""
+
+    @abstractmethod
+    def start(self, task: Task) -> None:
+        """Take a task."""
+
+    @abstractmethod
+    def collect(self, *, block: bool) -> list[tuple[Task, Outcome]]:
+        """What has ended since the last call, each task once.
+
+        Args:
+            block: wait until there is something, where a task is under way.
+
+        Raises:
+            SimulationError: no runs can be made any more.
+        """
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """End at once what is under way, and forget it."""
+
+    def close(self) -> None:
+        """End at once what is under way, and whatever was kept for further tasks."""
+        self.cancel()
+
+    def run(self, tasks: Iterable[Task]) -> Generator[tuple[Task, Outcome]]:
+        """The outcomes of all tasks, in the order in which they end; to break off, close the iterator."""
+        try:
+            for task in tasks:
+                while not self.room:
+                    yield from self.collect(block=True)
+                self.start(task)
+                yield from self.collect(block=False)
+            while self.busy:
+                yield from self.collect(block=True)
+        finally:
+            self.cancel()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class HereRunner(Runner):
     """Runs one task after the other in this process."""
 
     name = "this process"
 
-    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Outcome]]:
-        """As :meth:`Runner.run`."""
-        for task in tasks:
-            yield task, execute(task)
+    def __init__(self) -> None:
+        self._task: Task | None = None
+
+    @property
+    def room(self) -> bool:
+        """As :attr:`Runner.room`."""
+        return self._task is None
+
+    @property
+    def busy(self) -> bool:
+        """As :attr:`Runner.busy`."""
+        return self._task is not None
+
+    def start(self, task: Task) -> None:
+        """As :meth:`Runner.start`; it is run when it is collected."""
+        self._task = task
+
+    def collect(self, *, block: bool) -> list[tuple[Task, Outcome]]:
+        """As :meth:`Runner.collect`."""
+        if self._task is None or not block:
+            return []
+        task, self._task = self._task, None
+        return [(task, execute(task))]
+
+    def cancel(self) -> None:
+        """As :meth:`Runner.cancel`."""
+        self._task = None
 
 
-class ProcessRunner:
+@dataclass(slots=True, eq=False)
+class _Worker:
+    process: SpawnProcess
+    connection: Connection
+    task: Task | None = None
+    ready: bool = False
+    """Whether it has started, and can take a task."""
+
+
+class ProcessRunner(Runner):
     """Runs tasks in processes of their own, several at once.
 
-    A process that dies (out of memory, killed) takes no other result with it: its task and those beside it are tried
-    again, one at a time, so that the one that kills its process is known; after ``ATTEMPTS`` attempts it has failed.
+    A process that dies (out of memory, killed) costs nothing but time: its run is tried again in a fresh one, after
+    ``ATTEMPTS`` attempts it has failed. That is why these are processes with a pipe each and no
+    ``concurrent.futures`` pool, which the death of one process breaks as a whole and which does not say whose run it
+    was. Processes start afresh: whatever this one has (threads, a terminal) stays here.
 
     Args:
-        jobs: how many processes.
+        jobs: how many processes at most; they start when there is something to do.
+        warn: is told when a process has died.
     """
 
-    def __init__(self, jobs: int) -> None:
+    def __init__(self, jobs: int, warn: Callable[[str], None] | None = None) -> None:
         self.jobs = jobs
-        self._stopped: Future[Outcome] = Future()
+        self._warn = warn
+        self._workers: list[_Worker] = []
+        self._queue: deque[Task] = deque()
+        self._attempts: dict[str, int] = {}
+        self._stillborn = 0
+        self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """End the runs that are under way; ``run``, in whatever thread, gives no more outcomes. For good."""
-        if not self._stopped.done():
-            self._stopped.set_result(Outcome(status="failed", why="it was stopped"))
+        """Break off what another thread waits for: its ``collect`` raises ``CancelledError``. For good."""
+        self._stopped.set()
 
     @property
     def name(self) -> str:
         """As :attr:`Runner.name`."""
         return f"{self.jobs} processes"
 
-    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Outcome]]:
-        """As :meth:`Runner.run`."""
-        waiting = iter(tasks)
-        while suspects := (yield from self._pooled(waiting)):
-            for task in suspects:
-                outcome = self._alone(task)
-                if self._stopped.done():
-                    return
-                yield task, outcome
+    @property
+    def room(self) -> bool:
+        """As :attr:`Runner.room`."""
+        return len(self._queue) + len(self._working()) < self.jobs * _AHEAD
 
-    def _pooled(self, waiting: Iterator[Task]) -> Generator[tuple[Task, Outcome], None, list[Task]]:
-        """Run tasks until there are none left, or a process dies; returns those that were under way then."""
-        running: dict[Future[Outcome], Task] = {}
-        pool = _pool(self.jobs)
-        try:
-            while not self._stopped.done():
-                while len(running) < self.jobs * _AHEAD and (task := next(waiting, None)) is not None:
-                    try:
-                        running[pool.submit(execute, task)] = task
-                    except BrokenProcessPool:
-                        return [*running.values(), task]
-                if not running:
-                    return []
-                ended, _ = wait([*running, self._stopped], return_when=FIRST_COMPLETED)
-                for future in sorted(ended - {self._stopped}, key=list(running).index):
-                    if isinstance(future.exception(), BrokenProcessPool):
-                        continue
-                    yield running.pop(future), future.result()
-                if any(isinstance(one.exception(), BrokenProcessPool) for one in ended):
-                    return list(running.values())
+    @property
+    def busy(self) -> bool:
+        """As :attr:`Runner.busy`."""
+        return bool(self._queue or self._working())
+
+    def start(self, task: Task) -> None:
+        """As :meth:`Runner.start`."""
+        self._queue.append(task)
+        self._hand_out()
+
+    def collect(self, *, block: bool) -> list[tuple[Task, Outcome]]:
+        """As :meth:`Runner.collect`."""
+        ended: list[tuple[Task, Outcome]] = []
+        while not ended and self.busy:
+            if self._stopped.is_set():
+                raise CancelledError
+            speaking = wait([one.connection for one in self._workers], _LOOK_S if block else 0)
+            for worker in [one for one in self._workers if one.connection in speaking]:
+                try:
+                    said = worker.connection.recv()
+                except (EOFError, OSError):
+                    said = _DEAD
+                if said == _READY:
+                    worker.ready, self._stillborn = True, 0
+                elif said == _DEAD:
+                    ended += self._lost(worker)
+                elif worker.task is not None:
+                    self._attempts.pop(worker.task.key, None)
+                    ended.append((worker.task, said))
+                    worker.task = None
+            self._hand_out()
+            if not block:
+                break
+        return ended
+
+    def cancel(self) -> None:
+        """As :meth:`Runner.cancel`."""
+        self._queue.clear()
+        self._attempts.clear()
+        self._end(self._working())
+
+    def close(self) -> None:
+        """As :meth:`Runner.close`."""
+        self.cancel()
+        self._end(self._workers)
+
+    def _working(self) -> list[_Worker]:
+        return [one for one in self._workers if one.task is not None]
+
+    def _hand_out(self) -> None:
+        for worker in self._workers:
+            if self._queue and worker.ready and worker.task is None:
+                worker.task = self._queue.popleft()
+                with suppress(OSError):  # it is dead, and whoever collects will notice
+                    worker.connection.send(worker.task)
+        starting = len([one for one in self._workers if not one.ready])
+        for _ in range(min(self.jobs - len(self._workers), len(self._queue) - starting)):
+            self._workers.append(_start())
+
+    def _lost(self, worker: _Worker) -> list[tuple[Task, Outcome]]:
+        """A process has ended by itself: what it did is done again, unless that has happened too often."""
+        self._end([worker])
+        how = _ending(worker.process.exitcode)
+        if not worker.ready:
+            self._stillborn += 1
+            if self._stillborn == ATTEMPTS:
+                raise SimulationError(
+                    f"processes to run in cannot be started: they end at once ({how})",
+                    help="--jobs 1 needs none; a Python script that starts some needs `if __name__ == '__main__':`",
+                )
+        if worker.task is None:
             return []
-        finally:
-            _end(pool)
+        key = worker.task.key
+        tried = self._attempts[key] = self._attempts.get(key, 0) + 1
+        if tried == ATTEMPTS:
+            del self._attempts[key]
+            why = f"its process died {ATTEMPTS} times ({how})"
+            return [(worker.task, Outcome(status="failed", why=why))]
+        if self._warn is not None:
+            self._warn(f"a process died ({how}); what it ran is run again")
+        self._queue.appendleft(worker.task)
+        return []
 
-    def _alone(self, task: Task) -> Outcome:
-        """Run a task in a process that does nothing else, again where that dies."""
-        for _ in range(ATTEMPTS):
-            pool = _pool(1)
-            try:
-                future = pool.submit(execute, task)
-                wait([future, self._stopped], return_when=FIRST_COMPLETED)
-                return (self._stopped if self._stopped.done() else future).result()
-            except BrokenProcessPool:
-                continue
-            finally:
-                _end(pool)
-        return Outcome(status="failed", why=f"its process died {ATTEMPTS} times: is there too little memory?")
-
-
-def _pool(jobs: int) -> ProcessPoolExecutor:
-    """Processes that start afresh: whatever this one has (threads, a terminal) stays here."""
-    return ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _start_worker)
+    def _end(self, workers: Iterable[_Worker]) -> None:
+        ending = list(workers)
+        self._workers = [one for one in self._workers if one not in ending]
+        for one in ending:
+            one.process.kill()
+            one.connection.close()
+        for one in ending:
+            one.process.join()
 
 
-def _end(pool: ProcessPoolExecutor) -> None:
-    """Give up what has not begun, and end its processes at once."""
-    own = pool._processes  # noqa: SLF001  (`terminate_workers` is new in Python 3.14)
-    processes = list(own.values()) if own else []
-    pool.shutdown(wait=False, cancel_futures=True)
-    for process in processes:
-        process.terminate()
-    for process in processes:
-        process.join()
+def _ending(code: int | None) -> str:
+    """How a process ended, in words."""
+    if code is None or code >= 0:
+        return f"exit code {code}"
+    if code == -signal.SIGKILL:
+        return "SIGKILL: was there too little memory?"
+    return signal.Signals(-code).name if -code in list(signal.Signals) else f"signal {-code}"
 
 
-def _start_worker() -> None:
-    """Leave Ctrl-C to the parent, and end when it does, however that ends."""
+def _start() -> _Worker:
+    context = multiprocessing.get_context("spawn")
+    own, theirs = context.Pipe()
+    process = context.Process(target=_work, args=(theirs,), daemon=True)
+    with _ctrl_c_later():
+        process.start()
+    theirs.close()  # so that its end is seen when the process ends
+    return _Worker(process, own)
+
+
+@contextmanager
+def _ctrl_c_later() -> Iterator[None]:
+    """Within the block Ctrl-C waits, here and (for good) in processes that are started: it is the parent's business."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _work(connection: Connection) -> None:
+    """In a process of its own: run what comes, until the parent ends, however it does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # it may be inherited as ignored
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_follow, args=(parent.sentinel,), daemon=True).start()
+    with suppress(EOFError, OSError):
+        connection.send(_READY)
+        while True:
+            connection.send(execute(connection.recv()))
 
 
 def _follow(sentinel: int) -> None:
-    wait_for([sentinel])
+    wait([sentinel])
     os._exit(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from blis_tui.errors import SpecError
+from blis_tui.errors import InputError, SpecError
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.rows import Row, StudyResult, row_of
 from blis_tui.study.runners import HereRunner
@@ -13,7 +13,7 @@ from blis_tui.study.store import MemoryStore
 from blis_tui.study.task import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.study.model import Point, Study
@@ -29,7 +29,7 @@ class Progress:
     done: int
     """Runs with a row."""
     known: int
-    """Those of them that were known before, or equal another one."""
+    """Those of them that were known before, equal another one, or are no experiments."""
     total: int
     latest: Row
 
@@ -41,6 +41,7 @@ class _Place:
     number: int
     point: Point
     seed: int
+    experiment: Experiment
 
 
 class Sweep:
@@ -51,86 +52,122 @@ class Sweep:
         store: where results are looked up and kept.
         early_stop: whether to end a run as soon as one of the constraints can no longer hold; whether they hold is
             the same then, figures are not.
+        warn: is told, once, when results cannot be kept any more; the sweep goes on.
     """
 
-    def __init__(self, study: Study, *, store: Store | None = None, early_stop: bool = False) -> None:
+    def __init__(
+        self,
+        study: Study,
+        *,
+        store: Store | None = None,
+        early_stop: bool = False,
+        warn: Callable[[str], None] | None = None,
+    ) -> None:
         self.study = study
+        self.unkept = 0
+        """Results that could not be kept."""
         self._store = MemoryStore() if store is None else store
         self._stop_at = study.constraints if early_stop else ()
+        self._warn = warn
         self._rows: dict[int, Row] = {}
         self._known = 0
-        self._waiting: dict[str, list[tuple[_Place, Experiment]]] = {}
+        self._waiting: dict[str, list[_Place]] = {}
 
     def run(self, runner: Runner | None = None) -> Generator[Progress]:
         """Make the runs that are not known; after each the progress. To break off, close the iterator.
 
         Raises:
-            InputError: a result cannot be kept.
+            SimulationError: the runner can make no runs any more.
         """
-        fresh: list[Row] = []
-        tasks = self._tasks(fresh.append)
+        makes = HereRunner() if runner is None else runner
         try:
-            for task, outcome in (runner or HereRunner()).run(tasks):
-                yield from self._progress(fresh)
-                self._store.keep(task.key, task.stop_at, outcome)
-                places = self._waiting.pop(task.key)
-                self._known += len(places) - 1
-                for place, experiment in places:
-                    fresh.append(self._take(place, experiment, outcome))
-                yield from self._progress(fresh)
-            yield from self._progress(fresh)
+            for one in self._missing():
+                if isinstance(one, Row):
+                    yield self._progress(one)
+                elif one is not None:
+                    while not makes.room:
+                        yield from self._taken(makes.collect(block=True))
+                    makes.start(one)
+                yield from self._taken(makes.collect(block=False))
+            while makes.busy:
+                yield from self._taken(makes.collect(block=True))
         finally:
-            self._waiting.clear()  # what was under way is to be run again
+            makes.cancel()
+            self._waiting.clear()
+
+    def look_up(self) -> Iterator[Progress]:
+        """As :meth:`run`, but without running anything: what is known already."""
+        for one in self._missing():
+            if isinstance(one, Row):
+                yield self._progress(one)
+        self._waiting.clear()
 
     def result(self) -> StudyResult:
         """The rows so far, in order."""
         return StudyResult(study=self.study, rows=tuple(self._rows[number] for number in sorted(self._rows)))
 
-    def look_up(self) -> Iterator[Progress]:
-        """As :meth:`run`, but without running anything: what is known already."""
-        fresh: list[Row] = []
-        try:
-            for _ in self._tasks(fresh.append):
-                yield from self._progress(fresh)
-            yield from self._progress(fresh)
-        finally:
-            self._waiting.clear()
-
-    def _progress(self, fresh: list[Row]) -> Iterator[Progress]:
-        rows = list(fresh)
-        fresh.clear()
-        for number, row in enumerate(rows, 1):
-            done = len(self._rows) - len(rows) + number
-            yield Progress(done=done, known=self._known, total=self.study.runs, latest=row)
-
-    def _tasks(self, told: Callable[[Row], None]) -> Iterator[Task]:
-        """What has to be run; rows that need no run are told on the way."""
-        number = -1
-        for point in self.study.points:
-            for seed in self.study.seeds:
-                number += 1
+    def _missing(self) -> Iterator[Row | Task | None]:
+        """For each run without a row: the row, where none has to be made; else its task, once for equal runs."""
+        seeds = self.study.seeds
+        for at, point in enumerate(self.study.points):
+            for number, seed in enumerate(seeds, at * len(seeds)):
                 if number in self._rows:
                     continue
-                place = _Place(number, point, seed)
                 try:
                     experiment = experiment_of(self.study, point, seed)
                 except SpecError as error:
                     why = error.diagnostics[0].message
-                    self._rows[number] = Row(point=point, seed=seed, status="invalid", ok=None, why=why)
-                    told(self._rows[number])
+                    self._known += 1
+                    yield self._enter(number, Row(point=point, seed=seed, status="invalid", ok=None, why=why))
                     continue
                 task = task_of(experiment, self._stop_at)
-                found = self._store.find(task.key, self._stop_at)
-                if found is not None:
+                place = _Place(number, point, seed, experiment)
+                if task.key in self._waiting:
+                    self._waiting[task.key].append(place)
+                    yield None
+                elif (row := self._find(place, task.key)) is not None:
                     self._known += 1
-                    told(self._take(place, experiment, found))
-                elif task.key in self._waiting:
-                    self._waiting[task.key].append((place, experiment))
+                    yield self._enter(number, row)
                 else:
-                    self._waiting[task.key] = [(place, experiment)]
+                    self._waiting[task.key] = [place]
                     yield task
 
-    def _take(self, place: _Place, experiment: Experiment, outcome: Outcome) -> Row:
-        row = row_of(self.study, place.point, place.seed, experiment, outcome)
-        self._rows[place.number] = row
+    def _taken(self, ended: Iterable[tuple[Task, Outcome]]) -> Iterator[Progress]:
+        for task, outcome in ended:
+            places = self._waiting.pop(task.key)
+            rows = [self._row(place, outcome) for place in places]
+            self._keep(task.key, outcome, rows[0])
+            self._known += len(places) - 1
+            for place, row in zip(places, rows, strict=True):
+                yield self._progress(self._enter(place.number, row))
+
+    def _find(self, place: _Place, key: str) -> Row | None:
+        """The row of a run that is known; the same one, whether other studies have run it to its end or not."""
+        if (found := self._store.find(key)) is not None:
+            row = self._row(place, found)
+            if not self._stop_at or row.ok:
+                return row
+        if self._stop_at and (found := self._store.find(key, self._stop_at)) is not None:
+            return self._row(place, found)
+        return None
+
+    def _keep(self, key: str, outcome: Outcome, row: Row) -> None:
+        try:
+            if outcome.status != "stopped":
+                self._store.keep(key, (), outcome)
+            if self._stop_at and not row.ok:
+                self._store.keep(key, self._stop_at, outcome)
+        except InputError as error:
+            self.unkept += 1
+            if self.unkept == 1 and self._warn is not None:
+                self._warn(error.message)
+
+    def _row(self, place: _Place, outcome: Outcome) -> Row:
+        return row_of(self.study, place.point, place.seed, place.experiment, outcome)
+
+    def _enter(self, number: int, row: Row) -> Row:
+        self._rows[number] = row
         return row
+
+    def _progress(self, row: Row) -> Progress:
+        return Progress(done=len(self._rows), known=self._known, total=self.study.runs, latest=row)

@@ -15,33 +15,10 @@ if TYPE_CHECKING:
 FORMATS = ("csv", "jsonl", "parquet")
 
 
-def columns(result: StudyResult) -> tuple[str, ...]:
-    """The names of a table's columns: the point, what varies, how the run ended, and every figure."""
-    figures = dict.fromkeys(name for row in result.rows for name in row.figures)
-    return ("point", *result.study.paths, "seed", "status", "ok", "why", "spec_sha256", *figures)
-
-
-def cells(result: StudyResult) -> Iterator[dict[str, Value]]:
-    """For each run its cells, by column; what it does not have is None."""
-    names = columns(result)
-    for row in result.rows:
-        own: dict[str, Value] = {
-            "point": row.point.number,
-            **{path: _plain(value) for path, value in row.coordinates.items()},
-            "seed": row.seed,
-            "status": row.status,
-            "ok": row.ok,
-            "why": row.why,
-            "spec_sha256": row.sha256 or None,
-            **row.figures,
-        }
-        yield {name: own.get(name) for name in names}
-
-
 def rows_csv(result: StudyResult) -> Iterator[str]:
     """A line a run, below the names of the columns."""
-    yield csv_line(columns(result))
-    for row in cells(result):
+    yield csv_line(result.columns())
+    for row in result.each_record():
         yield csv_line(_cell(value) for value in row.values())
 
 
@@ -63,11 +40,6 @@ def as_data(row: Row) -> dict[str, object]:
         "spec_sha256": row.sha256 or None,
         "figures": dict(row.figures),
     }
-
-
-def _plain(value: object) -> Value:
-    """A coordinate as a cell: maps and lists as JSON."""
-    return value if value is None or isinstance(value, bool | int | float | str) else json.dumps(value)
 
 
 def _cell(value: Value) -> str | int | None:

@@ -78,7 +78,9 @@ def _from(plugin: Plugin) -> tuple[str, ...]:
 
 
 def stopped_key(key: str, stop_at: Sequence[Expectation]) -> str:
-    """What the result of a run that was stopped is kept under: another study may not want it stopped there."""
+    """What the result of a run that may be stopped is kept under: another study may not want it stopped there."""
+    if not stop_at:
+        return key
     bounds = [[one.metric, one.min, one.max, one.equals] for one in stop_at]
     return sha256(to_sorted_json([key, bounds]).encode()).hexdigest()
 
@@ -90,8 +92,7 @@ def execute(task: Task) -> Outcome:
         experiment = build_experiment(task.document, trace_path=task.trace_path, plugins=plugins)
         simulation = Simulation(experiment)
         stop = EarlyStop(experiment, task.stop_at)
-        stop.watch(simulation)
-        simulation.run()
+        stop.run(simulation)
         if stop.broken is not None:
             return Outcome(status="stopped", report=simulation.report(verify=False).to_json(), why=stop.broken.sentence)
         return Outcome(status="done", report=simulation.report().to_json())
@@ -99,3 +100,5 @@ def execute(task: Task) -> Outcome:
         return Outcome(status="failed", why=error.message)
     except MemoryError:
         return Outcome(status="failed", why="out of memory")
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (a defect, here or in a plug-in, costs one run of many)
+        return Outcome(status="failed", why=f"{type(error).__name__}: {error}")

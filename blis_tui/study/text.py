@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.study.front_plot import FrontPlot, plain
+from blis_tui.study.rows import USUAL, wanted_metrics
 from blis_tui.study.summary import pareto_front, summaries
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 MOST_POINTS: Final = 40
 """So many points are shown; files have them all."""
-_USUAL: Final = ("throughput.requests_per_s", "latency.ttft_ms.p99", "latency.itl_ms.p99", "latency.e2e_ms.p99")
-"""Figures of a study that asks for none."""
 _BAR: Final = 16
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 _WIDEST: Final = 24
@@ -53,8 +52,7 @@ def study_text(result: StudyResult) -> str:
 
 def wanted(study: Study) -> tuple[str, ...]:
     """The figures that a table of this study shows."""
-    asked = [one.metric for one in study.objectives] + [one.metric for one in study.constraints]
-    return tuple(dict.fromkeys(asked)) or _USUAL
+    return wanted_metrics(study) or USUAL
 
 
 def short_names(paths: Sequence[str]) -> dict[str, str]:

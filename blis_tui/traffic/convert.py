@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.engine.request import declared_segments
 from blis_tui.records.tables import csv_line
 from blis_tui.workload.trace_segments import segments_cell
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = (
     *("request_id", "arrival_time_us", "input_tokens", "output_tokens", "prefix_segments"),
-    *("slo_class", "tenant_id", "model", "deadline_us", "session_id", "round_index"),
+    *("slo_class", "tenant_id", "model", "deadline_us", "session_id", "round_index", "adapter"),
 )
 """Columns of every file, whether or not its requests say anything there: so that it can be written as it comes."""
 
@@ -26,7 +27,7 @@ def trace_csv(requests: Iterable[Request]) -> Iterator[str]:
         yield csv_line(
             (
                 *(request.request_id, request.arrival_us, request.input_tokens, request.output_tokens),
-                *(segments_cell(request.segments), request.slo_class, request.tenant, request.model),
-                *(request.deadline_us or None, request.session_id, request.round_index),
+                *(segments_cell(declared_segments(request)), request.slo_class, request.tenant, request.model),
+                *(request.deadline_us or None, request.session_id, request.round_index, request.adapter),
             )
         )

@@ -222,6 +222,7 @@ def _simulated(experiment: Experiment) -> Iterator[Asked]:
             row.session_id,
             row.round_index or 0,
             row.model,
+            row.adapter,
         )
         yield Asked(request=request, client="")
 

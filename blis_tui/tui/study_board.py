@@ -64,8 +64,8 @@ class Board:
             touched[row.point.number] = None
         for number in touched:
             result = StudyResult(study=self.study, rows=self._of_point(number))
-            known = summaries(result)[0]
-            self._known[number] = Entry(known.point, known, known.status)
+            own = summaries(result)[0]
+            self._known[number] = Entry(own.point, own, own.status)
         if touched:
             self.version += 1
             self._entries = None

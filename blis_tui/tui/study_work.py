@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from concurrent.futures import CancelledError
 from contextlib import closing, redirect_stderr
 from multiprocessing import resource_tracker
 from queue import Empty, SimpleQueue
@@ -32,10 +33,6 @@ _MOST_AT_ONCE: Final = 500
 """Rows taken from the queue at once; the reader's keys come between."""
 
 
-class Stopped(Exception):  # noqa: N818  (no error: somebody wants it to end)
-    """Ends a search for known results."""
-
-
 class _Kept:
     """A store for somebody who watches: what cannot be written is kept in memory, and searches can be ended."""
 
@@ -46,10 +43,10 @@ class _Kept:
         self.looked_at = 0
         self.problem = ""
 
-    def find(self, key: str, stop_at: Sequence[Expectation]) -> Outcome | None:
-        """As ``Store.find``. Raises Stopped: it should end."""
+    def find(self, key: str, stop_at: Sequence[Expectation] = ()) -> Outcome | None:
+        """As ``Store.find``. Raises CancelledError: it should end."""
         if self.ending.is_set():
-            raise Stopped
+            raise CancelledError
         self.looked_at += 1
         return self._memory.find(key, stop_at) or self._store.find(key, stop_at)
 
@@ -101,9 +98,10 @@ class StudyWork:
     def run(self) -> None:
         """Make the runs that are not known."""
         _prepare_processes()
-        self._runner = runner = self.runner()
         self._began_s = monotonic()
-        self._do("running", lambda: self._sweep.run(runner))
+        with self.runner() as runner:
+            self._runner = runner
+            self._do("running", lambda: self._sweep.run(runner))
 
     def _do(self, what: str, begin: Callable[[], Iterator[Progress]]) -> None:
         self._progress = None
@@ -113,7 +111,7 @@ class StudyWork:
                 for now in going:
                     self._progress = now
                     self._rows.put(now.latest)
-        except Stopped:
+        except CancelledError:
             pass
         finally:
             self.doing = ""

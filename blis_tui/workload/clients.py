@@ -6,9 +6,10 @@ from math import fsum
 from typing import TYPE_CHECKING
 
 from blis_tui.engine.network import Connection
-from blis_tui.engine.request import Request
+from blis_tui.engine.request import Request, under_adapter
 from blis_tui.engine.streams import Streams
 from blis_tui.errors import PolicyError
+from blis_tui.workload.adapters import AdapterDraws
 from blis_tui.workload.arrivals import CLOSED_LOOP, create_gaps
 from blis_tui.workload.lengths import LENGTHS
 from blis_tui.workload.rate_curve import CurvedGaps
@@ -28,7 +29,8 @@ class ClientSource:
     """The endless requests of one client.
 
     Three streams (``workload/<client id>/arrivals``, ``input`` and ``output``) keep its numbers apart from
-    those of other clients, and its lengths apart from its arrivals. Each of its sessions has a stream of its own.
+    those of other clients, and its lengths apart from its arrivals. Each of its sessions has a stream of its own, and
+    so has the choice of adapters.
 
     Attributes:
         gaps: its arrival process.
@@ -36,6 +38,7 @@ class ClientSource:
     """
 
     __slots__ = (
+        "_adapters",
         "_arrival_stream",
         "_fresh",
         "_input_stream",
@@ -71,8 +74,10 @@ class ClientSource:
             self._prompts.append((head + tokens, (*segments, (f"{client.id}/prompt-{number}", tokens))))
         self._fresh = (head, segments)
         self._sent = 0
+        mix = client.adapters
+        self._adapters = None if mix is None else AdapterDraws(mix, streams.stream(f"{path}/adapters"))
         session = client.session
-        self.sessions = None if session is None else SessionDraws(client, session, streams, plugins)
+        self.sessions = None if session is None else SessionDraws(client, session, streams, plugins, self._adapters)
         self._slo_class = client.slo_class
         self._tenant = client.tenant
         self._model = client.model
@@ -86,7 +91,10 @@ class ClientSource:
 
     def state(self) -> tuple[object, ...]:
         """Where its three streams stand, and whose turn it is where prompts repeat."""
+        streams: tuple[object, ...]
         streams = (self._arrival_stream.state(), self._input_stream.state(), self._output_stream.state())
+        if self._adapters is not None:
+            streams = (*streams, self._adapters.state())
         if self.sessions is not None:
             return (*streams, self.sessions.state())
         return (*streams, self._sent) if self._prompts else streams
@@ -103,7 +111,9 @@ class ClientSource:
         else:
             tokens, segments = self._fresh
             tokens += self._inputs.sample(self._input_stream)
-        return self._request(index, arrival_us, tokens, self._outputs.sample(self._output_stream), segments)
+        adapter = "" if self._adapters is None else self._adapters.draw()
+        answer = self._outputs.sample(self._output_stream)
+        return self._request(index, arrival_us, tokens, answer, segments, adapter=adapter)
 
     def call(self, index: int, arrival_us: int, session: SessionRun, number: int) -> Request:
         """A call of a session that arrives at ``arrival_us``, as the ``index``-th request of all clients."""
@@ -111,8 +121,10 @@ class ClientSource:
         tokens = 0
         for _, length in segments:
             tokens += length
-        request = self._request(index, arrival_us, tokens, answer, segments, session.name, number)
-        request.content = session.content(number)
+        request = self._request(
+            index, arrival_us, tokens, answer, segments, session.name, number, adapter=session.adapter
+        )
+        request.content = under_adapter(session.adapter, session.content(number))
         return request
 
     def _request(
@@ -124,6 +136,8 @@ class ClientSource:
         segments: Segments,
         session_id: str = "",
         round_index: int = 0,
+        *,
+        adapter: str = "",
     ) -> Request:
         request = Request(
             index,
@@ -138,6 +152,7 @@ class ClientSource:
             session_id,
             round_index,
             self._model,
+            adapter,
         )
         request.network = self._network
         return request

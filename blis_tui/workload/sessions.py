@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.streams import Stream, Streams
     from blis_tui.registry import Registry
     from blis_tui.spec.model import Client, PluginConfig, Session
+    from blis_tui.workload.adapters import AdapterDraws
     from blis_tui.workload.lengths import TokenCounts
 
 MAX_CALLS: Final = 100_000
@@ -76,6 +77,7 @@ class SessionRun:
 
     Attributes:
         name: its name.
+        adapter: the LoRA adapter that its calls ask for; empty = the base model.
         user: who holds it, in a closed loop; -1 = nobody in particular.
         paced_by_answers: whether calls wait for answers; else for the sending of those before them.
         failed: whether a call of it got no answer.
@@ -95,6 +97,7 @@ class SessionRun:
         "_names",
         "_ready_us",
         "_unsent_followers",
+        "adapter",
         "ended_us",
         "failed",
         "name",
@@ -106,6 +109,7 @@ class SessionRun:
 
     def __init__(self, name: str, user: int, head: Segments, calls: Sequence[Call], *, paced_by_answers: bool) -> None:
         self.name = name
+        self.adapter = ""
         self.user = user
         self.paced_by_answers = paced_by_answers
         self.failed = False
@@ -209,15 +213,26 @@ class SessionDraws:
         session: how its requests belong together.
         streams: the experiment's.
         plugins: what the names of distributions may refer to.
+        adapters: what there is to ask for; all calls of a session ask for the same.
 
     Raises:
         PolicyError: a distribution cannot be built.
     """
 
-    __slots__ = ("_begun", "_client", "_head", "_last", "_nodes", "_session", "_streams", "_think_ms", "_turns")
+    __slots__ = (
+        *("_adapters", "_begun", "_client", "_head", "_last", "_nodes", "_session", "_streams", "_think_ms", "_turns"),
+    )
 
-    def __init__(self, client: Client, session: Session, streams: Streams, plugins: Registry) -> None:
+    def __init__(
+        self,
+        client: Client,
+        session: Session,
+        streams: Streams,
+        plugins: Registry,
+        adapters: AdapterDraws | None = None,
+    ) -> None:
         self._client = client.id
+        self._adapters = adapters
         self._session = session
         self._streams = streams
         self._head: Segments = () if client.prefix is None else ((client.prefix.group, client.prefix.tokens),)
@@ -250,9 +265,10 @@ class SessionDraws:
         name = f"{self._client}-{self._begun}"
         stream = self._streams.stream(f"workload/{self._client}/session-{self._begun}")
         self._begun += 1
-        return SessionRun(
-            name, user, self._head, self._draw(stream), paced_by_answers=self._session.pacing == "answers"
-        )
+        run = SessionRun(name, user, self._head, self._draw(stream), paced_by_answers=self._session.pacing == "answers")
+        if self._adapters is not None:
+            run.adapter = self._adapters.draw()
+        return run
 
     def state(self) -> int:
         """How many have begun: with the seed, what decides all others."""

@@ -94,6 +94,9 @@ class TraceSource:
         """The trace it reads."""
         return self._table
 
+    def __len__(self) -> int:
+        return self._end
+
     def next_request(self) -> Request | None:
         """The next request; ``None`` at the end of the trace or of the limit."""
         cursor = self._cursor

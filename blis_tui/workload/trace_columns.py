@@ -48,6 +48,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "slo_class": ("slo_class",),
         "tenant_id": ("tenant_id", "tenant"),
         "model": ("model",),
+        "adapter": ("adapter", "lora", "lora_name", "lora_adapter"),
         "deadline": ("deadline_us",),
         "session_id": ("session_id",),
         "round_index": ("round_index",),

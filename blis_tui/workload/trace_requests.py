@@ -246,6 +246,7 @@ def _build(columns: Cells, arrivals: Sequence[int]) -> TraceColumns:
         session_id=columns.get("session_id"),
         round_index=_optional_numbers(columns, "round_index"),
         model=columns.get("model"),
+        adapter=columns.get("adapter"),
     )
 
 

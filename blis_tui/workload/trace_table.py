@@ -39,6 +39,7 @@ class TraceColumns:
     session_id: Sequence[str] | None = None
     round_index: Sequence[int] | None = None
     model: Sequence[str] | None = None
+    adapter: Sequence[str] | None = None
 
 
 class _Column(Sequence[_Cell]):
@@ -135,6 +136,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., object], object]]] = MappingProxy
         "session_id": (Interned, ""),
         "round_index": (_integers, 0),
         "model": (Interned, ""),
+        "adapter": (Interned, ""),
     }
 )
 """Column -> how it is kept, and what it says where a file says nothing."""
@@ -224,6 +226,7 @@ class TraceTable:
     _session_id: Sequence[str]
     _round_index: Sequence[int]
     _model: Sequence[str]
+    _adapter: Sequence[str]
 
     def _move(self, start: int, scale: float) -> None:
         """Count arrivals from ``start``, and compress them; deadlines go with them."""
@@ -251,6 +254,7 @@ class TraceTable:
             self._session_id[row],
             self._round_index[row],
             self._model[row],
+            self._adapter[row],
         )
 
 

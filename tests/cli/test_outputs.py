@@ -1,6 +1,7 @@
 """The files that `run` writes for other tools: all of them or none, and what is needed for them."""
 
 import csv
+import subprocess
 import sys
 from pathlib import Path
 
@@ -26,6 +27,7 @@ def everything(folder: Path) -> list[str]:
         "--records": "records.jsonl",
         "--decisions": "decisions.jsonl",
         "--trace-output": "trace",
+        "--html": "run.html",
         "--perfetto": "run.pftrace",
         "--openmetrics": "metrics.om",
     }
@@ -37,7 +39,7 @@ def test_everything_at_once_is_what_each_is_alone_and_the_report_stays(tmp_path:
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == [
         *("decisions.jsonl", "metrics.om", "records.jsonl", "report.json"),
-        *("requests.csv", "run.pftrace", "trace.csv", "trace.yaml"),
+        *("requests.csv", "run.html", "run.pftrace", "trace.csv", "trace.yaml"),
     ]
     assert blis("--check", "all").stdout == (tmp_path / "report.json").read_text()
     (tmp_path / "again").mkdir()
@@ -81,3 +83,26 @@ def test_parquet_without_its_package_is_one_error_before_the_run(
         "  = help: pip install 'blis-tui[parquet]', or name a .csv file",
     ]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_page_without_its_package_is_one_error_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    run = blis("--html", str(tmp_path / "run.html"))
+    assert run.exit_code == ExitCode.IO
+    assert run.stderr.splitlines()[-2:] == [
+        "error: an HTML page needs an extra package",
+        "  = help: pip install 'blis-tui[html]'",
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_without_a_page_does_not_pay_for_it() -> None:
+    code = (
+        "import sys, blis_tui.cli.main as main\n"
+        "try:\n    main.cli(['run', 'quickstart', '--set', 'workload.requests=2', '--set', 'expect=[]'])\n"
+        "finally:\n    print([name for name in sys.modules if 'plotly' in name or 'pictures' in name])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "[]"

@@ -73,8 +73,8 @@ def test_requests_with_one_prefix_hold_it_as_one() -> None:
         assert pool.idle_among(one, 2) == 0
         pool.pin(one, 2)
         one.computed_tokens = 8
-    assert [block.references for block in first.shared_blocks] == [2, 2]
-    assert [one.shared_blocks for one in others] == [first.shared_blocks] * 3
+    assert [one.pieces for one in others] == [first.pieces] * 3
+    assert [one.shared_blocks for one in (first, *others)] == [2] * 4
     assert (pool.hits, pool.free) == (6, 8)
     assert pool.audit([(one, 2) for one in (first, *others)]) == ""
     for number, one in enumerate((others[1], first, others[0], others[2]), 1):
@@ -93,8 +93,8 @@ def test_what_is_held_together_is_not_given_to_the_next_when_a_newer_copy_would_
     compute(pool, second, 8)
     pool.pin(fourth, 2)
     fourth.computed_tokens = 8
-    assert third.shared_blocks == first.shared_blocks
-    assert fourth.shared_blocks == second.shared_blocks
+    assert third.pieces == first.pieces
+    assert fourth.pieces == second.pieces != first.pieces
     for one in (fourth, third, second, first):
         pool.release(one, one.computed_tokens)
     assert pool.audit([]) == ""
@@ -151,9 +151,7 @@ def test_an_audit_notices_books_that_do_not_balance() -> None:
     one = prompt(0, 8, shared=8)
     compute(pool, one, 8)
     assert "references" in pool.audit([]) or "blocks are not" in pool.audit([])
-    one.shared_blocks[0].references = 2
-    assert "counts 2 references, 1 are held" in pool.audit([(one, 2)])
-    one.shared_blocks[0].references = 1
+    assert "counts 1 references, 2 are held" in pool.audit([(one, 2), (one, 2)])
     pool.free -= 1
     assert "stand in the free order" in pool.audit([(one, 2)])
 
@@ -180,7 +178,7 @@ def test_without_prefix_caching_nothing_is_found_again() -> None:
 
 def test_what_has_been_delivered_is_seen_while_a_step_here_computes_the_same() -> None:
     pool = make_pool()
-    pool.unseen = {}
+    pool.hide_unseen()
     here, elsewhere, asking = (prompt(index, 8, shared=8) for index in range(3))
     compute(pool, here, 8)
     pool.computed(100, 200)
@@ -189,3 +187,72 @@ def test_what_has_been_delivered_is_seen_while_a_step_here_computes_the_same() -
     compute(pool, elsewhere, 8)
     pool.delivered(elsewhere)
     assert pool.visible_head(asking.segments, 150) == 2
+
+
+def found(pool: BlockPool, blocks: int) -> int:
+    """How many leading blocks a prompt of so many finds."""
+    return pool.cached_prefix(prompt(99, 4 * blocks, shared=4 * blocks), blocks)
+
+
+def test_part_of_a_long_prefix_is_held_and_the_rest_is_taken_first() -> None:
+    pool = make_pool(total=8)
+    first, second = prompt(0, 32, shared=32), prompt(1, 32, shared=32)
+    compute(pool, first, 32)
+    pool.release(first, first.computed_tokens)
+    pool.pin(second, 3)
+    second.computed_tokens = 12
+    assert (pool.free, pool.cached_free(), second.shared_blocks) == (5, 5, 3)
+    pool.take(2)
+    assert (found(pool, 8), pool.audit([(second, 3), (prompt(2, 8), 2)])) == (6, "")
+    pool.release(second, second.computed_tokens)
+    pool.take(3)
+    assert (found(pool, 8), pool.cached_free()) == (3, 3)
+
+
+def test_chunks_of_a_prompt_are_held_as_one_unless_others_hold_some_of_it() -> None:
+    pool = make_pool(total=20)
+    first, second = prompt(0, 32, shared=32), prompt(1, 32, shared=32)
+    for tokens in (8, 16):
+        compute(pool, first, tokens)
+    assert [piece.blocks for piece in first.pieces] == [4]
+    pool.pin(second, 4)
+    second.computed_tokens = 16
+    compute(pool, first, 32)
+    compute(pool, second, 32)
+    assert [piece.blocks for piece in first.pieces] == [piece.blocks for piece in second.pieces] == [4, 4]
+    assert (pool.kept_by_others(first), pool.kept_by_others(second)) == (4, 4)
+    assert pool.audit([(first, 8), (second, 8)]) == ""
+    pool.release(first, first.computed_tokens)
+    assert (pool.used, pool.audit([(second, 8)])) == (8, "")
+
+
+@pytest.mark.parametrize("as_vllm", [False, True])
+def test_copies_of_different_lengths_are_taken_apart(as_vllm: bool) -> None:
+    pool = BlockPool(12, 4, PromptKeys(4), as_vllm=as_vllm)
+    long, short, other = prompt(0, 24, shared=24), prompt(1, 12, shared=12), prompt(2, 20, shared=20)
+    compute(pool, long, 24)
+    compute(pool, short, 12)  # side by side: the first three blocks twice
+    pool.release(long, long.computed_tokens)
+    pool.take(5)  # the three that were never used, and the end of the long one's
+    assert (found(pool, 6), pool.audit([(short, 3), (prompt(3, 20), 5)])) == (4, "")
+    pool.pin(other, 4)
+    assert pool.audit([(short, 3), (other, 4), (prompt(3, 20), 5)]) == ""
+    pool.release(short, short.computed_tokens)
+    pool.take(pool.free)
+    assert found(pool, 6) == 4
+
+
+def test_what_comes_back_from_below_stays_behind_the_head_even_if_a_copy_of_that_is_taken() -> None:
+    pool = make_pool(total=7)
+    one, copy = prompt(0, 20, shared=20), prompt(1, 12, shared=12)
+    compute(pool, copy, 12)
+    compute(pool, one, 12)
+    pool.release(copy, copy.computed_tokens)
+    pool.release(one, one.computed_tokens)
+    keys = pool.keys_behind(one, 3, 5)
+    pool.bring_back(one, 3, keys)  # into one block that was never used, and the last one of the copy's
+    assert (pool.free, pool.cached_free(), pool.audit([])) == (7, 7, "")
+    pool.take(2)
+    assert (found(pool, 5), pool.audit([(prompt(2, 8), 2)])) == (5, "")
+    pool.take(4)
+    assert found(pool, 5) == 1

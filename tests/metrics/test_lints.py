@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def seen(simulation: blis_tui.Simulation) -> Seen:
     """What the checks look at, to be changed by a test."""
-    cluster, log = simulation._cluster, simulation._log
+    cluster, log = simulation._cluster, simulation.log
     table, flow = log.table(cluster), Flow()
     for row in table.plain():
         flow.add(row)

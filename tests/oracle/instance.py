@@ -15,6 +15,7 @@ from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.request import Request, RequestState
 from tests.builders import number_of
 
+from .adapters import Shelf
 from .drafts import Drafter
 from .host import Host
 from .other_rules import OTHERS
@@ -163,7 +164,8 @@ class Job:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self.tokens = segment_tokens(request.segments)
+        self.adapter = request.adapter
+        self.tokens = [(f"{self.adapter}: {name}", at) for name, at in segment_tokens(request.segments)]
         own = request.input_tokens + request.output_tokens - len(self.tokens)
         self.tokens += [(f"request {request.index}", position) for position in range(own)]
         self.told_on = False
@@ -316,6 +318,9 @@ class Instance:
         self.recomputed = 0
         if self.engine.kv_tiers is not None and self.pool.caching:
             self.pool.tiers = Shelves(self.engine.kv_tiers, self.engine.block_size_tokens)
+        self.shelf = None if spec.engine.lora is None else Shelf(spec, number, beside=self.blis)
+        self.event = 0
+        """The one that is happening, for what is told of adapters."""
         self.waiting: list[Job] = []
         self.running: list[Job] = []
         self.leaving: list[tuple[Job, int]] = []
@@ -413,6 +418,9 @@ class Instance:
     def enqueue(self, job: Job, *, at_front: bool = False) -> None:
         job.state = RequestState.WAITING
         self.waiting.insert(0 if at_front else len(self.waiting), job)
+        if at_front and self.shelf is not None:
+            aside = [one for one in self.waiting if one in self.shelf.aside]
+            self.waiting = aside + [one for one in self.waiting if one not in aside]
         kind = self.policy.scheduling.kind
         if kind == "priority-fcfs":
             self.waiting.sort(key=lambda job: (job.priority, *self._seniority(job)))
@@ -449,7 +457,7 @@ class Instance:
         if not plan.preempted:
             self._fill_up(plan, now)
             while not self.running and not self.expected and any(job.reserved for job in self.waiting):
-                if ahead:
+                if ahead or self.awaits_adapter:
                     break
                 self._dispossess(plan)
                 self._fill_up(plan, now)
@@ -477,12 +485,36 @@ class Instance:
     def _fill_up(self, plan: Plan, now: int) -> None:
         """Schedule requests from the queue."""
         while self.waiting and len(self.running) + len(self.ending) < self.max_running and plan.budget > 0:
-            head = self.waiting[0]
+            head = self._next(now)
+            if head is None:
+                break
             holders = [] if self.running else [job for job in self.waiting if job.reserved]
             if holders and head.preemptions:
                 head = holders[0]
-            if not self.admit(plan, head, now) and not (holders and self.admit(plan, holders[0], now)):
+            if not self._ready(head, now):
                 break
+            if self.admit(plan, head, now):
+                continue
+            if not holders or not self._ready(holders[0], now) or not self.admit(plan, holders[0], now):
+                break
+
+    @property
+    def awaits_adapter(self) -> bool:
+        """Whether nobody runs, and an adapter is being loaded."""
+        return not self.running and self.shelf is not None and self.shelf.coming is not None
+
+    def _next(self, now: int) -> Job | None:
+        """The first in the queue whose adapter has a place; those before it are put aside."""
+        for job in self.waiting:
+            if self.shelf is None or self.shelf.passes(job, self.running):
+                return job
+            self.shelf.hold(job, self.running, "slots", now, self.event)
+            if job not in self.shelf.aside:
+                self.shelf.aside.append(job)
+        return None
+
+    def _ready(self, job: Job, now: int) -> bool:
+        return self.shelf is None or self.shelf.ready(job, self.running, now, self.event)
 
     def _wanted(self, job: Job) -> int:
         """What a decode asks for."""
@@ -541,6 +573,8 @@ class Instance:
             self.ending.remove(job)
             return
         self.running.remove(job)
+        if self.shelf is not None:
+            self.shelf.stop(job)
         if self.host is not None:
             self.host.take_out(plan, job, self._kept(job), self.latency, self.pool.size)
         self._recompute(job)
@@ -659,6 +693,8 @@ class Instance:
     def _join(self, plan: Plan, job: Job, now: int) -> None:
         self.waiting.remove(job)
         self.running.append(job)
+        if self.shelf is not None:
+            self.shelf.admit(job, now)
         self.places += 1
         job.place = self.places
         job.state = RequestState.RUNNING
@@ -756,7 +792,8 @@ class Instance:
             sizes = [1, 2, 4, 8, *range(16, most, 16), most]
             padded = min((size for size in sizes if size >= load.decode_requests), default=load.decode_requests)
             load = StepLoad([], min(padded, most), load.decode_context_tokens)
-        return self.latency.step_time_us(load)
+        duration = self.latency.step_time_us(load)
+        return duration if self.shelf is None else int(duration * self.shelf.factor(self.running))
 
     def advance(self, plan: Plan, end: int, duration_us: int) -> tuple[list[Job], list[Job]]:
         """Compute the planned tokens; who got a first token, and who is done (here, if split)."""
@@ -789,6 +826,8 @@ class Instance:
             else:
                 self._complete(job, end)
             self.running.remove(job)
+            if self.shelf is not None:
+                self.shelf.stop(job)
             self.leaving.append((job, len(self.pool.free) - free))
         return first, done
 

@@ -104,6 +104,8 @@ class MortalOracle(Oracle):
         for job in gone:
             self._decide_fate(job, number, failure, now)
         instance.pool.wipe()
+        if instance.shelf is not None:
+            instance.shelf.wipe()
         self.router.forget(number)
         if failure.repair_us is not None:
             self._later(now + failure.repair_us, lambda now: self._load(number, now))

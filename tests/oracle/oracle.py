@@ -19,6 +19,7 @@ from blis_tui.cluster.records import (
     TransferFinished,
     TransferStarted,
 )
+from blis_tui.engine.adapters.records import AdapterLoad
 from blis_tui.engine.latency.model import create_latency
 from blis_tui.engine.preemption.records import RestoreChosen, SwappedBack
 from blis_tui.engine.records import (
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 ARRIVAL, ADMISSION, ROUTING, LIFECYCLE = 0, 1, 2, 3
 PREFILL_ROUTING, TRANSFER_START, TRANSFER_END, DECODE_ROUTING = 4, 5, 6, 7
 EXPIRY, TICK = 8, 9
-QUEUED, STEP, LEFT, TIMEOUT = 1, 2, 4, 5
+ADAPTER, QUEUED, STEP, LEFT, TIMEOUT = 0, 1, 2, 4, 5
 
 
 _ALIVE = (RequestState.CREATED, RequestState.WAITING, RequestState.RUNNING)
@@ -192,7 +193,12 @@ class Oracle:
             self.events += 1
             self._ended_now = 0
             if event.instance >= 0:
-                if event.job is None:
+                if event.act is not None:
+                    if not event.act(now):
+                        self.now = before
+                        self.events -= 1
+                        continue
+                elif event.job is None:
                     if not self._step(self.instances[event.instance], now):
                         self.now = before  # it did not happen
                         self.events -= 1
@@ -247,6 +253,8 @@ class Oracle:
         if event.kind == ARRIVAL and event.instance < 0:
             return job is None and not self._unsent
         if event.instance >= 0:
+            if event.act is not None:
+                return False
             if job is None:
                 instance = self.instances[event.instance]
                 if instance.running or instance.waiting:
@@ -562,6 +570,8 @@ class Oracle:
     def _timed_out(self, job: Job, instance: Instance, now: int) -> None:
         was_running = job in instance.running
         (instance.running if was_running else instance.waiting).remove(job)
+        if instance.shelf is not None:
+            (instance.shelf.stop if was_running else instance.shelf.forget)(job)
         if instance.planned is not None:
             instance.planned.tokens.pop(job, None)
             instance.planned.admitted = [other for other in instance.planned.admitted if other is not job]
@@ -586,6 +596,10 @@ class Oracle:
             self._plan(time, STEP, None, instance.number)
 
     def _want_step(self, instance: Instance, time: int) -> None:
+        if not instance.awaits_adapter:
+            self._next_step(instance, time)
+
+    def _next_step(self, instance: Instance, time: int) -> None:
         if len(instance.stages) > 1:
             self._pass(instance, instance.next_pass_us(time))
             return
@@ -603,6 +617,7 @@ class Oracle:
         if not (instance.running or instance.waiting):
             return False
         instance.take_results(now)
+        instance.event = self.events
         if len(instance.under_way) == len(instance.stages) and piped:
             self._pass(instance, instance.next_pass_us(now))
             return False
@@ -616,6 +631,8 @@ class Oracle:
             if not plan.tokens and not plan.preempted and instance.under_way:
                 self._pass(instance, instance.under_way[0][0])
                 return False
+            if not plan.tokens and not plan.preempted and instance.awaits_adapter:
+                return self._tell_adapters(instance, now)
             if not plan.tokens and not plan.preempted and instance.expected:
                 return False
             self._tell_plan(instance, plan, now)
@@ -639,6 +656,9 @@ class Oracle:
             duration = instance.host.step_us(duration, plan.transfer_us)
         if instance.pool.tiers is not None:
             duration = instance.pool.tiers.step_us(now, duration)
+        if instance.shelf is not None:
+            duration += instance.shelf.start(plan.admitted, instance.running, now, self.events)
+            self._tell_adapters(instance, now)
         end = instance.free_us = now + duration
         if piped:
             instance.under_way.append((end, list(plan.tokens)))
@@ -659,7 +679,7 @@ class Oracle:
         if goes_on and piped:
             upcoming = instance.next_pass_us(now)
         if goes_on:
-            self._want_step(instance, upcoming)
+            self._next_step(instance, upcoming)
         self.records.append(
             StepFinished(
                 event=self.events,
@@ -703,7 +723,30 @@ class Oracle:
             )
         instance.drafter.latest.clear()
 
+    def _tell_adapters(self, instance: Instance, now: int) -> bool:
+        """Whether there was anything to tell; a load that has begun will be over."""
+        shelf = instance.shelf
+        if shelf is None or not shelf.news:
+            return False
+        coming = shelf.coming
+        if coming is not None and any(isinstance(one, AdapterLoad) for one in shelf.news):
+
+            def arrive(time: int) -> bool:
+                if shelf.coming is not coming:
+                    return False
+                shelf.arrive(time, self.events, time - now)
+                self._tell_adapters(instance, time)
+                if instance.waiting or instance.running:
+                    self._want_step(instance, time)
+                return True
+
+            self._plan(coming[1], ADAPTER, None, instance.number, act=arrive)
+        self.records += shelf.news
+        shelf.news.clear()
+        return True
+
     def _tell_plan(self, instance: Instance, plan: Plan, now: int) -> None:
+        self._tell_adapters(instance, now)
         for victim, beneficiary, tokens, blocks in plan.preempted:
             self.records.append(
                 Preempted(self.events, now, victim.name, instance.number, beneficiary.name, tokens, blocks)

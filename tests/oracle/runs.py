@@ -123,5 +123,5 @@ def books(row: Row) -> Books:
 
 def books_of(simulation: Simulation) -> list[Books]:
     """Those of all requests that have arrived, by their number."""
-    table = simulation._log.table(simulation._cluster)
+    table = simulation.log.table(simulation._cluster)
     return [books(row) for row in sorted(table.plain())]

@@ -21,6 +21,7 @@ from blis_tui.spec.model import (
     HostLink,
     KvTier,
     KvTiers,
+    Lora,
     Model,
     PluginConfig,
     Policy,
@@ -80,6 +81,7 @@ class Asked:
     deadline_us: int = 0
     tenant: str = ""
     session: str = ""
+    adapter: str = ""
 
     def request(self, index: int) -> Request:
         made = Request(
@@ -93,6 +95,7 @@ class Asked:
             self.tenant,
             self.deadline_us,
             self.session,
+            adapter=self.adapter,
         )
         made.max_output_tokens = self.declared_tokens
         return made
@@ -388,10 +391,31 @@ def _asked(draw: Draw, engine: Engine, pressure: str) -> tuple[Asked, ...]:
     return tuple(asked)
 
 
-def draw_scenario(draw: Draw, *, running_first: bool = True, starved: bool = False) -> Scenario:
+def lora(draw: Draw) -> Lora:
+    """Few places, and loads that take as long as some steps."""
+    slots = draw(st.sampled_from((1, 1, 2, 3)))
+    return Lora(
+        max_loras=slots,
+        max_cpu_loras=slots + draw(st.sampled_from((0, 1, 3))),
+        max_lora_rank=draw(st.sampled_from((8, 12, 64))),
+        ranks={"p": 4},
+        bytes_per_rank=draw(st.sampled_from((1, 50_000))),
+        base_latency_us=draw(st.sampled_from((0, 1, 30, 200))),
+        storage_latency_us=draw(st.sampled_from((0, 100))),
+        step_overhead=draw(st.sampled_from((None, 0.0, 0.5))),
+    )
+
+
+def adapted(draw: Draw, asked: tuple[Asked, ...]) -> tuple[Asked, ...]:
+    """The same requests, most of them with an adapter."""
+    names = ("", "p", "q", "r", "s")[: draw(st.integers(3, 5))]
+    return tuple(replace(one, adapter=draw(st.sampled_from(names))) for one in asked)
+
+
+def draw_scenario(draw: Draw, *, running_first: bool = True, starved: bool = False, adapters: bool = False) -> Scenario:
     """Any small simulation, with ``blis`` or ``vllm-v1`` batching, or else with one of the others.
 
-    ``starved``: one with too few KV blocks.
+    ``starved``: one with too few KV blocks; ``adapters``: one with LoRA adapters.
     """
     pressure = _SHORT_OF_BLOCKS if starved else draw(st.sampled_from(tuple(_ENGINES)))
     engine = _ENGINES[pressure](draw)
@@ -401,6 +425,8 @@ def draw_scenario(draw: Draw, *, running_first: bool = True, starved: bool = Fal
         engine, policy = other(draw, engine, policy)
     elif not draw(st.integers(0, 2)):
         engine, policy = replace(engine, speculative=speculative(draw)), planning_late(policy)
+    if adapters:
+        engine, asked = replace(engine, lora=lora(draw)), adapted(draw, asked)
     return Scenario(
         _experiment(
             engine,

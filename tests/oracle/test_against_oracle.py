@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blis_tui.cluster.cluster import Cluster
+from blis_tui.engine.adapters.records import AdapterEvicted, AdapterHeld, AdapterLoad, AdapterReady
 from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.preemption.records import RestoreChosen, SwappedBack
 from blis_tui.engine.records import Observers, StepFinished
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
 
 _EVENTS_PER_REQUEST: Final = 6
 """Arrival, admission, routing, queued, left, timeout: all there is besides steps."""
-_KINDS: Final = (StepFinished, RestoreChosen, SwappedBack, DraftsVerified)
+_OF_ADAPTERS: Final = (AdapterHeld, AdapterEvicted, AdapterLoad, AdapterReady)
+_KINDS: Final = (StepFinished, RestoreChosen, SwappedBack, DraftsVerified, *_OF_ADAPTERS)
 _MANY: Final = 1_000_000
 """More events than a scenario has: it runs in one go."""
 
@@ -109,6 +111,7 @@ def _audit(instance: Instance) -> None:
     holders = [(request, batch.cohort.held_blocks(request)) for request in there]
     assert pool.audit(holders) == ""
     assert pool.used + pool.free == pool.total
+    assert batch.adapters is None or batch.adapters.audit(list(batch.running.values())) == ""
     assert batch.host is None or batch.host.audit([one.index for one in batch.waiting.ordered()]) == ""
     assert all(request.held_blocks == 0 for request in instance.waiting.ordered())
 
@@ -138,6 +141,8 @@ def _compare(oracle: Oracle, run: _Run) -> None:
             assert instance.batch.host.books() == naive.host.books()
         cohort = instance.batch.speculative
         assert (cohort and cohort.tallies.state()) == (naive.drafter and naive.drafter.books())
+        adapters, shelf = instance.batch.adapters, naive.shelf
+        assert (adapters and adapters.books()) == (shelf and shelf.books())
         _audit(instance)
     assert (cluster.now, cluster.events) == (oracle.now, oracle.events)
 
@@ -217,6 +222,17 @@ def test_they_agree_where_blocks_are_short(scenario: Scenario) -> None:
 @given(drawn(draw_scenario), st.integers(1, 4))
 def test_they_agree_on_users_who_wait_for_their_answers(scenario: Scenario, users: int) -> None:
     _check(scenario, users)
+
+
+@examples(60)
+@given(drawn(partial(draw_scenario, adapters=True)))
+def test_they_agree_on_adapters(scenario: Scenario) -> None:
+    _check(scenario)
+
+
+@pytest.mark.slow
+def test_they_agree_on_adapters_at_length() -> None:
+    check_many(300, partial(draw_scenario, adapters=True), lambda scenario, _: _check(scenario), part=4)
 
 
 @pytest.mark.slow

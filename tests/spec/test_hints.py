@@ -15,13 +15,17 @@ from blis_tui.spec.library import names
 from blis_tui.spec.load import load
 from blis_tui.spec.nearness import nearest
 from blis_tui.spec.places import shipped_specs
-from blis_tui.spec.schema import KINDS
+from blis_tui.spec.schema import KINDS, properties_of
 
 HEAD = "apiVersion: blis/v1\nkind: Experiment\nmetadata: {name: mine}\n"
 BASE = HEAD + "model: qwen3-14b\nhardware: h100\nworkload: chatbot\n"
 CLIENT = HEAD + "model: qwen3-14b\nhardware: h100\nworkload: {requests: 9, rate_per_s: 1, clients: [{id: a, %s}]}\n"
 LENGTHS = "input_tokens: {kind: constant, value: 9}, output_tokens: {kind: constant, value: 9}"
-PATHS = {key.dotted for key in root("Experiment").walk()}
+PATHS = {
+    *(key.dotted for key in root("Experiment").walk()),
+    *(f"study.{key.dotted}" for key in root("Study").walk()),
+    *(f"study.axes.{name}" for name in properties_of("Study", "values")),
+}
 WORDS = {choice.value for kind in KINDS for key in root(kind).walk() for choice in key.choices}
 
 

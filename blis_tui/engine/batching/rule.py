@@ -53,6 +53,8 @@ def plan_step(rule: BatchRule, batch: Batch, *, ahead: bool) -> Plan | None:
     plan = rule.plan(batch)
     if ahead or not batch.reserved or batch.running or plan.preempted:
         return plan
+    if batch.awaits_adapter():
+        return plan
     if batch.awaits_blocks():
         return None
     preempted: list[Preemption] = []
@@ -103,7 +105,7 @@ class RunningFirst(Plain):
         head could have them only then.
         """
         traits = self.traits
-        waiting, running, pool = batch.waiting, batch.running, batch.pool
+        waiting, running, pool, adapters = batch.waiting, batch.running, batch.pool, batch.adapters
         size = pool.block_size_tokens
         threshold = plan.threshold
         max_num_seqs = batch.limits.max_num_seqs
@@ -111,9 +113,13 @@ class RunningFirst(Plain):
         stuck = reloaded = -1
         computed_anyway = 0 if traits.caches_whole_prompts else 1
         while budget > 0 and waiting.items and len(running) + len(batch.ending) < max_num_seqs:
-            request = waiting.head()
+            request = waiting.head() if adapters is None else adapters.next(waiting)
+            if request is None:
+                break
             if not running and batch.reserved and (request.preemptions or request.index == stuck):
                 request = batch.first_with_blocks() or request
+            if adapters is not None and not adapters.ready(request):
+                break
             attempt = (request.index, pool.epoch, budget)
             if attempt == batch.refused:
                 if not running and batch.reserved and stuck < 0:
@@ -156,6 +162,8 @@ class RunningFirst(Plain):
                 break
             batch.admit(plan, request, cached, tokens, swapped_tokens=swapped, tiered=tiered)
             budget -= tokens
+        if adapters is not None:
+            adapters.end_plan()
 
 
 def serve_running(batch: Batch, plan: Plan, budget: int) -> int:

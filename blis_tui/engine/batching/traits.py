@@ -55,6 +55,8 @@ class Traits:
     """It forms batches beside those under way (``pipeline_parallel``)."""
     sizes_pool_by_rank: bool = False
     """How many KV blocks fit is worked out for each rank: see ``kv.rank_capacity``."""
+    adapters: str = ""
+    """How it comes by LoRA adapters that are not there: ``beside`` steps, or ``in-step``; empty = it knows none."""
     cuts_output: bool = False
     """Where prompt and declared output exceed ``max_model_len``, the output is cut; else the request is dropped."""
 

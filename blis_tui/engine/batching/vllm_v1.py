@@ -96,6 +96,7 @@ class VllmV1Batching(RunningFirst):
             busy_until_the_end=True,
             skips_empty_steps=True,
             ties_by_name=False,
+            adapters="in-step",
             cuts_output=True,
         )
 

@@ -52,6 +52,7 @@ def kv_capacity(
     tensor_parallel: int,
     block_size_tokens: int,
     gpu_memory_utilization: float,
+    reserved_bytes: int = 0,
 ) -> KvCapacity:
     """Budget the memory of one instance.
 
@@ -61,6 +62,7 @@ def kv_capacity(
         tensor_parallel: accelerators that share each layer.
         block_size_tokens: tokens per KV block.
         gpu_memory_utilization: share of the memory that may be used, in (0, 1].
+        reserved_bytes: what LoRA adapters take, on all accelerators together.
 
     Returns:
         The budget; ``blocks`` is 0 when weights and allowances leave too little.
@@ -88,7 +90,7 @@ def kv_capacity(
     overhead = per_accelerator * tensor_parallel
     available = hardware.memory_gib * gpu_memory_utilization * tensor_parallel
     bytes_per_block = _bytes_per_block(model, tensor_parallel, block_size_tokens)
-    left = available - (weights + activation + overhead)
+    left = available - (weights + activation + overhead + reserved_bytes / _GIB)
     return KvCapacity(
         blocks=int(left * _GIB) // bytes_per_block if left > 0.0 else 0,
         weights_gib=weights,

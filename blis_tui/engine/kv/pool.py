@@ -1,52 +1,34 @@
 """The KV block pool of one instance: what is used, what is free, and what free blocks still hold.
 
-Four facts keep it small and fast:
+Three facts keep it small and fast:
 
 * A prompt has no tokens here, only segments, so a block's content is a key (see ``PromptKeys``). Blocks whose content
   nobody but their holder could ever ask for are *private*: they are counted, never listed.
-* Free blocks stand in the order in which they will be taken (least recently released first). A run of private blocks
-  released together is one entry with a count; only findable blocks have entries of their own.
-* ``blank`` counts the anonymous blocks at the very front of that order: never-used ones at first, later each run as
-  it reaches the front. Taking blocks is then mostly one subtraction.
-* Requests that run at the same time mostly share one and the same prefix: a ``Span``, pinned as a whole. Only the first
-  of its holders and the last one touch its blocks.
+* Blocks that others can find are listed as *extents*: consecutive ones that have the same holders, or stand in the free
+  order together. A long prompt is a few extents, not hundreds of blocks.
+* ``blank`` counts the anonymous blocks at the very front of the free order: never-used ones at first, later each run of
+  private blocks as it reaches the front. Taking blocks is then mostly one subtraction.
 
 Every allocation is checked by its caller first (``free`` is exact) and mutates afterwards; nothing is rolled back.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from blis_tui.engine.kv.block import Block
+from blis_tui.engine.kv.extent import Piece
+from blis_tui.engine.kv.free_order import FreeOrder
+from blis_tui.engine.kv.prefix_index import PrefixIndex
+from blis_tui.engine.kv.prompt_keys import PLACES
+from blis_tui.engine.kv.unseen import Unseen
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from blis_tui.engine.kv.extent import Extent
     from blis_tui.engine.kv.prompt_keys import PromptKeys
     from blis_tui.engine.kv.tiers import Tiers
     from blis_tui.engine.request import Request, Segments
-
-_NEVER: Final = 1 << 62
-
-
-class Span:
-    """The leading blocks of a prompt as several requests hold them together; each block counts it as one reference.
-
-    Attributes:
-        blocks: the blocks, first one first.
-        holders: how many requests hold it.
-        remaps: how often the pool had changed which of equal blocks is found when these were looked up.
-    """
-
-    __slots__ = ("blocks", "holders", "remaps")
-
-    def __init__(self, blocks: list[Block], remaps: int) -> None:
-        self.blocks = blocks
-        self.holders = 1
-        self.remaps = remaps
 
 
 class BlockPool:
@@ -70,26 +52,19 @@ class BlockPool:
         misses: blocks taken from the free list, ever.
         min_free: the lowest ``free`` has been.
         epoch: changes whenever something happened that may let in a request that did not fit before.
-        unseen: keys that became findable in steps that may not be over -> the end of theirs; None = nobody asks.
-        fresh: those of them whose step has no end yet.
+        unseen: what became findable in steps that may not be over; None = nobody asks.
         tiers: where content goes that would be lost; None = nowhere.
     """
 
     __slots__ = (
         "_as_vllm",
-        "_free_order",
         "_index",
-        "_next_place",
-        "_others",
-        "_pinned",
-        "_remaps",
-        "_spans",
+        "_order",
         "blank",
         "block_size_tokens",
         "caching",
         "epoch",
         "free",
-        "fresh",
         "hits",
         "min_free",
         "misses",
@@ -111,18 +86,9 @@ class BlockPool:
         self.hits = 0
         self.misses = 0
         self.epoch = 0
-        self._free_order: OrderedDict[int, Block | int] = OrderedDict()
-        self._next_place = 0
-        self._index: dict[int, Block] = {}
-        self._others: dict[int, list[Block]] = {}
-        """Blocks of the same content as one in the index, in the order of their computation."""
-        self._remaps = 0
-        self._spans: dict[int, Span] = {}
-        """By the key of the last block: what the latest to pin that prefix holds."""
-        self._pinned: dict[int, Span] = {}
-        """By the index of the request that holds it."""
-        self.unseen: dict[int, int] | None = None
-        self.fresh: list[int] = []
+        self._order = FreeOrder()
+        self._index = PrefixIndex(self._order, oldest=as_vllm)
+        self.unseen: Unseen | None = None
         self.tiers: Tiers | None = None
 
     @property
@@ -132,78 +98,58 @@ class BlockPool:
 
     def cached_prefix(self, request: Request, limit_blocks: int) -> int:
         """How many leading blocks of the prompt, at most ``limit_blocks``, are in the cache right now."""
-        index = self._index
-        keys = self.prompts.shareable(request.content)
-        found = _cached_head(index, keys, min(limit_blocks, len(keys)))
+        keys = self.prompts.stretches(request.content)
+        found = self._index.head(keys.parts)
         # Only a preempted request has left content of its own behind.
-        if request.preemptions and found == len(keys):
-            own = self.prompts.own
-            while found < limit_blocks and own(request, found) in index:
-                found += 1
-        return found
+        if request.preemptions and found == keys.blocks < limit_blocks:
+            found += self._index.head((self._own(request, found, limit_blocks),))
+        return min(found, limit_blocks)
 
     def visible_head(self, segments: Segments, now: int) -> int:
         """How many leading blocks of these segments others can see in the cache: what a step computes, after it."""
-        keys = self.prompts.shareable(segments)
-        found = _cached_head(self._index, keys, len(keys))
-        if self.unseen:
-            for i in range(found):
-                if self.unseen.get(keys[i], -1) >= now:
-                    return i
-        return found
+        parts = self.prompts.stretches(segments).parts
+        found = self._index.head(parts)
+        return self.unseen.seen_head(parts, found, now) if self.unseen and found else found
 
     def visible_keys(self, now: int) -> frozenset[int]:
         """The keys of all blocks that others can see in the cache."""
-        unseen = self.unseen or {}
-        return frozenset(key for key in self._index if unseen.get(key, -1) < now)
+        unseen = self.unseen
+        return frozenset(
+            key for one in self._index for key in (unseen.seen(one.keys, now) if unseen is not None else one.keys)
+        )
+
+    def hide_unseen(self) -> None:
+        """From now on it matters to somebody which steps are over."""
+        self.unseen = Unseen()
 
     def computed(self, now: int, end: int) -> None:
         """What has become findable since the last call is computed at ``end``; others see it after that."""
-        unseen = self.unseen
-        if unseen is None:
-            return
-        if unseen:
-            self.unseen = unseen = {key: until for key, until in unseen.items() if until >= now}
-        unseen.update(dict.fromkeys(self.fresh, end))
-        self.fresh.clear()
+        if self.unseen:
+            self.unseen.computed(now, end)
 
     def planned(self) -> None:
         """What has become findable since the last call of ``computed`` will be computed: nobody sees it until then."""
-        if self.unseen is not None:
-            self.unseen.update(dict.fromkeys(self.fresh, _NEVER))
+        if self.unseen:
+            self.unseen.planned()
 
     def delivered(self, request: Request) -> None:
         """Its prompt has come from elsewhere: others see that at once, even while a step here computes the same."""
-        if self.unseen is None:
-            return
-        for key in self._prefix(request, request.input_tokens // self.block_size_tokens):
-            self.unseen.pop(key, None)
-            if key in self.fresh:
-                self.fresh.remove(key)
+        if self.unseen:
+            self.unseen.delivered(self._prefix(request, request.input_tokens // self.block_size_tokens))
 
     def idle_among(self, request: Request, blocks: int) -> int:
         """How many of the first ``blocks`` cached blocks nobody references: pinning them takes free blocks."""
-        if self._span(request, blocks) is not None:
-            return 0
-        return len([1 for key in self._prefix(request, blocks) if not self._index[key].references])
+        return self._index.unreferenced(self._prefix(request, blocks)) if blocks else 0
 
     def pin(self, request: Request, blocks: int) -> None:
         """Give ``request`` (which holds nothing) the first ``blocks`` cached blocks of its prompt, at least one."""
-        span = self._span(request, blocks)
-        if span is not None:
-            span.holders += 1
-        else:
-            span = Span([self._index[key] for key in self._prefix(request, blocks)], self._remaps)
-            for block in span.blocks:
-                if not block.references:
-                    del self._free_order[block.place]
-                    block.place = -1
-                    self.free -= 1
-                block.references += 1
-            self._spans[span.blocks[-1].key] = span
-        self._pinned[request.index] = span
-        request.shared_blocks.extend(span.blocks)
-        request.held_blocks = blocks
+        for extent in self._index.found(self._prefix(request, blocks)):
+            if not extent.references:
+                self._order.remove(extent)
+                self.free -= extent.count
+            extent.references += 1
+            request.pieces.append(Piece(extent.key, extent.count, extent.label))
+        request.held_blocks = request.shared_blocks = blocks
         self.hits += blocks
         self.min_free = min(self.min_free, self.free)
 
@@ -213,11 +159,12 @@ class BlockPool:
 
     def kept_by_others(self, request: Request) -> int:
         """How many of its leading blocks others hold, too: they stay in the cache if it gives up its own."""
-        span = self._pinned.get(request.index)
-        common = len(span.blocks) if span is not None and span.holders > 1 else 0
-        shared = request.shared_blocks
-        while common < len(shared) and shared[common].references > 1:
-            common += 1
+        common = 0
+        for piece in request.pieces:
+            for extent in self._index.held(piece):
+                if extent.references == 1:
+                    return common
+                common += extent.count
         return common
 
     def hold(self, request: Request, tokens: int) -> None:
@@ -230,13 +177,15 @@ class BlockPool:
     def extend(self, request: Request, computed_tokens: int) -> None:
         """Make room for ``computed_tokens`` tokens; blocks that become full and are shareable become findable."""
         self.hold(request, computed_tokens)
-        size = self.block_size_tokens
-        shared = request.shared_blocks
         if request.segments and self.caching:
-            keys = self.prompts.shareable(request.segments)
-            full = min(computed_tokens // size, len(keys))
-            if len(shared) < full:
-                shared.extend(self._publish_all(keys[len(shared) : full]))
+            keys = self.prompts.stretches(request.content)
+            known = computed_tokens
+            if request.content is not request.segments:  # all of the prompt is shareable, but the answer not yet there
+                known = min(known, request.input_tokens)
+            full = min(known // self.block_size_tokens, keys.blocks)
+            if request.shared_blocks < full:
+                self._publish(request, _between(keys.parts, request.shared_blocks, full))
+                request.shared_blocks = full
 
     def take(self, count: int) -> None:
         """Take ``count`` blocks in free order; findable content in them is forgotten. ``count <= free`` must hold."""
@@ -246,16 +195,25 @@ class BlockPool:
             self.min_free = self.free
         while count > self.blank:
             count -= self.blank
-            _, entry = self._free_order.popitem(last=False)
-            if isinstance(entry, int):
-                self.blank = entry
-            else:
-                if self.tiers is not None:
-                    self.tiers.evicted(entry.key, self.total - self.free - count, self.total)
-                    self.epoch += 1
-                self._forget(entry)
-                self.blank = 1
+            first = self._order.pop()
+            if isinstance(first, int):
+                self.blank = first
+                continue
+            if self.tiers is not None:
+                self._evict_to(self.tiers, first, count)
+            self.blank = first.count
+            if first.count > count:
+                self.blank = count
+                self._order.put_back(first)
+            self._index.forget(first, self.blank)
         self.blank -= count
+
+    def _evict_to(self, tiers: Tiers, extent: Extent, count: int) -> None:
+        """Of so many blocks that are taken, the next are those at the end of an extent."""
+        for key in reversed(extent.keys[-count:]):
+            tiers.evicted(key, self.total - self.free - count, self.total)
+            self.epoch += 1
+            count -= 1
 
     def take_spare(self, request: Request, tokens: int) -> None:
         """Give ``request`` one more block, if it needs one for so many tokens and there is one."""
@@ -272,54 +230,56 @@ class BlockPool:
         that computes the last of it, -1 = it has; None = ``computed`` will tell.
         """
         self.epoch += 1
-        shared = request.shared_blocks
-        size = self.block_size_tokens
-        computed = content_tokens // size
-        # Blocks granted in a step that is given up were never computed: their content must not be found.
-        while len(shared) > computed and shared[-1].references == 1:
-            self._forget(shared.pop())
-        private_from = len(shared)
-        names: list[int] = []
+        computed = content_tokens // self.block_size_tokens
+        if request.shared_blocks > computed:
+            self._forget_behind(request, computed)
+        shared = named = request.shared_blocks
         if self.caching and (findable or request.content is not request.segments):
-            names = self._prefix(request, computed)[private_from:]
-            if not findable:
-                del names[max(0, len(self.prompts.shareable(request.content)) - private_from) :]
+            known = computed if findable else min(computed, self.prompts.stretches(request.content).blocks)
+            named = max(shared, known)
         if self.tiers is not None:
-            keys = self.prompts.shareable(request.content)
-            given = list(keys[: min(private_from + len(names), len(keys))])
-            if findable:
-                given += [self.prompts.own(request, i) for i in range(len(keys), computed)]
-            self.tiers.given_up(given[::-1])
-        tail = request.held_blocks - private_from
-        anonymous = tail - len(names)
+            self.tiers.given_up(self._known(request, named, computed if findable else 0)[::-1])
+        tail = request.held_blocks - shared
+        anonymous = request.held_blocks - named
         if self._as_vllm:
-            partial = request.held_blocks - max(computed, private_from)
+            partial = request.held_blocks - max(computed, shared)
             self.blank += partial
             anonymous -= partial
-        self._park(anonymous)
-        for key in reversed(names):
-            block = Block(key, 0, -1)
-            self._publish(block, end)
-            self._park_block(block)
+        order = self._order
+        order.park_anonymous(anonymous)
+        if named > shared:
+            for keys in reversed(_between(self._prefix(request, named), shared, named)):
+                self._park_new(keys, end)
         self.free += tail
-        span = self._pinned.pop(request.index, None)
-        if span is not None:
-            span.holders -= 1
-            if span.holders:
-                del shared[: len(span.blocks)]
-            elif self._spans.get(last := span.blocks[-1].key) is span:
-                del self._spans[last]
-        order, place = self._free_order, self._next_place
-        for block in reversed(shared):
-            block.references -= 1
-            if not block.references:
-                block.place = place
-                order[place] = block
-                place += 1
-        self.free += place - self._next_place
-        self._next_place = place
-        shared.clear()
-        request.held_blocks = 0
+        for piece in reversed(request.pieces):
+            for extent in reversed(self._index.held(piece)):
+                extent.references -= 1
+                if not extent.references:
+                    order.park(extent)
+                    self.free += extent.count
+        request.pieces.clear()
+        request.shared_blocks = request.held_blocks = 0
+
+    def _forget_behind(self, request: Request, computed: int) -> None:
+        """Blocks granted in a step that is given up were never computed: their content must not be found."""
+        pieces = request.pieces
+        while request.shared_blocks > computed:
+            piece = pieces[-1]
+            extent = self._index.held(piece)[-1]
+            if extent.references > 1:
+                break
+            gone = min(extent.count, request.shared_blocks - computed)
+            self._index.forget(extent, gone)
+            request.shared_blocks -= gone
+            pieces[-1] = piece._replace(blocks=piece.blocks - gone)
+            if piece.blocks == gone:
+                pieces.pop()
+
+    def _known(self, request: Request, named: int, computed: int) -> list[int]:
+        """The keys of what somebody could ask for of all that a request gives up, first block first."""
+        keys = self.prompts.shareable(request.content)
+        own = self.prompts.own
+        return [*keys[:named], *(own(request, block) for block in range(len(keys), computed))]
 
     def wipe(self) -> None:
         """Forget the content of all blocks, which must all be free."""
@@ -327,9 +287,8 @@ class BlockPool:
             self.tiers.wipe()
         self.blank = self.total
         self.epoch += 1
-        for entries in (self._free_order, self._index, self._others, self._spans):
-            entries.clear()
-        self._remaps += 1
+        self._order.clear()
+        self._index.clear()
         if self.unseen:
             self.unseen.clear()
 
@@ -345,139 +304,123 @@ class BlockPool:
         All of them stay free, and are reused after all others, the last one of the prompt first: what is left of a
         prompt is always its head. The blocks must be free beside those of the head that are.
         """
-        head = [self._index[key] for key in self._prefix(request, cached)]
-        idle = [block for block in head if not block.references]
-        for block in idle:
-            del self._free_order[block.place]
+        head = self._prefix(request, cached)
+        for extent in self._index.found(head):
+            if not extent.references:
+                self._order.remove(extent)
         self.take(len(keys))
         self.free += len(keys)
-        new = [Block(key, 0, -1) for key in keys]
-        for block in new:
-            self._publish(block)
-        for block in reversed((*idle, *new)):
-            self._park_block(block)
+        for stretch in reversed(_stretches(keys)):
+            self._park_new(stretch)
+        # Taking a copy of theirs may have cut them.
+        for extent in reversed([one for one in self._index.found(head) if one.place < 0 and not one.references]):
+            self._order.park(extent)
 
     def cached_free(self) -> int:
         """Free blocks whose content can still be found."""
-        return len([1 for entry in self._free_order.values() if not isinstance(entry, int)])
+        total = 0
+        for entry in self._order:
+            total += 0 if isinstance(entry, int) else entry.count
+        return total
 
     def state(self) -> tuple[object, ...]:
         """Everything that decides the pool's future, as plain values (for digests and invariants)."""
-        order = tuple(entry if isinstance(entry, int) else ("block", entry.key) for entry in self._free_order.values())
-        return (self.free, self.blank, self.hits, self.misses, self.min_free, order)
+        order: list[object] = []
+        for entry in self._order:
+            order += [entry] if isinstance(entry, int) else [("block", key) for key in reversed(entry.keys)]
+        return (self.free, self.blank, self.hits, self.misses, self.min_free, tuple(order))
 
     def audit(self, holders: Sequence[tuple[Request, int]]) -> str:
         """What is wrong with the books, given who holds how many blocks; empty when nothing is."""
         parked = self.blank
-        for place, entry in self._free_order.items():
+        for entry in self._order:
             if isinstance(entry, int):
                 parked += entry
-            elif entry.references or entry.place != place:
+            elif entry.references or entry.place < 0:
                 return f"block {entry.key:#x} stands in the free order with {entry.references} references"
             else:
-                parked += 1
+                parked += entry.count
         if parked != self.free:
             return f"{self.free} blocks are said to be free, {parked} stand in the free order"
-        references: dict[int, int] = {}
-        blocks: dict[int, Block] = {}
-        private = 0
-        counted: dict[int, Span] = {}
+        references: dict[tuple[int, int], int] = {}
+        extents: dict[tuple[int, int], Extent] = {}
+        private = shared = 0
         for request, held in holders:
-            shared = request.shared_blocks
-            private += held - len(shared)
-            span = self._pinned.get(request.index)
-            if span is not None:
-                if shared[: len(span.blocks)] != span.blocks:
-                    return f"request {request.request_id} does not hold the prefix that it has pinned"
-                if id(span) in counted:
-                    shared = shared[len(span.blocks) :]
-                counted[id(span)] = span
-            for block in shared:
-                references[id(block)] = references.get(id(block), 0) + 1
-                blocks[id(block)] = block
-        for name, count in references.items():
-            if blocks[name].references != count:
-                return f"block {blocks[name].key:#x} counts {blocks[name].references} references, {count} are held"
-        if private + len(blocks) + self.free != self.total:
-            return f"{private} private + {len(blocks)} shared + {self.free} free blocks are not {self.total}"
-        return ""
+            private += held - request.shared_blocks
+            for piece in request.pieces:
+                for extent in self._index.held(piece):
+                    name = (extent.key, extent.label)
+                    references[name] = references.get(name, 0) + 1
+                    extents[name] = extent
+        for name, extent in extents.items():
+            shared += extent.count
+            if extent.references != references[name]:
+                return f"block {extent.key:#x} counts {extent.references} references, {references[name]} are held"
+        if private + shared + self.free != self.total:
+            return f"{private} private + {shared} shared + {self.free} free blocks are not {self.total}"
+        return self._index.audit()
 
-    def _span(self, request: Request, blocks: int) -> Span | None:
-        """What holds the first ``blocks`` blocks of this prompt already, if those still are the ones to be found."""
-        if not blocks:
-            return None
-        keys = self.prompts.shareable(request.content)
-        last = keys[blocks - 1] if blocks <= len(keys) else self.prompts.own(request, blocks - 1)
-        span = self._spans.get(last)
-        return span if span is not None and span.remaps == self._remaps else None
+    def _own(self, request: Request, start: int, stop: int) -> range:
+        """The keys of blocks that end in tokens only ``request`` has."""
+        first = self.prompts.own(request, start)
+        return range(first, first + stop - start)
 
-    def _prefix(self, request: Request, blocks: int) -> list[int]:
+    def _prefix(self, request: Request, blocks: int) -> Sequence[range]:
         """Keys of the first ``blocks`` blocks of a request."""
-        keys = self.prompts.shareable(request.content)
-        own = self.prompts.own
-        return [*keys[:blocks], *(own(request, i) for i in range(len(keys), blocks))]
+        keys = self.prompts.stretches(request.content)
+        if blocks == keys.blocks:
+            return keys.parts
+        if blocks < keys.blocks:
+            return _between(keys.parts, 0, blocks)
+        return (*keys.parts, self._own(request, keys.blocks, blocks))
 
-    def _park(self, count: int) -> None:
-        """Put ``count`` anonymous blocks at the end of the free order."""
-        if count > 0:
-            self._free_order[self._next_place] = count
-            self._next_place += 1
+    def _publish(self, request: Request, stretches: Iterable[range]) -> None:
+        """What a request computes becomes findable; of blocks with the same content only one is found at a time."""
+        pieces = request.pieces
+        for keys in stretches:
+            before = pieces[-1] if pieces else None
+            piece, _, fresh = self._index.add(keys, 1, before)
+            if before is not None and piece.key == before.key:
+                pieces[-1] = piece
+            else:
+                pieces.append(piece)
+            self._published(keys, fresh, None)
 
-    def _park_block(self, block: Block) -> None:
-        block.place = self._next_place
-        self._free_order[self._next_place] = block
-        self._next_place += 1
-
-    def _publish(self, block: Block, end: int | None = None) -> None:
-        """Make a block findable; of blocks with the same content only one is found at a time.
+    def _park_new(self, keys: range, end: int | None = None) -> None:
+        """Anonymous free blocks now have this content; they are taken after all others.
 
         ``end``: when the step ends that computes it, -1 = it has; None = ``computed`` will tell.
         """
-        self.epoch += 1
-        found = self._index.get(block.key)
-        if found is None:
-            if self.unseen is not None:
-                if end is None:
-                    self.fresh.append(block.key)
-                elif end >= 0:
-                    self.unseen[block.key] = end
-            self._index[block.key] = block
-        elif self._as_vllm:
-            self._others.setdefault(block.key, []).append(block)
+        _, extents, fresh = self._index.add(keys, 0)
+        for extent in reversed(extents):
+            self._order.park(extent)
+        self._published(keys, fresh, end)
+
+    def _published(self, keys: range, fresh: int, end: int | None) -> None:
+        self.epoch += len(keys)
+        if fresh and self.unseen is not None:
+            self.unseen.note(keys[len(keys) - fresh :], end)
+
+
+def _between(stretches: Sequence[range], start: int, stop: int) -> list[range]:
+    """The keys of the blocks from one place in a prompt to another."""
+    found = []
+    for keys in reversed(stretches):
+        first = keys.start & PLACES
+        if first >= stop:
+            continue
+        if first + len(keys) <= start:
+            break
+        found.append(keys[max(0, start - first) : stop - first])
+    return found[::-1]
+
+
+def _stretches(keys: Iterable[int]) -> list[range]:
+    """Keys, put together where they are consecutive."""
+    found: list[range] = []
+    for key in keys:
+        if found and found[-1].stop == key:
+            found[-1] = range(found[-1].start, key + 1)
         else:
-            self._remaps += 1
-            self._others.setdefault(block.key, []).append(found)
-            self._index[block.key] = block
-
-    def _publish_all(self, keys: Sequence[int]) -> list[Block]:
-        """Blocks with this content, held once and findable: long prompts have hundreds, which are mostly new."""
-        blocks = [Block(key, 1, -1) for key in keys]
-        if self._index.keys().isdisjoint(keys):
-            self.epoch += len(blocks)
-            self._index.update(zip(keys, blocks, strict=True))
-            if self.unseen is not None:
-                self.fresh.extend(keys)
-        else:
-            for block in blocks:
-                self._publish(block)
-        return blocks
-
-    def _forget(self, block: Block) -> None:
-        """Its content is gone; another block of the same content, if one is left, is found from now on."""
-        key = block.key
-        others = self._others.get(key)
-        if others is None:
-            del self._index[key]
-            return
-        self._remaps += 1
-        if self._index[key] is block:
-            self._index[key] = others.pop(0 if self._as_vllm else -1)
-        else:
-            others.remove(block)
-        if not others:
-            del self._others[key]
-
-
-def _cached_head(index: dict[int, Block], keys: Sequence[int], count: int) -> int:
-    # Whoever holds a block holds all before it, and gives them back after it: what is left is always a head.
-    return bisect_left(range(count), 1, key=lambda i: keys[i] not in index)
+            found.append(range(key, key + 1))
+    return found

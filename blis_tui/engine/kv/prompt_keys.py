@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from blis_tui.errors import SimulationError
 
@@ -13,10 +13,25 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Request, Segments
 
 MAX_SHARED_BLOCKS: Final = 2**20
-"""Blocks of one shared prefix. Each takes some 250 bytes once it is computed."""
+"""Blocks of one shared prefix."""
 _INDEX_BITS: Final = 32
+PLACES: Final = (1 << _INDEX_BITS) - 1
+"""The bits of a key that say at which place in its prompt the block stands."""
 _REMEMBERED: Final = 1024
-"""Key lists that are kept; they are only a shortcut, the numbers of the chains are what must not change."""
+"""Prompts whose keys are kept; they are only a shortcut, the numbers of the chains are what must not change."""
+
+
+class Stretches(NamedTuple):
+    """The keys of a prompt's blocks, as ranges of consecutive numbers, none of which is empty."""
+
+    parts: tuple[range, ...]
+    blocks: int
+    """How many keys there are."""
+
+
+def chain_of(key: int) -> int:
+    """What the keys of consecutive blocks in one chain of segments have in common."""
+    return key >> _INDEX_BITS
 
 
 class PromptKeys:
@@ -25,21 +40,23 @@ class PromptKeys:
     A key names the chain of segments up to the one that holds the block's last token, and the block's position. How
     far that last segment goes on behind the block does not matter, so prompts that share only the head of a segment
     share the blocks of that head.
+
+    The keys of the blocks that end in the same segment are consecutive numbers: a prompt is a few stretches of keys.
     """
 
-    __slots__ = ("_chains", "_keys", "block_size_tokens")
+    __slots__ = ("_chains", "_stretches", "block_size_tokens")
 
     def __init__(self, block_size_tokens: int) -> None:
         self.block_size_tokens = block_size_tokens
         self._chains: dict[tuple[int, int, str], int] = {}
-        self._keys: dict[Segments, Sequence[int]] = {}
+        self._stretches: dict[Segments, Stretches] = {}
 
     def __getstate__(self) -> tuple[int, dict[tuple[int, int, str], int]]:
         return (self.block_size_tokens, self._chains)
 
     def __setstate__(self, state: tuple[int, dict[tuple[int, int, str], int]]) -> None:
         self.block_size_tokens, self._chains = state
-        self._keys = {}
+        self._stretches = {}
 
     def shareable(self, segments: Segments) -> Sequence[int]:
         """Keys of the full blocks that lie within ``segments``, first block first.
@@ -47,28 +64,38 @@ class PromptKeys:
         Raises:
             SimulationError: there are more than ``MAX_SHARED_BLOCKS``.
         """
-        keys = self._keys.get(segments)
-        if keys is None:
-            if len(self._keys) == _REMEMBERED:
-                self._keys.clear()
-            keys = self._keys[segments] = self._build(segments)
-        return keys
+        parts = self.stretches(segments).parts
+        return parts[0] if len(parts) == 1 else tuple(chain.from_iterable(parts))
 
-    def _build(self, segments: Segments) -> Sequence[int]:
+    def stretches(self, segments: Segments) -> Stretches:
+        """The same, by the segments in which the blocks end.
+
+        Raises:
+            SimulationError: there are more than ``MAX_SHARED_BLOCKS``.
+        """
+        found = self._stretches.get(segments)
+        if found is None:
+            if len(self._stretches) == _REMEMBERED:
+                self._stretches.clear()
+            found = self._stretches[segments] = self._build(segments)
+        return found
+
+    def _build(self, segments: Segments) -> Stretches:
         parts: list[range] = []
         number = end = blocks = 0
         for name, tokens in segments:
             number = self._chains.setdefault((number, end, name), len(self._chains) + 1)
             end += tokens
-            first = (number << 1) << _INDEX_BITS
-            parts.append(range(first + blocks, first + end // self.block_size_tokens))
-            blocks = end // self.block_size_tokens
+            before, blocks = blocks, end // self.block_size_tokens
+            if before < blocks:
+                first = (number << 1) << _INDEX_BITS
+                parts.append(range(first + before, first + blocks))
         if blocks > MAX_SHARED_BLOCKS:
             raise SimulationError(
                 f"a prefix of {end} tokens is {blocks} KV blocks, at most {MAX_SHARED_BLOCKS} can be shared",
                 help="raise engine.block_size_tokens, or shorten the prefix",
             )
-        return parts[0] if len(parts) == 1 else tuple(chain.from_iterable(parts))
+        return Stretches(tuple(parts), blocks)
 
     @staticmethod
     def own(request: Request, block: int) -> int:

@@ -27,10 +27,12 @@ def kv_blocks(
     gpu_memory_utilization: float,
     by_rank: bool,
     pipeline_parallel: int = 1,
+    reserved_bytes: int = 0,
 ) -> int:
     """The KV blocks of an instance; 0 when not even one fits.
 
     With ``pipeline_parallel``, those of the stage with the most layers, as if it had all embeddings, too.
+    ``reserved_bytes`` are what LoRA adapters take.
 
     ``by_rank``: ``floor((free memory * utilization - peak overhead) / block bytes)`` of the rank where that is least.
     Block bytes are block size * 2 * layers * KV heads of the rank * head size * bytes of an element. Weights,
@@ -48,6 +50,7 @@ def kv_blocks(
         tensor_parallel=tensor_parallel,
         block_size_tokens=block_size_tokens,
         gpu_memory_utilization=gpu_memory_utilization,
+        reserved_bytes=reserved_bytes,
     )
     if not by_rank:
         return whole.blocks

@@ -46,6 +46,8 @@ class StepLoad:
     """Requests that generate one token each."""
     decode_context_tokens: int = 0
     """Their computed tokens before the step, summed."""
+    adapters: int = 0
+    """Different LoRA adapters of the requests that run."""
 
 
 class StepTimeModel(Protocol):

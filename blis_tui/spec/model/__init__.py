@@ -18,12 +18,14 @@ from blis_tui.spec.model.cluster import (
     Transfer,
 )
 from blis_tui.spec.model.experiment import Engine, Expectation, Experiment, Pool, SloTarget
+from blis_tui.spec.model.lora import Lora
 from blis_tui.spec.model.machine import Hardware, Model
 from blis_tui.spec.model.memory import HostLink, KvTier, KvTiers
 from blis_tui.spec.model.plugin_config import PluginConfig, Setting
 from blis_tui.spec.model.policy import SLO_CLASSES, SLO_PRIORITIES, Gateway, Policy, TenantBudgets
 from blis_tui.spec.model.speculative import Speculative
 from blis_tui.spec.model.workload import (
+    AdapterMix,
     Client,
     Network,
     Prefix,
@@ -39,6 +41,7 @@ from blis_tui.spec.model.workload import (
 __all__ = [
     "SLO_CLASSES",
     "SLO_PRIORITIES",
+    "AdapterMix",
     "Autoscaler",
     "Client",
     "Cluster",
@@ -54,6 +57,7 @@ __all__ = [
     "KvTier",
     "KvTiers",
     "Lifecycle",
+    "Lora",
     "Model",
     "Network",
     "NodePool",

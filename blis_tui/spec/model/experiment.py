@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from blis_tui.registry import Plugin, Registry
+    from blis_tui.spec.model.lora import Lora
     from blis_tui.spec.model.machine import Hardware, Model
     from blis_tui.spec.model.memory import HostLink, KvTiers
     from blis_tui.spec.model.plugin_config import PluginConfig
@@ -41,6 +42,7 @@ class Engine:
     kv_tiers: KvTiers | None = None
     pipeline_parallel: int = 1
     speculative: Speculative | None = None
+    lora: Lora | None = None
 
     @property
     def verify_width(self) -> int:

@@ -83,6 +83,15 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterMix:
+    """LoRA adapters, and how popular each is."""
+
+    names: tuple[str, ...]
+    weights: tuple[float, ...]
+    """One for each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
     """One stream of generated requests."""
 
@@ -104,6 +113,8 @@ class Client:
     """How its rate changes over time; None = it does not."""
     session: Session | None = None
     """How its requests belong together; then its arrivals are those of sessions. None = they do not."""
+    adapters: AdapterMix | None = None
+    """Of which each request (each session) asks for one; None = for the base model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

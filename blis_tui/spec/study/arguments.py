@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from blis_tui.errors import SpecError
 from blis_tui.spec.diagnostics import Diagnostic, located
 from blis_tui.spec.loader import parse
-from blis_tui.spec.source import Document, Location, Source, Span, as_map
+from blis_tui.spec.source import Document, Location, Source, Span, as_list, as_map
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from blis_tui.spec.source import Json
+    from blis_tui.spec.source import DataPath, Json
 
-_SIZE: Final = r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"
-_RANGE: Final = re.compile(rf"\s*(-?{_SIZE})\.\.(-?{_SIZE})(?:\.\.({_SIZE}))?\s*\Z")
+_T = TypeVar("_T")
+_FIGURE: Final = r"(-?[0-9]{1,15}(?:\.[0-9]{1,15})?)"
+_RANGE: Final = re.compile(rf"\s*{_FIGURE}\.\.{_FIGURE}(?:\.\.{_FIGURE})?\s*\Z")
 """``1..8``, ``5..40..5``: from, to, and the step, as shells have it."""
+_LIKE_RANGE: Final = re.compile(r"[-+0-9. ]*\.\.[-+0-9. ]*\Z")
 _BOUND: Final = re.compile(r"\s*([A-Za-z0-9_.-]+)\s*(<=|>=|==|=|<|>)\s*(\S.*?)\s*\Z")
 _KEYS: Final = {"<=": "max", ">=": "min", "==": "equals"}
+_OBJECTIVE: Final = re.compile(r"\s*(?:(min|max):)?([A-Za-z0-9_.-]+)\s*\Z")
 
 
 def study_of_arguments(
@@ -28,43 +32,59 @@ def study_of_arguments(
     axes: Iterable[str] = (),
     slos: Iterable[str] = (),
     objectives: Iterable[str] = (),
-    seeds: str,
+    seeds: str = "",
+    case: str | None = None,
 ) -> None:
-    """Add what a command line says to a study document, in place; an axis replaces one of the same path.
+    """Add what a command line says to a study document, in place; an axis replaces the document's of the same path.
 
     Raises:
         SpecError: with everything that is not of the form it should have.
     """
+    if not isinstance(document.data, dict):
+        return
     found: list[Diagnostic] = []
-    data = as_map(document.data)
+    given: list[str] = []
     for text in axes:
-        try:
-            path, values = parse_axis(text)
-        except SpecError as error:
-            found += error.diagnostics
-            continue
-        if not isinstance(data.get("axes"), dict):
-            data["axes"] = {}
-        document.graft(("axes", path), values)
-    for option, texts in (("constraints", slos), ("objectives", objectives)):
-        for text in texts:
-            try:
-                entry = parse_bound(text) if option == "constraints" else parse_objective(text)
-            except SpecError as error:
-                found += error.diagnostics
-                continue
-            entries = data.setdefault(option, [])
-            if isinstance(entries, list):
-                entries.append(None)
-                document.graft((option, len(entries) - 1), entry)
+        _take(text, parse_axis, found, lambda one: _add_axis(document, one, given))
+    for text in slos:
+        _take(text, parse_bound, found, lambda one: _add_entry(document, "constraints", one))
+    for text in objectives:
+        _take(text, parse_objective, found, lambda one: _add_entry(document, "objectives", one))
     if seeds:
-        document.graft(("seeds",), _yaml("--seeds", seeds))
+        _take(seeds, parse_seeds, found, lambda one: document.graft(("seeds",), one))
+    if case is not None:
+        source = Source("--case", case)
+        document.graft(("case",), Document(case, source, values={(): _whole(source)}))
     if found:
         raise SpecError(found)
 
 
+def _take(text: str, parser: Callable[[str], _T], found: list[Diagnostic], use: Callable[[_T], None]) -> None:
+    try:
+        use(parser(text))
+    except SpecError as error:
+        found += error.diagnostics
+
+
+def _add_axis(document: Document, axis: tuple[str, Document], given: list[str]) -> None:
+    path, values = axis
+    if path in given:
+        raise SpecError([located("BLIS2062", f"`{path}` is the path of two axes", values.keys[()])])
+    given.append(path)
+    if not isinstance(document.get("axes"), dict):
+        as_map(document.data)["axes"] = {}
+    document.graft(("axes", path), values)
+
+
+def _add_entry(document: Document, key: str, entry: Document) -> None:
+    entries = as_list(document.get(key))
+    as_map(document.data)[key] = entries
+    entries.append(None)
+    document.graft((key, len(entries) - 1), entry)
+
+
 def parse_axis(text: str) -> tuple[str, Document]:
-    """``PATH=VALUES``: a range such as ``1..8``, or values with commas between them.
+    """``PATH=VALUES``: a range such as ``1..8`` or ``5..40..5``, or values with commas between them.
 
     Raises:
         SpecError: it is not of that form.
@@ -75,22 +95,33 @@ def parse_axis(text: str) -> tuple[str, Document]:
         message = f"`{text[:60]}` is not an axis" if not equals or not path.strip() else f"`{path[:60]}` has no values"
         hint = "write it as `cluster.instances=1..8` or `policy=default,vllm-v1`"
         raise SpecError([located("BLIS1009", message, _whole(source), hint=hint)])
-    place = Location(source, Span(1, 1, len(path) + 1))
+    start = len(path) + 1
+    place = Location(source, Span(1, start + 1, len(text) + 1))
     if found := _RANGE.match(values):
-        start, end, step = (_number(one) for one in found.groups("1"))
-        given: Json = {"from": start, "to": end, "step": step}
-        document = Document(given, source, values={(): _whole(source)})
+        low, high, step = (_number(one) for one in found.groups("1"))
+        given: Json = {"from": low, "to": high, "step": step}
+        places: dict[DataPath, tuple[int, int]] = {
+            ("from",): found.span(1),
+            ("to",): found.span(2),
+            ("step",): found.span(3),
+        }
+        known = {at: Location(source, Span(1, start + a + 1, start + b + 1)) for at, (a, b) in places.items() if a >= 0}
+        document = Document(given, source, values={(): place, **known})
+    elif _LIKE_RANGE.match(values):
+        hint = "write it as FROM..TO or FROM..TO..STEP, such as `1..8` or `5..40..5`"
+        raise SpecError([located("BLIS1009", f"`{values[:60]}` is not a range", place, hint=hint)])
     else:
-        listed = values if values.lstrip().startswith("[") else f"[{values}]"
-        document = _yaml("--axis", text, " " * (len(text) - len(values) - (listed != values)) + listed)
+        document = _parsed(source, start, whole=values.lstrip().startswith("["))
         if not isinstance(document.data, list):
-            raise SpecError([located("BLIS1009", f"`{values[:60]}` is not a list of values", _whole(source))])
-    document.keys[()] = place
+            raise SpecError([located("BLIS1009", f"`{values[:60]}` is not a list of values", place)])
+        if len(document.data) == 1 and "from" in as_map(document.data[0]):
+            document = document.branch((0,))
+    document.keys[()] = Location(source, Span(1, 1, len(path) + 1))
     return path.strip(), document
 
 
 def parse_bound(text: str) -> Document:
-    """``latency.ttft_ms.p99<=300`` as an expectation.
+    """``latency.ttft_ms.p99<=300`` as a constraint.
 
     Raises:
         SpecError: it is not of that form.
@@ -100,11 +131,9 @@ def parse_bound(text: str) -> Document:
     if found is None or found[2] not in _KEYS:
         hint = "write it as `latency.ttft_ms.p99<=300`; there are <=, >= and =="
         raise SpecError([located("BLIS1009", f"`{text[:60]}` is not a bound on a metric", _whole(source), hint=hint)])
-    start = found.start(3)
-    value = _yaml("--slo", text, " " * start + found[3])
     place = Location(source, Span(1, found.start(1) + 1, found.end(1) + 1))
     document = Document({"metric": found[1]}, source, values={(): _whole(source), ("metric",): place})
-    document.graft((_KEYS[found[2]],), value)
+    document.graft((_KEYS[found[2]],), _parsed(source, found.start(3), whole=True))
     return document
 
 
@@ -115,13 +144,22 @@ def parse_objective(text: str) -> Document:
         SpecError: it is not of that form.
     """
     source = Source("--objective", text)
-    goal, colon, metric = text.strip().rpartition(":")
-    if (colon and goal not in {"min", "max"}) or not metric:
+    found = _OBJECTIVE.match(text)
+    if found is None:
         hint = "write it as `min:cost.gpus` or `max:throughput.output_tokens_per_s`"
         raise SpecError([located("BLIS1009", f"`{text[:60]}` is not an objective", _whole(source), hint=hint)])
-    given: Json = {"metric": metric, "goal": goal or "min"}
-    place = _whole(source)
-    return Document(given, source, values={(): place, ("metric",): place, ("goal",): place})
+    given: Json = {"metric": found[2], "goal": found[1] or "min"}
+    place = Location(source, Span(1, found.start(2) + 1, found.end(2) + 1))
+    return Document(given, source, values={(): _whole(source), ("metric",): place})
+
+
+def parse_seeds(text: str) -> Document:
+    """``5``: so many; ``1,2,3``: these.
+
+    Raises:
+        SpecError: it is neither.
+    """
+    return _parsed(Source("--seeds", text), 0, whole="," not in text or text.lstrip().startswith("["))
 
 
 def _whole(source: Source) -> Location:
@@ -129,16 +167,40 @@ def _whole(source: Source) -> Location:
 
 
 def _number(text: str) -> int | float:
-    return int(text) if re.fullmatch(r"-?[0-9]+", text) else float(text)
+    return float(text) if "." in text else int(text)
 
 
-def _yaml(option: str, text: str, padded: str | None = None) -> Document:
-    """YAML in an argument; blanks in place of what stands before it keep its columns true."""
-    source = Source(option, text)
-    document = parse(Source(option, text if padded is None else padded))
+def _parsed(source: Source, start: int, *, whole: bool) -> Document:
+    """The YAML that an argument holds from ``start`` on; with ``whole`` off the items of a list, without its brackets.
+
+    Raises:
+        SpecError: it is not YAML; the place is in the argument.
+    """
+    shift = start - (0 if whole else 1)
+    text = source.text[start:] if whole else f"[{source.text[start:]}]"
+    try:
+        document = parse(Source(source.name, text))
+    except SpecError as error:
+        raise SpecError([_shifted(one, source, shift) for one in error.diagnostics]) from None
     return Document(
         document.data,
         source,
-        {path: Location(source, place.span) for path, place in document.keys.items()},
-        {path: Location(source, place.span) for path, place in document.values.items()},
+        {path: _moved(place, source, shift) for path, place in document.keys.items()},
+        {path: _moved(place, source, shift) for path, place in document.values.items()},
     )
+
+
+def _moved(place: Location, source: Source, shift: int) -> Location:
+    span = place.span
+    if span.line > 1:
+        return Location(source, Span(span.line, span.column, span.end_column))
+    end = len(source.lines[0]) + 1
+    return Location(source, Span(1, max(span.column + shift, 1), min(span.end_column + shift, end)))
+
+
+def _shifted(one: Diagnostic, source: Source, shift: int) -> Diagnostic:
+    if one.line != 1:
+        return one
+    end = len(source.lines[0]) + 1
+    column = min(max(one.column + shift, 1), end)
+    return replace(one, column=column, end_column=min(one.end_column + shift, end + 1), source_line=source.lines[0])

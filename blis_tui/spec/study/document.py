@@ -7,28 +7,29 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.errors import SpecError
 from blis_tui.spec.build import build_expectation
-from blis_tui.spec.checks import METRICS, expectation_problems
+from blis_tui.spec.cases import expanded_cases
 from blis_tui.spec.compose import Problems, checked, open_reference
 from blis_tui.spec.diagnostics import about, in_order, suggestion
 from blis_tui.spec.document_parts import Part
-from blis_tui.spec.hints import metric_hint
 from blis_tui.spec.load import build, resolve_document
-from blis_tui.spec.overrides import Override, parse_overrides
+from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.schema import complete
 from blis_tui.spec.source import Document, as_list, as_map
-from blis_tui.spec.study.metrics import COSTS, is_metric
-from blis_tui.spec.study.model import MAX_POINTS, Axis, Objective, Study
-from blis_tui.spec.study.points import how_many, points_of, steps_in, values_of
+from blis_tui.spec.study.axes import assignments, crossed, zipped
+from blis_tui.spec.study.checks import check_exclusions, check_figures, check_paths, check_seeds
+from blis_tui.spec.study.model import Objective, Study
+from blis_tui.spec.study.points import how_many, points_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from blis_tui.registry import Registry
     from blis_tui.spec.diagnostics import Diagnostic
     from blis_tui.spec.model import Expectation, Experiment
+    from blis_tui.spec.overrides import Override
     from blis_tui.spec.resolve import Resolved
-    from blis_tui.spec.source import DataPath, Json
-    from blis_tui.spec.study.model import Point
+    from blis_tui.spec.source import Json
+    from blis_tui.spec.study.model import Axis, Point
 
 _MOST_TRIED: Final = 64
 """Values of an axis that are tried out before anything runs."""
@@ -55,20 +56,23 @@ def read_study(
         raise SpecError(in_order(problems.found))
     if base is None:
         base = open_reference(document, ("experiment",), "Experiment", problems)
-    axes = tuple(_axes(document, problems))
-    _check_paths(document, problems)
-    _check_exclusions(document, axes, problems)
-    _check_metrics(document, problems)
-    if how_many(axes) > MAX_POINTS and not problems.found:
-        message = f"the axes give {how_many(axes):,} points, and at most {MAX_POINTS:,} are run"
-        problems.add(about(document, ("axes",), "BLIS2061", message, key=True))
+    fixed = tuple(assignments(document, ("set",), problems))
+    axes = (*crossed(document, ("axes",), problems), *zipped(document, ("zip",), problems))
+    check_paths(document, problems)
+    check_figures(document, problems)
+    if not problems.found:
+        check_exclusions(document, axes, problems)
+        check_seeds(document, axes, problems)
     if problems.found or base is None:
         raise SpecError(in_order(problems.found))
     data = as_map(complete(document.data, "Study", plugins))
     points = points_of(axes, [as_map(one) for one in as_list(data["exclude"])])
     if not points:
-        raise SpecError([about(document, ("exclude",), "BLIS2060", "every point of the axes is excluded", key=True)])
-    fixed = (*_assignments(document, ("set",)), *parse_overrides(given))
+        message = f"every one of the {how_many(axes):,} points of the axes is excluded"
+        raise SpecError([about(document, ("exclude",), "BLIS2060", message, key=True)])
+    fixed = (*_case(document, base, problems), *fixed, *parse_overrides(given))
+    if problems.found:
+        raise SpecError(in_order(problems.found))
     _try_out(base, fixed, axes, points[0], plugins)
     first = _first_sound(document, base, fixed, points, plugins)
     return Study(
@@ -84,7 +88,26 @@ def read_study(
         constraints=tuple(_constraint(one) for one in as_list(data["constraints"])),
         plugins=plugins,
         document=data,
+        written=document,
     )
+
+
+def _case(document: Document, base: Document, problems: Problems) -> tuple[Override, ...]:
+    """What the case of the experiment that the study asks for assigns."""
+    name = document.get("case")
+    if name is None:
+        return ()
+    known = {one.name: one for one in expanded_cases(base, problems)}
+    if name in known:
+        return known[str(name)].overrides
+    if not problems.found:
+        names = known.keys() - {""}
+        hint = (
+            suggestion(str(name), names, otherwise="its cases are") if names else "it has neither `cases` nor `matrix`"
+        )
+        message = f"the experiment has no case `{name}`"
+        problems.add(about(document, ("case",), "BLIS2001", message, hint=hint))
+    return ()
 
 
 def resolve_point(study: Study, point: Point, seed: int | None = None) -> Resolved:
@@ -101,134 +124,6 @@ def experiment_of(study: Study, point: Point, seed: int) -> Experiment:
 def _fresh(document: Document) -> Document:
     """A copy to resolve, which changes it."""
     return Document(copy.deepcopy(document.data), document.source, dict(document.keys), dict(document.values))
-
-
-# ---- axes ----
-
-
-def _axes(document: Document, problems: Problems) -> Iterator[Axis]:
-    for path in as_map(document.get("axes")):
-        columns = [_column(document, ("axes", path), path, problems)]
-        yield Axis((path,), tuple((one,) for one in columns[0]))
-    for at, entry in enumerate(as_list(document.get("zip"))):
-        paths = tuple(as_map(entry))
-        columns = [_column(document, ("zip", at, path), path, problems) for path in paths]
-        lengths = [len(column) for column in columns]
-        if min(lengths) < max(lengths):
-            said = ", ".join(f"`{path}` {length}" for path, length in zip(paths, lengths, strict=True))
-            message = f"paths that change together need equally many values: {said}"
-            problems.add(about(document, ("zip", at), "BLIS2063", message))
-            continue
-        yield Axis(paths, tuple(zip(*columns, strict=True)))
-
-
-def _column(document: Document, at: DataPath, path: str, problems: Problems) -> list[Override]:
-    """The assignments of one path of an axis; each points to where its value was written."""
-    steps = tuple(path.split("."))
-    given = document.get(*at)
-    if any(not step.strip() for step in steps):
-        hint = "write it as `cluster.instances`"
-        problems.add(about(document, at, "BLIS1009", f"`{path[:60]}` is not a path of keys", key=True, hint=hint))
-        return []
-    if isinstance(given, dict) and (wrong := _wrong_range(given)):
-        problems.add(about(document, at, "BLIS2064", wrong, key=True))
-        return []
-    if isinstance(given, dict) and steps_in(given) > MAX_POINTS:
-        message = f"this range has {steps_in(given):,} values, and at most {MAX_POINTS:,} points are run"
-        problems.add(about(document, at, "BLIS2061", message, key=True))
-        return []
-    return [_override(document, at, steps, number, value) for number, value in enumerate(values_of(given))]
-
-
-def _override(document: Document, at: DataPath, steps: tuple[str, ...], number: int, value: Json) -> Override:
-    key = document.place(at, key=True)
-    written = isinstance(document.get(*at), list)
-    branch = document.branch((*at, number)) if written else Document(value, key.source, values={(): key})
-    return Override(steps, (key,) * len(steps), branch)
-
-
-def _assignments(document: Document, at: DataPath) -> Iterator[Override]:
-    for path in as_map(document.get(*at)):
-        place = document.place((*at, path), key=True)
-        steps = tuple(path.split("."))
-        yield Override(steps, (place,) * len(steps), document.branch((*at, path)))
-
-
-def _wrong_range(given: dict[str, Json]) -> str:
-    """What is wrong with a range; empty = nothing."""
-    missing = [f"`{key}`" for key in ("from", "to") if key not in given]
-    if missing:
-        return f"the range lacks {' and '.join(missing)}"
-    if ("step" in given) == ("count" in given):
-        return "the range has both `step` and `count`" if "step" in given else "the range lacks `step` or `count`"
-    start, end = given["from"], given["to"]
-    if not isinstance(start, int | float) or not isinstance(end, int | float):
-        return "the range is not of numbers"
-    if start >= end:
-        return f"the range goes from {start:g} to {end:g}: `from` must be smaller"
-    if given.get("scale") == "log":
-        if "step" in given:
-            return "a logarithmic range takes `count`, not `step`"
-        if start <= 0:
-            return f"a logarithmic range cannot start at {start:g}"
-    return ""
-
-
-# ---- checks ----
-
-
-def _check_paths(document: Document, problems: Problems) -> None:
-    """No path may be assigned to twice."""
-    places: list[DataPath] = [("set", path) for path in as_map(document.get("set"))]
-    places += [("axes", path) for path in as_map(document.get("axes"))]
-    for at, entry in enumerate(as_list(document.get("zip"))):
-        places += [("zip", at, path) for path in as_map(entry)]
-    seen: dict[str, DataPath] = {}
-    for place in places:
-        path = str(place[-1])
-        if path in seen:
-            message = f"`{path}` is assigned to twice, also under `{seen[path][0]}`"
-            problems.add(about(document, place, "BLIS2062", message, key=True))
-        seen.setdefault(path, place)
-        if path == "seed":
-            message = "`seed` is no axis: each point runs once with each of the study's seeds"
-            problems.add(about(document, place, "BLIS2062", message, key=True, hint="write `seeds: [1, 2, 3]`"))
-        elif any(not step.strip() for step in path.split(".")) and place[0] == "set":
-            problems.add(about(document, place, "BLIS1009", f"`{path[:60]}` is not a path of keys", key=True))
-
-
-def _check_exclusions(document: Document, axes: tuple[Axis, ...], problems: Problems) -> None:
-    known = [path for axis in axes for path in axis.paths]
-    for at, entry in enumerate(as_list(document.get("exclude"))):
-        for path in as_map(entry):
-            if path not in known:
-                message = f"no axis varies `{path}`"
-                hint = suggestion(path, known, otherwise="axes are")
-                problems.add(about(document, ("exclude", at, path), "BLIS2066", message, key=True, hint=hint))
-
-
-def _check_metrics(document: Document, problems: Problems) -> None:
-    for at, entry in enumerate(map(as_map, as_list(document.get("objectives")))):
-        metric = str(entry["metric"])
-        if not is_metric(metric):
-            near = metric_hint(metric, METRICS | COSTS.keys())
-            message = f"there is no metric named `{metric}`"
-            problems.add(about(document, ("objectives", at, "metric"), "BLIS2013", message, hint=near))
-    problems.found.extend(expectation_problems(document, ("constraints",), COSTS.keys()))
-    least: dict[str, tuple[float, int]] = {}
-    most: dict[str, tuple[float, int]] = {}
-    for at, entry in enumerate(map(as_map, as_list(document.get("constraints")))):
-        metric = str(entry["metric"])
-        low, high = entry.get("min", entry.get("equals")), entry.get("max", entry.get("equals"))
-        if isinstance(low, int | float) and low > least.get(metric, (-1e308, 0))[0]:
-            least[metric] = (low, at)
-        if isinstance(high, int | float) and high < most.get(metric, (1e308, 0))[0]:
-            most[metric] = (high, at)
-    for metric, (low, at) in least.items():
-        high, other = most.get(metric, (1e308, at))
-        if other != at and low > high:
-            message = f"`{metric}` cannot be at least {low:g} and at most {high:g}"
-            problems.add(about(document, ("constraints", max(at, other)), "BLIS2065", message))
 
 
 def _try_out(
@@ -263,14 +158,20 @@ def _first_sound(
 ) -> Resolved:
     """The first point (of some, spread over all) that is an experiment. Raises SpecError: none is."""
     wrong: SpecError | None = None
-    for point in points[:: -(-len(points) // _MOST_TRIED)]:
+    tried = points[:: -(-len(points) // _MOST_TRIED)]
+    for point in tried:
         try:
             return resolve_document(_fresh(base), (*fixed, *point.overrides), plugins)
         except SpecError as error:
             wrong = wrong or error
     found = () if wrong is None else wrong.diagnostics
     if len(points) > 1:
-        message = f"none of the {len(points):,} points that were tried can run"
+        some = (
+            f"{len(tried)} points, spread over all {len(points):,},"
+            if len(tried) < len(points)
+            else f"{len(points)} points"
+        )
+        message = f"none of {some} can run; the first one:"
         found = (about(document, ("axes",), "BLIS2067", message, key=True), *found)
     raise SpecError(found)
 

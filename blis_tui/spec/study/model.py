@@ -45,7 +45,7 @@ class Point:
     @property
     def coordinates(self) -> dict[str, Json]:
         """Path -> value."""
-        return {".".join(one.steps): one.value.data for one in self.overrides}
+        return {one.path: one.value.data for one in self.overrides}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +72,8 @@ class Study:
     plugins: Registry | None = None
     document: Mapping[str, Json] = field(repr=False)
     """The study as plain data, complete."""
+    written: Document = field(repr=False)
+    """The study with the places where its parts were written."""
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from blis_tui.spec.source import as_list, as_map
 from blis_tui.spec.study.model import Point
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from blis_tui.spec.overrides import Override
     from blis_tui.spec.source import Json
@@ -36,15 +36,21 @@ def cross(axes: Sequence[Axis]) -> Iterator[tuple[Override, ...]]:
 
 def points_of(axes: Sequence[Axis], exclude: Sequence[Mapping[str, Json]]) -> tuple[Point, ...]:
     """The points that are not excluded, numbered."""
-    kept = (one for one in cross(axes) if not any(_is_meant(entry, Point(0, one).coordinates) for entry in exclude))
+    kept = (one for one in cross(axes) if not any(agrees(entry, coordinates_of(one)) for entry in exclude))
     return tuple(Point(number, overrides) for number, overrides in enumerate(kept))
 
 
-def _is_meant(entry: Mapping[str, Json], coordinates: Mapping[str, Json]) -> bool:
-    return all(_agrees(wanted, coordinates.get(path)) for path, wanted in entry.items())
+def coordinates_of(overrides: Iterable[Override]) -> dict[str, Json]:
+    """Path -> value."""
+    return {one.path: one.value.data for one in overrides}
 
 
-def _agrees(wanted: Json, value: Json) -> bool:
+def agrees(entry: Mapping[str, Json], coordinates: Mapping[str, Json]) -> bool:
+    """Whether coordinates are those that an entry of ``exclude`` means."""
+    return all(_is_meant(wanted, coordinates.get(path)) for path, wanted in entry.items())
+
+
+def _is_meant(wanted: Json, value: Json) -> bool:
     if isinstance(wanted, list):
         return any(_equal(one, value) for one in wanted)
     if not isinstance(wanted, dict):

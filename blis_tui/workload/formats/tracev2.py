@@ -26,7 +26,17 @@ _INPUT: Final = "input_tokens"
 _COUNTED: Final = "server_input_tokens"
 _GROUP: Final = "prefix_group"
 _ID: Final = "request_id"
-_SAME: Final = ("output_tokens", "prefix_length", "slo_class", "tenant_id", "model", "session_id", "round_index")
+_ADAPTER: Final = "adapter"
+"""A column that later versions of BLIS may write behind the others."""
+_SAME: Final = (
+    "output_tokens",
+    "prefix_length",
+    "slo_class",
+    "tenant_id",
+    "model",
+    "session_id",
+    "round_index",
+)
 _COLUMNS: Final = {
     "arrival": _ARRIVAL,
     "input_tokens": _INPUT,
@@ -41,9 +51,11 @@ _COLUMNS: Final = {
 def tracev2(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
     """A request arrives when it was sent; the server's count of its prompt goes before the client's."""
     del settings
-    if text.head().startswith("trace_version"):
+    header = text.head().partition("\n")[0]
+    if header.startswith("trace_version"):
         problems.fail(1, "", "the file is the header of a TraceV2, not its rows", "name the CSV file beside it")
-    return read(text, {**_COLUMNS, **trace.columns}, trace.time_unit, limit=trace.limit, adjust=_as_replayed)
+    named = {**_COLUMNS, _ADAPTER: _ADAPTER} if _ADAPTER in header.rstrip().split(",") else _COLUMNS
+    return read(text, {**named, **trace.columns}, trace.time_unit, limit=trace.limit, adjust=_as_replayed)
 
 
 def _as_replayed(cells: Cells, lines: Sequence[int]) -> tuple[Cells, Sequence[int]]:

@@ -8,6 +8,8 @@ import pytest
 
 from blis_tui.cluster.routing.weighted import Settings, Weighted
 from blis_tui.cluster.scoring.kv_utilization import KvUtilization
+from blis_tui.cluster.scoring.precise_prefix_cache import PrecisePrefixCache
+from blis_tui.cluster.scoring.precise_prefix_cache import Settings as Cache
 from blis_tui.cluster.scoring.queue_depth import QueueDepth
 from blis_tui.cluster.scoring.queue_depth import Settings as Depth
 from blis_tui.cluster.scoring.scorer import FigureScorer, Weight
@@ -46,3 +48,12 @@ def test_another_weight_makes_another_choice() -> None:
 def test_scores_are_cut() -> None:
     policy = Weighted(Settings(scorers=(("b", Boundless(Weight())),)))
     assert policy.sums(incoming(), SEEN) == [1.0, 0.0, 0.0]
+
+
+def test_by_default_an_idle_instance_without_a_common_prefix_gets_nothing() -> None:
+    scorers = (PrecisePrefixCache(Cache(weight=2.0)), QueueDepth(Depth()), KvUtilization(Weight()))
+    policy = Weighted(Settings(scorers=tuple(zip(("cache", "queue", "kv"), scorers, strict=True))))
+    busy, idle = Seen(waiting=50, kv_used=99, cached=((("system", 4),),)), Seen()
+    prompt = incoming(12_000, (("system", 4), ("chat", 11_996)))
+    assert policy.sums(prompt, fleet(busy, idle)) == pytest.approx([0.5 + 0.25 * 0.01, 0.5])
+    assert policy.choose(prompt, fleet(busy, idle), context())[0] == 0

@@ -1,0 +1,207 @@
+"""``blis-tui plan``: how many GPUs for a rate, or which rate for a cluster."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from blis_tui.cli import completion
+from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.files import require_different_files, tell
+from blis_tui.cli.options import format_option, known_plugins, plugins_option, set_option
+from blis_tui.cli.signals import ending_on_signals
+from blis_tui.cli.sweep import (
+    MOST_JOBS,
+    dask_option,
+    jobs_option,
+    open_page,
+    open_study,
+    runner_of,
+    slo_option,
+    store_of,
+    store_option,
+)
+
+if TYPE_CHECKING:
+    from blis_tui.study.planning.plan import Plan
+    from blis_tui.study.rows import Row
+
+_PROGRESS_EVERY_S: Final = 0.2
+_SIZES: Final = re.compile(r"([A-Za-z0-9_.]+)=([1-9][0-9]{0,4})\.\.([1-9][0-9]{0,4})\Z")
+
+
+@click.command()
+@click.argument("source", metavar="SPEC", shell_complete=completion.experiments)
+@slo_option
+@click.option(
+    "--rate", type=click.FloatRange(min=0, min_open=True), metavar="R", help="Requests per second to plan for."
+)
+@click.option("--max-rate", is_flag=True, help="Find the highest rate that holds, for the cluster as it is.")
+@click.option("--hardware", metavar="NAMES", help="GPUs to choose from, such as h100,l40s.")
+@click.option("--tensor-parallel", metavar="NUMBERS", help="Tensor parallelism to choose from, such as 1,2,4.")
+@click.option("--axis", "axes", multiple=True, metavar="PATH=VALUES", help="Anything else to choose from; repeatable.")
+@click.option(
+    "--sizes",
+    metavar="PATH=FROM..TO",
+    default="cluster.instances=1..64",
+    show_default=True,
+    help="What may grow, and how far.",
+)
+@click.option(
+    "--seeds", metavar="N|LIST", default="3", show_default=True, help="Runs that have to agree, or their seeds."
+)
+@click.option(
+    "--duration",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    default=60.0,
+    show_default=True,
+    help="For how long requests arrive in each run, at least.",
+)
+@click.option(
+    "--precision",
+    type=click.FloatRange(min=0.01, max=1.0),
+    metavar="SHARE",
+    default=0.1,
+    show_default=True,
+    help="With --max-rate: how far the rate that fails may be above the one that holds.",
+)
+@set_option
+@plugins_option
+@jobs_option
+@dask_option
+@store_option
+@format_option("table", "json", about="table: the answer and the runs around it; json: everything.")
+@click.option("-o", "--output", metavar="FILE", help="Write that to a file instead of to standard output.")
+@click.option(
+    "--html",
+    "html_file",
+    metavar="FILE.html",
+    help="Also write one page with pictures: the answer, and what was tried.",
+)
+@click.option("--progress/--no-progress", default=None, help="Progress on standard error [default: on a terminal].")
+@reported
+def plan(
+    source: str,
+    slos: tuple[str, ...],
+    rate: float | None,
+    max_rate: bool,
+    hardware: str | None,
+    tensor_parallel: str | None,
+    axes: tuple[str, ...],
+    sizes: str,
+    seeds: str,
+    duration: float,
+    precision: float,
+    overrides: tuple[str, ...],
+    plugins: tuple[str, ...],
+    jobs: int | None,
+    dask: str | None,
+    store: str | None,
+    output_format: str,
+    output: str | None,
+    html_file: str | None,
+    progress: bool | None,
+) -> None:
+    """Find the cheapest cluster that keeps to all bounds, or the highest rate at which it does.
+
+    SPEC is the name or the path of an experiment: its workload says what requests look like. Runs are as long as the
+    bounds need (a p99 takes 2,000 requests), and end as soon as a bound can no longer hold. The answer is one on which
+    all seeds agree, verified by whole runs one size below and above it.
+    """
+    from blis_tui.canonical import to_json  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.records.files import atomic_text, write_standard_output  # noqa: PLC0415
+    from blis_tui.study.planning.data import plan_data  # noqa: PLC0415
+    from blis_tui.study.planning.plan import Question  # noqa: PLC0415
+    from blis_tui.study.planning.plan import plan as ask  # noqa: PLC0415
+    from blis_tui.study.planning.text import plan_text  # noqa: PLC0415
+
+    if max_rate and rate is not None:
+        raise click.UsageError("--max-rate looks for the rate that --rate gives: leave one of them out")
+    if not slos:
+        raise click.UsageError("say what must hold, such as --slo 'latency.ttft_ms.p99<=300'")
+    require_different_files({"-o": output, "--html": html_file})
+    size_path, least, most = _sizes(sizes)
+    given = [f"hardware={hardware}"] if hardware else []
+    given += [f"cluster.tensor_parallel={tensor_parallel}"] if tensor_parallel else []
+    with ending_on_signals():
+        study = open_study(source, (*given, *axes), slos, (), seeds, overrides, known_plugins(plugins))
+        if size_path in study.paths:
+            raise click.UsageError(f"`{size_path}` is what may grow, and cannot be an axis: see --sizes")
+        question = Question(
+            study=study,
+            rate_per_s=rate,
+            max_rate=max_rate,
+            size_path=size_path,
+            least=least,
+            most=most,
+            duration_s=duration,
+            precision=precision,
+        )
+        shown = sys.stderr is not None and sys.stderr.isatty() if progress is None else progress
+        line = _Progress() if shown else None
+        with ExitStack() as opened:
+            file = None if output is None else opened.enter_context(atomic_text(output))
+            page = None if html_file is None else open_page(opened, html_file)
+            try:
+                runner = opened.enter_context(runner_of(jobs, dask, MOST_JOBS))
+                found = ask(question, runner, store_of(store), line.show if line else lambda _: None)
+            finally:
+                if line is not None:
+                    line.clear()
+            text = plan_text(found) if output_format == "table" else to_json(plan_data(found))
+            if file is not None:
+                file.write(text)
+            if page is not None:
+                page.write(_page(found))
+        if output is None:
+            write_standard_output(text)
+    if found.best is None:
+        tell("FAIL  nothing that was tried keeps to all bounds")
+        sys.exit(ExitCode.CHECK_FAILED)
+
+
+def _page(found: Plan) -> str:
+    """The page about a plan; the run at the answer is made once more, to show it over time."""
+    from blis_tui.pictures.chosen import rerun  # noqa: PLC0415
+    from blis_tui.pictures.plan_page import answer_runs, plan_page  # noqa: PLC0415
+
+    return plan_page(found, [rerun(name, experiment) for name, experiment in answer_runs(found)])
+
+
+def _sizes(text: str) -> tuple[str, int, int]:
+    found = _SIZES.match(text.strip())
+    if found is None:
+        raise click.UsageError(f"--sizes {text}: write it as cluster.instances=1..64")
+    least, most = int(found[2]), int(found[3])
+    if least > most:
+        raise click.UsageError(f"--sizes {text}: {least} is more than {most}")
+    return found[1], least, most
+
+
+class _Progress:
+    """One line on standard error: how many runs there were, and what the latest one tried."""
+
+    def __init__(self) -> None:
+        self._runs = 0
+        self._next_s = 0.0
+
+    def show(self, row: Row) -> None:
+        """A run has ended."""
+        self._runs += 1
+        now_s = time.monotonic()
+        if now_s < self._next_s:
+            return
+        self._next_s = now_s + _PROGRESS_EVERY_S
+        tried = ", ".join(f"{path.rsplit('.', 1)[-1]} {value}" for path, value in row.coordinates.items())
+        tell(f"\r\x1b[2K{self._runs:,} runs; {tried}: {'holds' if row.ok else 'does not hold'}"[:110], nl=False)
+
+    def clear(self) -> None:
+        """Leave nothing behind."""
+        if self._next_s:
+            tell("\r\x1b[2K", nl=False)

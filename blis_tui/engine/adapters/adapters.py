@@ -1,0 +1,356 @@
+"""The LoRA adapters of one instance: which are on its accelerators, which in the host's memory, and who needs them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from blis_tui.engine.adapters.costs import HOST, STORAGE
+from blis_tui.engine.adapters.records import AdapterEvicted, AdapterHeld, AdapterLoad, AdapterReady
+from blis_tui.engine.events import instance_order
+from blis_tui.engine.request import RequestState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from blis_tui.engine.adapters.costs import LoadTimes
+    from blis_tui.engine.events import EventQueue
+    from blis_tui.engine.latency.model import StepLoad
+    from blis_tui.engine.records import Observers
+    from blis_tui.engine.request import Request
+    from blis_tui.engine.scheduling.queue import WaitingQueue
+    from blis_tui.spec.model import Lora
+
+
+_ARRIVES: Final = 0
+"""Priority at a tie with other events of the instance: its next step sees the adapter."""
+
+
+class Loading(NamedTuple):
+    """A load that runs beside steps; ``number`` counts these."""
+
+    adapter: str
+    load_us: int
+    number: int
+
+
+class AdapterArrives:
+    """The end of a load that ran beside steps, as an event."""
+
+    __slots__ = ("_adapters", "_loading", "instance_index")
+
+    kind = "adapter-ready"
+    request = None
+
+    def __init__(self, adapters: Adapters, loading: Loading, index: int) -> None:
+        self._adapters = adapters
+        self._loading = loading
+        self.instance_index = index
+
+    @property
+    def stale(self) -> bool:
+        """Whether the instance has gone meanwhile."""
+        return self._adapters.loading != self._loading
+
+    def happen(self, now: int) -> bool:
+        """The adapter is there."""
+        if self.stale:
+            return False
+        self._adapters.arrive(now)
+        return True
+
+    def drop(self) -> None:
+        """Nothing depends on it."""
+
+
+class Adapters:
+    """What an instance has of adapters, and who waits for them.
+
+    An adapter that is in use by a running request stays. Of the others the one whose last use ended first makes room.
+
+    Attributes:
+        beside: loads run beside steps, and nobody overtakes who waits for one (BLIS); else the step that needs an
+            adapter begins with its load, and whose adapter has no place is passed over (vLLM).
+        in_use: adapter -> how many running requests have it, in the order in which the first of each was admitted.
+        resident: adapter -> None, for those on the accelerators.
+        loading: what is being loaded beside steps.
+        wake: called with the time when an adapter has arrived: there may be a step to come.
+        told: whether the latest plan found anything to tell.
+        admitted: requests with an adapter that were scheduled; likewise what follows, ever.
+        hits: those of them whose adapter was there.
+        loads: adapters loaded, by the place that they came from.
+        evictions: adapters that made room on the accelerators.
+        load_us: time of all loads.
+        holds: requests that were passed over, or waited for a load; again after a preemption.
+        held_us: how long they were held, if they were scheduled.
+        loads_of: adapter -> how often it was loaded.
+    """
+
+    __slots__ = (
+        "_aside",
+        "_cpu_slots",
+        "_events",
+        "_held_us",
+        "_host",
+        "_idle",
+        "_index",
+        "_line",
+        "_load",
+        "_missed",
+        "_now",
+        "_number",
+        "_observers",
+        "_place",
+        "_slots",
+        "_times",
+        "admitted",
+        "beside",
+        "evictions",
+        "held_us",
+        "hits",
+        "holds",
+        "in_use",
+        "load_us",
+        "loading",
+        "loads",
+        "loads_of",
+        "resident",
+        "told",
+        "wake",
+    )
+
+    def __init__(
+        self,
+        lora: Lora,
+        times: LoadTimes,
+        load: StepLoad,
+        events: EventQueue,
+        observers: Observers,
+        index: int,
+        *,
+        beside: bool,
+    ) -> None:
+        self.beside = beside
+        self.in_use: dict[str, int] = {}
+        self.resident: dict[str, None] = {}
+        self.loading: Loading | None = None
+        self.told = False
+        self.admitted = self.hits = self.evictions = self.load_us = self.holds = self.held_us = 0
+        self.loads = {HOST: 0, STORAGE: 0}
+        self.loads_of: dict[str, int] = {}
+        self._slots = lora.max_loras
+        self._cpu_slots = lora.max_cpu_loras
+        self._times = times
+        self._load = load
+        self._events = events
+        self._observers = observers
+        self._index = index
+        self.wake: Callable[[int], None] | None = None
+        self._now = 0
+        self._idle: dict[str, None] = {}
+        """Those of ``resident`` that nobody uses; whose last use ended first stands first."""
+        self._host: dict[str, None] = {}
+        """In the host's memory alone; what left the accelerators first stands first."""
+        self._held_us: dict[int, int] = {}
+        """Request -> since when it has been held."""
+        self._aside: dict[int, None] = {}
+        """Requests that were passed over and wait."""
+        self._missed: dict[int, None] = {}
+        """Requests that a load beside steps was begun for, and that wait."""
+        self._line: list[Request] | None = None
+        self._place = 0
+        self._number = 0
+
+    # ---- while a step is planned ----
+
+    def begin_plan(self, now: int) -> None:
+        """A step is to be planned."""
+        self._now = now
+        self.told = False
+
+    def end_plan(self) -> None:
+        """It is planned."""
+        self._line = None
+
+    def next(self, waiting: WaitingQueue) -> Request | None:
+        """Who is to be admitted next; None = nobody can be.
+
+        Whoever is passed over in a plan cannot be admitted later in it: it only adds adapters to those in use.
+        """
+        if self.beside:
+            return waiting.head()
+        if self._line is None:
+            self._line, self._place = waiting.ordered(), 0
+        while self._place < len(self._line):
+            request = self._line[self._place]
+            if request.state is RequestState.WAITING:
+                if self._has_place(request.adapter):
+                    return request
+                self._hold(request, "slots")
+                self._aside[request.index] = None
+            self._place += 1
+        return None
+
+    def _has_place(self, adapter: str) -> bool:
+        return not adapter or adapter in self.in_use or len(self.in_use) < self._slots
+
+    def ready(self, request: Request) -> bool:
+        """Whether a request that is next can be admitted; where loads run beside steps, its own may begin."""
+        adapter = request.adapter
+        if not self.beside or not adapter or adapter in self.resident:
+            return True
+        starts = self.loading is None and (len(self.resident) < self._slots or bool(self._idle))
+        self._hold(request, "load" if starts or self.loading is not None else "slots")
+        if starts:
+            took = self._bring(request)
+            self._missed[request.index] = None
+            self._number += 1
+            self.loading = loading = Loading(adapter, took, self._number)
+            order = instance_order(_ARRIVES, self._index)
+            self._events.push(self._now + took, order, AdapterArrives(self, loading, self._index))
+        return False
+
+    def _hold(self, request: Request, reason: str) -> None:
+        if request.index in self._held_us:
+            return
+        self._held_us[request.index] = self._now
+        self.holds += 1
+        self.told = True
+        observers = self._observers
+        if AdapterHeld in observers.kinds:
+            names = tuple(self.in_use)
+            observers.emit(
+                AdapterHeld(observers.event, self._now, request.request_id, self._index, request.adapter, reason, names)
+            )
+
+    def _bring(self, request: Request) -> int:
+        """Make room for an adapter and begin to load it; returns how long that takes."""
+        adapter, observers = request.adapter, self._observers
+        source = HOST if adapter in self._host else STORAGE
+        self._host.pop(adapter, None)
+        if len(self.resident) == self._slots:
+            gone = next(iter(self._idle))
+            del self._idle[gone], self.resident[gone]
+            self._host[gone] = None
+            self.evictions += 1
+            if AdapterEvicted in observers.kinds:
+                observers.emit(AdapterEvicted(observers.event, self._now, self._index, gone, adapter))
+        while len(self.resident) + 1 + len(self._host) > self._cpu_slots:
+            del self._host[next(iter(self._host))]
+        took = self._times.us(adapter, source)
+        self.load_us += took
+        self.loads[source] += 1
+        self.loads_of[adapter] = self.loads_of.get(adapter, 0) + 1
+        self.told = True
+        if AdapterLoad in observers.kinds:
+            observers.emit(
+                AdapterLoad(observers.event, self._now, request.request_id, self._index, adapter, source, took)
+            )
+        return took
+
+    def take(self, request: Request) -> None:
+        """A request is admitted."""
+        adapter = request.adapter
+        if not adapter:
+            return
+        self.in_use[adapter] = self.in_use.get(adapter, 0) + 1
+        self._idle.pop(adapter, None)
+        self._aside.pop(request.index, None)
+        since = self._held_us.pop(request.index, -1)
+        if since >= 0:
+            self.held_us += self._now - since
+        self._load.adapters = len(self.in_use)
+
+    def leave(self, request: Request) -> None:
+        """A request does not run any more."""
+        adapter = request.adapter
+        if not adapter:
+            return
+        self.in_use[adapter] -= 1
+        if not self.in_use[adapter]:
+            del self.in_use[adapter]
+            if adapter in self.resident:
+                self._idle[adapter] = None
+        self._load.adapters = len(self.in_use)
+
+    def forget(self, request: Request) -> None:
+        """A request does not wait any more."""
+        for one in (self._held_us, self._aside, self._missed):
+            one.pop(request.index, None)
+
+    def keep_in_front(self, waiting: WaitingQueue) -> None:
+        """Somebody was put back to the head of the queue: whoever was passed over stands before."""
+        for request in reversed([one for one in waiting.ordered() if one.index in self._aside] if self._aside else []):
+            waiting.remove(request)
+            waiting.push_front(request)
+
+    # ---- when it runs ----
+
+    def start(self, admitted: Sequence[Request], now: int) -> int:
+        """A step starts that admits these: load what they need and is not there; returns how long that takes."""
+        self._now = now
+        total = 0
+        for request in admitted:
+            adapter = request.adapter
+            if not adapter:
+                continue
+            self.admitted += 1
+            if adapter in self.resident:
+                self.hits += request.index not in self._missed
+                self._missed.pop(request.index, None)
+            else:
+                total += self._bring(request)
+                self.resident[adapter] = None
+        return total
+
+    def arrive(self, now: int) -> None:
+        """The load beside steps is over."""
+        loading = self.loading
+        if loading is None:
+            return
+        self.loading = None
+        self.resident[loading.adapter] = self._idle[loading.adapter] = None
+        observers = self._observers
+        if AdapterReady in observers.kinds:
+            observers.emit(AdapterReady(observers.event, now, self._index, loading.adapter, loading.load_us))
+        if self.wake is not None:
+            self.wake(now)
+
+    def wipe(self) -> None:
+        """The instance has gone, and all requests have been taken out."""
+        self.resident.clear()
+        self._idle.clear()
+        self._host.clear()
+        self._held_us.clear()
+        self._aside.clear()
+        self._missed.clear()
+        self.loading = self._line = None
+
+    # ---- what others want to know ----
+
+    def held_since_us(self, request: Request) -> int:
+        """Since when a waiting request has been held; -1 = it is not."""
+        return self._held_us.get(request.index, -1)
+
+    def state(self) -> tuple[object, ...]:
+        """All of it, as plain values (for digests)."""
+        places = (tuple(self.in_use.items()), tuple(self.resident), tuple(self._idle), tuple(self._host), self.loading)
+        return (*places, tuple(self._held_us.items()), tuple(self._aside), tuple(self._missed), *self.books())
+
+    def books(self) -> tuple[int, ...]:
+        """What it counts."""
+        counts = (self.admitted, self.hits, *self.loads.values(), self.evictions, self.load_us)
+        return (*counts, self.holds, self.held_us)
+
+    def audit(self, running: Sequence[Request]) -> str:
+        """What is wrong with the books, given who runs; empty = nothing."""
+        counts: dict[str, int] = {}
+        for request in running:
+            if request.adapter:
+                counts[request.adapter] = counts.get(request.adapter, 0) + 1
+        if counts != self.in_use:
+            return f"adapters in use are {counts}, the books have {self.in_use}"
+        if len(self.resident) > self._slots or len(self.in_use) > self._slots:
+            return f"{len(self.resident)} adapters in {self._slots} places, {len(self.in_use)} in use"
+        if sorted(self._idle) != sorted(name for name in self.resident if name not in self.in_use):
+            return f"idle adapters are {[*self._idle]}, resident {[*self.resident]}"
+        return ""

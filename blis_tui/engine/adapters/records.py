@@ -1,0 +1,99 @@
+"""What is told of LoRA adapters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from blis_tui.engine.preemption.records import RestoreChosen as _RestoreChosen  # noqa: F401  (kinds come in that order)
+from blis_tui.engine.records import Description, Record
+from blis_tui.engine.speculative.records import DraftsVerified as _DraftsVerified  # noqa: F401  (likewise)
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterHeld(Record):
+    """A waiting request was passed over for the first time because of its LoRA adapter.
+
+    ``reason`` is ``slots``: as many others as may run do (``in_use``); or ``load``: it is not on the accelerators yet.
+    """
+
+    shown = Description(
+        "adapter-held",
+        sign="◫",
+        colour="warning",
+        meaning="a request waits for its LoRA adapter",
+        sentence="{request_id} waits for its adapter {adapter} ({reason})",
+        line="waits for its adapter, {reason}",
+        brief="adapter",
+        own_event=False,
+    )
+
+    request_id: str
+    instance: int
+    adapter: str
+    reason: str
+    in_use: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterEvicted(Record):
+    """The LoRA adapter that was used least recently makes room for another one."""
+
+    shown = Description(
+        "adapter-evicted",
+        sign="⌫",
+        colour="warning",
+        meaning="a LoRA adapter made room for another one",
+        sentence="{adapter} makes room for {beneficiary}",
+        own_event=False,
+    )
+
+    instance: int
+    adapter: str
+    beneficiary: str
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterLoad(Record):
+    """A LoRA adapter is loaded from ``host`` or ``storage``, for a request.
+
+    Under ``blis`` it is there when an event says so (``adapter-ready``); under ``vllm-v1`` the step takes that much
+    longer.
+    """
+
+    shown = Description(
+        "adapter-load",
+        sign="⎘",
+        colour="accent",
+        meaning="a LoRA adapter was loaded",
+        sentence="{adapter} is loaded from {source} for {request_id} in {load_us:span}",
+        line="its adapter is loaded in {load_us:span}",
+        brief="{load_us:span}",
+        figures=("load_us",),
+        own_event=False,
+    )
+
+    request_id: str
+    instance: int
+    adapter: str
+    source: str
+    load_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterReady(Record):
+    """A LoRA adapter is on the accelerators that was loaded while steps went on."""
+
+    shown = Description(
+        "adapter-ready",
+        sign="⎗",
+        colour="success",
+        meaning="a LoRA adapter has been loaded",
+        sentence="{adapter} is ready, after {load_us:span}",
+        line="an adapter is ready after {load_us:span}",
+        brief="{load_us:span}",
+        figures=("load_us",),
+    )
+
+    instance: int
+    adapter: str
+    load_us: int

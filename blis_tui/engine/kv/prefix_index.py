@@ -1,0 +1,219 @@
+"""Which KV blocks can be found, by the chains of segments that their content belongs to."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.kv.extent import Extent, Piece
+from blis_tui.engine.kv.prompt_keys import chain_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from blis_tui.engine.kv.free_order import FreeOrder
+
+_BY_KEY: Final = attrgetter("key")
+
+
+class PrefixIndex:
+    """The extents of every chain, from its first block on without a gap.
+
+    Whoever holds a block holds all before it, and gives them back after it: what is left of a prompt is always its
+    head. Blocks of the same content may be there several times; one of these copies is found at a time. The copies of
+    an extent have the same bounds: where one is cut, all are.
+
+    Args:
+        order: the free order, which has those of the extents that nobody holds.
+        oldest: of copies the one that was computed first is found, else the latest.
+    """
+
+    __slots__ = ("_chains", "_copies", "_labels", "_oldest", "_order")
+
+    def __init__(self, order: FreeOrder, *, oldest: bool) -> None:
+        self._order = order
+        self._oldest = oldest
+        self._chains: dict[int, list[Extent]] = {}
+        self._copies: dict[int, list[Extent]] = {}
+        """By the key of a found extent: others of the same content, in the order of their computation."""
+        self._labels = 0
+
+    def __iter__(self) -> Iterator[Extent]:
+        for extents in self._chains.values():
+            yield from extents
+
+    def head(self, stretches: Iterable[range]) -> int:
+        """How many of these keys of a prompt, from the first on, are there."""
+        found = 0
+        chains = self._chains
+        for stretch in stretches:
+            extents = chains.get(chain_of(stretch.start))
+            if extents is None:
+                return found
+            last = extents[-1]
+            end = last.key + last.count
+            if end < stretch.stop:
+                return found + end - stretch.start
+            found += len(stretch)
+        return found
+
+    def found(self, stretches: Iterable[range]) -> list[Extent]:
+        """The extents with these keys of a prompt, all of which must be there; one that goes on behind them is cut."""
+        found: list[Extent] = []
+        for stretch in stretches:
+            extents = self._chains[chain_of(stretch.start)]
+            last = extents[-1]
+            found += extents if last.key + last.count == stretch.stop else extents[: self._at(extents, stretch.stop)]
+        return found
+
+    def unreferenced(self, stretches: Iterable[range]) -> int:
+        """How many of the blocks with these keys of a prompt, all of which must be there, nobody holds."""
+        count = 0
+        for stretch in stretches:
+            for extent in self._chains[chain_of(stretch.start)]:
+                if extent.key >= stretch.stop:
+                    break
+                if not extent.references:
+                    count += min(extent.count, stretch.stop - extent.key)
+        return count
+
+    def held(self, piece: Piece) -> list[Extent]:
+        """The extents of a piece, first one first."""
+        key, end, label = piece.key, piece.key + piece.blocks, piece.label
+        extents = self._chains[chain_of(key)]
+        at = bisect_left(extents, key, key=_BY_KEY) if len(extents) > 1 else 0
+        held = []
+        while key < end:
+            extent = extents[at]
+            if extent.label != label:
+                extent = next(copy for copy in self._copies[key] if copy.label == label)
+            held.append(extent)
+            key += extent.count
+            at += 1
+        return held
+
+    def add(self, stretch: range, references: int, before: Piece | None = None) -> tuple[Piece, list[Extent], int]:
+        """Blocks with this content, which can be found from now on.
+
+        ``before``: what their only holder holds just before them.
+
+        Returns:
+            The piece that they are, together with ``before`` if that is of the same copy; the extents that have become
+            more; how many of the last keys nobody could find until now.
+        """
+        start, stop = stretch.start, stretch.stop
+        chain = chain_of(start)
+        extents = self._chains.get(chain)
+        if extents is None:
+            self._chains[chain] = [new] = [self._new(stretch, references)]
+            return Piece(start, stop - start, new.label), [new], stop - start
+        last = extents[-1]
+        end = last.key + last.count
+        if start < end:
+            return self._copy(extents, stretch, references, end)
+        if (
+            before is not None
+            and before.label == last.label
+            and before.key + before.blocks == start
+            and last.references == references
+            and last.key not in self._copies
+        ):
+            last.count += stop - start
+            return before._replace(blocks=before.blocks + stop - start), [], stop - start
+        new = self._new(stretch, references)
+        extents.append(new)
+        return Piece(start, stop - start, new.label), [new], stop - start
+
+    def _new(self, stretch: range, references: int) -> Extent:
+        self._labels += 1
+        return Extent(stretch.start, len(stretch), self._labels, references)
+
+    def _copy(
+        self, extents: list[Extent], stretch: range, references: int, end: int
+    ) -> tuple[Piece, list[Extent], int]:
+        """Some of the content is there already, up to ``end``."""
+        new = self._new(stretch, references)
+        piece = Piece(new.key, new.count, new.label)
+        made = []
+        first = self._at(extents, stretch.start)
+        past = self._at(extents, min(end, stretch.stop))
+        for at in range(first, past):
+            found = extents[at]
+            copy = Extent(found.key, found.count, new.label, references)
+            made.append(copy)
+            if self._oldest:
+                self._copies.setdefault(copy.key, []).append(copy)
+            else:
+                self._copies.setdefault(copy.key, []).append(found)
+                extents[at] = copy
+        fresh = max(0, stretch.stop - end)
+        if fresh:
+            rest = Extent(end, fresh, new.label, references)
+            made.append(rest)
+            extents.append(rest)
+        return piece, made, fresh
+
+    def forget(self, extent: Extent, count: int) -> None:
+        """The last ``count`` blocks of an extent lose their content; another copy, if there is one, is found then."""
+        head = extent.count - count
+        if head and extent.key not in self._copies:
+            extent.count = head
+            return
+        extents = self._chains[chain_of(extent.key)]
+        if head:
+            first = extent.key + head
+            self._at(extents, first)
+            copies = (extents[bisect_left(extents, first, key=_BY_KEY)], *self._copies[first])
+            extent = next(copy for copy in copies if copy.label == extent.label)
+        if extent.place >= 0:
+            self._order.remove(extent)
+        others = self._copies.get(extent.key)
+        if others is None:
+            extents.remove(extent)
+            if not extents:
+                del self._chains[chain_of(extent.key)]
+            return
+        at = bisect_left(extents, extent.key, key=_BY_KEY)
+        if extents[at] is extent:
+            extents[at] = others.pop(0 if self._oldest else -1)
+        else:
+            others.remove(extent)
+        if not others:
+            del self._copies[extent.key]
+
+    def clear(self) -> None:
+        """Nothing can be found any more."""
+        self._chains.clear()
+        self._copies.clear()
+
+    def audit(self) -> str:
+        """What is wrong with it; empty when nothing is."""
+        for extents in self._chains.values():
+            for extent, following in zip(extents, [*extents[1:], None], strict=True):
+                if following is not None and extent.key + extent.count != following.key:
+                    return f"a gap follows the blocks {extent.key:#x} to {extent.key + extent.count - 1:#x}"
+                copies = self._copies.get(extent.key, ())
+                if any((copy.key, copy.count) != (extent.key, extent.count) for copy in copies):
+                    return f"copies of the blocks from {extent.key:#x} on have other bounds"
+        return ""
+
+    def _at(self, extents: list[Extent], key: int) -> int:
+        """Where the extent stands that begins with a key, which is made to begin there."""
+        at = bisect_left(extents, key, key=_BY_KEY)
+        if not at:
+            return at
+        before = extents[at - 1]
+        head = key - before.key
+        if head < before.count:
+            copies: Sequence[Extent] = self._copies.get(before.key, ())
+            if copies:
+                self._copies[key] = [self._cut(copy, head) for copy in copies]
+            extents.insert(at, self._cut(before, head))
+        return at
+
+    def _cut(self, extent: Extent, head: int) -> Extent:
+        tail = extent.cut(head)
+        if extent.place >= 0:
+            self._order.insert(tail, extent)
+        return tail

@@ -1,0 +1,111 @@
+"""Studies as golden tests: a line for each run, with the figures that the study asks for."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+from blis_tui._version import ENGINE
+from blis_tui.canonical import to_line
+from blis_tui.golden.chain import Chain
+from blis_tui.golden.produce import schemas_digest
+from blis_tui.golden.store import Baseline, Golden
+from blis_tui.study.figures import require_figures
+from blis_tui.study.summary import pareto_front, summaries
+from blis_tui.study.sweep import Sweep
+from blis_tui.study.text import short_names, value_text, wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from blis_tui.spec.study.model import Study
+    from blis_tui.study.rows import Row, StudyResult
+
+NO_RECORDS: Final = Chain(events=0, records=0, sha256="", every=1, entries=())
+"""Of studies no record stream is kept."""
+_SHOWN: Final = 5
+
+
+def produce_study(study: Study, *, spec: str, case: str) -> Golden:
+    """Make all runs of a study as a golden test.
+
+    Args:
+        study: what to run.
+        spec: its file, as it is stored.
+        case: which of the file's tests it is.
+
+    Raises:
+        SpecError: no run can have a figure that it asks for.
+    """
+    require_figures(study)
+    sweep = Sweep(study)
+    for _ in sweep.run():
+        pass
+    result = sweep.result()
+    runs = "\n".join(row.sha256 for row in result.rows)
+    return Golden(
+        report=_report(result),
+        spec=spec,
+        case=case,
+        spec_sha256=sha256(runs.encode()).hexdigest(),
+        engine=ENGINE,
+        schemas_sha256=schemas_digest(),
+        baseline=Baseline.here(),
+        chain=NO_RECORDS,
+        document=study.document,
+    )
+
+
+def _report(result: StudyResult) -> str:
+    """JSON with a line for each run."""
+    study = result.study
+    points = summaries(result)
+    front = {one.point.number for one in pareto_front(points, study.objectives)}
+    names = wanted(study)
+    rows = [(name, _line(row, names, front=row.point.number in front)) for name, row in _named(result)]
+    lines = [f"    {to_line(name)}: {to_line(row)}" for name, row in rows]
+    about = {"study": study.name, "experiment": study.experiment, "points": len(study.points)}
+    head = [f"  {to_line(key)}: {to_line(value)}," for key, value in about.items()]
+    return "\n".join(["{", *head, '  "runs": {', ",\n".join(lines), "  }", "}"]) + "\n"
+
+
+def _named(result: StudyResult) -> Iterator[tuple[str, Row]]:
+    """Each run by its coordinates; equal ones are told apart by their numbers."""
+    study = result.study
+    short = short_names(study.paths)
+    seen: dict[str, int] = {}
+    for row in result.rows:
+        coordinates = row.coordinates
+        words = [f"{short[path]}={value_text(coordinates[path])}" for path in study.paths]
+        words += [f"seed={row.seed}"] if len(study.seeds) > 1 else []
+        name = " ".join(words) or study.name
+        seen[name] = seen.get(name, 0) + 1
+        yield name if seen[name] == 1 else f"{name} #{seen[name]}", row
+
+
+def _line(row: Row, names: Sequence[str], *, front: bool) -> dict[str, object]:
+    why = {"why": row.why} if row.status != "done" else {}
+    figures = {name: row.figures[name] for name in names if name in row.figures}
+    return {"status": row.status, "ok": row.ok, "front": front, **why, **figures}
+
+
+def changes(golden: Golden, result: Golden) -> list[str]:
+    """What has become of the study's answer: points that joined or left the front, and verdicts that turned."""
+    old, new = (json.loads(one.report)["runs"] for one in (golden, result))
+    both = [name for name in new if name in old]
+    changed = [name for name in both if old[name] != new[name]]
+    turns = {
+        "now hold": [name for name in both if new[name]["ok"] and old[name]["ok"] is False],
+        "no longer hold": [name for name in both if new[name]["ok"] is False and old[name]["ok"]],
+        "now on the front": [name for name in both if new[name]["front"] and not old[name]["front"]],
+        "no longer on the front": [name for name in both if old[name]["front"] and not new[name]["front"]],
+        "new": [name for name in new if name not in old],
+        "gone": [name for name in old if name not in new],
+    }
+    lines = [f"{len(changed):,} of {len(both):,} runs changed"]
+    for words, names in turns.items():
+        if names:
+            more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+            lines.append(f"  {words}: {'; '.join(names[:_SHOWN])}{more}")
+    return lines

@@ -1,0 +1,114 @@
+"""What reports say of LoRA adapters, where instances have any."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.adapters.costs import HOST, STORAGE
+from blis_tui.engine.request import RequestState
+from blis_tui.metrics.stats import Distribution, of_samples
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.engine.instance import Instance
+    from blis_tui.metrics.request_log import RequestTable, Row
+
+_LISTED: Final = 20
+"""Adapters that a report lists one by one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterReport:
+    """One adapter."""
+
+    requests: int
+    """That asked for it."""
+    completed: int
+    output_tokens: int
+    loads: int
+    """Onto any instance."""
+    ttft_ms: Distribution
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptersReport:
+    """The LoRA adapters of all instances together."""
+
+    adapters: int
+    """Different ones that requests asked for."""
+    scheduled: int
+    """Requests with an adapter that were scheduled; a preempted one counts again."""
+    hit_rate: float
+    """The share of these whose adapter was on the accelerators."""
+    loads: int
+    loads_from_storage: int
+    """Of these, those of adapters that the host's memory did not have."""
+    evictions: int
+    """Adapters that made room on the accelerators for others."""
+    load_us: int
+    """Time of all loads: of steps that waited for them (`vllm-v1`), or beside steps (`blis`)."""
+    holds: int
+    """Requests that were passed over, or waited for a load beside steps; a preempted one counts again."""
+    held_us: int
+    """How long they were, if they were scheduled."""
+    busiest: Mapping[str, AdapterReport]
+    """The 20 that most requests asked for, by name."""
+
+
+def adapters_report(
+    instances: Sequence[Instance], rows: Sequence[Row], table: RequestTable, warm_up_us: int
+) -> AdaptersReport | None:
+    """The figures of these instances; None = none of them has adapters.
+
+    Times to first token leave out requests that arrived before ``warm_up_us``.
+    """
+    found = [one.batch.adapters for one in instances if one.batch.adapters is not None]
+    if not found:
+        return None
+    by_name: dict[str, list[Row]] = {}
+    for row in rows:
+        name = table.adapter(row)
+        if name:
+            by_name.setdefault(name, []).append(row)
+    loads_of: dict[str, int] = {}
+    admitted = hits = evictions = load_us = holds = held_us = storage = loads = 0
+    for one in found:
+        admitted += one.admitted
+        hits += one.hits
+        evictions += one.evictions
+        load_us += one.load_us
+        holds += one.holds
+        held_us += one.held_us
+        storage += one.loads[STORAGE]
+        loads += one.loads[STORAGE] + one.loads[HOST]
+        for name, count in one.loads_of.items():
+            loads_of[name] = loads_of.get(name, 0) + count
+    busiest = sorted(by_name, key=lambda name: (-len(by_name[name]), name))[:_LISTED]
+    return AdaptersReport(
+        adapters=len(by_name),
+        scheduled=admitted,
+        hit_rate=hits / admitted if admitted else 0.0,
+        loads=loads,
+        loads_from_storage=storage,
+        evictions=evictions,
+        load_us=load_us,
+        holds=holds,
+        held_us=held_us,
+        busiest={name: _one(by_name[name], loads_of.get(name, 0), warm_up_us) for name in busiest},
+    )
+
+
+def _one(rows: Sequence[Row], loads: int, warm_up_us: int) -> AdapterReport:
+    tokens = 0
+    for row in rows:
+        tokens += row.output_tokens
+    first = [row.ttft_us for row in rows if row.ttft_us >= 0 and row.arrival_us >= warm_up_us]
+    return AdapterReport(
+        requests=len(rows),
+        completed=len([row for row in rows if row.state == RequestState.COMPLETED]),
+        output_tokens=tokens,
+        loads=loads,
+        ttft_ms=of_samples(first),
+    )

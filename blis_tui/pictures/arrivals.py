@@ -1,0 +1,245 @@
+"""Requests by the time they arrived: what each waited, and how many came and were served."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from blis_tui.engine.request import RequestState
+from blis_tui.metrics.stats import of_samples
+from blis_tui.pictures.panels import MS_AXIS, PALETTE, Panel, line_of, panels_layout, trace
+from blis_tui.pictures.parts import Picture, Table, View, label
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.metrics.request_log import RequestTable, Row
+
+POINTS: Final = 3_000
+"""So many requests are drawn one by one."""
+_WINDOWS: Final = 40
+_ROUND: Final = (1, 2, 5)
+_MEASURES: Final = {"Time to first token": "ttft_us", "End-to-end latency": "e2e_us"}
+_TIME: Final = {"title": {"text": "time of arrival, simulated seconds"}, "rangemode": "tozero"}
+_HOVER: Final = "<b>%{customdata[0]}</b><br>%{y:,.2f} ms, arrived at %{x:,.3f} s<br>%{customdata[1]}<extra></extra>"
+
+
+class Window(NamedTuple):
+    """A stretch of simulated time."""
+
+    start_us: int
+    end_us: int
+
+
+def windows(end_us: int) -> list[Window]:
+    """Equal windows from 0 to a time (the last may reach beyond it), of a round length: 1, 2 or 5 and zeros."""
+    length, turn = 1, 0
+    while length * _WINDOWS < end_us:
+        turn += 1
+        length = _ROUND[turn % 3] * 10 ** (turn // 3)
+    return [Window(start, start + length) for start in range(0, max(end_us, 1), length)]
+
+
+def shown_rows(rows: Sequence[Row], points: int = POINTS) -> list[Row]:
+    """Requests to draw one by one: all of them, or of many some at equal distances and the slowest of each stretch.
+
+    Args:
+        rows: in order of arrival.
+        points: at most so many.
+    """
+    if len(rows) <= points:
+        return [*rows]
+    third = points // 3
+    kept: dict[int, Row] = {}
+    for part in range(third):
+        stretch = rows[len(rows) * part // third : len(rows) * (part + 1) // third]
+        for one in (stretch[0], max(stretch, key=lambda row: row.ttft_us), max(stretch, key=lambda row: row.e2e_us)):
+            kept[one.number] = one
+    return sorted(kept.values(), key=lambda row: (row.arrival_us, row.number))
+
+
+def arrivals_picture(table: RequestTable, rows: Sequence[Row]) -> Picture:
+    """Time to first token and end-to-end latency by time of arrival.
+
+    Args:
+        table: what knows the names of ``rows``.
+        rows: in order of arrival, at least one.
+    """
+    drawn = shown_rows(rows)
+    groups = sorted(dict.fromkeys(table.group(row)[0] for row in rows))
+    several = len(groups) > 1
+    last_us = rows[-1].arrival_us
+    over = windows(last_us + 1)
+    cells = [[f"{one.start_us / 1e6:,g} to {one.end_us / 1e6:,g}"] for one in over]
+    head = ["arrived"]
+    traces: list[Mapping[str, object]] = []
+    for panel, measure in enumerate(_MEASURES.values()):
+        short = measure.removesuffix("_us").upper()
+        for color, group in enumerate(groups, several):  # colours as those of the percentiles: the first is everybody
+            name = group if several else "requests"
+            traces.append(
+                _points(panel, name, color, table, [one for one in drawn if table.group(one)[0] == group], measure)
+            )
+            members = [one for one in rows if table.group(one)[0] == group]
+            for percentile in ("p90",) if several else ("p50", "p90"):
+                values = percentile_over_time(members, over, measure, percentile)
+                head.append(f"{short} {percentile}" + (f", {group}" if several else ""))
+                for row_cells, value in zip(cells, values, strict=True):
+                    row_cells.append("" if value is None else f"{value:,.2f}")
+                line = {"dash": "solid" if percentile == "p50" or several else "dot", "width": 2}
+                traces.append(
+                    trace(
+                        panel,
+                        f"{name}, {percentile}",
+                        x=[(window.start_us + window.end_us) / 2e6 for window in over],
+                        y=[None if value is None else round(value, 4) for value in values],
+                        line={**line_of(color if several else 1), **line},
+                        hovertemplate=f"{percentile}: %{{y:,.2f}} ms<extra>{label(name)}</extra>",
+                    )
+                )
+    panels = [Panel(title, _TIME, MS_AXIS) for title in _MEASURES]
+    thinned = (
+        f"{len(drawn):,} of {len(rows):,} requests are drawn: some at equal distances, and the slowest in between. "
+        if len(drawn) < len(rows)
+        else ""
+    )
+    return Picture(
+        name="arrivals",
+        title="Latency over time of arrival",
+        description=f"Each request's time to first token and end-to-end latency over its arrival, from 0 to "
+        f"{last_us / 1e6:,.1f} s, with the median and the 90th percentile of those that arrived around the same time.",
+        views={"": View(traces, {**panels_layout(panels, shared_x=True), "hovermode": "closest"})},
+        height=560,
+        table=Table(
+            caption="Milliseconds, by time of arrival in seconds",
+            head=head,
+            rows=cells,
+        ),
+        note=f"{thinned}Lines: percentiles of the requests that arrived within the same {over[0].end_us / 1e6:,g} s."
+        " Latencies that keep growing mean that more arrives than is served.",
+    )
+
+
+def _points(
+    panel: int, name: str, color: int, table: RequestTable, rows: Sequence[Row], measure: str
+) -> dict[str, object]:
+    seen = [row for row in rows if getattr(row, measure) >= 0]
+    return trace(
+        panel,
+        name,
+        mode="markers",
+        marker={"color": PALETTE[color % len(PALETTE)], "size": 5, "opacity": 0.45},
+        x=[row.arrival_us / 1e6 for row in seen],
+        y=[getattr(row, measure) / 1e3 for row in seen],
+        customdata=[[label(table.name(row.number)), _about(row)] for row in seen],
+        hovertemplate=_HOVER,
+    )
+
+
+def _about(row: Row) -> str:
+    parts = [f"{row.input_tokens:,} tokens in, {row.output_tokens:,} out"]
+    if row.cached_tokens:
+        parts.append(f"{row.cached_tokens:,} cached")
+    if row.instance >= 0:
+        parts.append(f"instance {row.instance}")
+    if row.preemptions:
+        parts.append(f"{row.preemptions:,} preemptions")
+    return ", ".join(parts)
+
+
+def percentile_over_time(
+    rows: Sequence[Row], over: Sequence[Window], measure: str, percentile: str
+) -> list[float | None]:
+    """A percentile, in milliseconds, of a figure of the requests that arrived in each window."""
+    length = over[0].end_us
+    samples: list[list[int]] = [[] for _ in over]
+    for row in rows:
+        value: int = getattr(row, measure)
+        if value >= 0:
+            samples[min(row.arrival_us // length, len(over) - 1)].append(value)
+    return [getattr(of_samples(one), percentile) for one in samples]
+
+
+class Rates(NamedTuple):
+    """What happened in a window, per second."""
+
+    window: Window
+    arrived: float
+    completed: float
+    output_tokens: float
+
+
+def rates(rows: Sequence[Row], end_us: int) -> list[Rates]:
+    """Requests that arrived and were completed, and generated tokens, per second of each window.
+
+    A request's tokens count evenly between its first and its last; those of requests that have not completed do not.
+    The last window is as long as it is, up to ``end_us``.
+    """
+    over = windows(end_us)
+    length = over[0].end_us
+    arrived, completed, tokens = [0] * len(over), [0] * len(over), [0.0] * len(over)
+    last = len(over) - 1
+    for row in rows:
+        arrived[min(row.arrival_us // length, last)] += 1
+        if row.state != RequestState.COMPLETED:
+            continue
+        completed[min(row.completed_us // length, last)] += 1
+        took_us = row.completed_us - row.first_token_us
+        if took_us <= 0:
+            tokens[min(row.completed_us // length, last)] += row.output_tokens
+            continue
+        for at in range(row.first_token_us // length, min((row.completed_us - 1) // length, last) + 1):
+            inside_us = min(row.completed_us, over[at].end_us) - max(row.first_token_us, over[at].start_us)
+            tokens[at] += row.output_tokens * inside_us / took_us
+    found = []
+    for at, window in enumerate(over):
+        seconds = max(min(window.end_us, end_us) - window.start_us, 1) / 1e6
+        found.append(Rates(window, arrived[at] / seconds, completed[at] / seconds, tokens[at] / seconds))
+    return found
+
+
+def rates_picture(rows: Sequence[Row], end_us: int) -> Picture:
+    """Requests and tokens per second over time."""
+    found = rates(rows, end_us)
+    x_axis = {"title": {"text": "simulated seconds"}, "rangemode": "tozero"}
+    panels = [
+        Panel(title, x_axis, {"rangemode": "tozero"}) for title in ("Requests per second", "Output tokens per second")
+    ]
+    edges = [one.window.start_us / 1e6 for one in found] + [end_us / 1e6]
+    traces = []
+    for number, (name, panel) in enumerate((("arrived", 0), ("completed", 0), ("output_tokens", 1))):
+        values = [round(getattr(one, name), 4) for one in found]
+        unit = "output tokens/s" if panel else f"requests/s {name}"
+        traces.append(
+            trace(
+                panel,
+                name.replace("_", " "),
+                x=edges,
+                y=[*values, *values[-1:]],
+                line={**line_of(number), "shape": "hv"},
+                hovertemplate=f"%{{y:,.2f}} {unit}<extra></extra>",
+            )
+        )
+    peak = max(one.output_tokens for one in found)
+    length = found[0].window.end_us / 1e6
+    return Picture(
+        name="throughput",
+        title="Throughput over time",
+        description=f"Requests that arrived and were completed, and output tokens, per second in slices of "
+        f"{length:,g} s; at most {peak:,.0f} output tokens/s.",
+        views={"": View(traces, {**panels_layout(panels, shared_x=True), "hovermode": "x unified"})},
+        height=440,
+        table=Table(
+            caption="Per second, in slices of simulated seconds",
+            head=("from", "requests arrived", "requests completed", "output tokens"),
+            rows=[
+                (
+                    f"{one.window.start_us / 1e6:,g}",
+                    f"{one.arrived:,.2f}",
+                    f"{one.completed:,.2f}",
+                    f"{one.output_tokens:,.1f}",
+                )
+                for one in found
+            ],
+        ),
+        note="A request's tokens count evenly between its first and its last.",
+    )

@@ -1,0 +1,114 @@
+"""One figure of a study's points over another one, with the points that no other one beats."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.pictures.panels import PALETTE, bound_line, value_axis
+from blis_tui.pictures.parts import Picture, Table, View, label
+from blis_tui.pictures.points import short, verdict
+from blis_tui.spec.study.model import Objective
+from blis_tui.study.summary import pareto_front
+from blis_tui.study.text import number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.pictures.points import Points
+    from blis_tui.study.summary import PointSummary
+
+_PAIRS: Final = 6
+POINTS: Final = 2_000
+"""So many points of a kind are drawn at most; of more, some at equal distances. The front is always whole."""
+
+
+def front_picture(points: Points) -> Picture | None:
+    """The points by two figures at a time; None where they have none.
+
+    The first pair is that of the first two objectives; where there are fewer, of cost and latency.
+    """
+    pairs = [pair for pair in _pairs(points) if _placed(points.all, pair)]
+    if not pairs:
+        return None
+    views = {f"{short(pair[1].metric)} over {short(pair[0].metric)}": _view(points, pair) for pair in pairs}
+    first = pairs[0]
+    best = pareto_front(points.all, first)
+    rows = [
+        (f"{one.point.number}", points.name(one), *(number(one.mean(metric.metric)) for metric in first))
+        for one in best
+    ]
+    return Picture(
+        name="front",
+        title="Pareto front",
+        description=f"Each point by {first[0].metric} and {first[1].metric}. No other point beats {len(best)} of"
+        f" {len(points.all)}: " + "; ".join(points.name(one) for one in best[:8]) + ".",
+        views=views,
+        height=440,
+        table=Table(
+            caption="The points of the front, in the first two figures",
+            head=("point", "", *(one.metric for one in first)),
+            rows=rows,
+            words=(1,),
+        ),
+        note="Points on the line are better in one figure than any other point that is not worse in the other; they"
+        " keep to all bounds. Means over seeds.",
+    )
+
+
+def _pairs(points: Points) -> list[tuple[Objective, Objective]]:
+    said = list(points.study.objectives)
+    more = [points.cost, *points.metrics]
+    known = {one.metric for one in said}
+    said += [Objective(metric=one, goal=points.goal(one)) for one in dict.fromkeys(more) if one not in known]
+    return list(combinations(said[:5], 2))[:_PAIRS]
+
+
+def _placed(members: Sequence[PointSummary], pair: Sequence[Objective]) -> list[PointSummary]:
+    """Those that have both figures, of whole runs."""
+    return [one for one in members if one.status == "done" and None not in [one.mean(each.metric) for each in pair]]
+
+
+def _view(points: Points, pair: tuple[Objective, Objective]) -> View:
+    best = pareto_front(points.all, pair)
+    numbers = {one.point.number for one in best}
+    placed = _placed(points.all, pair)
+    others = [one for one in placed if one.point.number not in numbers]
+    groups = (
+        ("does not hold", [one for one in others if one.ok is False], "x", PALETTE[1], 8),
+        ("beaten", [one for one in others if one.ok is not False], "circle-open", PALETTE[-1], 8),
+        ("front", list(best), "circle", PALETTE[0], 11),
+    )
+    traces = []
+    for name, found, symbol, color, size in groups:
+        members = found[:: -(-len(found) // POINTS) or 1]
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers" if name == "front" else "markers",
+                "name": name,
+                "x": [one.mean(pair[0].metric) for one in members],
+                "y": [one.mean(pair[1].metric) for one in members],
+                "customdata": [[one.point.number, label(points.name(one)), verdict(one)] for one in members],
+                "marker": {"symbol": symbol, "color": color, "size": size, "line": {"width": 1.5, "color": color}},
+                "line": {"color": color, "width": 1.5, "dash": "dot"},
+                "hovertemplate": "<b>point %{customdata[0]}</b>: %{customdata[1]}<br>"
+                f"{short(pair[0].metric)} %{{x:,.4~g}}, {short(pair[1].metric)} %{{y:,.4~g}}"
+                "<br>%{customdata[2]}<extra></extra>",
+            }
+        )
+    x, y = (value_axis(_axis(each), [one.mean(each.metric) or 0.0 for one in placed]) for each in pair)
+    layout = {
+        "xaxis": x,
+        "yaxis": y,
+        "shapes": [
+            bound_line(axis, bound)
+            for axis, one in zip("xy", pair, strict=True)
+            if (bound := points.bound(one.metric)) is not None
+        ],
+    }
+    return View([one for one in traces if one["x"]], layout)
+
+
+def _axis(one: Objective) -> str:
+    return f"{one.metric} ({'less' if one.goal == 'min' else 'more'} is better)"

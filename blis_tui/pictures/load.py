@@ -1,0 +1,184 @@
+"""The load of each instance over time, summed up from records while a run goes on."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from blis_tui.cluster.lifecycle_records import InstanceChanged, Lost, Retried
+from blis_tui.cluster.records import Dispatched, GatewayTick, Held
+from blis_tui.engine.records import (
+    Completed,
+    Dropped,
+    Preempted,
+    Prefilled,
+    Queued,
+    Scheduled,
+    StepFinished,
+    TimedOut,
+)
+from blis_tui.pictures.slices import FIRST_US, Course, Slices
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from blis_tui.engine.records import Record
+    from blis_tui.pictures.slices import Slice
+    from blis_tui.simulation import Simulation
+    from blis_tui.spec.model import Experiment
+
+    _AtInstance = Queued | Scheduled | Preempted | Completed | Prefilled | TimedOut | Dropped | Lost | Retried
+
+_FEW_INSTANCES: Final = 16
+_SLICES: Final = 512
+_SLICES_OF_MANY: Final = 128
+_GONE: Final = ("terminated", "failed")
+_AT_WORK: Final = ("active", "draining", "warming-up")
+
+
+class InstanceLoad(NamedTuple):
+    """An instance over time: what it is, and its figures in each slice."""
+
+    instance: int
+    pool: str
+    kv_blocks: int
+    """Of its cache."""
+    waiting: Sequence[Slice]
+    running: Sequence[Slice]
+    kv_used: Sequence[Slice]
+    """Blocks."""
+    step_tokens: Sequence[Slice]
+    """Computed in a step, prompts and answers together."""
+
+
+class LoadTable(NamedTuple):
+    """All instances over time; slices are equally long but for the last, which the end cuts short."""
+
+    slice_us: int
+    instances: Sequence[InstanceLoad]
+    held: Sequence[Slice] | None
+    """Requests in the gateway's queue; None = there is no gateway."""
+    at_work: Sequence[Slice] | None
+    """Instances that can serve; None where none comes or goes."""
+
+
+class _Instance:
+    """An instance while the run goes on."""
+
+    def __init__(self, pool: str, limit: int) -> None:
+        self.pool = pool
+        self.waiting = Course(limit)
+        self.running = Course(limit)
+        self.kv_used = Course(limit)
+        self.step_tokens = Slices(limit)
+        self.state = "active"
+        self.due: deque[tuple[int, int]] = deque()
+        """KV blocks in use at the ends of steps that are not over: the time, how many."""
+
+    def settle(self, now_us: int) -> None:
+        """Note the ends of steps up to now."""
+        while self.due and self.due[0][0] <= now_us:
+            self.kv_used.set(*self.due.popleft())
+
+
+class LoadObserver:
+    """Listens to a run and sums up its load over time.
+
+    Args:
+        simulation: one that has not begun.
+
+    Requests count where they wait or run: since they entered an instance's queue, and from the first step that works
+    on them to their last token. KV blocks count as they are after each step.
+    """
+
+    def __init__(self, simulation: Simulation) -> None:
+        experiment: Experiment = simulation.experiment
+        self._limit = _SLICES if experiment.instances <= _FEW_INSTANCES else _SLICES_OF_MANY
+        self._instances: dict[int, _Instance] = {}
+        self._runs: dict[tuple[str, int], bool] = {}
+        """Requests at instances: whether they run there."""
+        self._held = None if experiment.policy.gateway is None else Course(self._limit)
+        self._at_work = Course(self._limit) if experiment.cluster.varies else None
+        for pool in experiment.pools:
+            for _ in range(pool.instances):
+                self._instances[len(self._instances)] = _Instance(pool.name, self._limit)
+        if self._at_work is not None:
+            self._at_work.value = len(self._instances)
+        tell: dict[type[Record], Callable[..., None]] = {
+            Queued: lambda one: self._move(one, runs=False),
+            Scheduled: lambda one: self._move(one, runs=True),
+            Preempted: lambda one: self._move(one, runs=False),
+            **dict.fromkeys((Completed, Prefilled, TimedOut, Dropped, Lost, Retried), self._leave),
+            StepFinished: self._step,
+            InstanceChanged: self._change,
+            **dict.fromkeys((Held, Dispatched, GatewayTick), self._hold),
+        }
+        for kind, callback in tell.items():
+            simulation.subscribe(kind, callback)
+
+    def table(self, simulation: Simulation, end_us: int) -> LoadTable:
+        """What has been seen until ``end_us``; nothing may happen afterwards."""
+        for instance in self._instances.values():
+            instance.settle(end_us)
+        courses = [course for one in self._instances.values() for course in (one.waiting, one.running, one.kv_used)]
+        courses += [one for one in (self._held, self._at_work) if one is not None]
+        for course in courses:
+            course.set(end_us, course.value)
+        slices = [*(course.slices for course in courses), *(one.step_tokens for one in self._instances.values())]
+        slice_us = max((one.slice_us for one in slices), default=FIRST_US)
+        count = -(-end_us // slice_us)
+        found = [
+            InstanceLoad(
+                number,
+                one.pool,
+                simulation.cluster.instances[number].pool.total,
+                one.waiting.slices.slices(slice_us, count),
+                one.running.slices.slices(slice_us, count),
+                one.kv_used.slices.slices(slice_us, count),
+                one.step_tokens.slices(slice_us, count),
+            )
+            for number, one in sorted(self._instances.items())
+        ]
+        held = None if self._held is None else self._held.slices.slices(slice_us, count)
+        at_work = None if self._at_work is None else self._at_work.slices.slices(slice_us, count)
+        return LoadTable(slice_us, found, held, at_work)
+
+    # ---- records ----
+
+    def _move(self, record: _AtInstance, *, runs: bool) -> None:
+        where = (record.request_id, record.instance)
+        self._count(record, -1)
+        self._runs[where] = runs
+        self._count(record, 1)
+
+    def _leave(self, record: _AtInstance) -> None:
+        self._count(record, -1)
+        self._runs.pop((record.request_id, record.instance), None)
+
+    def _count(self, record: _AtInstance, change: int) -> None:
+        runs = self._runs.get((record.request_id, record.instance))
+        if runs is not None:
+            instance = self._instances[record.instance]
+            course = instance.running if runs else instance.waiting
+            course.set(record.time_us, course.value + change)
+
+    def _step(self, record: StepFinished) -> None:
+        instance = self._instances[record.instance]
+        instance.settle(record.time_us)
+        tokens = record.decode_requests
+        for chunk in record.chunks:
+            tokens += chunk.new_tokens
+        instance.step_tokens.add(record.time_us, tokens)
+        instance.due.append((record.time_us + record.duration_us, record.kv_used_blocks))
+
+    def _hold(self, record: Held | Dispatched | GatewayTick) -> None:
+        if self._held is not None:
+            self._held.set(record.time_us, record.waiting)
+
+    def _change(self, record: InstanceChanged) -> None:
+        instance = self._instances.setdefault(record.instance, _Instance(record.pool, self._limit))
+        if self._at_work is not None:
+            was = record.before in _AT_WORK
+            self._at_work.set(record.time_us, self._at_work.value + (record.state in _AT_WORK) - was)
+        if record.state in _GONE:
+            instance.due.append((record.time_us, 0))

@@ -1,0 +1,108 @@
+"""Several plots in one picture, and the colours and dashes that tell lines apart in all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from blis_tui.pictures.parts import label
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+PALETTE: Final = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#8A8F98")
+"""Okabe and Ito's colours, which readers with any colour vision tell apart; grey in place of black and yellow, which
+are lost on a dark ground or a white one."""
+MS_AXIS: Final = {"rangemode": "tozero", "ticksuffix": " ms", "separatethousands": True, "exponentformat": "none"}
+"""Plotly's settings of an axis of milliseconds."""
+_FEW_VALUES: Final = 8
+_WIDE: Final = 8
+_DASHES: Final = ("solid", "dash", "dot", "dashdot")
+
+
+class Panel(NamedTuple):
+    """One of the plots: its title and Plotly's settings of its axes."""
+
+    title: str
+    x: Mapping[str, object]
+    y: Mapping[str, object]
+
+
+def axes(number: int) -> tuple[str, str]:
+    """What Plotly calls the axes of a panel, counted from 0."""
+    return (f"x{number + 1}", f"y{number + 1}") if number else ("x", "y")
+
+
+def panels_layout(panels: Sequence[Panel], columns: int = 1, *, shared_x: bool = False) -> dict[str, object]:
+    """The layout of panels, row by row.
+
+    Args:
+        panels: the plots.
+        columns: how many stand side by side.
+        shared_x: whether they have one horizontal axis: what zooms one zooms all, and it is named at the bottom only.
+    """
+    rows = -(-len(panels) // columns)
+    layout: dict[str, object] = {}
+    titles = []
+    for number, panel in enumerate(panels):
+        x, y = axes(number)
+        inner = shared_x and number < len(panels) - 1
+        matches = {"matches": "x"} if shared_x and number else {}
+        hidden = {"title": {"text": ""}, "showticklabels": False} if inner else {}
+        layout[f"xaxis{x[1:]}"] = {**panel.x, **matches, **hidden}
+        layout[f"yaxis{y[1:]}"] = {**panel.y}
+        titles.append(
+            {
+                "text": f"<b>{label(panel.title)}</b>",
+                "showarrow": False,
+                "x": 0,
+                "xref": f"{x} domain",
+                "xanchor": "left",
+                "y": 1,
+                "yref": f"{y} domain",
+                "yanchor": "bottom",
+                "yshift": 3,
+            }
+        )
+    gap = 0.24 if shared_x else 0.36
+    grid = {"rows": rows, "columns": columns, "pattern": "independent", "xgap": 0.16, "ygap": gap}
+    legend = {"legend": {"orientation": "h", "x": 0, "y": 1.06, "yanchor": "bottom"}}
+    return {**layout, "grid": grid, "annotations": titles, "margin": {"t": 56, "l": 64, "r": 16, "b": 48}, **legend}
+
+
+def trace(panel: int, name: str, **settings: object) -> dict[str, object]:
+    """A line (or what ``settings`` say) in a panel; traces of one name stand in the legend once, and go together."""
+    x, y = axes(panel)
+    known: dict[str, object] = {"type": "scatter", "mode": "lines", "xaxis": x, "yaxis": y, "name": label(name)}
+    return {**known, "legendgroup": label(name), "showlegend": panel == 0, **settings}
+
+
+def line_of(number: int, width: float = 2) -> dict[str, object]:
+    """The colour and dash of the line of that number: alike in every panel."""
+    turn, color = divmod(number, len(PALETTE))
+    return {"color": PALETTE[color], "dash": _DASHES[turn % len(_DASHES)], "width": width}
+
+
+def value_axis(title: str, values: Sequence[float]) -> dict[str, object]:
+    """Plotly's settings of an axis of figures: a few whole numbers have a tick each, a wide range is logarithmic."""
+    axis: dict[str, object] = {"title": {"text": label(title)}, "rangemode": "tozero", "exponentformat": "none"}
+    if values and all(value == int(value) for value in values) and len({*values}) <= _FEW_VALUES:
+        return {**axis, "tickvals": sorted({*values})}
+    wide = bool(values) and 0 < _WIDE * min(values) < max(values)
+    return {**axis, "separatethousands": True, **({"type": "log"} if wide else {})}
+
+
+def bound_line(axis: str, value: float) -> dict[str, object]:
+    """A line at an upper bound of an axis."""
+    other = "y" if axis == "x" else "x"
+    along = {f"{other}0": 0, f"{other}1": 1, f"{other}ref": "paper"}
+    text = {"text": f"at most {value:,g}", "textposition": "end", "font": {"color": PALETTE[1], "size": 11}}
+    line = {"dash": "dash", "width": 1.2, "color": PALETTE[1]}
+    return {
+        "type": "line",
+        f"{axis}0": value,
+        f"{axis}1": value,
+        f"{axis}ref": axis,
+        **along,
+        "line": line,
+        "label": text,
+    }

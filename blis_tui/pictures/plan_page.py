@@ -1,0 +1,301 @@
+"""The page about a plan: the answer, how sure it is, and everything that was tried on the way."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from html import escape
+from typing import TYPE_CHECKING, NamedTuple
+
+from blis_tui.canonical import to_sorted_json
+from blis_tui.pictures.chosen import chosen_section
+from blis_tui.pictures.origin import document, provenance
+from blis_tui.pictures.page import page
+from blis_tui.pictures.panels import PALETTE, bound_line, line_of, value_axis
+from blis_tui.pictures.parts import Card, Picture, Section, Table, View, cards, label, unfold
+from blis_tui.pictures.points import short
+from blis_tui.spec.study.document import experiment_of
+from blis_tui.study.planning.text import answer_text, bound_text, remarks
+from blis_tui.study.text import number, short_names, value_text
+from blis_tui.units import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from blis_tui.pictures.chosen import Chosen
+    from blis_tui.spec.model import Experiment
+    from blis_tui.study.planning.plan import Candidate, Plan, Tried
+
+
+def plan_page(plan: Plan, chosen: Sequence[Chosen] = ()) -> str:
+    """The page about a plan.
+
+    Args:
+        plan: the planner's answer.
+        chosen: runs to show over time (see :func:`answer_runs`).
+
+    Raises:
+        InputError: the plotting library is not installed.
+    """
+    study = plan.question.study
+    pictures = (_tried_picture(plan), _answers_picture(plan))
+    sections = [
+        Section(name="answer", title="Answer", content=_answer(plan)),
+        Section(name="tried", title="What was tried", content=[*(one for one in pictures if one), _tried_table(plan)]),
+        Section(name="configurations", title="Configurations", content=[_configurations(plan)]),
+        chosen_section(chosen) if chosen else Section(name="runs", title=""),
+        Section(name="settings", title="All settings", content=[unfold("The question", document(study.document))]),
+        Section(name="provenance", title="Provenance", content=[_provenance(plan)]),
+    ]
+    bounds = ", ".join(bound_text(one) for one in study.constraints)
+    what = "The highest rate that holds" if plan.question.max_rate else "The cheapest configuration that holds"
+    return page(f"{study.experiment}: a plan", f"{what} {bounds}.", sections)
+
+
+def answer_runs(plan: Plan) -> list[tuple[str, Experiment]]:
+    """The run at the answer, and the nearest one that does not hold: their names and experiments."""
+    best = plan.best
+    if best is None or best.found is None:
+        return []
+    size = _size(plan, best.found)
+    fails = [one for one in best.tried if one.holding < len(one.rows)]
+    beside = min(fails, key=lambda one: abs(_size(plan, one) - size), default=None)
+    runs = [("the answer", best.found), *([] if beside is None else [("does not hold", beside)])]
+    study = plan.question.study
+    return [
+        (f"{name}: {_size_text(plan, tried)}", experiment_of(study, tried.rows[0].point, tried.rows[0].seed))
+        for name, tried in runs
+    ]
+
+
+def _size(plan: Plan, one: Tried) -> float:
+    """What was looked for: a rate, or a number of instances."""
+    return (one.rate_per_s if plan.question.max_rate else one.size) or 0.0
+
+
+def _size_text(plan: Plan, one: Tried) -> str:
+    return f"{one.rate_per_s:g} requests/s" if plan.question.max_rate else plural(one.size or 0, "instance")
+
+
+def _name(plan: Plan, one: Candidate) -> str:
+    names = short_names(plan.question.study.paths)
+    return ", ".join(f"{name} {value_text(one.coordinates.get(path))}" for path, name in names.items()) or "as it is"
+
+
+# ---- the answer ----
+
+
+def _answer(plan: Plan) -> list[str | Picture | Table]:
+    best = plan.best
+    kind = "bad" if best is None else "good"
+    parts: list[str | Picture | Table] = [f"<p class='verdict {kind}'>{escape(answer_text(plan))}</p>"]
+    if best is None or best.found is None:
+        return parts
+    found, binding = best.found, plan.binding
+    shown = [
+        Card(name="Instances", value=f"{best.size}", more=f"{number(found.mean('cost.gpus'))} GPUs"),
+        Card(name="Requests per second", value=_rate(plan, best), more=_beyond(best)),
+        Card(name="Seeds that agree", value=f"{found.holding} of {len(found.rows)}", more=f"{plan.runs:,} runs in all"),
+    ]
+    if binding is not None:
+        share = f"{100 * binding.of_bound:.0f} % of {binding.bound:g}"
+        shown.insert(2, Card(name=f"Tightest bound: {short(binding.metric)}", value=number(binding.value), more=share))
+    price = found.mean("cost.usd_per_hour")
+    if price is not None:
+        shown.insert(1, Card(name="Cost", value=f"{price:,.2f} USD/h"))
+    said = "".join(f"<li>{escape(one)}</li>" for one in remarks(plan, best))
+    return [*parts, cards(shown), f"<h3>How sure that is</h3><ul>{said}</ul>"]
+
+
+def _rate(plan: Plan, best: Candidate) -> str:
+    rate = best.knee.holds if best.knee is not None else plan.question.rate_per_s
+    if rate is None and best.found is not None:
+        rate = best.found.mean("offered.requests_per_s")
+    return "-" if rate is None else f"{rate:.4g}"
+
+
+def _beyond(best: Candidate) -> str:
+    return "" if best.knee is None or best.knee.fails is None else f"no longer at {best.knee.fails:g}"
+
+
+# ---- what was tried ----
+
+
+class _Try(NamedTuple):
+    """A value that was tried, and the mean and the ends of a figure over its seeds."""
+
+    at: float
+    mean: float
+    low: float
+    high: float
+    holds: bool
+
+
+def _tries(plan: Plan, one: Candidate, metric: str) -> list[_Try]:
+    found = []
+    for tried in one.tried:
+        values = tried.values(metric)
+        mean = tried.mean(metric)
+        if mean is not None:
+            holds = tried.holding == len(tried.rows)
+            found.append(_Try(_size(plan, tried), mean, min(values), max(values), holds))
+    return sorted(found)
+
+
+def _tried_picture(plan: Plan) -> Picture | None:
+    """Each bounded figure over what was tried, a line for each configuration."""
+    metrics = list(dict.fromkeys(one.metric for one in plan.question.study.constraints))
+    views = {metric: view for metric in metrics if (view := _tried_view(plan, metric)).traces}
+    if not views:
+        return None
+    what = "rate" if plan.question.max_rate else "number of instances"
+    return Picture(
+        name="tries",
+        title=f"Bounded figures over the {what}",
+        description=f"A line for each of {len(plan.candidates)} configurations over the {what}s that were tried."
+        f" {answer_text(plan)}",
+        views=views,
+        height=440,
+        note="Crosses do not hold with every seed; the star is the answer. Bars reach from the lowest to the highest"
+        " seed; runs that were stopped early have no figures.",
+    )
+
+
+def _tried_view(plan: Plan, metric: str) -> View:
+    traces: list[dict[str, object]] = []
+    values: list[float] = []
+    for color, one in enumerate(plan.candidates):
+        tries = _tries(plan, one, metric)
+        if not tries:
+            continue
+        name = label(_name(plan, one))
+        values += [each.mean for each in tries]
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": name,
+                "legendgroup": name,
+                "x": [each.at for each in tries],
+                "y": [each.mean for each in tries],
+                "error_y": {
+                    "type": "data",
+                    "symmetric": False,
+                    "array": [each.high - each.mean for each in tries],
+                    "arrayminus": [each.mean - each.low for each in tries],
+                    "thickness": 1,
+                    "width": 3,
+                },
+                "marker": {"size": 9, "symbol": ["circle" if each.holds else "x" for each in tries]},
+                "line": line_of(color, 1.5),
+                "hovertemplate": "%{y:,.4~g} at %{x:,.4~g}<extra>%{fullData.name}</extra>",
+            }
+        )
+        found = one.found if one is plan.best else None
+        mean = None if found is None else found.mean(metric)
+        if found is not None and mean is not None:
+            traces.append(
+                {
+                    "type": "scatter",
+                    "mode": "markers",
+                    "name": "the answer",
+                    "x": [_size(plan, found)],
+                    "y": [mean],
+                    "marker": {"symbol": "star", "size": 18, "color": PALETTE[color % len(PALETTE)]},
+                    "hovertemplate": "the answer: %{y:,.4~g} at %{x:,.4~g}<extra></extra>",
+                }
+            )
+    bounds = [one.max for one in plan.question.study.constraints if one.metric == metric and one.max is not None]
+    title = "requests per second" if plan.question.max_rate else plan.question.size_path
+    layout = {
+        "xaxis": {"title": {"text": label(title)}, "rangemode": "tozero"},
+        "yaxis": value_axis(metric, values),
+        "shapes": [bound_line("y", bound) for bound in bounds],
+        "showlegend": True,
+    }
+    return View(traces, layout)
+
+
+def _answers_picture(plan: Plan) -> Picture | None:
+    """What each configuration costs at its answer, or which rate it holds."""
+    found = [(one, one.found) for one in plan.candidates if one.found is not None]
+    if len(found) < 2:
+        return None
+    costs = "; ".join(f"{_name(plan, one)}: {number(tried.mean(plan.cost))}" for one, tried in found)
+    views = {}
+    for title, metric in (("requests per second", ""), (plan.cost, plan.cost)):
+        if metric or plan.question.max_rate:
+            bars = [(_name(plan, one), tried.mean(metric) if metric else tried.rate_per_s) for one, tried in found]
+            views[title] = _bars(title, [(name, value) for name, value in bars if value is not None])
+    return Picture(
+        name="answers",
+        title="Configurations side by side",
+        description=f"The {plan.cost} of each configuration that holds. {costs}.",
+        views=views,
+        height=120 + 34 * len(found),
+    )
+
+
+def _bars(title: str, bars: Sequence[tuple[str, float]]) -> View:
+    trace = {
+        "type": "bar",
+        "orientation": "h",
+        "y": [label(name) for name, _ in bars],
+        "x": [value for _, value in bars],
+        "text": [number(value) for _, value in bars],
+        "marker": {"color": PALETTE[0]},
+        "hovertemplate": "%{y}: %{x:,.4~g}<extra></extra>",
+    }
+    y = {"type": "category", "autorange": "reversed"}
+    return View([trace], {"xaxis": {"title": {"text": title}, "rangemode": "tozero"}, "yaxis": y})
+
+
+def _tried_table(plan: Plan) -> Table:
+    metrics = list(dict.fromkeys(one.metric for one in plan.question.study.constraints))
+    head = ("configuration", "requests/s", "instances", *map(short, metrics), "seeds that hold")
+    return Table(
+        caption="All that was run; means over seeds of whole runs",
+        head=head,
+        rows=list(_tried_rows(plan, metrics)),
+        sortable=True,
+    )
+
+
+def _tried_rows(plan: Plan, metrics: Sequence[str]) -> Iterator[Sequence[str]]:
+    for one in plan.candidates:
+        for tried in one.tried:
+            rate = tried.rate_per_s
+            sizes = ("-" if rate is None else f"{rate:g}", "-" if tried.size is None else f"{tried.size}")
+            figures = (number(tried.mean(metric)) for metric in metrics)
+            yield (_name(plan, one), *sizes, *figures, f"{tried.holding} of {len(tried.rows)}")
+
+
+def _configurations(plan: Plan) -> Table:
+    rows = []
+    for one in plan.candidates:
+        found = one.found
+        rate = "-" if found is None or found.rate_per_s is None else f"{found.rate_per_s:g}"
+        costs = (number(None if found is None else found.mean(name)) for name in ("cost.gpus", "cost.usd_per_hour"))
+        result = one.why_not or ("the answer" if one is plan.best else "holds")
+        size = "-" if one.size is None else f"{one.size}"
+        rows.append((_name(plan, one), size, rate, *costs, result))
+    return Table(
+        caption="The answer for each configuration",
+        head=("configuration", "instances", "requests/s", "GPUs", "USD/h", ""),
+        rows=rows,
+        words=(5,),
+        classes=["bad" if one.found is None else "good" for one in plan.candidates],
+    )
+
+
+def _provenance(plan: Plan) -> Table:
+    study = plan.question.study
+    best = None if plan.best is None else plan.best.found
+    return provenance(
+        {
+            "Experiment": study.experiment,
+            "SHA-256 of the question": sha256(to_sorted_json(study.document).encode()).hexdigest(),
+            "SHA-256 of the resolved experiment at the answer": "-" if best is None else best.rows[0].sha256,
+            "Seeds": ", ".join(map(str, study.seeds)),
+            "Runs": f"{plan.runs:,}",
+        }
+    )

@@ -1,0 +1,112 @@
+"""The points of a study as pictures see them: what they are called, and what their figures are."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from blis_tui.study.summary import pareto_front, summaries
+from blis_tui.study.text import short_names, value_text
+
+if TYPE_CHECKING:
+    from blis_tui.spec.study.model import Study
+    from blis_tui.study.rows import StudyResult
+    from blis_tui.study.summary import PointSummary
+
+_COSTS: Final = ("cost.usd_per_hour", "cost.gpus")
+_LATENCIES: Final = ("latency.ttft_ms.p99", "latency.itl_ms.p99", "latency.e2e_ms.p99")
+_LARGE: Final = ("throughput.", "slo.", "kv.hit_rate")
+"""Figures that should be large where a study says nothing."""
+_THROUGHPUT: Final = "throughput.output_tokens_per_s"
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """A study's points with their names.
+
+    Attributes:
+        study: whose they are.
+        all: every point that has a row, in order.
+        front: the numbers of those that no other one beats.
+        names: path -> how it is called.
+        values: path -> what it has been set to, as texts, in the order of the points.
+    """
+
+    study: Study
+    all: tuple[PointSummary, ...]
+    front: frozenset[int]
+    names: dict[str, str]
+    values: dict[str, list[str]]
+
+    @classmethod
+    def of(cls, result: StudyResult) -> Points:
+        """The points of a study's result."""
+        study, found = result.study, summaries(result)
+        front = pareto_front(found, study.objectives)
+        values = {path: [*dict.fromkeys(coordinate(one, path) for one in found)] for path in study.paths}
+        return cls(study, found, frozenset(one.point.number for one in front), short_names(study.paths), values)
+
+    def name(self, one: PointSummary) -> str:
+        """A point by its coordinates."""
+        parts = [f"{name} {value_text(one.coordinates[path])}" for path, name in self.names.items()]
+        return ", ".join(parts) or f"point {one.point.number}"
+
+    def figure(self, metric: str) -> bool:
+        """Whether any point has that figure as a number."""
+        return any(one.mean(metric) is not None for one in self.all)
+
+    @property
+    def metrics(self) -> list[str]:
+        """What pictures show: the objectives, the constraints' figures, then the usual ones; numbers only."""
+        study = self.study
+        asked = [*(one.metric for one in study.objectives), *(one.metric for one in study.constraints)]
+        return [one for one in dict.fromkeys([*asked, *_LATENCIES, _THROUGHPUT, self.cost]) if self.figure(one)]
+
+    @property
+    def latencies(self) -> list[str]:
+        """The metrics without costs, those with a bound first."""
+        found = [one for one in self.metrics if not one.startswith("cost.")]
+        return sorted(found, key=lambda one: self.bound(one) is None)
+
+    @property
+    def cost(self) -> str:
+        """What a point costs: money where all have a price, else GPUs."""
+        priced = [one for one in self.all if one.status == "done"]
+        return next((name for name in _COSTS if all(one.mean(name) is not None for one in priced)), _COSTS[-1])
+
+    def goal(self, metric: str) -> Literal["min", "max"]:
+        """Whether a figure should be small (``min``) or large (``max``)."""
+        said = next((one.goal for one in self.study.objectives if one.metric == metric), None)
+        return said or ("max" if metric.startswith(_LARGE) else "min")
+
+    def bound(self, metric: str) -> float | None:
+        """The upper bound on a figure; None = there is none."""
+        found = [one.max for one in self.study.constraints if one.metric == metric and one.max is not None]
+        return min(found, default=None)
+
+    @property
+    def varied(self) -> list[str]:
+        """The paths that have several values."""
+        return [path for path, values in self.values.items() if len(values) > 1]
+
+
+def short(metric: str) -> str:
+    """A figure's name where there is little room."""
+    return metric.removeprefix("latency.").removeprefix("throughput.").removeprefix("cost.")
+
+
+def coordinate(one: PointSummary, path: str) -> str:
+    """A coordinate as a text that tells it from the others of its path."""
+    value = one.coordinates[path]
+    if isinstance(value, str):
+        return value
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else json.dumps(value)
+
+
+def verdict(one: PointSummary) -> str:
+    """How a point did, in a word or two."""
+    if one.status in ("failed", "invalid"):
+        return one.status
+    stopped = ", stopped early" if one.status == "stopped" else ""
+    return {True: "holds", False: "does not hold", None: "done"}[one.ok] + stopped

@@ -1,0 +1,278 @@
+"""The page about one run: its report with pictures, from the same books."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.metrics.report import seen_gaps_us
+from blis_tui.metrics.stats import Expanded
+from blis_tui.pictures.arrivals import arrivals_picture, rates_picture
+from blis_tui.pictures.load_pictures import load_pictures
+from blis_tui.pictures.origin import provenance, settings
+from blis_tui.pictures.page import page
+from blis_tui.pictures.parts import Card, Picture, Section, Table, cards
+from blis_tui.pictures.percentiles import NAMES, curve, curves_view, name_of
+from blis_tui.records.summary import main_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.metrics.expectations import Verdict
+    from blis_tui.metrics.lints.finding import Finding
+    from blis_tui.metrics.report import GroupReport, Report
+    from blis_tui.metrics.request_log import RequestTable, Row
+    from blis_tui.metrics.stats import Distribution
+    from blis_tui.pictures.load import LoadObserver
+    from blis_tui.pictures.percentiles import Curve
+    from blis_tui.simulation import Simulation
+
+_INTERRUPTED: Final = "The run was interrupted: the figures are those until then."
+GROUPS: Final = 6
+"""So many SLO classes, or tenants, have curves of their own: those with the most requests."""
+_COLUMNS: Final = ("mean", "p50", "p90", "p95", "p99", "max")
+_KEY_PERCENTILES: Final = (5_000, 7_500, 9_000, 9_500, 9_900, 9_990)
+
+
+def run_page(simulation: Simulation, report: Report, observed: LoadObserver) -> str:
+    """The page about a run.
+
+    Args:
+        simulation: the run, at its end.
+        report: its report.
+        observed: what has listened to it from its beginning.
+
+    Raises:
+        InputError: the plotting library is not installed.
+    """
+    experiment = simulation.experiment
+    rows = sorted(report.rows.plain(), key=lambda row: (row.arrival_us, row.number))
+    end_us = report.duration_us
+    pictures = [
+        _percentiles(simulation, report, rows),
+        *([arrivals_picture(report.rows, rows)] if rows else []),
+    ]
+    load = [*([rates_picture(rows, end_us)] if rows else [])]
+    load += load_pictures(observed.table(simulation, end_us), end_us)
+    sections = [
+        Section(name="overview", title="Overview", content=[*_overview(report)]),
+        Section(name="latency", title="Latency", content=[_latencies(report), *pictures]),
+        Section(name="load-section", title="Load and throughput", content=load),
+        Section(name="groups", title="Classes and tenants", content=_groups(report)),
+        Section(name="expectations", title="Expectations", content=_expectations(report.expectations)),
+        Section(name="settings", title="All settings", content=[settings(experiment)]),
+        Section(name="provenance", title="Provenance", content=[_provenance(report)]),
+    ]
+    about = experiment.description or "A simulated run of an LLM inference service."
+    return page(f"{experiment.name}: a simulated run", about, sections)
+
+
+# ---- overview ----
+
+
+def _overview(report: Report) -> list[str | Table]:
+    latency = report.latency
+    requests, throughput, kv = report.requests, report.throughput, report.kv
+    shown = [
+        Card(name="Time to first token, p99", value=_ms(latency.ttft_ms.p99), more=f"p50 {_ms(latency.ttft_ms.p50)}"),
+        Card(name="Inter-token latency, p99", value=_ms(latency.itl_ms.p99), more=f"p50 {_ms(latency.itl_ms.p50)}"),
+        Card(name="End to end, p99", value=_ms(latency.e2e_ms.p99), more=f"p50 {_ms(latency.e2e_ms.p50)}"),
+        Card(
+            name="Output tokens per second",
+            value=f"{throughput.output_tokens_per_s:,.0f}",
+            more=f"{throughput.requests_per_s:,.2f} requests/s",
+        ),
+        Card(
+            name="Requests completed",
+            value=f"{requests.completed:,}",
+            more=f"of {requests.total:,} in {report.duration_us / 1e6:,.1f} s",
+        ),
+        Card(name="Preemptions", value=f"{kv.preemptions:,}", more=f"{100 * kv.hit_rate:.1f} % KV cache hits"),
+    ]
+    if report.slo is not None and report.slo.attainment is not None:
+        met = f"{report.slo.good:,} of {report.slo.injected:,} keep to their targets"
+        shown.append(Card(name="Goodput", value=f"{100 * report.slo.attainment:.1f} %", more=met))
+    lines = main_lines(report)
+    parts: list[str | Table] = [cards(shown), _verdict(report.expectations)]
+    if not report.meta.complete:
+        parts.append(
+            "<div class='finding error'><p>The run was interrupted: the figures are those until then.</p></div>"
+        )
+    parts += [_finding(one) for one in report.warnings]
+    parts += [_broken(name, text) for name, text in report.invariants.items() if text not in ("ok", "not checked")]
+    parts.append(Table(caption="The run in short", head=("", ""), rows=[*lines.items()], words=(1,)))
+    return parts
+
+
+def _verdict(verdicts: Sequence[Verdict]) -> str:
+    if not verdicts:
+        return ""
+    held = len([one for one in verdicts if one.ok])
+    if held == len(verdicts):
+        text = "its one expectation holds" if held == 1 else f"all {held} expectations hold"
+        return f"<p class='verdict good'>✓ {text[0].upper()}{text[1:]}.</p>"
+    return f"<p class='verdict bad'>✗ {len(verdicts) - held} of {len(verdicts)} expectations do not hold.</p>"
+
+
+def _finding(found: Finding) -> str:
+    return (
+        f"<div class='finding {escape(found.severity)}'><p><strong>{escape(found.severity.capitalize())}</strong> "
+        f"<code>{escape(found.id)}</code></p><p>{escape(found.message)}</p><p>{escape(found.advice)}</p></div>"
+    )
+
+
+def _broken(name: str, text: str) -> str:
+    return f"<div class='finding error'><p><strong>Invariant {escape(name)}</strong> {escape(text)}</p></div>"
+
+
+def _ms(value: float | None) -> str:
+    """A latency with as many digits as one looks at."""
+    if value is None:
+        return "-"
+    if value >= 10_000:
+        return f"{value / 1000:,.2f} s"
+    return f"{value:,.0f} ms" if value >= 1_000 else f"{value:,.1f} ms"
+
+
+# ---- latency ----
+
+
+def _latencies(report: Report) -> Table:
+    latency = report.latency
+    found = {
+        **{title: getattr(latency, name) for name, title in NAMES.items()},
+        "Scheduling delay": latency.scheduling_delay_ms,
+    }
+    return _distributions("Milliseconds, as clients see them", found)
+
+
+def _distributions(caption: str, found: Mapping[str, Distribution]) -> Table:
+    rows = [(name, *(_cell(getattr(one, column)) for column in _COLUMNS)) for name, one in found.items()]
+    return Table(caption=caption, head=("", *_COLUMNS), rows=rows)
+
+
+def _cell(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.2f}"
+
+
+def curves_of(simulation: Simulation, table: RequestTable, rows: Sequence[Row]) -> dict[str, dict[str, Curve]]:
+    """Latency -> whose it is -> its percentiles: those of all requests, of SLO classes and of tenants.
+
+    Args:
+        simulation: the run.
+        table: what knows the classes and tenants of ``rows``.
+        rows: its requests.
+    """
+    since_us = simulation.experiment.warm_up_us
+    counted = [row for row in rows if row.arrival_us >= since_us]
+    whose = {"all requests": counted}
+    for kind, place in (("class", 0), ("tenant", 1)):
+        members: dict[str, list[Row]] = {}
+        for row in counted:
+            members.setdefault(table.group(row)[place], []).append(row)
+        largest = sorted((name for name in members if name), key=lambda name: (-len(members[name]), name))[:GROUPS]
+        if len(members) > 1:
+            whose |= {f"{kind} {group}": members[group] for group in sorted(largest)}
+    found = {name: {group: _curve(some, name) for group, some in whose.items()} for name in NAMES if name != "itl_ms"}
+    # Gaps between tokens are counted for instances, not for requests.
+    found["itl_ms"] = {"all requests": curve(Expanded(seen_gaps_us(simulation.cluster)))}
+    return found
+
+
+def _curve(rows: Sequence[Row], name: str) -> Curve:
+    if name == "tpot_ms":
+        done = [row for row in rows if row.e2e_us >= 0 and row.output_tokens > 1]
+        return curve(sorted((row.e2e_us - row.ttft_us) / (row.output_tokens - 1) for row in done))
+    field = name.replace("_ms", "_us")
+    return curve(sorted(value for row in rows if (value := getattr(row, field)) >= 0))
+
+
+def _percentiles(simulation: Simulation, report: Report, rows: Sequence[Row]) -> Picture:
+    curves = curves_of(simulation, report.rows, rows)
+    body = []
+    for name, title in NAMES.items():
+        for group, points in curves[name].items():
+            values = dict(points)
+            cells = ("" if (one := values.get(key)) is None else f"{one:,.2f}" for key in _KEY_PERCENTILES)
+            body.append((f"{title}: {group}", *cells))
+    latency = report.latency
+    spread = ", ".join(
+        f"{title.lower()} {_ms(one.p50)} at the median and {_ms(one.p99)} at the 99th percentile"
+        for name, title in NAMES.items()
+        if (one := getattr(latency, name)).p50 is not None
+    )
+    limits = simulation.experiment.expect
+    return Picture(
+        name="percentiles",
+        title="Latency by percentile",
+        description=f"A curve for each latency over its percentiles: {spread or 'nothing was observed'}.",
+        views={"": curves_view(curves, limits)},
+        height=640,
+        table=Table(
+            caption="Milliseconds at each percentile",
+            head=("", *map(name_of, _KEY_PERCENTILES)),
+            rows=body,
+        ),
+        note="Each further nine takes as much room; triangles mark what expectations allow at most. Curves end where"
+        " fewer than one request is slower.",
+    )
+
+
+# ---- the rest ----
+
+
+def _groups(report: Report) -> list[str | Picture | Table]:
+    parts: list[str | Picture | Table] = []
+    found = {"SLO class": report.slo_classes, "tenant": report.tenants}
+    parts += [_group_table(kind, groups) for kind, groups in found.items() if len(groups) > 1]
+    if report.slo is not None:
+        rows = [
+            (name, f"{one.good:,} of {one.injected:,}", _percent(one.attainment), f"{one.goodput_rps:,.2f}")
+            for name, one in report.slo.classes.items()
+        ]
+        head = ("SLO class", "within all targets", "share", "good requests/s")
+        parts.append(Table(caption="Requests that keep to the targets of their class", head=head, rows=rows))
+    return parts
+
+
+def _group_table(kind: str, groups: Mapping[str, GroupReport]) -> Table:
+    rows = []
+    for name, one in groups.items():
+        times = (one.ttft_ms.p50, one.ttft_ms.p99, one.e2e_ms.p50, one.e2e_ms.p99)
+        rows.append((name, f"{one.total:,}", f"{one.completed:,}", f"{one.output_tokens:,}", *map(_cell, times)))
+    head = (kind, "requests", "completed", "output tokens", "TTFT p50", "TTFT p99", "E2E p50", "E2E p99")
+    return Table(caption=f"By {kind}, latencies in milliseconds", head=head, rows=rows)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f} %"
+
+
+def _expectations(verdicts: Sequence[Verdict]) -> list[str | Picture | Table]:
+    if not verdicts:
+        return []
+    rows = [(one.metric, one.wish(), _value(one.value), "holds" if one.ok else "does not hold") for one in verdicts]
+    return [
+        Table(
+            caption="What the experiment expects of the report",
+            head=("metric", "expected", "found", ""),
+            rows=rows,
+            words=(1, 3),
+            classes=["good" if one.ok else "bad" for one in verdicts],
+        )
+    ]
+
+
+def _value(value: float | str | bool | None) -> str:
+    return "nothing" if value is None else str(value)
+
+
+def _provenance(report: Report) -> Table:
+    meta = report.meta
+    return provenance(
+        {
+            "Experiment": meta.experiment,
+            "SHA-256 of the resolved experiment": meta.spec_sha256,
+            "Seed": f"{meta.seed}",
+        }
+    )

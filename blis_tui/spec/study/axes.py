@@ -1,0 +1,111 @@
+"""What a document says about values to try -> axes: lists, ranges, and paths that change together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blis_tui.spec.diagnostics import about
+from blis_tui.spec.overrides import Override
+from blis_tui.spec.source import Document, Location, Span, as_list, as_map
+from blis_tui.spec.study.model import MAX_POINTS, Axis
+from blis_tui.spec.study.points import steps_in, values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from blis_tui.spec.compose import Problems
+    from blis_tui.spec.source import DataPath, Json
+
+
+def crossed(document: Document, at: DataPath, problems: Problems) -> Iterator[Axis]:
+    """An axis for each path of the map at ``at``."""
+    for path in as_map(document.get(*at)):
+        yield Axis((path,), tuple((one,) for one in _column(document, (*at, path), path, problems)))
+
+
+def zipped(document: Document, at: DataPath, problems: Problems) -> Iterator[Axis]:
+    """An axis for each entry of the list at ``at``, whose paths change together."""
+    for number, entry in enumerate(as_list(document.get(*at))):
+        here = (*at, number)
+        columns = {path: _column(document, (*here, path), path, problems) for path in as_map(entry)}
+        lengths = [len(column) for column in columns.values()]
+        if 0 not in lengths and min(lengths) < max(lengths):
+            said = ", ".join(f"`{path}` has {len(column):,}" for path, column in columns.items())
+            message = f"paths that change together need equally many values: {said}"
+            problems.add(about(document, here, "BLIS2063", message))
+        else:
+            yield Axis(tuple(columns), tuple(zip(*columns.values(), strict=False)))
+
+
+def assignments(document: Document, at: DataPath, problems: Problems) -> Iterator[Override]:
+    """The one value of each path of the map at ``at``."""
+    for path in as_map(document.get(*at)):
+        here = (*at, path)
+        if _is_path(document, here, path, problems):
+            yield _override(document, here, path, document.branch(here))
+
+
+def _column(document: Document, at: DataPath, path: str, problems: Problems) -> list[Override]:
+    """The assignments of one path of an axis; each points to where its value was written."""
+    given = document.get(*at)
+    if not _is_path(document, at, path, problems):
+        return []
+    if not isinstance(given, dict):
+        found = enumerate(as_list(given))
+        return [_override(document, at, path, document.branch((*at, number))) for number, _ in found]
+    if wrong := _wrong_range(given):
+        problems.add(about(document, at, "BLIS2064", wrong, key=True))
+        return []
+    if (steps := steps_in(given)) > MAX_POINTS:
+        count = f"{steps:,}" if steps < 10**15 else "far too many"
+        message = f"this range has {count} values, and a study at most {MAX_POINTS:,} points"
+        problems.add(about(document, at, "BLIS2061", message, key=True))
+        return []
+    values = values_of(given)
+    if len(set(map(str, values))) < len(values):
+        message = f"{given['count']} values from {given['from']} to {given['to']} are not all different in four digits"
+        problems.add(about(document, at, "BLIS2064", message, key=True))
+    place = document.place(at)
+    return [_override(document, at, path, Document(value, place.source, values={(): place})) for value in values]
+
+
+def _override(document: Document, at: DataPath, path: str, value: Document) -> Override:
+    steps = tuple(path.split("."))
+    return Override(steps, _places(document.place(at, key=True), steps), value)
+
+
+def _places(key: Location, steps: tuple[str, ...]) -> tuple[Location, ...]:
+    """Where each part of a path was written; where it is quoted, all of it."""
+    if key.span.end_column - key.span.column != len(".".join(steps)):
+        return (key,) * len(steps)
+    columns = [key.span.column + len(".".join(["", *steps[:at]])) for at in range(len(steps))]
+    spans = [Span(key.span.line, column, column + len(step)) for column, step in zip(columns, steps, strict=True)]
+    return tuple(Location(key.source, span) for span in spans)
+
+
+def _is_path(document: Document, at: DataPath, path: str, problems: Problems) -> bool:
+    if all(step.strip() for step in path.split(".")):
+        return True
+    message = f"`{path[:60]}` is not a path of keys"
+    problems.add(about(document, at, "BLIS1009", message, key=True, hint="write it as `cluster.instances`"))
+    return False
+
+
+def _wrong_range(given: dict[str, Json]) -> str:
+    """What is wrong with a range that its schema allows; empty = nothing."""
+    if "step" in given and "count" in given:
+        return "the range has both `step` and `count`: one follows from the other"
+    if "step" not in given and "count" not in given:
+        return "the range has neither `step` nor `count`"
+    start, end = given["from"], given["to"]
+    if not isinstance(start, int | float) or not isinstance(end, int | float):
+        raise TypeError("the schema wants numbers")
+    if start > end:
+        return f"the range goes from {start} down to {end}: `from` must be the smaller one"
+    if start == end and "count" in given:
+        return f"the range goes from {start} to {end}, so there are not {given['count']} different values"
+    if given.get("scale") == "log" and "step" in given:
+        return "a logarithmic range takes `count`, not `step`"
+    if given.get("scale") == "log" and start <= 0:
+        return f"a logarithmic range starts above 0, not at {start}"
+    return ""

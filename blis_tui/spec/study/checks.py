@@ -1,0 +1,136 @@
+"""What the schema of studies cannot say: paths, exclusions, metrics, seeds and sizes that make no sense together."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.spec.checks import METRICS, expectation_problems
+from blis_tui.spec.diagnostics import about, suggestion
+from blis_tui.spec.hints import metric_hint
+from blis_tui.spec.scalars import flow
+from blis_tui.spec.source import as_list, as_map
+from blis_tui.spec.study.metrics import COSTS, is_metric
+from blis_tui.spec.study.model import MAX_POINTS
+from blis_tui.spec.study.points import agrees, coordinates_of, how_many
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.spec.compose import Problems
+    from blis_tui.spec.source import DataPath, Document, Json
+    from blis_tui.spec.study.model import Axis
+
+_SHOWN: Final = 8
+"""Values of an axis that are named in a message."""
+
+
+def check_paths(document: Document, problems: Problems) -> None:
+    """No path may be assigned to twice, or be replaced by what encloses it."""
+    places: list[DataPath] = [("set", path) for path in as_map(document.get("set"))]
+    places += [("axes", path) for path in as_map(document.get("axes"))]
+    for at, entry in enumerate(as_list(document.get("zip"))):
+        places += [("zip", at, path) for path in as_map(entry)]
+    seen: dict[str, DataPath] = {}
+    for place in places:
+        path = str(place[-1])
+        inner = next((one for one in seen if one.startswith(f"{path}.")), None)
+        if path == "seed":
+            message = "`seed` is not for `set` and axes: each point runs once with each of the study's seeds"
+            problems.add(about(document, place, "BLIS2062", message, key=True, hint="write `seeds: [1, 2, 3]`"))
+        elif path in seen:
+            message = f"`{path}` is assigned to twice, here and under `{seen[path][0]}`"
+            problems.add(about(document, place, "BLIS2062", message, key=True))
+        elif inner is not None:
+            message = f"`{path}` replaces what `{inner}` (under `{seen[inner][0]}`) assigns"
+            hint = f"list `{path}` first, or give its values their own `{inner.removeprefix(f'{path}.')}`"
+            problems.add(about(document, place, "BLIS2062", message, key=True, hint=hint))
+        seen.setdefault(path, place)
+
+
+def check_exclusions(document: Document, axes: Sequence[Axis], problems: Problems) -> None:
+    """Each exclusion must be about values that there are."""
+    known = [path for axis in axes for path in axis.paths]
+    for at, entry in enumerate(map(as_map, as_list(document.get("exclude")))):
+        here = ("exclude", at)
+        sound = True
+        for path, wanted in entry.items():
+            if path not in known:
+                message = f"no axis varies `{path}`"
+                hint = suggestion(path, known, otherwise="axes are")
+                problems.add(about(document, (*here, path), "BLIS2066", message, key=True, hint=hint))
+                sound = False
+            else:
+                sound = _check_values(document, (*here, path), wanted, axes, problems) and sound
+        for axis in axes if sound else ():
+            own = {path: wanted for path, wanted in entry.items() if path in axis.paths}
+            if len(own) > 1 and not any(agrees(own, coordinates_of(row)) for row in axis.rows):
+                message = f"{' and '.join(f'`{path}`' for path in own)} never have these values together"
+                problems.add(about(document, here, "BLIS2066", message))
+
+
+def _check_values(document: Document, at: DataPath, wanted: Json, axes: Sequence[Axis], problems: Problems) -> bool:
+    """Whether an axis has each value that is to be excluded."""
+    path = str(at[-1])
+    axis = next(one for one in axes if path in one.paths)
+    values = list({flow(value): value for row in axis.rows for value in [coordinates_of(row)[path]]}.values())
+    if isinstance(wanted, dict):
+        low, high = wanted.get("min"), wanted.get("max")
+        if isinstance(low, int | float) and isinstance(high, int | float) and low > high:
+            problems.add(about(document, (*at, "min"), "BLIS2008", f"min {low:g} is greater than max {high:g}"))
+            return False
+    single = not isinstance(wanted, list)
+    for number, one in enumerate([wanted] if single else as_list(wanted)):
+        if not any(agrees({path: one}, {path: value}) for value in values):
+            shown = ", ".join(f"`{flow(value)}`" for value in values[:_SHOWN])
+            more = f" and {len(values) - _SHOWN:,} more" if len(values) > _SHOWN else ""
+            what = "within these bounds" if isinstance(one, dict) else f"`{flow(one)}`"
+            place = at if single else (*at, number)
+            message = f"`{path}` is never {what}"
+            problems.add(about(document, place, "BLIS2066", message, hint=f"its values are {shown}{more}"))
+            return False
+    return True
+
+
+def check_figures(document: Document, problems: Problems) -> None:
+    """Objectives and constraints must be about metrics there are, with bounds that can hold."""
+    for at, entry in enumerate(map(as_map, as_list(document.get("objectives")))):
+        metric = str(entry["metric"])
+        if not is_metric(metric):
+            near = metric_hint(metric, METRICS | COSTS.keys())
+            message = f"there is no metric named `{metric}`"
+            problems.add(about(document, ("objectives", at, "metric"), "BLIS2013", message, hint=near))
+    problems.found.extend(expectation_problems(document, ("constraints",), COSTS.keys(), "constraint"))
+    seen: dict[str, list[tuple[int, float, float]]] = {}
+    for at, entry in enumerate(map(as_map, as_list(document.get("constraints")))):
+        low, high = _limit(entry, "min", -inf), _limit(entry, "max", inf)
+        for other, least, most in seen.setdefault(str(entry["metric"]), []):
+            if max(low, least) > min(high, most) and low <= high and least <= most:
+                message = f"`{entry['metric']}` cannot be at least {max(low, least):g} and at most {min(high, most):g}"
+                hint = f"see also `constraints.{other}`"
+                problems.add(about(document, ("constraints", at), "BLIS2065", message, hint=hint))
+        seen[str(entry["metric"])].append((at, low, high))
+
+
+def _limit(entry: dict[str, Json], key: str, none: float) -> float:
+    found = entry.get(key, entry.get("equals"))
+    return found if isinstance(found, int | float) and not isinstance(found, bool) else none
+
+
+def check_seeds(document: Document, axes: Sequence[Axis], problems: Problems) -> None:
+    """Seeds must differ, and there must not be too many points, or runs of them."""
+    given = document.get("seeds")
+    listed = as_list(given)
+    for at, seed in enumerate(listed):
+        if seed in listed[:at]:
+            message = f"seed {seed} is listed twice: its runs would be the same"
+            problems.add(about(document, ("seeds", at), "BLIS2068", message))
+    points, seeds = how_many(axes), len(listed) or (given if isinstance(given, int) else 1)
+    if points > MAX_POINTS:
+        message = f"the axes give {points:,} points, and a study has at most {MAX_POINTS:,}"
+        place = "axes" if "axes" in as_map(document.data) else "zip"
+        problems.add(about(document, (place,), "BLIS2061", message, key=True))
+    elif points * seeds > MAX_POINTS:
+        runs = f"{points:,} points with {seeds:,} seeds each are {points * seeds:,} runs"
+        message = f"{runs}, and a study has at most {MAX_POINTS:,}"
+        problems.add(about(document, ("seeds",), "BLIS2061", message, key=True))

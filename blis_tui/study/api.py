@@ -1,0 +1,134 @@
+"""``blis_tui.sweep``: a study in one call."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from blis_tui.spec.loader import parse
+from blis_tui.spec.overrides import as_text
+from blis_tui.spec.source import Source, as_map
+from blis_tui.spec.study.arguments import study_of_arguments
+from blis_tui.spec.study.document import read_study
+from blis_tui.spec.study.opening import open_study_or_experiment
+from blis_tui.study.runners import HereRunner, ProcessRunner
+from blis_tui.study.store import FolderStore
+from blis_tui.study.sweep import Sweep
+from blis_tui.user_plugins import load_plugins
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from blis_tui.spec.study.model import Study
+    from blis_tui.study.rows import StudyResult
+    from blis_tui.study.runners import Runner
+    from blis_tui.study.sweep import Progress
+
+
+def sweep(
+    source: str | Path | Mapping[str, object],
+    *,
+    axes: Mapping[str, object] | None = None,
+    seeds: int | Sequence[int] | None = None,
+    set: Mapping[str, object] | None = None,  # noqa: A002  (the command line's word for it)
+    slos: Sequence[str] = (),
+    objectives: Sequence[str] = (),
+    plugins: Sequence[str | Path] = (),
+    jobs: int = 1,
+    dask: str | None = None,
+    store: str | Path | None = None,
+    early_stop: bool = False,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> StudyResult:
+    """Run an experiment with many settings.
+
+    Args:
+        source: a study or an experiment: its name, the path of its file, or the document itself as plain data.
+        axes: what varies, by dotted path: ``{"cluster.instances": range(1, 9)}``; every value of one axis meets every
+            value of the others. An axis replaces the study's of the same path.
+        seeds: with which seeds each point runs, or with how many; None = what the study says, or the experiment's own.
+        set: values that all runs have, by dotted path.
+        slos: what must hold, such as ``"latency.ttft_ms.p99<=300"``.
+        objectives: what should be small (``"cost.gpus"``) or large (``"max:throughput.output_tokens_per_s"``).
+        plugins: as in :func:`blis_tui.load`.
+        jobs: how many runs are made at the same time; more than one in processes of their own, which a script has to
+            allow: ``if __name__ == "__main__":``.
+        dask: the address of a Dask scheduler whose workers make the runs instead (extra ``distributed``).
+        store: a folder in which results are kept, so that no run is made twice; None = nothing is kept.
+        early_stop: whether to end a run as soon as one of the bounds can no longer hold; its row says ``stopped``.
+        on_progress: is called with each row that is there.
+
+    Returns:
+        A row for each run, whatever became of it.
+
+    Raises:
+        SpecError: with every problem of the study, each with its place and a hint.
+        PolicyError: plug-ins cannot be used.
+        InputError: a file cannot be read, results cannot be kept in ``store``, or the cluster cannot be used.
+        SimulationError: processes cannot be started, or the cluster is lost.
+    """
+    if jobs < 1:
+        raise ValueError(f"jobs must be at least 1, not {jobs}")
+    study = _study(source, axes or {}, seeds, set or {}, slos, objectives, plugins)
+    kept = None if store is None else FolderStore(Path(store))
+    if kept is not None:
+        kept.require_writable()
+    with ExitStack() as opened:
+        runs = Sweep(study, store=kept, early_stop=early_stop, warn=_warn)
+        for progress in runs.run(opened.enter_context(_runner(min(jobs, study.runs), dask))):
+            if on_progress is not None:
+                on_progress(progress)
+    return runs.result()
+
+
+def _study(
+    source: str | Path | Mapping[str, object],
+    axes: Mapping[str, object],
+    seeds: int | Sequence[int] | None,
+    given: Mapping[str, object],
+    slos: Sequence[str],
+    objectives: Sequence[str],
+    plugins: Sequence[str | Path],
+) -> Study:
+    if isinstance(source, Mapping):
+        document, base = open_study_or_experiment("-", json.dumps(source, default=str))  # JSON is YAML
+    elif isinstance(source, str | Path):
+        document, base = open_study_or_experiment(str(source.absolute()) if isinstance(source, Path) else source)
+    else:
+        raise TypeError(f"a study or an experiment is a name, a path or a mapping, not {type(source).__name__}")
+    data = as_map(document.data)
+    for path, values in axes.items():
+        if not isinstance(data.get("axes"), dict):
+            data["axes"] = {}
+        document.graft(("axes", path), parse(Source(f"axes: {path}", _json(values))))
+    study_of_arguments(document, slos=slos, objectives=objectives, seeds="" if seeds is None else _json(seeds))
+    known = load_plugins(plugins) if plugins else None
+    return read_study(document, base=base, given=[as_text(*one) for one in given.items()], plugins=known)
+
+
+def _json(values: object) -> str:
+    """What other programs call lists and numbers (ranges, arrays, series) as JSON."""
+    return json.dumps(_plain(values), ensure_ascii=False, default=_plain)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, range | tuple):
+        return list(value)
+    as_list = getattr(value, "tolist", None)
+    return as_list() if callable(as_list) else value if isinstance(value, list | dict | int | float) else str(value)
+
+
+def _runner(jobs: int, dask: str | None) -> Runner:
+    if dask is not None:
+        from blis_tui.study.dask_runner import DaskRunner  # noqa: PLC0415  (an extra that may not be there)
+
+        return DaskRunner(dask)
+    return HereRunner() if jobs == 1 else ProcessRunner(jobs, _warn)
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=2)

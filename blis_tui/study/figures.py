@@ -1,0 +1,122 @@
+"""Whether the reports of a study's runs will have the figures that it asks for: told before anything runs."""
+
+from __future__ import annotations
+
+import json
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.errors import SpecError
+from blis_tui.metrics.report import GroupReport
+from blis_tui.simulation import Simulation
+from blis_tui.spec.checks import metrics_of
+from blis_tui.spec.diagnostics import about, in_order, suggestion
+from blis_tui.spec.load import build
+from blis_tui.spec.source import as_map
+from blis_tui.spec.study.document import resolve_point
+from blis_tui.spec.study.metrics import COSTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from blis_tui.spec.model import Experiment
+    from blis_tui.spec.source import DataPath, Json
+    from blis_tui.spec.study.model import Study
+
+_MOST_TRIED: Final = 16
+"""Points of which one must have a figure."""
+_OF_A_GROUP: Final = tuple(name.partition(".")[2] for name in metrics_of("group", GroupReport))
+_SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "anomalies": "with `report: full`",
+        "deferrals": "with `policy.deferral`",
+        "disaggregation": "with `cluster.disaggregation`",
+        "fairness": "with `report: full`",
+        "fitness": "with `fitness`",
+        "gateway": "with `policy.gateway`",
+        "kv_tiers": "with `engine.kv_tiers`",
+        "lifecycle": "where instances come and go",
+        "models": "with more than one model",
+        "pipeline": "with `engine.pipeline_parallel`",
+        "pools": "with more than one pool",
+        "preemption": "with a `policy.preemption` of its own",
+        "prompt_throughput": "with a batching rule that counts cached tokens",
+        "rejections": "with `report: full`",
+        "saturation": "with `report: full`",
+        "sessions": "where clients hold sessions",
+        "slo": "with `slo_targets`",
+        "warm_up": "with `warm_up_us`",
+    }
+)
+"""Sections that not every report has, and which have them."""
+
+
+def require_figures(study: Study) -> None:
+    """Refuse a study whose objectives or constraints are about figures that none of its points can have.
+
+    Which sections a report has follows from the experiment, so one of a run without a single event has them all.
+
+    Raises:
+        SpecError: with each of them.
+    """
+    missing: dict[str, DataPath] = {
+        **{one.metric: ("objectives", at, "metric") for at, one in enumerate(study.objectives)},
+        **{one.metric: ("constraints", at, "metric") for at, one in enumerate(study.constraints)},
+    }
+    missing = {metric: place for metric, place in missing.items() if metric not in COSTS}
+    hints: dict[str, str] = {}
+    for experiment in _experiments(study) if missing else ():
+        report = json.loads(Simulation(experiment).report(verify=False).to_json())
+        told = {metric: _instead(metric.split("."), experiment, report) for metric in missing}
+        hints = {metric: hint for metric, hint in told.items() if hint is not None}
+        missing = {metric: place for metric, place in missing.items() if metric in hints}
+        if not missing:
+            return
+    found = [
+        about(study.written, missing[metric], "BLIS2069", f"no run of this study reports `{metric}`", hint=hint)
+        for metric, hint in hints.items()
+    ]
+    if found:
+        raise SpecError(in_order(found))
+
+
+def _experiments(study: Study) -> Iterator[Experiment]:
+    """Some of the points that are experiments, spread over all."""
+    for point in study.points[:: -(-len(study.points) // _MOST_TRIED)]:
+        try:
+            yield build(resolve_point(study, point))
+        except SpecError:
+            continue
+
+
+def _instead(steps: list[str], experiment: Experiment, report: Json) -> str | None:
+    """What there is instead of a figure that the experiment's reports cannot have; None where they may have it."""
+    if steps[0] in ("slo_classes", "tenants"):
+        return _instead_of_group(steps, experiment)
+    if steps[0] == "rejections" and steps[0] in as_map(report):  # whoever turns requests away is listed then
+        return None
+    if steps[0] == "instances" and experiment.cluster.varies:
+        return None
+    here = report
+    for at, step in enumerate(steps):
+        parts = {str(number): part for number, part in enumerate(here)} if isinstance(here, list) else as_map(here)
+        if step not in parts:
+            if at == 0:
+                return f"reports have `{step}` {_SECTIONS[step]}" if step in _SECTIONS else ""
+            return suggestion(step, parts, otherwise=f"`{'.'.join(steps[:at])}` has")
+        here = parts[step]
+    return None
+
+
+def _instead_of_group(steps: list[str], experiment: Experiment) -> str | None:
+    """The same for figures of SLO classes and tenants: a report has those that sent requests."""
+    section, name, figure = steps[0], steps[1], ".".join(steps[2:])
+    if figure not in _OF_A_GROUP:
+        return suggestion(figure, _OF_A_GROUP, otherwise=f"`{section}.{name}` has")
+    if experiment.workload.trace is not None:
+        return None
+    clients = experiment.workload.clients
+    known = {one.tenant for one in clients} if section == "tenants" else {one.slo_class for one in clients}
+    if name in known:
+        return None
+    return suggestion(name, known - {""}, otherwise="clients have") if known - {""} else "its clients have none"

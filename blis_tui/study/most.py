@@ -1,0 +1,69 @@
+"""How much there can be at most of what a run deals with, as far as its documents tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from blis_tui.workload.arrivals import CLOSED_LOOP
+from blis_tui.workload.source import TraceSource
+
+if TYPE_CHECKING:
+    from blis_tui.spec.model import PluginConfig, Session, Workload
+    from blis_tui.workload.source import RequestSource
+
+
+def most_requests(workload: Workload, source: RequestSource) -> int | None:
+    """How many requests can arrive at most; None = as many as there is time for."""
+    if isinstance(source, TraceSource):
+        return len(source)
+    if workload.requests is not None:
+        return workload.requests
+    sessions = [client.session for client in workload.clients if client.session is not None]
+    if workload.sessions is not None and len(sessions) == len(workload.clients):
+        calls = [_most_calls(one) for one in sessions]
+        known = [one for one in calls if one is not None]
+        return workload.sessions * max(known) if len(known) == len(calls) else None
+    closed = any(client.arrivals.kind == CLOSED_LOOP for client in workload.clients)
+    return _in_stages(workload) if workload.exact_stage_counts and not sessions and not closed else None
+
+
+def _most_calls(session: Session) -> int | None:
+    """Requests of one session."""
+    turns, calls = _most(session.turns), 0
+    for call in session.calls:
+        calls += call.parallel
+    return None if turns is None else turns * max(calls, 1)
+
+
+def _in_stages(workload: Workload) -> int:
+    """Each client's share of a stage is rounded, up by less than one."""
+    total = 0
+    for stage in workload.stages:
+        total += int(stage.rate_per_s * stage.duration_s) + len(workload.clients)
+    return total
+
+
+def most_output_tokens(workload: Workload) -> int | None:
+    """How many tokens an answer can have at most; None = any number, or nobody knows."""
+    if workload.trace is not None:
+        return None
+    configs: list[PluginConfig] = []
+    for client in workload.clients:
+        configs.append(client.output_tokens)
+        calls = () if client.session is None else client.session.calls
+        configs += [call.output_tokens for call in calls if call.output_tokens is not None]
+    most = [_most(config) for config in configs]
+    known = [one for one in most if one is not None]
+    return max(known, default=None) if len(known) == len(most) else None
+
+
+def _most(config: PluginConfig) -> int | None:
+    """Of one of this package's own distributions."""
+    settings = config.settings
+    if config.kind == "empirical":
+        weights = settings["weights"]
+        return max(map(int, weights), default=None) if isinstance(weights, Mapping) else None
+    names = {"constant": "value", "uniform": "max", "gaussian": "max", "lognormal": "max", "exponential": "max"}
+    most = settings.get(names.get(config.kind, ""))
+    return most if isinstance(most, int) else None

@@ -1,0 +1,55 @@
+"""A plan as plain data, for programs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from blis_tui.study.planning.text import bound_text
+from blis_tui.study.tables import as_data
+
+if TYPE_CHECKING:
+    from blis_tui.study.planning.plan import Candidate, Plan
+
+
+def plan_data(plan: Plan) -> dict[str, object]:
+    """The question, the answer, and every run behind it."""
+    question = plan.question
+    return {
+        "experiment": question.study.experiment,
+        "slos": [bound_text(one) for one in question.study.constraints],
+        "rate_per_s": question.rate_per_s,
+        "max_rate": question.max_rate,
+        "seeds": list(question.study.seeds),
+        "compared_by": plan.cost,
+        "best": None if plan.best is None else plan.candidates.index(plan.best),
+        "binding": None if plan.binding is None else asdict(plan.binding),
+        "step_time": {
+            "kind": plan.kind,
+            "expected_error_percent": None if plan.expected is None else asdict(plan.expected),
+        },
+        "other_step_times": [{**asdict(one), "apart": one.apart} for one in plan.opinions],
+        "warnings": dict(plan.warnings),
+        "runs": plan.runs,
+        "configurations": [_candidate(one) for one in plan.candidates],
+    }
+
+
+def _candidate(one: Candidate) -> dict[str, object]:
+    knee = one.knee
+    return {
+        "coordinates": one.coordinates,
+        "size": one.size,
+        "rate_that_holds_per_s": None if knee is None else knee.holds,
+        "rate_that_fails_per_s": None if knee is None else knee.fails,
+        "why_not": one.why_not,
+        "tried": [
+            {
+                "size": tried.size,
+                "rate_per_s": tried.rate_per_s,
+                "holding": tried.holding,
+                "runs": [as_data(row) for row in tried.rows],
+            }
+            for tried in one.tried
+        ],
+    }

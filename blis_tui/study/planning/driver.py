@@ -1,0 +1,147 @@
+"""Put the questions of searches to simulations: many searches at once, each run made once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from blis_tui.errors import SpecError
+from blis_tui.spec.overrides import parse_overrides
+from blis_tui.spec.study.document import experiment_of
+from blis_tui.spec.study.model import Point
+from blis_tui.study.rows import Row, row_of
+from blis_tui.study.task import task_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping, Sequence
+
+    from blis_tui.spec.model import Experiment
+    from blis_tui.spec.study.model import Study
+    from blis_tui.study.runners import Runner
+    from blis_tui.study.store import Store
+    from blis_tui.study.task import Outcome, Task
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run that a search wants."""
+
+    point: Point
+    """The configuration it belongs to."""
+    values: Mapping[str, object]
+    """What is assigned besides."""
+    seed: int
+    whole: bool = False
+    """Whether its figures are wanted even where the bounds do not hold."""
+
+
+class _Asking(Generic[T]):
+    """A search, and what it waits for."""
+
+    def __init__(self, number: int, search: Generator[list[Run], list[Row], T]) -> None:
+        self.number = number
+        self.search = search
+        self.rows: list[Row | None] = []
+        self.missing = 0
+
+
+class Driver:
+    """Makes the runs that searches ask for.
+
+    Args:
+        study: what they are about.
+        store: where results are looked up and kept.
+        on_run: called with each row.
+    """
+
+    def __init__(self, study: Study, store: Store, on_run: Callable[[Row], None] = lambda _: None) -> None:
+        self._study = study
+        self._store = store
+        self._on_run = on_run
+        self._waiting: dict[tuple[str, bool], list[tuple[_Asking[object], int, Point, int, Experiment]]] = {}
+        self.runs = 0
+        """How many were made, or known before."""
+
+    def answer(self, searches: Sequence[Generator[list[Run], list[Row], T]], runner: Runner) -> list[T]:
+        """Run all searches to their ends, and give what they return, in their order.
+
+        Raises:
+            InputError: a result cannot be kept.
+        """
+        answers: dict[int, T] = {}
+        ready: list[Task] = []
+
+        def advance(asking: _Asking[T], rows: list[Row] | None) -> None:
+            """Go on with a search until it needs runs that are not known."""
+            while True:
+                try:
+                    wanted = next(asking.search) if rows is None else asking.search.send(rows)
+                except StopIteration as stop:
+                    answers[asking.number] = stop.value
+                    return
+                asking.rows, asking.missing = [None] * len(wanted), 0
+                for place, run in enumerate(wanted):
+                    self._ask(asking, place, run, ready)  # type: ignore[arg-type]
+                if asking.missing:
+                    return
+                rows = [row for row in asking.rows if row is not None]
+
+        for number, search in enumerate(searches):
+            advance(_Asking(number, search), None)
+        try:
+            while ready or runner.busy:
+                while ready and runner.room:
+                    runner.start(ready.pop(0))
+                for task, outcome in runner.collect(block=True):
+                    self._keep(task, outcome)
+                    for asking, place, point, seed, experiment in self._waiting.pop((task.key, bool(task.stop_at))):
+                        self._fill(asking, place, row_of(self._study, point, seed, experiment, outcome))
+                        asking.missing -= 1
+                        if not asking.missing:
+                            advance(asking, [row for row in asking.rows if row is not None])  # type: ignore[arg-type]
+        finally:
+            runner.cancel()
+        return [answers[number] for number in range(len(searches))]
+
+    def _ask(self, asking: _Asking[object], place: int, run: Run, ready: list[Task]) -> None:
+        """Find out what is known of a run, or have it made."""
+        point = Point(run.point.number, (*run.point.overrides, *parse_overrides(run.values)))
+        try:
+            experiment = experiment_of(self._study, point, run.seed)
+        except SpecError as error:
+            why = error.diagnostics[0].message
+            self._fill(asking, place, Row(point=point, seed=run.seed, status="invalid", ok=None, why=why))
+            return
+        task = task_of(experiment, () if run.whole else self._study.constraints)
+        known = self._known(task, point, run.seed, experiment)
+        if known is not None:
+            self._fill(asking, place, known)
+            return
+        asking.missing += 1
+        waiting = self._waiting.setdefault((task.key, bool(task.stop_at)), [])
+        waiting.append((asking, place, point, run.seed, experiment))
+        if len(waiting) == 1:
+            ready.append(task)
+
+    def _known(self, task: Task, point: Point, seed: int, experiment: Experiment) -> Row | None:
+        """The row of a run that is known; the same one, whether it has been run to its end for others or not."""
+        if (found := self._store.find(task.key)) is not None:
+            row = row_of(self._study, point, seed, experiment, found)
+            if not task.stop_at or row.ok:
+                return row
+        if task.stop_at and (found := self._store.find(task.key, task.stop_at)) is not None:
+            return row_of(self._study, point, seed, experiment, found)
+        return None
+
+    def _keep(self, task: Task, outcome: Outcome) -> None:
+        if outcome.status != "stopped":
+            self._store.keep(task.key, (), outcome)
+        else:
+            self._store.keep(task.key, task.stop_at, outcome)
+
+    def _fill(self, asking: _Asking[object], place: int, row: Row) -> None:
+        asking.rows[place] = row
+        self.runs += 1
+        self._on_run(row)

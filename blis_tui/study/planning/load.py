@@ -1,0 +1,126 @@
+"""How much of a workload a run gets: its rate, and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.errors import InputError
+from blis_tui.spec.source import as_list, as_map
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from blis_tui.spec.source import Json
+
+_TAIL: Final = 20
+"""Requests beyond the highest percentile that a bound is on: a p99 of fewer than 2,000 requests is luck."""
+_MOST: Final = 200_000
+_USUAL: Final = 200
+_OFTEN: Final = 1000.0
+"""A rate this many times as high is more than is served, and one this many times lower leaves a cluster idle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What to assign to a workload so that requests arrive at a rate.
+
+    Attributes:
+        own_rate_per_s: the rate that the workload has by itself; None = it is not one number.
+        path: what to assign the rate to; empty = its rate cannot be changed.
+        why_not: why not, then.
+        scaled: whether what is assigned is a multiple of the own rate.
+        of: what arrives at that rate: ``requests``, or ``sessions``.
+        counted: path of how many there are, so that runs can be made longer; empty = the workload does not say.
+        least: the fewest that the bounds need.
+        duration_s: for how long requests arrive, at least.
+    """
+
+    own_rate_per_s: float | None
+    path: str
+    why_not: str
+    scaled: bool
+    of: str
+    counted: str
+    least: int
+    duration_s: float
+
+    def require_rate(self) -> None:
+        """Raises InputError where the rate of the workload cannot be changed."""
+        if not self.path:
+            raise InputError(f"the rate of this workload cannot be varied: {self.why_not}")
+
+    def at(self, rate_per_s: float | None) -> dict[str, object]:
+        """What to assign for a rate; None = the workload's own."""
+        said: dict[str, object] = {}
+        rate = self.own_rate_per_s if rate_per_s is None else rate_per_s
+        if rate_per_s is not None:
+            self.require_rate()
+            said[self.path] = rate_per_s / self.own_rate_per_s if self.scaled and self.own_rate_per_s else rate_per_s
+        if self.counted and rate is not None:
+            said[self.counted] = min(max(self.least, ceil(rate * self.duration_s)), _MOST)
+        return said
+
+    def all_at_once(self, instances: int) -> dict[str, object]:
+        """What to assign so that they come much faster than so many instances can serve them."""
+        count = max(self.least, min(_USUAL * instances, _MOST))
+        return self._times(_OFTEN, 10.0 * count, count)
+
+    def one_by_one(self) -> dict[str, object]:
+        """What to assign so that each finds an idle cluster."""
+        return self._times(1 / _OFTEN, 0.0, self.least)
+
+    def _times(self, factor: float, least_rate: float, count: int) -> dict[str, object]:
+        self.require_rate()
+        rate = factor if self.scaled else max(factor * (self.own_rate_per_s or 1.0), least_rate)
+        return {self.path: rate, self.counted: count} if self.counted else {self.path: rate}
+
+
+def load_of(
+    document: Mapping[str, Json], *, metrics: tuple[str, ...], duration_s: float, offered: float | None
+) -> Load:
+    """The load of a resolved experiment.
+
+    Args:
+        document: the experiment.
+        metrics: what is bounded: high percentiles need many requests.
+        duration_s: for how long requests arrive, at least.
+        offered: requests per second that arrived in a run of it, for a recorded workload.
+    """
+    workload = as_map(document.get("workload"))
+    tail = max((-(-100 * _TAIL // (100 - _percentile(metric))) for metric in metrics), default=_USUAL)
+    sessions = isinstance(workload.get("sessions"), int)
+    count = workload.get("sessions" if sessions else "requests")
+    counted = isinstance(count, int) and not workload.get("stages") and not workload.get("trace")
+    of = "sessions" if any("session" in as_map(one) for one in as_list(workload.get("clients"))) else "requests"
+    path, why, own = _rate_of(workload)
+    return Load(
+        own_rate_per_s=offered if path.startswith("workload.trace") else own,
+        path=path,
+        why_not=why,
+        scaled=path == "workload.trace.scale_rate",
+        of=of,
+        counted=("workload.sessions" if sessions else "workload.requests") if counted else "",
+        least=max(count if isinstance(count, int) else 0, 0 if sessions else tail),
+        duration_s=duration_s,
+    )
+
+
+def _rate_of(workload: Mapping[str, Json]) -> tuple[str, str, float | None]:
+    """Path of the rate, why there is none, and the rate itself."""
+    trace = workload.get("trace")
+    if isinstance(trace, dict):
+        return ("workload.trace.rate_per_s" if "rate_per_s" in trace else "workload.trace.scale_rate"), "", None
+    if workload.get("stages"):
+        return "", "it has `stages`, each with a rate of its own", None
+    rate = workload.get("rate_per_s")
+    if isinstance(rate, int | float):
+        return "workload.rate_per_s", "", float(rate)
+    return "", "its clients are users of a closed loop, who send as fast as they are answered", None
+
+
+def _percentile(metric: str) -> int:
+    """Which one a metric is; 90 for means and the like."""
+    last = metric.rsplit(".", 1)[-1]
+    return int(last[1:]) if last[:1] == "p" and last[1:].isdecimal() and int(last[1:]) < 100 else 90

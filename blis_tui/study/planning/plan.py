@@ -1,0 +1,376 @@
+"""The planner: which configuration is the cheapest that holds a rate, or which rate a configuration holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, fsum
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from blis_tui.errors import InputError, SpecError
+from blis_tui.metrics.step_time import expected_errors
+from blis_tui.spec.auto_latency import CHOICES
+from blis_tui.spec.overrides import parse_overrides
+from blis_tui.spec.source import as_map
+from blis_tui.spec.study.document import experiment_of, resolve_point
+from blis_tui.spec.study.model import Point
+from blis_tui.study.planning.driver import Driver, Run
+from blis_tui.study.planning.load import load_of
+from blis_tui.study.planning.question import margins, trouble, verdict_of
+from blis_tui.study.planning.search import search_rate, search_size
+from blis_tui.study.store import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+
+    from blis_tui.metrics.step_time import ExpectedError
+    from blis_tui.spec.model import Experiment
+    from blis_tui.spec.overrides import Override
+    from blis_tui.spec.source import Json
+    from blis_tui.spec.study.model import Study
+    from blis_tui.study.planning.load import Load
+    from blis_tui.study.planning.question import Margin
+    from blis_tui.study.planning.search import Knee, Probe, Verdict
+    from blis_tui.study.rows import Row
+    from blis_tui.study.runners import Runner
+    from blis_tui.study.store import Store
+
+T = TypeVar("T")
+
+_SHARE_OF_CAPACITY: Final = 0.8
+"""Where searches begin: latencies begin to rise before the capacity is reached."""
+DISAGREEMENT: Final = 1.2
+"""So far apart may the figures of two step-time models be before that is told."""
+COSTS: Final = ("cost.usd_per_hour", "cost.gpus")
+"""What configurations are compared by: money where all of them have a price, else GPUs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked.
+
+    Raises (when it is answered): InputError where the workload's rate is asked for, but cannot be varied.
+    """
+
+    study: Study
+    """Its points are the configurations, its constraints what must hold, its seeds the runs that must agree."""
+    rate_per_s: float | None = None
+    """The load; None = what the experiment has."""
+    max_rate: bool = False
+    """Whether the highest rate is asked for, and not the cheapest size."""
+    size_path: str = "cluster.instances"
+    """What may grow."""
+    least: int = 1
+    most: int = 64
+    duration_s: float = 60.0
+    """For how long requests arrive in a run, at least."""
+    precision: float = 0.1
+    """How far apart the ends of the found interval of rates may be, where seeds agree."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """The runs at one size and rate, of one configuration."""
+
+    size: int | None
+    rate_per_s: float | None
+    rows: tuple[Row, ...]
+
+    @property
+    def holding(self) -> int:
+        """How many of them hold."""
+        return len([row for row in self.rows if not trouble(row)])
+
+    def mean(self, metric: str) -> float | None:
+        """The mean of a figure over the runs that were not cut short; None where there is none."""
+        found = self.values(metric)
+        return fsum(found) / len(found) if found else None
+
+    def values(self, metric: str) -> list[float]:
+        """A figure in each run that was not cut short."""
+        found = [row.figures.get(metric) for row in self.rows if row.status == "done"]
+        return [float(one) for one in found if isinstance(one, int | float) and not isinstance(one, bool)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """The answer for one configuration."""
+
+    point: Point
+    size: int | None
+    """The smallest size that holds; with ``max_rate`` the configuration's own."""
+    knee: Knee | None = None
+    """With ``max_rate``: between which rates it lies."""
+    why_not: str = ""
+    """Why nothing holds; empty = something does."""
+    tried: tuple[Tried, ...] = ()
+    """All that was run, by size, then by rate."""
+
+    @property
+    def coordinates(self) -> Mapping[str, Json]:
+        """What makes the configuration."""
+        return self.point.coordinates
+
+    def at(self, *, size: int | None, rate_per_s: float | None) -> Tried | None:
+        """The runs at a size and rate, if there are any."""
+        return next((one for one in self.tried if (one.size, one.rate_per_s) == (size, rate_per_s)), None)
+
+    @property
+    def found(self) -> Tried | None:
+        """The runs at the answer."""
+        rate = self.knee.holds if self.knee is not None else next((one.rate_per_s for one in self.tried), None)
+        return None if self.why_not else self.at(size=self.size, rate_per_s=rate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opinion:
+    """What another step-time model says about a figure at the answer."""
+
+    kind: str
+    metric: str
+    value: float
+    own: float
+
+    @property
+    def apart(self) -> bool:
+        """Whether the two are too far apart to ignore."""
+        low, high = sorted((self.value, self.own))
+        return high > DISAGREEMENT * low
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The planner's answer."""
+
+    question: Question
+    candidates: tuple[Candidate, ...]
+    """One for each configuration, in the order of the study's points."""
+    best: Candidate | None
+    """The cheapest that holds, or the one with the highest rate; None = nothing holds."""
+    cost: str
+    """The figure that configurations were compared by."""
+    binding: Margin | None
+    """At the answer: the bound that is nearest, in the run where it is."""
+    kind: str
+    """The step-time model of the answer's first pool; empty where there is no answer."""
+    expected: ExpectedError | None
+    """How far off it was on measured servers with that GPU; None = nobody has compared them."""
+    opinions: tuple[Opinion, ...]
+    """What the other step-time models say."""
+    warnings: tuple[tuple[str, str], ...]
+    """What looks wrong with the run at the answer: id and message."""
+    runs: int
+    """How many runs it took, known ones counted."""
+
+
+def plan(
+    question: Question,
+    runner: Runner,
+    store: Store | None = None,
+    on_run: Callable[[Row], None] = lambda _: None,
+) -> Plan:
+    """Answer a question.
+
+    Args:
+        question: what is asked.
+        runner: where runs are made.
+        store: where results are looked up and kept.
+        on_run: called with each run, in whatever order they end.
+
+    Raises:
+        InputError: the workload's rate cannot be varied, or a result cannot be kept.
+        SpecError: the experiment is none at any of the points.
+    """
+    study = question.study
+    if not study.constraints:
+        raise InputError("there is nothing to plan for", help="say what must hold: --slo 'latency.ttft_ms.p99<=300'")
+    driver = Driver(study, MemoryStore() if store is None else store, on_run)
+    searches = [_Configuration(question, point).search() for point in study.points]
+    candidates = tuple(driver.answer(searches, runner))
+    holding = [one for one in candidates if one.found is not None]
+    cost = next((name for name in COSTS if all(_cost(one, name) is not None for one in holding)), COSTS[-1])
+    best = min(holding, key=lambda one: _order(one, cost, max_rate=question.max_rate), default=None)
+    second = () if best is None else driver.answer([_opinions(question, best)], runner)[0]
+    found = None if best is None else best.found
+    experiment = None if found is None else _experiment(study, found.rows[0])
+    pool = None if experiment is None else experiment.pools[0]
+    rows = () if found is None else found.rows
+    bounded = [one for row in rows for one in margins(row, study.constraints)]
+    return Plan(
+        question=question,
+        candidates=candidates,
+        best=best,
+        cost=cost,
+        binding=max(bounded, key=lambda one: one.of_bound, default=None),
+        kind="" if pool is None else pool.latency.kind,
+        expected=None if experiment is None or pool is None else expected_errors(experiment)[pool.name],
+        opinions=second,
+        warnings=tuple(dict.fromkeys(warning for row in rows for warning in row.warnings.items())),
+        runs=driver.runs,
+    )
+
+
+def _cost(one: Candidate, metric: str) -> float | None:
+    return None if one.found is None else one.found.mean(metric)
+
+
+def _order(one: Candidate, cost: str, *, max_rate: bool) -> tuple[float, float, int]:
+    """The cheapest first, or the highest rate; of equals the first."""
+    price = _cost(one, cost) or 0.0
+    if not max_rate:
+        return (price, 0.0, one.point.number)
+    rate = 0.0 if one.knee is None or one.knee.holds is None else one.knee.holds
+    return (-rate, price, one.point.number)
+
+
+def _experiment(study: Study, row: Row) -> Experiment:
+    return experiment_of(study, row.point, row.seed)
+
+
+class _Configuration:
+    """One configuration, whose size or rate is looked for."""
+
+    def __init__(self, question: Question, point: Point) -> None:
+        self._question = question
+        self._study = question.study
+        self._point = point
+        self._rows: dict[tuple[int | None, float | None], dict[int, Row]] = {}
+
+    def search(self) -> Generator[list[Run], list[Row], Candidate]:
+        """Ask for runs until the answer is known."""
+        try:
+            document = as_map(resolve_point(self._study, self._point).document.data)
+        except SpecError as error:
+            size = self._question.least
+            try:  # it may be one with another number of instances
+                fixed = Point(self._point.number, (*self._point.overrides, *self._size(size)))
+                document = as_map(resolve_point(self._study, fixed).document.data)
+            except SpecError:
+                return self._candidate(None, why_not=error.diagnostics[0].message)
+        load = yield from self._load(document)
+        own = _own_size(document, self._question.size_path)
+        if self._question.max_rate:
+            return (yield from self._highest_rate(load, own))
+        return (yield from self._least_size(load, own))
+
+    def _load(self, document: Mapping[str, Json]) -> Generator[list[Run], list[Row], Load]:
+        offered = None
+        if isinstance(as_map(document.get("workload")).get("trace"), dict):
+            (row,) = yield [Run(point=self._point, values={}, seed=self._study.seeds[0], whole=True)]
+            found = row.figures.get("offered.requests_per_s")
+            offered = float(found) if isinstance(found, int | float) else None
+        metrics = tuple(one.metric for one in self._study.constraints)
+        return load_of(document, metrics=metrics, duration_s=self._question.duration_s, offered=offered)
+
+    def _extremes(self, load: Load, size: int) -> Generator[list[Run], list[Row], tuple[float | None, str]]:
+        """What bounds a search: about the rate that so many instances serve at most, and what is wrong when idle."""
+        seed = self._study.seeds[0]
+        flood = Run(point=self._point, values=load.all_at_once(size), seed=seed, whole=True)
+        idle = Run(point=self._point, values=load.one_by_one(), seed=seed)
+        flooded, idled = yield [flood, idle]
+        found = flooded.figures.get("throughput.requests_per_s")
+        return float(found) if isinstance(found, int | float) and found > 0 else None, trouble(idled)
+
+    def _highest_rate(self, load: Load, own: int) -> Generator[list[Run], list[Row], Candidate]:
+        load.require_rate()
+        capacity, wrong = yield from self._extremes(load, own)
+        if wrong:
+            return self._candidate(own, why_not=f"no rate holds: even on an idle cluster {wrong}")
+        guess = (load.own_rate_per_s or 1.0) if capacity is None else _SHARE_OF_CAPACITY * capacity
+        seeds = len(self._study.seeds)
+        search = search_rate(guess, precision=self._question.precision, seeds=seeds)
+        knee = yield from self._ask(search, lambda probe: (None, probe.value), load)
+        why = "" if knee.holds is not None else "no rate holds, however low: " + self._reason(None, knee.fails)
+        return self._candidate(own, knee=knee, why_not=why)
+
+    def _least_size(self, load: Load, own: int) -> Generator[list[Run], list[Row], Candidate]:
+        question, rate = self._question, self._question.rate_per_s
+        if rate is not None:
+            load.require_rate()
+        guess = own
+        wanted = rate if rate is not None else load.own_rate_per_s
+        if load.path and wanted is not None:
+            capacity, wrong = yield from self._extremes(load, own)
+            if wrong:
+                return self._candidate(None, why_not=f"no number of instances holds: even on an idle cluster {wrong}")
+            guess = own if capacity is None else ceil(wanted * own / (_SHARE_OF_CAPACITY * capacity))
+        search = search_size(guess, least=question.least, most=question.most, seeds=len(self._study.seeds))
+        least = yield from self._ask(search, lambda probe: (int(probe.value), rate), load)
+        if least.holds is None:
+            reason = self._reason(least.fails, rate)
+            return self._candidate(None, why_not=f"{least.fails} do not hold ({reason}), and more were not tried")
+        beside = [size for size in (least.fails, least.holds + 1) if size is not None and size <= question.most]
+        wanted_runs = [(size, seed) for size in (*beside, least.holds) for seed in self._study.seeds]
+        rows = yield [self._run(size, rate, seed, load, whole=True) for size, seed in wanted_runs]
+        for (size, seed), row in zip(wanted_runs, rows, strict=True):
+            self._rows.setdefault((size, rate), {})[seed] = row
+        return self._candidate(least.holds)
+
+    def _ask(
+        self,
+        search: Generator[list[Probe], list[Verdict], T],
+        placed: Callable[[Probe], tuple[int | None, float | None]],
+        load: Load,
+    ) -> Generator[list[Run], list[Row], T]:
+        """Put the probes of a search to simulations, until it has found what it looks for."""
+        try:
+            probes = next(search)
+            while True:
+                runs = []
+                for probe in probes:
+                    size, rate = placed(probe)
+                    runs.append(self._run(size, rate, self._study.seeds[probe.seed], load))
+                rows = yield runs
+                for probe, row in zip(probes, rows, strict=True):
+                    self._rows.setdefault(placed(probe), {})[row.seed] = row
+                probes = search.send([verdict_of(row) for row in rows])
+        except StopIteration as stop:
+            found: T = stop.value
+            return found
+
+    def _run(self, size: int | None, rate: float | None, seed: int, load: Load, *, whole: bool = False) -> Run:
+        values = {**load.at(rate), **({} if size is None else {self._question.size_path: size})}
+        return Run(point=self._point, values=values, seed=seed, whole=whole)
+
+    def _size(self, size: int) -> tuple[Override, ...]:
+        return parse_overrides({self._question.size_path: size})
+
+    def _reason(self, size: int | None, rate: float | None) -> str:
+        rows = self._rows.get((size, rate), {})
+        return next((text for row in rows.values() if (text := trouble(row))), "it does not hold")
+
+    def _candidate(self, size: int | None, *, knee: Knee | None = None, why_not: str = "") -> Candidate:
+        order = sorted(self._rows, key=lambda place: (place[0] or 0, place[1] or 0.0))
+        tried = tuple(
+            Tried(
+                size=size if place[0] is None else place[0],
+                rate_per_s=place[1],
+                rows=tuple(self._rows[place][seed] for seed in self._study.seeds if seed in self._rows[place]),
+            )
+            for place in order
+        )
+        return Candidate(point=self._point, size=size, knee=knee, why_not=why_not, tried=tried)
+
+
+def _own_size(document: Mapping[str, Json], path: str) -> int:
+    value: Json = dict(document)
+    for step in path.split("."):
+        value = value[int(step)] if isinstance(value, list) and step.isdecimal() else as_map(value).get(step)
+    return value if isinstance(value, int) and value > 0 else 1
+
+
+def _opinions(question: Question, best: Candidate) -> Generator[list[Run], list[Row], tuple[Opinion, ...]]:
+    """What the other step-time models say about the answer, with the first seed."""
+    found = best.found
+    if found is None:
+        return ()
+    row = found.rows[0]
+    own = _experiment(question.study, row).pools[0].latency.kind
+    kinds = [kind for kind, _ in CHOICES if kind != own]
+    rows = yield [Run(point=row.point, values={"latency": {"kind": kind}}, seed=row.seed, whole=True) for kind in kinds]
+    told = []
+    for kind, other in zip(kinds, rows, strict=True):
+        for metric in dict.fromkeys(one.metric for one in question.study.constraints):
+            value, mine = other.figures.get(metric), row.figures.get(metric)
+            if isinstance(value, int | float) and isinstance(mine, int | float) and mine > 0:
+                told.append(Opinion(kind=kind, metric=metric, value=float(value), own=float(mine)))
+    return tuple(told)

@@ -1,0 +1,193 @@
+"""Searches for a boundary between what holds and what does not, as conversations: they ask, and are told.
+
+A search yields the probes that it wants next, and is sent a verdict for each, in order. It knows nothing of
+simulations, so it can be tried on any function.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
+_FAR: Final = 4096.0
+"""A rate this many times above or below the first guess is not looked for any further."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A value to try: a rate, or a number of instances."""
+
+    value: float
+    seed: int
+    """Which of the seeds, from 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a probe showed."""
+
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knee:
+    """Between two rates: at the lower one everything held with every seed, at the higher one with none."""
+
+    holds: float | None
+    """None = no rate holds, however low."""
+    fails: float | None
+    """None = no rate that was tried fails."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Least:
+    """The smallest size that holds with every seed."""
+
+    holds: int | None
+    """None = none does, up to the largest allowed one."""
+    fails: int | None
+    """The size below, which fails with at least one seed; None = there is none."""
+
+
+RateSearch: TypeAlias = "Generator[list[Probe], list[Verdict], Knee]"
+SizeSearch: TypeAlias = "Generator[list[Probe], list[Verdict], Least]"
+
+
+class _Known:
+    """Verdicts by value and seed."""
+
+    def __init__(self, seeds: int) -> None:
+        self.seeds = seeds
+        self._verdicts: dict[Probe, Verdict] = {}
+
+    def ask(self, wanted: Iterable[Probe]) -> Generator[list[Probe], list[Verdict], list[Verdict]]:
+        """The verdicts of some probes, those of unknown ones asked for in one go."""
+        probes = list(wanted)
+        new = [one for one in dict.fromkeys(probes) if one not in self._verdicts]
+        if new:
+            told = yield new
+            self._verdicts.update(zip(new, told, strict=True))
+        return [self._verdicts[one] for one in probes]
+
+    def one(self, value: float) -> Generator[list[Probe], list[Verdict], Verdict]:
+        """With the first seed."""
+        return (yield from self.ask([Probe(value, 0)]))[0]
+
+    def share(self, value: float) -> Generator[list[Probe], list[Verdict], float]:
+        """With how many of the seeds it holds, from 0 to 1."""
+        found = yield from self.ask(Probe(value, seed) for seed in range(self.seeds))
+        return len([one for one in found if one.holds]) / self.seeds
+
+
+def search_rate(guess: float, *, precision: float, seeds: int) -> RateSearch:
+    """Find the rate up to which everything holds.
+
+    First one seed brackets and bisects. Then all seeds are asked at both ends, which move apart until every seed holds
+    at the lower and none at the upper one: what lies between is the noise of the workload, or the precision.
+
+    Args:
+        guess: where to begin, such as four fifths of the capacity.
+        precision: how far apart the ends may be, as a share of the lower one.
+        seeds: how many runs have to agree at an end.
+    """
+    known = _Known(seeds)
+    ends = yield from _bracket(known, guess)
+    if isinstance(ends, Knee):
+        return ends
+    low, high = ends
+    while high / low > 1 + precision and (middle := _between(low, high)) is not None:
+        if (yield from known.one(middle)).holds:
+            low = middle
+        else:
+            high = middle
+    yield from known.ask(Probe(end, seed) for end in (low, high) for seed in range(seeds))
+    lowest = yield from _outwards(known, low, 1 / (1 + precision / 2), holds=True)
+    highest = yield from _outwards(known, high, 1 + precision / 2, holds=False)
+    return Knee(holds=lowest, fails=highest)
+
+
+def _outwards(
+    known: _Known, rate: float, step: float, *, holds: bool
+) -> Generator[list[Probe], list[Verdict], float | None]:
+    """Go on from a rate, in growing steps, until every seed holds (or none does); None = not even far away.
+
+    Only seeds that disagree are asked again: what holds at a rate holds at a lower one. Before a rate is said to hold,
+    though, all seeds have been asked about it.
+    """
+    end = rate
+    while True:
+        verdicts = yield from known.ask(Probe(rate, seed) for seed in range(known.seeds))
+        astray = [seed for seed, one in enumerate(verdicts) if one.holds != holds]
+        if not astray:
+            return rate
+        end = rate
+        while astray and 1 / _FAR < end / rate < _FAR:
+            end, step = rounded(end * step), step * step
+            verdicts = yield from known.ask(Probe(end, seed) for seed in astray)
+            astray = [seed for seed, one in zip(astray, verdicts, strict=True) if one.holds != holds]
+        if astray:
+            return None
+        if not holds:
+            return end
+        rate = end
+
+
+def _bracket(known: _Known, guess: float) -> Generator[list[Probe], list[Verdict], tuple[float, float] | Knee]:
+    """A rate that holds and one that does not, with the first seed."""
+    low = high = None
+    rate, factor = rounded(guess), 1.4
+    while low is None or high is None:
+        if (yield from known.one(rate)).holds:
+            low = rate
+            if rate > guess * _FAR:
+                return Knee(holds=low, fails=None)
+            following = rate * factor
+        else:
+            high = rate
+            if rate < guess / _FAR:
+                return Knee(holds=None, fails=high)
+            following = rate / factor
+        rate, factor = rounded(following), factor * factor
+    return low, high
+
+
+def _between(low: float, high: float) -> float | None:
+    """The geometric middle; None when no number of so many digits is left."""
+    middle = rounded(sqrt(low * high))
+    return middle if low < middle < high else None
+
+
+def rounded(rate: float) -> float:
+    """A rate as people write it: three significant digits."""
+    return float(f"{rate:.3g}")
+
+
+def search_size(guess: int, *, most: int, seeds: int, least: int = 1) -> SizeSearch:
+    """Find the smallest size from which on everything holds.
+
+    Args:
+        guess: where to begin.
+        most: the largest size to try.
+        seeds: how many runs have to hold.
+        least: the smallest size there can be.
+    """
+    known = _Known(seeds)
+    size, step = min(max(guess, least), most), 1
+    low, high = least - 1, most + 1  # the largest that is known to fail, the smallest that is known to hold
+    tried = 0
+    while high - low > 1:
+        if (yield from known.one(size)).holds:
+            high = size
+            size = max(size - step, low + 1) if low < least else (low + size) // 2
+        else:
+            low = size
+            size = min(size + step, most) if high > most else (size + high) // 2
+        tried += 1
+        step *= 2 if tried > 1 else 1
+    while high <= most and (yield from known.share(high)) < 1:
+        low, high = high, high + 1
+    return Least(holds=high if high <= most else None, fails=low if low >= least else None)

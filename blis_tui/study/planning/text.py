@@ -1,0 +1,191 @@
+"""A plan for a terminal: the answer, what it rests on, and what lies beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.spec.study.document import experiment_of
+from blis_tui.study.planning.plan import DISAGREEMENT
+from blis_tui.study.planning.question import trouble
+from blis_tui.study.text import bar, number, short_names, value_text
+from blis_tui.units import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from blis_tui.spec.model import Expectation
+    from blis_tui.study.planning.plan import Candidate, Plan, Tried
+
+_USUAL: Final = ("throughput.requests_per_s",)
+_BAR: Final = 12
+
+
+def plan_text(plan: Plan) -> str:
+    """The answer in a sentence, the runs around it as a table, how sure it is, and the other configurations."""
+    blocks = [[answer_text(plan)]]
+    if plan.best is not None:
+        blocks.append(list(_around(plan, plan.best)))
+        blocks.append([f"- {line}" for line in remarks(plan, plan.best)])
+    if len(plan.candidates) > 1:
+        blocks.append(list(_configurations(plan)))
+    elif plan.best is None:
+        blocks.append([plan.candidates[0].why_not])
+    return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
+
+
+def bound_text(one: Expectation) -> str:
+    """A bound as it is written on the command line."""
+    words = ((">=", one.min), ("<=", one.max), ("==", one.equals))
+    shown = [f"{sign} {value:g}" if isinstance(value, float) else f"{sign} {value}" for sign, value in words
+             if value is not None]  # fmt: skip
+    return f"{one.metric} " + " and ".join(shown)
+
+
+def answer_text(plan: Plan) -> str:
+    """The answer in a sentence."""
+    bounds = ", ".join(bound_text(one) for one in plan.question.study.constraints)
+    best = plan.best
+    if best is None:
+        return f"Nothing that was tried holds {bounds}."
+    what = _cluster(plan, best)
+    knee = best.knee
+    if knee is None:
+        rate = plan.question.rate_per_s
+        load = "the load" if rate is None else f"{rate:g} requests/s"
+        return f"{what} {'holds' if best.size == 1 else 'hold'} {load} with {bounds}."
+    verb = "holds" if best.size == 1 else "hold"
+    over = "" if knee.fails is None else f", and no longer {knee.fails:g}"
+    return f"{what} {verb} {knee.holds:g} requests/s with {bounds}{over}."
+
+
+def _cluster(plan: Plan, one: Candidate) -> str:
+    """A configuration as people call it."""
+    found = one.found
+    if found is None:
+        return "nothing"
+    row = found.rows[0]
+    pool = experiment_of(plan.question.study, row.point, row.seed).pools[0]
+    split = f", TP {pool.tensor_parallel}" if pool.tensor_parallel > 1 else ""
+    price = found.mean("cost.usd_per_hour")
+    cost = "" if price is None else f", {price:,.2f} USD/h"
+    gpus = found.mean("cost.gpus")
+    size = plural(one.size or 1, "instance")
+    return f"{size} of {pool.model.name} on {pool.hardware.name} ({plural(int(gpus or 0), 'GPU')}{split}{cost})"
+
+
+def _around(plan: Plan, best: Candidate) -> Iterator[str]:
+    """The runs of the answer's configuration, by size or by rate."""
+    by_rate = plan.question.max_rate
+    metrics = tuple(dict.fromkeys([*(one.metric for one in plan.question.study.constraints), *_USUAL]))
+    head = ["", "requests/s" if by_rate else "instances", *([] if by_rate else ["GPUs"])]
+    head += [*(metric.removeprefix("latency.") for metric in metrics), "seeds that hold", ""]
+    shown = best.tried
+    first = metrics[0]
+    # What is far beyond its bound would leave nothing of the other bars.
+    top = max((value for one in shown if (value := one.mean(first)) is not None and one.holding), default=0.0)
+    rows = []
+    for one in shown:
+        mark = "→" if one is best.found else "✓" if one.holding == len(one.rows) else "✗"
+        cells = [mark, f"{one.rate_per_s:g}" if by_rate else f"{one.size}"]
+        cells += [] if by_rate else [number(one.mean("cost.gpus"))]
+        cells += [_spread(one, metric) for metric in metrics]
+        cells += [f"{one.holding} of {len(one.rows)}", bar(one.mean(first), top, _BAR) if one.holding else _why(one)]
+        rows.append(cells)
+    yield from _aligned([head, *rows], left=(0, len(head) - 1))
+
+
+def _spread(one: Tried, metric: str) -> str:
+    values = one.values(metric)
+    if not values:
+        return "-"
+    low, high = number(min(values)), number(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def _why(one: Tried) -> str:
+    reason = next((text for row in one.rows if (text := trouble(row))), "")
+    return "stopped early: it cannot hold" if any(row.status == "stopped" for row in one.rows) else reason[:60]
+
+
+def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
+    """How sure the answer is, and why."""
+    found, question = best.found, plan.question
+    if found is None:
+        return
+    requests = found.mean("requests.total")
+    seconds = found.mean("offered.last_arrival_us")
+    span = "" if seconds is None else f" over {seconds / 1e6:,.0f} s"
+    yield (
+        f"Each run has {number(requests)} requests{span}; {found.holding} of {plural(len(found.rows), 'seed')} agree;"
+        f" {plural(plan.runs, 'run')} in all."
+    )
+    if plan.binding is not None:
+        one = plan.binding
+        yield f"The tightest bound is {one.metric}: {number(one.value)} of {one.bound:g} ({100 * one.of_bound:.0f} %)."
+        yield from _next(plan, best, one.metric)
+    yield _step_times(plan)
+    for other in plan.opinions:
+        if other.apart:
+            low, high = sorted((other.value, other.own))
+            yield (
+                f"The step-time models disagree: with {other.kind} {other.metric} is {number(other.value)} here, not"
+                f" {number(other.own)} ({high / low:.1f} times, more than {100 * DISAGREEMENT - 100:.0f} % apart)."
+            )
+    for name, message in plan.warnings:
+        if name != "unused-capacity":
+            yield f"warning[{name}]: {message}"
+    if plan.cost == "cost.gpus" and not question.max_rate and _several_gpus(plan):
+        yield (
+            "Configurations are compared by the number of GPUs: not all have a price"
+            " (hardware.cost_per_hour_usd in the hardware document)."
+        )
+
+
+def _next(plan: Plan, best: Candidate, metric: str) -> Iterator[str]:
+    """What one instance more would bring."""
+    if plan.question.max_rate or best.size is None or best.found is None:
+        return
+    more = best.at(size=best.size + 1, rate_per_s=best.found.rate_per_s)
+    before, after = best.found.mean(metric), None if more is None else more.mean(metric)
+    if more is not None and before is not None and after is not None:
+        yield f"One instance more would bring {metric} from {number(before)} to {number(after)}."
+
+
+def _step_times(plan: Plan) -> str:
+    known = plan.expected
+    if known is None:
+        return f"Step times: {plan.kind}, not compared with measured servers on this GPU."
+    errors = {"E2E": known.e2e, "TTFT": known.ttft, "ITL": known.itl}
+    listed = ", ".join(f"{name} {error:.1f} %" for name, error in errors.items() if error is not None)
+    return f"Step times: {plan.kind}, median error on {known.runs} measured servers: {listed}."
+
+
+def _several_gpus(plan: Plan) -> bool:
+    return len({str(one.coordinates.get("hardware")) for one in plan.candidates}) > 1
+
+
+def _configurations(plan: Plan) -> Iterator[str]:
+    """All configurations, each with its answer."""
+    names = short_names(plan.question.study.paths)
+    by_rate = plan.question.max_rate
+    head = ["", *names.values(), "requests/s" if by_rate else "instances", "GPUs", "USD/h", ""]
+    rows = []
+    for one in plan.candidates:
+        found = one.found
+        answer = "-" if found is None else f"{found.rate_per_s:g}" if by_rate else f"{one.size}"
+        cells = ["→" if one is plan.best else "✗" if found is None else ""]
+        cells += [value_text(one.coordinates.get(path)) for path in names]
+        cells += [answer, number(None if found is None else found.mean("cost.gpus"))]
+        cells += [number(None if found is None else found.mean("cost.usd_per_hour")), one.why_not]
+        rows.append(cells)
+    yield from _aligned([head, *rows], left=(0, *range(1, 1 + len(names)), len(head) - 1))
+
+
+def _aligned(rows: Sequence[Sequence[str]], left: Sequence[int]) -> Iterator[str]:
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    for row in rows:
+        cells = [
+            cell.ljust(width) if at in left else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()

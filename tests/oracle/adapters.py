@@ -1,0 +1,160 @@
+"""LoRA adapters of one instance, as plainly as their rules can be said: lists, searches, and a counter of uses."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING
+
+from blis_tui.engine.adapters.records import AdapterEvicted, AdapterHeld, AdapterLoad, AdapterReady
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.engine.records import Record
+    from blis_tui.spec.model import Pool as PoolSpec
+
+    from .instance import Job
+
+_OVERHEADS = {8: 0.02, 16: 0.035, 32: 0.06}
+
+
+class Shelf:
+    """What is on the accelerators, what on the host, and who waits; ``beside``: loads run beside steps."""
+
+    def __init__(self, spec: PoolSpec, number: int, *, beside: bool) -> None:
+        assert spec.engine.lora is not None
+        self.lora = spec.engine.lora
+        self.gb_per_s = (self.lora.bandwidth_gb_per_s or spec.hardware.host_link_gb_per_s) * spec.tensor_parallel
+        self.number = number
+        self.beside = beside
+        self.there: list[str] = []
+        self.on_host: list[str] = []
+        self.last_use: dict[str, int] = {}
+        self.uses = 0
+        self.coming: tuple[str, int] | None = None
+        """What is being loaded, and when that is over."""
+        self.loaded_for: list[Job] = []
+        self.aside: list[Job] = []
+        self.held_since: dict[Job, int] = {}
+        self.news: list[Record] = []
+        self.admitted = self.hits = self.from_host = self.from_storage = 0
+        self.evictions = self.load_us = self.holds = self.held_us = 0
+
+    def factor(self, running: Sequence[Job]) -> float:
+        """What adapters do to the time of a step."""
+        share = self.lora.step_overhead
+        if share is None:
+            ranks = sorted(_OVERHEADS, key=lambda rank: (abs(rank - self.lora.max_lora_rank), rank))
+            share = _OVERHEADS[ranks[0]]
+        return 1.0 + share * len(in_use(running))
+
+    def passes(self, job: Job, running: Sequence[Job]) -> bool:
+        """Whether its adapter has a place beside those in use; where loads run beside steps, nobody overtakes."""
+        used = in_use(running)
+        return self.beside or not job.adapter or job.adapter in used or len(used) < self.lora.max_loras
+
+    def hold(self, job: Job, running: Sequence[Job], reason: str, now: int, event: int) -> None:
+        """It waits for its adapter."""
+        if job in self.held_since:
+            return
+        self.held_since[job] = now
+        self.holds += 1
+        used = tuple(in_use(running))
+        self.news.append(AdapterHeld(event, now, job.name, self.number, job.adapter, reason, used))
+
+    def ready(self, job: Job, running: Sequence[Job], now: int, event: int) -> bool:
+        """Whether it can go; if not, its load begins beside steps, if there is a place."""
+        if not self.beside or not job.adapter or job.adapter in self.there:
+            return True
+        idle = [name for name in self.there if name not in in_use(running)]
+        starts = self.coming is None and (len(self.there) < self.lora.max_loras or bool(idle))
+        self.hold(job, running, "load" if starts or self.coming else "slots", now, event)
+        if starts:
+            self.coming = (job.adapter, now + self._load(job, running, now, event))
+            self.loaded_for.append(job)
+        return False
+
+    def _load(self, job: Job, running: Sequence[Job], now: int, event: int) -> int:
+        adapter, size = job.adapter, self.lora.bytes_per_rank
+        assert size is not None
+        size *= self.lora.ranks.get(adapter, self.lora.max_lora_rank)
+        took = self.lora.base_latency_us + ceil(size / (self.gb_per_s * 1000))
+        source = "host" if adapter in self.on_host else "storage"
+        if source == "storage":
+            took += self.lora.storage_latency_us + ceil(size / (self.lora.storage_gb_per_s * 1000))
+            self.from_storage += 1
+        else:
+            self.on_host.remove(adapter)
+            self.from_host += 1
+        if len(self.there) == self.lora.max_loras:
+            idle = [name for name in self.there if name not in in_use(running)]
+            gone = min(idle, key=self.last_use.__getitem__)
+            self.there.remove(gone)
+            self.on_host.append(gone)
+            self.evictions += 1
+            self.news.append(AdapterEvicted(event, now, self.number, gone, adapter))
+        while len(self.there) + 1 + len(self.on_host) > self.lora.max_cpu_loras:
+            self.on_host.pop(0)
+        self.load_us += took
+        self.news.append(AdapterLoad(event, now, job.name, self.number, adapter, source, took))
+        return took
+
+    def admit(self, job: Job, now: int) -> None:
+        """It runs from now on."""
+        if job in self.aside:
+            self.aside.remove(job)
+        if job in self.held_since:
+            self.held_us += now - self.held_since.pop(job)
+
+    def stop(self, job: Job) -> None:
+        """It does not run any more."""
+        self.uses += 1
+        self.last_use[job.adapter] = self.uses
+
+    def start(self, admitted: Sequence[Job], running: Sequence[Job], now: int, event: int) -> int:
+        """How much longer the step takes that admits these."""
+        total = 0
+        for job in admitted:
+            if not job.adapter:
+                continue
+            self.admitted += 1
+            if job.adapter in self.there:
+                self.hits += job not in self.loaded_for
+                self.loaded_for = [one for one in self.loaded_for if one is not job]
+            else:
+                total += self._load(job, running, now, event)
+                self.there.append(job.adapter)
+        return total
+
+    def arrive(self, now: int, event: int, took: int) -> None:
+        """The load beside steps is over."""
+        assert self.coming is not None
+        adapter, _ = self.coming
+        self.coming = None
+        self.there.append(adapter)
+        self.uses += 1
+        self.last_use[adapter] = self.uses
+        self.news.append(AdapterReady(event, now, self.number, adapter, took))
+
+    def forget(self, job: Job) -> None:
+        """It does not wait any more."""
+        self.held_since.pop(job, None)
+        self.aside = [one for one in self.aside if one is not job]
+        self.loaded_for = [one for one in self.loaded_for if one is not job]
+
+    def wipe(self) -> None:
+        """The instance has gone."""
+        for gone in (self.there, self.on_host, self.aside, self.loaded_for):
+            gone.clear()
+        self.held_since.clear()
+        self.coming = None
+
+    def books(self) -> tuple[int, ...]:
+        """What the engine counts, too."""
+        counts = (self.admitted, self.hits, self.from_host, self.from_storage, self.evictions, self.load_us)
+        return (*counts, self.holds, self.held_us)
+
+
+def in_use(running: Sequence[Job]) -> list[str]:
+    """The adapters of those who run, in the order in which the first of each was admitted."""
+    return list(dict.fromkeys(job.adapter for job in running if job.adapter))

@@ -1,0 +1,68 @@
+"""Pages in a real browser, without a network: every plot is drawn, and nothing complains."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from blis_tui.cli.main import cli
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not CHROMIUM, reason="there is no Chromium here")]
+
+
+def opened(page: Path, *options: str) -> tuple[str, str]:
+    """The page as the browser has made it, and what stands in its console."""
+    offline = ("--host-resolver-rules=MAP * ~NOTFOUND", "--disable-background-networking")
+    quiet = ("--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0")
+    command = [CHROMIUM, *quiet, *offline, f"--user-data-dir={page.parent / 'profile'}", "--virtual-time-budget=10000"]
+    run = subprocess.run(
+        [*command, *options, "--dump-dom", page.as_uri()], capture_output=True, text=True, check=True, timeout=300
+    )
+    return run.stdout, "\n".join(line for line in run.stderr.splitlines() if "CONSOLE" in line)
+
+
+def test_the_page_of_a_run_is_drawn_offline(tmp_path: Path) -> None:
+    page = tmp_path / "run.html"
+    changes = ("--set", "workload.requests=60", "--set", "cluster.instances=9", "--set", "expect=[]")
+    run = CliRunner().invoke(
+        cli, ["run", "service-classes", *changes, "--html", str(page), "-o", str(tmp_path / "out")]
+    )
+    assert run.exit_code == 0
+    document, console = opened(page)
+    assert console == ""
+    pictures = document.split('<figure class="picture" id="')[1:]
+    assert [one[: one.index('"')] for one in pictures] == ["percentiles", "arrivals", "throughput", "load", "instances"]
+    drawn = [len(re.findall(r'<g class="trace scatter trace\w+"', one)) for one in pictures]
+    assert drawn == [13, 12, 3, 4, 0]  # 4 groups, 3 latencies, and the gaps; points and p90 of 3 classes, twice; ...
+    assert pictures[1].count('<path class="point') == 2 * 60
+    assert "<image" in pictures[4]
+    buttons = dict.fromkeys(re.findall(r'class="modebar-btn[^>]*data-title="([^"]*)"', document))
+    assert [*buttons] == ["Zoom", "Pan", "Zoom in", "Zoom out", "Reset axes", "Download plot as a PNG"]
+
+
+def test_the_pages_of_a_study_and_a_plan_are_drawn_offline(tmp_path: Path) -> None:
+    page = tmp_path / "study.html"
+    axes = ("--axis", "cluster.instances=1,2", "--axis", "workload.rate_per_s=4,8,64", "--set", "workload.requests=40")
+    goals = ("--objective", "cost.gpus", "--objective", "latency.e2e_ms.p99", "--slo", "latency.ttft_ms.p99<=60")
+    rest = ("--set", "expect=[]", "--jobs", "1", "--store", str(tmp_path / "store"), "--html", str(page))
+    assert CliRunner().invoke(cli, ["sweep", "quickstart", *axes, *goals, *rest]).exit_code == 0
+    document, console = opened(page)
+    assert console == ""
+    pictures = document.split('<figure class="picture" id="')[1:]
+    names = ["front", "rate", "percentiles", "heat-map", "runs-percentiles", "runs-load"]
+    assert [one[: one.index('"')] for one in pictures] == names
+    assert all("main-svg" in one for one in pictures)
+    assert document.count('<input type="search"') == 1
+    assert document.count('<th scope="col"><button>') + document.count('<th scope="col" class="n"><button>') > 5
+
+    page = tmp_path / "plan.html"
+    question = ("--slo", "latency.ttft_ms.p50<=60", "--max-rate", "--seeds", "1", "--duration", "5")
+    assert CliRunner().invoke(cli, ["plan", "quickstart", *question, *rest[2:-1], str(page)]).exit_code == 0
+    document, console = opened(page)
+    assert console == ""
+    assert document.count("main-svg") >= 3

@@ -1,0 +1,111 @@
+"""The page about a plan: each figure that is drawn, worked out another way from the plan's own data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import pytest
+from plotly.graph_objects import Figure  # type: ignore[import-untyped]
+
+from blis_tui.pictures.chosen import rerun
+from blis_tui.pictures.plan_page import answer_runs, plan_page
+from blis_tui.study.planning.data import plan_data
+from blis_tui.study.planning.plan import Plan, Question, plan
+from blis_tui.study.planning.text import answer_text
+from blis_tui.study.runners import HereRunner
+from tests.pictures.pages import Page
+from tests.pictures.test_study_page import study_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+BOUND = "latency.ttft_ms.p50<=120"
+METRIC = "latency.ttft_ms.p50"
+
+
+class Planned(NamedTuple):
+    plan: Plan
+    data: Mapping[str, Any]
+    page: Page
+    html: str
+
+
+def planned(**question: Any) -> Planned:
+    study = study_of(axes=("hardware=h100,l40s",), slos=(BOUND,))
+    found = plan(Question(study=study, duration_s=5, **question), HereRunner())
+    html = plan_page(found, [rerun(name, experiment) for name, experiment in answer_runs(found)])
+    return Planned(found, plan_data(found), Page(html), html)
+
+
+@pytest.fixture(scope="module")
+def sized() -> Planned:
+    return planned(rate_per_s=120.0, most=12)
+
+
+@pytest.fixture(scope="module")
+def rated() -> Planned:
+    return planned(max_rate=True, precision=0.5)
+
+
+def test_plotly_knows_every_setting_of_every_figure(sized: Planned, rated: Planned) -> None:
+    for page in (sized.page, rated.page):
+        for views in page.figures.values():
+            for view in views:
+                Figure(data=view["data"], layout=view["layout"])
+
+
+def test_everything_that_was_tried_is_drawn(sized: Planned, rated: Planned) -> None:
+    for one, what in ((sized, "size"), (rated, "rate_per_s")):
+        (view,) = one.page.figures["tries"]
+        lines = {trace["name"]: trace for trace in view["data"]}
+        assert view["layout"]["shapes"][0]["y0"] == 120
+        for configuration in one.data["configurations"]:
+            line = lines[f"hardware {configuration['coordinates']['hardware']}"]
+            wanted = []
+            for tried in configuration["tried"]:
+                values = [run["figures"][METRIC] for run in tried["runs"] if run["status"] == "done"]
+                if values:
+                    symbol = "circle" if tried["holding"] == len(tried["runs"]) else "x"
+                    mean = sum(values) / len(values)
+                    wanted.append((tried[what], mean, max(values) - mean, mean - min(values), symbol))
+            wanted.sort()
+            assert line["x"] == [each[0] for each in wanted]
+            assert line["y"] == pytest.approx([each[1] for each in wanted])
+            assert line["error_y"]["array"] == pytest.approx([each[2] for each in wanted])
+            assert line["error_y"]["arrayminus"] == pytest.approx([each[3] for each in wanted])
+            assert line["marker"]["symbol"] == [each[4] for each in wanted]
+        best = one.data["configurations"][one.data["best"]]
+        answer = best["size"] if what == "size" else best["rate_that_holds_per_s"]
+        assert lines["the answer"]["x"] == [answer]
+
+
+def test_the_answer_and_how_sure_it_is_stand_there(sized: Planned, rated: Planned) -> None:
+    for one in (sized, rated):
+        assert answer_text(one.plan) in one.page.text
+        assert "median error on" in one.page.text
+        for configuration in one.data["configurations"]:
+            assert configuration["why_not"] in one.page.text
+        assert f"{one.data['runs']:,} runs in all" in one.page.text
+
+
+def test_the_answer_is_run_once_more_beside_one_that_does_not_hold(sized: Planned, rated: Planned) -> None:
+    for one in (sized, rated):
+        names = [name for name, _ in answer_runs(one.plan)]
+        assert len(names) == 2
+        best = cast("Any", one.plan.best)
+        fails = [tried for tried in best.tried if tried.holding < len(tried.rows)]
+        beside = next(
+            tried for tried in fails if names[1].endswith(f" {tried.rate_per_s:g} requests/s") or one is sized
+        )
+        for name, row in ((names[0], best.found.rows[0]), (names[1], beside.rows[0])):
+            if row.status == "done":
+                trace = one.page.traces("runs-percentiles")[name, "y"]
+                assert trace["y"][trace["customdata"].index("p50")] == round(row.figures[METRIC], 4)
+
+
+def test_bars_are_the_costs_and_rates_of_the_answers(rated: Planned) -> None:
+    rates, costs = rated.page.figures["answers"]
+    configurations = rated.data["configurations"]
+    assert rates["data"][0]["x"] == [one["rate_that_holds_per_s"] for one in configurations]
+    assert costs["layout"]["xaxis"]["title"]["text"] == rated.data["compared_by"]
+    assert len(costs["data"][0]["x"]) == len(configurations)

@@ -1,0 +1,192 @@
+"""The pages about a study and a plan: each figure that is drawn, worked out another way from the rows."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from plotly.graph_objects import Figure  # type: ignore[import-untyped]
+
+from blis_tui.pictures.chosen import choose, rerun
+from blis_tui.pictures.points import Points
+from blis_tui.pictures.study_page import study_page
+from blis_tui.spec.study.arguments import study_of_arguments
+from blis_tui.spec.study.document import read_study
+from blis_tui.spec.study.opening import open_study_or_experiment
+from blis_tui.study.rows import StudyResult
+from blis_tui.study.sweep import Sweep
+from tests.pictures.pages import Page
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.spec.study.model import Study
+    from blis_tui.study.rows import Row
+
+RATES = [4, 64, 128]
+AXES = ("cluster.instances=1,2", "workload.rate_per_s=4,64,128", "policy=default,vllm-v1")
+SLO = "latency.ttft_ms.p99<=60"
+OBJECTIVES = ("cost.gpus", "latency.e2e_ms.p99")
+
+
+def study_of(*, axes: Sequence[str] = AXES, slos: Sequence[str] = (SLO,), objectives: Sequence[str] = ()) -> Study:
+    document, base = open_study_or_experiment("quickstart", None)
+    study_of_arguments(document, axes=axes, slos=slos, objectives=objectives, seeds="2")
+    return read_study(document, base=base, given=("workload.requests=60", "expect=[]"))
+
+
+class Seen(NamedTuple):
+    result: StudyResult
+    page: Page
+    html: str
+
+    def rows(self, **wanted: object) -> list[Row]:
+        """The rows with these last parts of paths at these values."""
+        return [
+            row
+            for row in self.result.rows
+            if all(
+                {path.split(".")[-1]: value for path, value in row.coordinates.items()}[name] == value
+                for name, value in wanted.items()
+            )
+        ]
+
+
+def swept(study: Study) -> StudyResult:
+    sweep = Sweep(study)
+    for _ in sweep.run():
+        pass
+    return sweep.result()
+
+
+@pytest.fixture(scope="module")
+def seen() -> Seen:
+    result = swept(study_of(objectives=OBJECTIVES))
+    runs = [rerun(name, experiment) for name, experiment in choose(Points.of(result))]
+    html = study_page(result, runs)
+    return Seen(result, Page(html), html)
+
+
+def mean(rows: list[Row], metric: str) -> float:
+    values = [row.figures[metric] for row in rows]
+    assert len(values) == 2
+    return sum(float(str(one)) for one in values) / 2
+
+
+def holds(rows: list[Row]) -> bool:
+    return all(float(str(row.figures["latency.ttft_ms.p99"])) <= 60 for row in rows)
+
+
+def test_plotly_knows_every_setting_of_every_figure(seen: Seen) -> None:
+    names = ["front", "rate", "percentiles", "heat-map", "runs-percentiles", "runs-load"]
+    assert list(seen.page.figures) == names
+    for views in seen.page.figures.values():
+        for view in views:
+            Figure(data=view["data"], layout=view["layout"])
+
+
+def test_the_front_has_the_points_that_no_other_one_beats(seen: Seen) -> None:
+    places: dict[int, tuple[float, float]] = {}
+    for number in range(12):
+        rows = [row for row in seen.result.rows if row.point.number == number]
+        if holds(rows):
+            places[number] = (mean(rows, OBJECTIVES[0]), mean(rows, OBJECTIVES[1]))
+    best = {
+        one
+        for one, (x, y) in places.items()
+        if not any((a, b) != (x, y) and a <= x and b <= y for a, b in places.values())
+    }
+    view = seen.page.figures["front"][0]
+    found = {trace["name"]: trace for trace in view["data"]}
+    assert {one[0] for one in found["front"]["customdata"]} == best
+    assert sorted(zip(found["front"]["x"], found["front"]["y"], strict=True)) == pytest.approx(
+        sorted(places[one] for one in best)
+    )
+    drawn = {one[0] for trace in view["data"] for one in trace["customdata"]}
+    assert drawn == set(range(12))
+    assert {one[0] for one in found["does not hold"]["customdata"]} == set(range(12)) - places.keys()
+
+
+def test_lines_over_the_rate_have_their_means_ends_and_knees(seen: Seen) -> None:
+    view = seen.page.figures["rate"][0]
+    assert view["layout"]["shapes"][0]["y0"] == 60
+    lines = {trace["name"]: trace for trace in view["data"] if trace["mode"] == "lines+markers"}
+    stars = {trace["name"]: trace for trace in view["data"] if trace["mode"] == "markers"}
+    assert len(lines) == 4
+    for instances, policy in product((1, 2), ("default", "vllm-v1")):
+        line = lines[f"instances {instances}, policy {policy}"]
+        groups = [seen.rows(instances=instances, policy=policy, rate_per_s=rate) for rate in RATES]
+        assert line["x"] == RATES
+        assert line["y"] == pytest.approx([mean(rows, "latency.ttft_ms.p99") for rows in groups])
+        for at, rows in enumerate(groups):
+            values = [float(str(row.figures["latency.ttft_ms.p99"])) for row in rows]
+            assert line["y"][at] + line["error_y"]["array"][at] == pytest.approx(max(values))
+            assert line["y"][at] - line["error_y"]["arrayminus"][at] == pytest.approx(min(values))
+        good = [holds(rows) and not any("overload" in row.warnings for row in rows) for rows in groups]
+        knee = RATES[good.index(False) - 1] if False in good else RATES[-1]
+        assert stars[line["name"]]["x"] == [knee]
+        assert stars[line["name"]]["marker"]["symbol"] == ("star" if False in good else "star-open")
+
+
+def test_cells_of_heat_maps_are_the_best_points_there(seen: Seen) -> None:
+    found: dict[str, Any] = {
+        trace["colorbar"]["title"]["text"]: trace
+        for view in seen.page.figures["heat-map"]
+        for trace in view["data"]
+        if view["layout"]["xaxis"]["title"]["text"] == "cluster.instances"
+        and view["layout"]["yaxis"]["title"]["text"] == "workload.rate_per_s"
+    }
+    for metric, worst_to_best in (("latency.e2e_ms.p99", min), ("throughput.output_tokens_per_s", max)):
+        trace = found[metric]
+        assert (trace["x"], trace["y"]) == (["1", "2"], [str(rate) for rate in RATES])
+        for (row, rate), (column, instances) in product(enumerate(RATES), enumerate((1, 2))):
+            there = [seen.rows(instances=instances, rate_per_s=rate, policy=one) for one in ("default", "vllm-v1")]
+            good = [rows for rows in there if holds(rows)] or there
+            assert trace["z"][row][column] == pytest.approx(worst_to_best(mean(rows, metric) for rows in good))
+            assert trace["text"][row][column].endswith("✗") == (not any(map(holds, there)))
+
+
+def test_percentiles_are_means_over_seeds(seen: Seen) -> None:
+    trace = seen.page.figures["percentiles"][0]["data"][0]
+    parts = dict(part.split() for part in trace["name"].split(", "))
+    rows = seen.rows(instances=int(parts["instances"]), rate_per_s=float(parts["rate_per_s"]), policy=parts["policy"])
+    assert trace["y"] == pytest.approx([mean(rows, f"latency.ttft_ms.p{one}") for one in (50, 90, 95, 99)])
+
+
+def test_chosen_runs_are_made_once_more_as_they_were(seen: Seen) -> None:
+    traces = seen.page.traces("runs-percentiles")
+    names = list(dict.fromkeys(name for name, _ in traces))
+    assert 1 < len(names) <= 4
+    for name in names:
+        row = next(row for row in seen.result.rows if row.point.number == int(name.split()[1]))
+        trace = traces[name, "y"]
+        at = trace["customdata"].index("p95")
+        assert trace["y"][at] == round(float(str(row.figures["latency.ttft_ms.p95"])), 4)
+
+
+def test_every_point_and_run_stands_there(seen: Seen) -> None:
+    text = seen.page.text
+    for row in seen.result.rows:
+        assert row.sha256 in text
+    assert seen.page.html.count("<tr class='bad'>") == len(
+        [number for number in range(12) if not holds([row for row in seen.result.rows if row.point.number == number])]
+    )
+    assert "latency.ttft_ms.p99 <= 60" in text
+
+
+def test_equal_studies_give_equal_pages(seen: Seen) -> None:
+    result = StudyResult(study=seen.result.study, rows=seen.result.rows)
+    runs = [rerun(name, experiment) for name, experiment in choose(Points.of(result))]
+    assert study_page(result, runs) == seen.html
+
+
+def test_a_study_of_little_has_a_page_of_what_there_is(seen: Seen) -> None:
+    plain = study_of(axes=("cluster.instances=1,2",), slos=())
+    page = Page(study_page(StudyResult(study=plain, rows=())))
+    assert page.figures == {}
+    assert "0 of 4 runs are known" in page.text
+    first = seen.result.rows[:2]
+    some = Page(study_page(StudyResult(study=seen.result.study, rows=first)))
+    assert "2 of 24 runs are known" in some.text
+    assert list(some.figures) == ["front", "percentiles"]

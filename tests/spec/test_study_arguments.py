@@ -1,0 +1,120 @@
+"""Studies by arguments: every wrong one gives exactly the recorded text, with the place in the argument."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from blis_tui.errors import SpecError
+from blis_tui.spec.study.arguments import parse_axis, parse_bound, parse_objective, parse_seeds, study_of_arguments
+from blis_tui.spec.study.document import read_study
+from blis_tui.spec.study.opening import open_study_or_experiment
+from blis_tui.study.figures import require_figures
+
+if TYPE_CHECKING:
+    from pytest_regressions.file_regression import FileRegressionFixture
+
+    from blis_tui.spec.study.model import Study
+
+WRONG = {
+    "--axis": (
+        "cluster.instances",
+        "cluster.instances=",
+        "=1..8",
+        "cluster.instances=1..",
+        "cluster.instances=1..8..",
+        "cluster.instances=8..1",
+        "cluster.instances=1..8..0",
+        "cluster.instances=1..1000000000",
+        "cluster.instance=1..8",
+        "cluster.instances=1,two,3",
+        "cluster.instances=[1,2",
+        "cluster.instances={from: 1, to: 8}",
+        "cluster.instances={kind: all}",
+        "cluster.instances=[1],2",
+        "policy=default,fastest",
+        "cluster..instances=1",
+        "seed=1..3",
+    ),
+    "--slo": (
+        "latency.ttft_ms.p99",
+        "latency.ttft_ms.p99<300",
+        "latency.ttft_ms.p99<=",
+        "latency.ttft_ms.p99<=300ms",
+        "ttft_p99<=300",
+        "slo.attainment>=0.99",
+        "tenants.acme.ttft_ms.p99<=300",
+        "slo_classes.standrad.ttft_ms.p99<=300",
+        "slo_classes.standard.ttft.p99<=300",
+        "instances.7.kv.peak_used<=300",
+    ),
+    "--objective": ("min:", "smallest:cost.gpus", "cost.gpu", "max:goodput", "max: cost gpus"),
+    "--seeds": ("0", "few", "1,1", "1,-2", "[1,2", "5000"),
+}
+
+
+def study_of(option: str, *texts: str, source: str = "quickstart") -> Study:
+    document, base = open_study_or_experiment(source)
+    axes, slos, objectives = (texts if option == name else () for name in ("--axis", "--slo", "--objective"))
+    seeds = texts[0] if option == "--seeds" else ""
+    study_of_arguments(document, axes=axes, slos=slos, objectives=objectives, seeds=seeds)
+    study = read_study(document, base=base)
+    require_figures(study)
+    return study
+
+
+@pytest.mark.parametrize("option", WRONG)
+def test_diagnostics(option: str, file_regression: FileRegressionFixture) -> None:
+    said = []
+    for text in WRONG[option]:
+        with pytest.raises(SpecError) as caught:
+            study_of(option, text)
+        said.append(f"$ sweep quickstart {option} '{text}'\n{caught.value}\n")
+    file_regression.check("\n".join(said), extension=".txt")
+
+
+def test_an_axis_given_twice_is_told() -> None:
+    with pytest.raises(SpecError, match=r"`cluster\.instances` is the path of two axes"):
+        study_of("--axis", "cluster.instances=1..2", "cluster.instances=4")
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("cluster.instances=1..4", [1, 2, 3, 4]),
+        ("cluster.instances=2..2", [2]),
+        ("workload.rate_per_s=5..40..10", [5, 15, 25, 35]),
+        ("workload.rate_per_s=0.1..0.5..0.1", [0.1, 0.2, 0.3, 0.4, 0.5]),
+        ("workload.rate_per_s={from: 1, to: 64, count: 4, scale: log}", [1, 4, 16, 64]),
+        ("hardware=h100, a100-80", ["h100", "a100-80"]),
+        ("engine.enable_prefix_caching=[true, false]", [True, False]),
+        ("latency={kind: roofline},{kind: trained-physics}", [{"kind": "roofline"}, {"kind": "trained-physics"}]),
+    ],
+)
+def test_axes(text: str, values: list[object]) -> None:
+    study = study_of("--axis", text)
+    assert [one.coordinates[study.paths[0]] for one in study.points] == values
+
+
+def test_places_are_those_in_the_argument() -> None:
+    path, values = parse_axis("cluster.instances = 1..8..2")
+    assert path == "cluster.instances"
+    assert {key[0]: place.span.column for key, place in values.values.items() if key} == {
+        "from": 21,
+        "to": 24,
+        "step": 27,
+    }
+    assert parse_bound(" kv.blocks >= 5").values["min",].span.column == 15
+    assert parse_objective("max:kv.blocks").values["metric",].span.column == 5
+    assert parse_seeds("1, 2").values[(1,)].span.column == 4
+
+
+def test_an_axis_replaces_that_of_the_document_and_a_case_comes_first() -> None:
+    document, base = open_study_or_experiment("schedulers")
+    study_of_arguments(document, axes=["cluster.instances=1,2"], case="vllm-v1")
+    study_of_arguments(document, axes=["cluster.instances=3"])
+    study = read_study(document, base=base, given=["seed=9"])
+    assert [one.coordinates for one in study.points] == [{"cluster.instances": 3}]
+    assert study.fixed[0].value.data == "vllm-v1"
+    assert study.seeds == (9,)

@@ -1,0 +1,70 @@
+"""How a workload gets its rate, and how long its runs are."""
+
+from typing import Any
+
+import pytest
+
+import blis_tui
+from blis_tui.errors import InputError
+from blis_tui.study.planning.load import load_of
+
+P99 = ("latency.ttft_ms.p99",)
+
+
+def resolved(**workload: Any) -> dict[str, Any]:
+    document = {
+        "apiVersion": "blis/v1",
+        "kind": "Experiment",
+        "metadata": {"name": "x"},
+        "model": "qwen3-14b",
+        "hardware": "h100",
+        "workload": workload,
+    }
+    return dict(blis_tui.load(document).document)
+
+
+USERS = {"kind": "closed-loop", "users": 3}
+CLIENT = {
+    "id": "a",
+    "arrivals": {"kind": "poisson"},
+    "input_tokens": {"kind": "constant", "value": 10},
+    "output_tokens": {"kind": "constant", "value": 10},
+}
+
+
+def test_runs_last_as_long_as_asked_and_have_what_the_percentile_needs() -> None:
+    load = load_of(resolved(requests=100, rate_per_s=8, clients=[CLIENT]), metrics=P99, duration_s=60.0, offered=None)
+    assert load.at(None) == {"workload.requests": 2000}  # 20 beyond the 99th percentile
+    assert load.at(5.0) == {"workload.rate_per_s": 5.0, "workload.requests": 2000}
+    assert load.at(100.0) == {"workload.rate_per_s": 100.0, "workload.requests": 6000}
+
+
+def test_what_the_workload_has_is_the_least() -> None:
+    load = load_of(resolved(requests=5000, rate_per_s=8, clients=[CLIENT]), metrics=P99, duration_s=60.0, offered=None)
+    assert load.at(5.0)["workload.requests"] == 5000
+
+
+@pytest.mark.parametrize(
+    ("workload", "why"),
+    [
+        ({"clients": [{**CLIENT, "arrivals": USERS}], "requests": 10}, "closed loop"),
+        ({"stages": [{"rate_per_s": 2.0, "duration_s": 5.0}], "clients": [CLIENT]}, "stages"),
+    ],
+)
+def test_a_rate_that_is_no_one_number_is_told(workload: dict[str, Any], why: str) -> None:
+    load = load_of(resolved(**workload), metrics=P99, duration_s=60.0, offered=None)
+    with pytest.raises(InputError, match=why):
+        load.at(5.0)
+
+
+def test_a_trace_is_played_faster() -> None:
+    document: dict[str, Any] = dict(blis_tui.load("trace-replay").document)
+    load = load_of(document, metrics=P99, duration_s=60.0, offered=4.0)
+    assert load.at(6.0) == {"workload.trace.scale_rate": 1.5}
+
+
+def test_conversations_have_a_rate_of_their_own() -> None:
+    document: dict[str, Any] = dict(blis_tui.load("conversations").document)
+    load = load_of(document, metrics=P99, duration_s=60.0, offered=None)
+    assert load.of == "sessions"
+    assert load.at(2.0) == {"workload.rate_per_s": 2.0, "workload.sessions": 120}

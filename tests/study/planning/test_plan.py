@@ -1,0 +1,140 @@
+"""The planner's answers, against runs made one by one."""
+
+import json
+from typing import Any
+
+import pytest
+
+import blis_tui
+from blis_tui.errors import InputError
+from blis_tui.spec.loader import parse
+from blis_tui.spec.source import Source
+from blis_tui.spec.study.document import read_study
+from blis_tui.study.planning.data import plan_data
+from blis_tui.study.planning.plan import Plan, Question, plan
+from blis_tui.study.planning.text import plan_text
+from blis_tui.study.runners import HereRunner
+from blis_tui.study.store import MemoryStore
+
+TTFT = "latency.ttft_ms.p90"
+SHORT = {
+    "workload.requests": 200,
+    "workload.clients.0.input_tokens": {"kind": "constant", "value": 500},
+    "workload.clients.0.output_tokens": {"kind": "constant", "value": 16},
+}
+
+
+def question(*, axes: dict[str, Any] | None = None, bound: float = 120.0, **keys: Any) -> Question:
+    study = {
+        "apiVersion": "blis/v1",
+        "kind": "Study",
+        "metadata": {"name": "x"},
+        "experiment": "quickstart",
+        "set": {**SHORT, **({} if "max_rate" not in keys else {"cluster.instances": 1})},
+        "axes": axes or {},
+        "seeds": 2,
+        "constraints": [{"metric": TTFT, "max": bound}],
+    }
+    return Question(study=read_study(parse(Source("x", json.dumps(study)))), duration_s=2.0, **keys)
+
+
+@pytest.fixture(scope="module")
+def store() -> MemoryStore:
+    """Equal runs of several tests are made once."""
+    return MemoryStore()
+
+
+def by_hand(seed: int, **values: object) -> float:
+    report = blis_tui.run(blis_tui.load("quickstart", set={**SHORT, **values}, seed=seed))
+    return report.latency.ttft_ms.p90 or 0.0
+
+
+@pytest.fixture(scope="module")
+def sized(store: MemoryStore) -> Plan:
+    return plan(question(rate_per_s=120.0), HereRunner(), store)
+
+
+def test_the_least_number_of_instances_is_that_of_runs_made_one_by_one(sized: Plan) -> None:
+    values = {"workload.rate_per_s": 120.0, "workload.requests": 240}
+    holding = [
+        all(by_hand(seed, **values, **{"cluster.instances": size}) <= 120.0 for seed in (42, 43))
+        for size in range(1, 6)
+    ]
+    assert sized.best is not None
+    assert sized.best.size == holding.index(True) + 1 > 1
+
+
+def test_it_is_verified_by_whole_runs_below_and_above(sized: Plan) -> None:
+    best = sized.best
+    assert best is not None
+    assert best.size is not None
+    for size, agreeing in ((best.size - 1, 0), (best.size, 2), (best.size + 1, 2)):
+        tried = best.at(size=size, rate_per_s=120.0)
+        assert tried is not None
+        assert [row.status for row in tried.rows] == ["done", "done"]
+        assert tried.holding == agreeing
+        hand = [
+            by_hand(seed, **{"workload.rate_per_s": 120.0, "workload.requests": 240, "cluster.instances": size})
+            for seed in (42, 43)
+        ]
+        assert tried.values(TTFT) == hand
+
+
+def test_what_it_says_of_the_answer_is_so(sized: Plan) -> None:
+    assert sized.best is not None
+    found = sized.best.found
+    assert found is not None
+    assert sized.binding is not None
+    assert sized.binding.value == max(found.values(TTFT))
+    assert sized.binding.of_bound == sized.binding.value / 120.0
+    assert {one.kind for one in sized.opinions} == {"operators", "fitted", "trained-physics"}
+    for one in sized.opinions:
+        values = {"workload.rate_per_s": 120.0, "workload.requests": 240, "cluster.instances": sized.best.size}
+        assert one.value == by_hand(42, **values, latency={"kind": one.kind})
+    text = plan_text(sized)
+    assert text.startswith(f"{sized.best.size} instances of qwen3-14b on h100 ({sized.best.size} GPUs")
+
+
+def test_the_same_question_gets_the_same_bytes_whatever_is_known(sized: Plan, store: MemoryStore) -> None:
+    again = plan(question(rate_per_s=120.0), HereRunner(), store)
+    assert json.dumps(plan_data(again)) == json.dumps(plan_data(sized))
+    afresh = plan(question(rate_per_s=120.0), HereRunner(), MemoryStore())
+    assert json.dumps(plan_data(afresh)) == json.dumps(plan_data(sized))
+
+
+def test_the_highest_rate_lies_between_one_that_holds_and_one_that_does_not(store: MemoryStore) -> None:
+    found = plan(question(max_rate=True), HereRunner(), store)
+    assert found.best is not None
+    assert found.best.knee is not None
+    low, high = found.best.knee.holds, found.best.knee.fails
+    assert low is not None
+    assert high is not None
+    for rate, wanted in ((low, True), (high, False)):
+        for seed in (42, 43):
+            values = {"workload.rate_per_s": rate, "workload.requests": max(200, -int(-2 * rate // 1))}
+            assert (by_hand(seed, **values, **{"cluster.instances": 1}) <= 120.0) is wanted
+
+
+def test_configurations_are_compared_and_the_cheapest_is_taken(store: MemoryStore) -> None:
+    axes = {"cluster.tensor_parallel": [1, 2]}
+    found = plan(question(rate_per_s=60.0, axes=axes), HereRunner(), store)
+    gpus = [one.found.mean("cost.gpus") or 0.0 for one in found.candidates if one.found is not None]
+    assert found.best is not None
+    assert found.best.found is not None
+    assert found.best.found.mean("cost.gpus") == min(gpus)
+    assert "tensor_parallel" in plan_text(found)
+
+
+def test_a_bound_that_an_idle_cluster_breaks_has_no_answer(store: MemoryStore) -> None:
+    found = plan(question(rate_per_s=5.0, bound=1.0), HereRunner(), store)
+    assert found.best is None
+    assert found.candidates[0].why_not.startswith("no number of instances holds: even on an idle cluster latency")
+    assert found.runs == 2
+    assert plan_text(found).startswith(f"Nothing that was tried holds {TTFT} <= 1.")
+
+
+def test_without_bounds_there_is_nothing_to_plan_for() -> None:
+    asked = question()
+    empty = Question(study=read_study(parse(Source("x", json.dumps({**asked.study.document, "constraints": []})))))
+    with pytest.raises(InputError, match="nothing to plan for"):
+        plan(empty, HereRunner())

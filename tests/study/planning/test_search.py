@@ -1,0 +1,83 @@
+"""Searches on made-up functions: what they find is where the boundary is."""
+
+import math
+import random
+from collections.abc import Callable, Generator
+from typing import TypeVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blis_tui.study.planning.search import Knee, Probe, Verdict, rounded, search_rate, search_size
+
+T = TypeVar("T")
+
+
+def drive(search: Generator[list[Probe], list[Verdict], T], judge: Callable[[Probe], Verdict]) -> tuple[T, list[Probe]]:
+    """What a search returns, and all that it asked for."""
+    asked: list[Probe] = []
+    try:
+        probes = next(search)
+        while True:
+            asked += probes
+            probes = search.send([judge(one) for one in probes])
+    except StopIteration as stop:
+        return stop.value, asked
+
+
+def up_to(knees: list[float]) -> Callable[[Probe], Verdict]:
+    return lambda probe: Verdict(holds=probe.value <= knees[probe.seed])
+
+
+@given(st.lists(st.floats(0.5, 500), min_size=1, max_size=5), st.floats(0.1, 1000), st.sampled_from([0.02, 0.1, 0.5]))
+@settings(max_examples=300)
+def test_every_seeds_knee_lies_in_the_interval(knees: list[float], guess: float, precision: float) -> None:
+    found, asked = drive(search_rate(guess, precision=precision, seeds=len(knees)), up_to(knees))
+    assert found.holds is not None
+    assert found.fails is not None
+    assert found.holds <= min(knees) <= max(knees) < found.fails
+    assert len(set(asked)) == len(asked)
+    # Whoever says that it holds has asked every seed.
+    assert {Probe(found.holds, seed) for seed in range(len(knees))} <= set(asked)
+    assert rounded(found.holds) == found.holds
+
+
+@given(st.floats(1, 500), st.floats(0.7, 1.4))
+def test_seeds_that_agree_leave_no_more_than_the_precision(knee: float, off: float) -> None:
+    found, _ = drive(search_rate(knee * off, precision=0.1, seeds=3), up_to([knee] * 3))
+    assert found.holds is not None
+    assert found.fails is not None
+    assert found.fails / found.holds <= 1.1 or found.fails - found.holds <= 0.011 * knee  # three digits
+
+
+@pytest.mark.parametrize(("noise", "most"), [(0.0, 9.0), (0.02, 10.5), (0.04, 11.0)])
+def test_a_search_takes_few_runs(noise: float, most: float) -> None:
+    runs = 0
+    for number in range(200):
+        draw = random.Random(number)  # noqa: S311
+        knee = draw.uniform(1, 200)
+        knees = [knee * math.exp(draw.gauss(0, noise)) for _ in range(3)]
+        runs += len(drive(search_rate(knee * draw.uniform(0.7, 1.4), precision=0.1, seeds=3), up_to(knees))[1])
+    assert runs / 200 <= most
+
+
+def test_a_rate_that_is_never_or_always_good_ends_the_search() -> None:
+    never, _ = drive(search_rate(10.0, precision=0.1, seeds=3), lambda _: Verdict(holds=False))
+    assert never.holds is None
+    always, _ = drive(search_rate(10.0, precision=0.1, seeds=3), lambda _: Verdict(holds=True))
+    assert isinstance(always, Knee)
+    assert always.fails is None
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=4), st.integers(1, 60), st.integers(1, 3))
+@settings(max_examples=300)
+def test_the_least_size_is_the_least(needed: list[int], guess: int, least: int) -> None:
+    search = search_size(guess, most=32, seeds=len(needed), least=least)
+    found, asked = drive(search, lambda probe: Verdict(holds=probe.value >= needed[probe.seed]))
+    true = max(*needed, least)
+    assert found.holds == (true if true <= 32 else None)
+    if found.holds is not None:
+        assert found.fails == (true - 1 if true > least else None)
+        assert {Probe(found.holds, seed) for seed in range(len(needed))} <= set(asked)
+    assert all(least <= one.value <= 32 for one in asked)

@@ -1,0 +1,75 @@
+"""Small studies for tests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.spec.loader import parse
+from blis_tui.spec.source import Source
+from blis_tui.spec.study.document import read_study
+from blis_tui.study.runners import Runner
+from blis_tui.study.task import Outcome
+from blis_tui.user_plugins import load_plugins
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from blis_tui.spec.study.model import Study
+    from blis_tui.study.rows import StudyResult
+    from blis_tui.study.task import Task
+
+SMALL: Final[dict[str, object]] = {"workload.requests": 20, "workload.clients.0.input_tokens": 400, "expect": []}
+"""Enough for figures that differ, little enough for many runs."""
+MISHAPS: Final = Path(__file__).with_name("mishaps.py")
+TIGHT: Final = {"metric": "latency.ttft_ms.p99", "max": 25}
+"""A bound that holds with two instances of SMALL, and not with one."""
+
+
+def study_of(axes: dict[str, object], *, plugins: Iterable[Path] = (), **more: object) -> Study:
+    """The quickstart, smaller, with these axes."""
+    document = {
+        "apiVersion": "blis/v1",
+        "kind": "Study",
+        "metadata": {"name": "tried"},
+        "experiment": "quickstart",
+        "axes": axes,
+        "set": SMALL,
+        **more,
+    }
+    return read_study(parse(Source("study.yaml", json.dumps(document))), plugins=load_plugins(plugins))
+
+
+def study_with(*happenings: str, **more: object) -> Study:
+    """A run for each: what happens in it, or "nothing"."""
+    values = [{"kind": "mishap", "what": what, "which": at} for at, what in enumerate(happenings)]
+    return study_of({"policy.routing": values}, plugins=[MISHAPS], **more)
+
+
+def statuses(result: StudyResult) -> list[str]:
+    return [row.status for row in result]
+
+
+class NoRunner(Runner):
+    """Gives the same outcome to every task, and counts them."""
+
+    name = "nowhere"
+    busy = False
+    room = True
+
+    def __init__(self, outcome: Outcome | None = None) -> None:
+        self.tasks: list[Task] = []
+        self._outcome = outcome or Outcome(status="failed", why="nobody runs it")
+        self._ended: list[tuple[Task, Outcome]] = []
+
+    def start(self, task: Task) -> None:
+        self.tasks.append(task)
+        self._ended.append((task, self._outcome))
+
+    def collect(self, *, block: bool) -> list[tuple[Task, Outcome]]:
+        ended, self._ended = self._ended, []
+        return ended
+
+    def cancel(self) -> None:
+        self._ended = []

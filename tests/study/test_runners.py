@@ -1,0 +1,96 @@
+"""Runners: every task has one outcome, whatever happens to the processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from operator import neg
+from typing import TYPE_CHECKING
+
+import pytest
+
+from blis_tui.errors import SimulationError
+from blis_tui.spec.study.document import experiment_of
+from blis_tui.study import runners
+from blis_tui.study.runners import HereRunner, ProcessRunner
+from blis_tui.study.task import Outcome, Task, task_of
+from tests.study.mishaps import ONCE
+from tests.study.studies import study_with
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.xdist_group("processes")
+
+LIMIT_S = 60
+
+
+def tasks_of(*happenings: str) -> list[Task]:
+    study = study_with(*happenings)
+    return [task_of(experiment_of(study, point, seed)) for point in study.points for seed in study.seeds]
+
+
+def numbered(tasks: list[Task], ended: list[tuple[Task, Outcome]]) -> list[Outcome]:
+    """The outcomes in the order of the tasks; each task has one."""
+    assert len(ended) == len(tasks)
+    found = {task.key: outcome for task, outcome in ended}
+    return [found[task.key] for task in tasks]
+
+
+def test_processes_die_and_what_they_ran_is_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One run dies once, one always; both leave the others alone."""
+    once = tmp_path / "once"
+    once.touch()
+    monkeypatch.setenv(ONCE, str(once))
+    told: list[str] = []
+    tasks = tasks_of("nothing", "killed once", "killed", "nothing", "nothing")
+    with ProcessRunner(2, told.append) as runner:
+        outcomes = numbered(tasks, list(runner.run(tasks)))
+        assert not runner.busy
+        kept = [one.process.pid for one in runner._workers]
+        again = numbered(tasks[:1], list(runner.run(tasks[:1])))
+        assert [one.process.pid for one in runner._workers] == kept  # they stay for more
+        processes = [one.process for one in runner._workers]
+    assert [one.status for one in outcomes] == ["done", "done", "failed", "done", "done"]
+    assert outcomes[2].why == "its process died 3 times (SIGKILL: was there too little memory?)"
+    assert told == ["a process died (SIGKILL: was there too little memory?); what it ran is run again"] * 3
+    assert [one.is_alive() for one in processes] == [False] * len(processes)
+    here = numbered(tasks[3:], list(HereRunner().run(tasks[3:])))
+    assert outcomes[3:] == here
+    assert again == outcomes[:1]
+
+
+def test_breaking_off_ends_what_runs_at_once() -> None:
+    tasks = tasks_of("nothing", "endless", "endless", "endless")
+    with ProcessRunner(1) as runner:
+        going = runner.run(tasks)
+        next(going)
+        [worker] = runner._workers
+        assert worker.task is tasks[1]
+        going.close()
+        worker.process.join(LIMIT_S)
+        assert not worker.process.is_alive()
+        assert not runner.busy
+        assert runner.room
+
+
+def test_processes_that_cannot_start_are_one_error(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(runners, "_work", neg)  # which takes no pipe
+    with ProcessRunner(2) as runner, pytest.raises(SimulationError, match="cannot be started"):
+        list(runner.run(tasks_of("nothing")))
+    assert "TypeError" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("code", [(3, "exit code 3"), (-15, "SIGTERM"), (-99, "signal 99"), (None, "exit code None")])
+def test_how_a_process_ended_in_words(code: tuple[int | None, str]) -> None:
+    assert runners._ending(code[0]) == code[1]
+
+
+def test_processes_import_what_runs_need_and_nothing_else() -> None:
+    script = "import sys, blis_tui.study.runners; print(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    heavy = {"yaml", "jsonschema", "referencing", "click", "textual", "rich", "platformdirs", "asyncio", "pyarrow"}
+    assert not heavy & set(loaded)
+    assert "blis_tui.simulation" in loaded
