@@ -176,7 +176,8 @@ async def test_processes_end_when_it_is_stopped_and_when_its_screen_goes(
     monkeypatch.undo()
     store = FolderStore(tmp_path / "runs")
     work = StudyWork(study, store, jobs=1)
-    thread = asyncio.get_running_loop().run_in_executor(None, work.run)
+    work.begin("running")
+    thread = asyncio.get_running_loop().run_in_executor(None, work.work)
     rows: list[Row] = []
     while not rows:
         await asyncio.sleep(0.01)
@@ -187,6 +188,15 @@ async def test_processes_end_when_it_is_stopped_and_when_its_screen_goes(
     assert work.words() == ""
     assert multiprocessing.active_children() == []
     assert len(list((tmp_path / "runs").rglob("*"))) > len(rows)
+
+
+async def test_what_is_stopped_before_it_has_begun_does_not_begin(study: Study) -> None:
+    work = StudyWork(study, MemoryStore())
+    for what in ("looking", "running"):
+        work.begin(what)  # type: ignore[arg-type]
+        work.stop()
+        work.work()
+        assert (work.doing, work.take()) == ("", [])
 
 
 async def test_leaving_stops_what_is_under_way(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +284,7 @@ async def test_two_thousand_points_are_drawn_as_far_as_they_can_be_seen(
 ) -> None:
     text = STUDY.replace("[40, 60, 90]", "{from: 40, to: 705, step: 1}")
     many = load_study(write_study(tmp_path / "here", text))
-    monkeypatch.setattr(StudyWork, "look_up", lambda _self: None)
+    monkeypatch.setattr(StudyWork, "work", lambda self: setattr(self, "doing", ""))
     app = opened(many, MemoryStore())
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
