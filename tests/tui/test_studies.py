@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 from textual.widgets import Input
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from blis_tui.spec.study.model import Study
     from blis_tui.study.store import Store
+    from blis_tui.study.task import Outcome
     from blis_tui.tui.presenters.lines import Line
 
 SIZES = [(80, 24), (140, 40)]
@@ -193,11 +194,35 @@ async def test_processes_end_when_it_is_stopped_and_when_its_screen_goes(
 
 async def test_what_is_stopped_before_it_has_begun_does_not_begin(study: Study) -> None:
     work = StudyWork(study, MemoryStore())
-    for begin in (lambda: work.begin("looking"), lambda: work.begin("running")):
-        begin()
+    doings: tuple[Literal["looking", "running"], ...] = ("looking", "running")
+    for what in doings:
+        work.begin(what)
         work.stop()
         work.work()
         assert (work.doing, work.take()) == ("", [])
+
+
+async def test_a_sweep_that_begins_while_results_are_looked_for_makes_all_runs(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+    work = StudyWork(study, store)
+    calls: list[str] = []
+    find = MemoryStore.find
+
+    def stopping(self: MemoryStore, *about: object) -> Outcome | None:
+        calls.append("")
+        if len(calls) == 6:
+            work.stop()
+        return find(self, *about)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(MemoryStore, "find", stopping)
+    work.begin("looking")
+    work.work()
+    assert 6 <= len(calls) < 2 * study.runs
+    work.begin("running")
+    work.work()
+    assert len(work.take()) == study.runs
 
 
 async def test_leaving_stops_what_is_under_way(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
