@@ -127,6 +127,13 @@ async def compare(studio: Studio) -> None:
     await studio.press("D")
 
 
+async def study(studio: Studio) -> None:
+    """A study after its sweep: the front, and a point that breaks a bound."""
+    studio.app.open_study("token-budget")
+    await studio.calm()
+    await studio.press("c", "down")
+
+
 async def fleet(studio: Studio) -> None:
     """A burst: instances load and wait for a node, and what the autoscaler makes of it."""
     await studio.press("g", *"33s", "enter", "0", "right")
@@ -158,6 +165,7 @@ SCENES: Final[dict[str, tuple[Callable[[Studio], Awaitable[None]], tuple[int, in
     "debugger-narrow": (narrow, NARROW, "kv-pressure"),
     "why": (why, NORMAL, "kv-pressure"),
     "compare": (compare, NORMAL, ""),
+    "study": (study, NORMAL, ""),
     "goldens": (goldens, NORMAL, ""),
     "fleet": (fleet, NORMAL, "autoscaling"),
     "router": (router, NORMAL, "stale-signals"),

@@ -81,7 +81,7 @@ def tui(
         )
     if not has_terminal():
         raise click.UsageError(
-            "not a terminal: `blis-tui run` and `sweep` simulate without one, `blis-tui serve` shows this in a browser"
+            "not a terminal: `blis-tui run` simulates without one, `blis-tui serve` shows this in a browser"
         )
     known = known_plugins(plugins)
     if source is None:

@@ -20,7 +20,7 @@ Piece = tuple[str, What]
 
 FRONT: Final = "*"
 SELECTED: Final = "●"
-_WIDE: Final = 100.0
+_WIDE: Final = 20.0
 """A scale whose ends are that far apart, the one as a multiple of the other, is logarithmic."""
 
 

@@ -93,12 +93,14 @@ class Sweep:
             makes.cancel()
             self._waiting.clear()
 
-    def look_up(self) -> Iterator[Progress]:
+    def look_up(self) -> Generator[Progress]:
         """As :meth:`run`, but without running anything: what is known already."""
-        for one in self._missing():
-            if isinstance(one, Row):
-                yield self._progress(one)
-        self._waiting.clear()
+        try:
+            for one in self._missing():
+                if isinstance(one, Row):
+                    yield self._progress(one)
+        finally:
+            self._waiting.clear()
 
     @property
     def unkept(self) -> int:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.errors import BlisError
 from blis_tui.inputs import real_path
-from blis_tui.spec.library import FOLDERS, entries, find, suffix
+from blis_tui.spec.library import entries, find, suffix
 from blis_tui.tui.presenters.problems import diagnostics_of
 from blis_tui.units import plural
 
@@ -28,9 +27,7 @@ _SKIPPED: Final = ("node_modules", "__pycache__", "venv", "site-packages")
 _KINDS: Final = ("Experiment", "Study")
 _ENDING: Final = suffix("Experiment")
 _STUDY_ENDING: Final = suffix("Study")
-_SAYS_STUDY: Final = re.compile(rb"^(?:kind:\s*|\{.*\bkind:\s*)[\"']?Study\b", re.MULTILINE)
-_BEGINNING: Final = 4096
-"""Bytes of a document within which it says its kind."""
+_ENDINGS: Final = (_ENDING, _STUDY_ENDING)
 _GOLDEN_FOLDER: Final = "golden"
 
 
@@ -109,7 +106,14 @@ def find_documents(folder: Path) -> Catalog:
     paths, complete = _below(folder)
     names = _names(paths, folder)
     found = [
-        Found(path, names[path], _source(path, folder), _printable(_relative(path, folder)), False, _is_study(path))
+        Found(
+            path,
+            names[path],
+            _source(path, folder),
+            _printable(_relative(path, folder)),
+            False,
+            path.name.endswith(_STUDY_ENDING),
+        )
         for path in paths
     ]
     seen = {real_path(path) for path in paths}
@@ -126,8 +130,7 @@ def _below(folder: Path) -> tuple[list[Path], bool]:
     found: list[Path] = []
     for count, (here, folders, files) in enumerate(os.walk(folder), 1):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
-        ending = _STUDY_ENDING if Path(here).name == FOLDERS["Study"] else _ENDING
-        found += [Path(here, name) for name in sorted(files) if name.endswith(ending) and not name.startswith(".")]
+        found += [Path(here, name) for name in sorted(files) if name.endswith(_ENDINGS) and not name.startswith(".")]
         if len(found) > MAX_FOUND or count >= MAX_FOLDERS:
             return found[:MAX_FOUND], False
     return found, True
@@ -146,15 +149,6 @@ def _names(paths: list[Path], folder: Path) -> dict[Path, str]:
 
 def _stem(name: str) -> str:
     return name.removesuffix(_ENDING).removesuffix(_STUDY_ENDING)
-
-
-def _is_study(path: Path) -> bool:
-    """Whether a document says that it is a study; where one is expected, what cannot be read counts as one."""
-    try:
-        with path.open("rb") as file:
-            return _SAYS_STUDY.search(file.read(_BEGINNING)) is not None
-    except OSError:
-        return path.parent.name == FOLDERS["Study"]
 
 
 def _source(path: Path, folder: Path) -> str:

@@ -10,7 +10,7 @@ from multiprocessing import resource_tracker
 from queue import Empty, SimpleQueue
 from threading import Event
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from blis_tui.errors import InputError
 from blis_tui.study.pace import progress_text
@@ -19,7 +19,7 @@ from blis_tui.study.store import MemoryStore
 from blis_tui.study.sweep import Sweep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Generator, Sequence
 
     from blis_tui.spec.model import Expectation
     from blis_tui.spec.study.model import Study
@@ -60,7 +60,7 @@ class _Kept:
 
 
 class StudyWork:
-    """The runs of a study. One of ``look_up`` and ``run`` at a time, in a thread; everything else from any thread.
+    """The runs of a study: ``work`` is for a thread, one at a time, everything else for the reader's.
 
     Args:
         study: what to run.
@@ -78,8 +78,8 @@ class StudyWork:
         self._runner: Runner | None = None
         self._began_s = 0.0
         self._progress: Progress | None = None
-        self.doing = ""
-        """``looking`` or ``running``; empty = nothing."""
+        self.doing: Literal["", "looking", "running"] = ""
+        """What is under way; empty = nothing."""
 
     def runner(self) -> Runner:
         """Where runs are made."""
@@ -90,39 +90,43 @@ class StudyWork:
         """Why results cannot be kept; empty = they can, as far as is known."""
         return self._kept.problem
 
-    def look_up(self) -> None:
-        """Find what is known already."""
-        self._kept.looked_at = 0
-        self._do("looking", self._sweep.look_up)
-
-    def run(self) -> None:
-        """Make the runs that are not known."""
-        _prepare_processes()
-        self._began_s = monotonic()
-        with self.runner() as runner:
-            self._runner = runner
-            self._do("running", lambda: self._sweep.run(runner))
-
-    def _do(self, what: str, begin: Callable[[], Iterator[Progress]]) -> None:
-        self._progress = None
+    def begin(self, what: Literal["looking", "running"]) -> None:
+        """Say what :meth:`work` is about to do; from here on it can be stopped."""
         self.doing = what
+        self._progress = None
+        self._kept.ending.clear()
+        self._kept.looked_at = 0
+        self._began_s = monotonic()
+
+    def work(self) -> None:
+        """Find what is known already, or make the runs that are not known."""
         try:
-            with closing(begin()) as going:  # type: ignore[type-var]
-                for now in going:
-                    self._progress = now
-                    self._rows.put(now.latest)
+            if self.doing == "looking":
+                self._follow(self._sweep.look_up())
+                return
+            _prepare_processes()
+            with self.runner() as runner:
+                self._runner = runner
+                if not self._kept.ending.is_set():
+                    self._follow(self._sweep.run(runner))
         except CancelledError:
             pass
         finally:
+            self._runner = None
             self.doing = ""
-            self._kept.ending.clear()
+
+    def _follow(self, going: Generator[Progress]) -> None:
+        with closing(going):
+            for now in going:
+                self._progress = now
+                self._rows.put(now.latest)
 
     def stop(self) -> None:
         """End what is under way; what is done is kept."""
-        if self.doing:
-            self._kept.ending.set()
-        if isinstance(self._runner, ProcessRunner):
-            self._runner.stop()
+        self._kept.ending.set()
+        runner = self._runner
+        if isinstance(runner, ProcessRunner):
+            runner.stop()
 
     def take(self) -> list[Row]:
         """The rows since the last time."""

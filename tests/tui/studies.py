@@ -44,7 +44,7 @@ ODD = STUDY.replace("  engine.kv_blocks: [40, 60, 90]\n", "  cluster.tensor_para
 def write_study(folder: Path, text: str = STUDY, name: str = "sizing") -> Path:
     """The study and its experiment, below a folder."""
     (folder / "demo.blis.yaml").write_text(SPEC, encoding="utf-8")
-    path = folder / "specs" / "studies" / f"{name}.yaml"
+    path = folder / "specs" / "studies" / f"{name}.study.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return path

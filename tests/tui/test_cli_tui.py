@@ -85,7 +85,7 @@ def test_a_study_or_axes_open_the_points(started: list[BlisApp], tmp_path: Path)
     assert isinstance(first, StudyStart)
     assert (first.study.name, len(first.study.points), first.jobs, first.early_stop) == ("sizing", 9, 3, True)
     assert isinstance(first.store, FolderStore)
-    assert str(first.store.folder) == store
+    assert first.store.folder.is_relative_to(store)
     assert isinstance(second, StudyStart)
     assert (second.study.experiment, len(second.study.points), second.study.runs) == ("quickstart", 3, 6)
     assert [one.metric for one in second.study.objectives] == ["cost.gpus"]

@@ -52,8 +52,9 @@ def test_experiments_are_found_below_the_folder_and_shipped(lab: Path) -> None:
         ("mine", "mine.blis.yaml", "mine.blis.yaml"),
         ("other", "deep/er/other.blis.yaml", "deep/er/other.blis.yaml"),
     ]
-    shipped = [one.source for one in listing.found if one.shipped]
+    shipped = [one.source for one in listing.found if one.shipped and not one.is_study]
     assert shipped == sorted(shipped)
+    assert "token-budget" in [one.source for one in listing.found if one.is_study]
     assert "quickstart" in shipped
 
 

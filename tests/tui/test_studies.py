@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 from textual.widgets import Input
@@ -20,7 +20,6 @@ from blis_tui.tui.app import BlisApp, StudyStart
 from blis_tui.tui.screens.compare import CompareScreen
 from blis_tui.tui.screens.debugger import DebuggerScreen
 from blis_tui.tui.screens.error import ErrorScreen
-from blis_tui.tui.screens.home import HomeScreen
 from blis_tui.tui.screens.studies import StudyScreen
 from blis_tui.tui.study_work import StudyWork
 from blis_tui.tui.widgets.points import PointTable
@@ -31,9 +30,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_regressions.file_regression import FileRegressionFixture
+    from textual.content import Content
 
     from blis_tui.spec.study.model import Study
     from blis_tui.study.store import Store
+    from blis_tui.study.task import Outcome
+    from blis_tui.tui.presenters.lines import Line
 
 SIZES = [(80, 24), (140, 40)]
 
@@ -176,7 +178,8 @@ async def test_processes_end_when_it_is_stopped_and_when_its_screen_goes(
     monkeypatch.undo()
     store = FolderStore(tmp_path / "runs")
     work = StudyWork(study, store, jobs=1)
-    thread = asyncio.get_running_loop().run_in_executor(None, work.run)
+    work.begin("running")
+    thread = asyncio.get_running_loop().run_in_executor(None, work.work)
     rows: list[Row] = []
     while not rows:
         await asyncio.sleep(0.01)
@@ -187,6 +190,39 @@ async def test_processes_end_when_it_is_stopped_and_when_its_screen_goes(
     assert work.words() == ""
     assert multiprocessing.active_children() == []
     assert len(list((tmp_path / "runs").rglob("*"))) > len(rows)
+
+
+async def test_what_is_stopped_before_it_has_begun_does_not_begin(study: Study) -> None:
+    work = StudyWork(study, MemoryStore())
+    doings: tuple[Literal["looking", "running"], ...] = ("looking", "running")
+    for what in doings:
+        work.begin(what)
+        work.stop()
+        work.work()
+        assert (work.doing, work.take()) == ("", [])
+
+
+async def test_a_sweep_that_begins_while_results_are_looked_for_makes_all_runs(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+    work = StudyWork(study, store)
+    calls: list[str] = []
+    find = MemoryStore.find
+
+    def stopping(self: MemoryStore, *about: object) -> Outcome | None:
+        calls.append("")
+        if len(calls) == 6:
+            work.stop()
+        return find(self, *about)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(MemoryStore, "find", stopping)
+    work.begin("looking")
+    work.work()
+    assert 6 <= len(calls) < 2 * study.runs
+    work.begin("running")
+    work.work()
+    assert len(work.take()) == study.runs
 
 
 async def test_leaving_stops_what_is_under_way(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +310,7 @@ async def test_two_thousand_points_are_drawn_as_far_as_they_can_be_seen(
 ) -> None:
     text = STUDY.replace("[40, 60, 90]", "{from: 40, to: 705, step: 1}")
     many = load_study(write_study(tmp_path / "here", text))
-    monkeypatch.setattr(StudyWork, "look_up", lambda _self: None)
+    monkeypatch.setattr(StudyWork, "work", lambda self: setattr(self, "doing", ""))
     app = opened(many, MemoryStore())
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
@@ -297,7 +333,15 @@ async def test_two_thousand_points_are_drawn_as_far_as_they_can_be_seen(
         assert "1997" in screen_text(app)
         table = screen.query_one(PointTable)
         drawn: list[str] = []
-        table.lines = [one._replace(draw=lambda one=one: (drawn.append(one.key), one.draw())[1]) for one in table.lines]
+
+        def counted(one: Line) -> Line:
+            def draw() -> Content:
+                drawn.append(one.key)
+                return one.draw()
+
+            return one._replace(draw=draw)
+
+        table.lines = [counted(one) for one in table.lines]
         await press(pilot, "pageup")
         assert 0 < len(drawn) < 100
         screen.query_one("#search", Input).value = "cost.gpus > 6"
@@ -311,7 +355,6 @@ async def test_home_lists_studies_and_opens_them(lab: Path, file_regression: Fil
     app = BlisApp()
     async with app.run_test(size=(140, 40)) as pilot:
         await settle(pilot)
-        assert isinstance(app.screen, HomeScreen)
         await press(pilot, "slash", *"sizing")
         text = screen_text(app)
         assert "bounds latency.ttft_ms.p99 <= 20.0" in " ".join(text.split())

@@ -29,9 +29,17 @@ from blis_tui.tui.study_board import Board
 from tests.tui.studies import ODD, fail, load_study, run_study, write_study
 
 if TYPE_CHECKING:
+    from blis_tui.spec.model import Experiment
     from blis_tui.spec.study.model import Study
 
 TTFT = "latency.ttft_ms.p99"
+
+
+def ttft(experiment: Experiment) -> float:
+    """The 99th percentile, in milliseconds, of a run that is made for it."""
+    value = blis_tui.run(experiment).latency.ttft_ms.p99
+    assert value is not None
+    return value
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +71,7 @@ def expected(board: Board) -> dict[int, tuple[int, float]]:
     found = {}
     for point in board.study.points:
         experiment = blis_tui.load(source_of(board.study), set=dict(point.coordinates))
-        report = blis_tui.run(experiment)
-        found[point.number] = (experiment.instances, report.latency.ttft_ms.p99)
+        found[point.number] = (experiment.instances, ttft(experiment))
     return found
 
 
@@ -115,8 +122,7 @@ def test_the_point_under_the_cursor_says_why_it_does_not_hold(
 def test_several_seeds_are_means_with_their_range(odd: Board) -> None:
     study, entry = odd.study, odd.entries[0]
     values = [
-        blis_tui.run(blis_tui.load(source_of(study), set=dict(entry.point.coordinates), seed=seed)).latency.ttft_ms.p99
-        for seed in study.seeds
+        ttft(blis_tui.load(source_of(study), set=dict(entry.point.coordinates), seed=seed)) for seed in study.seeds
     ]
     said = " ".join(str(details(study, entry, 80)).split())
     assert f"{TTFT} {number(sum(values) / 2)} {number(min(values))} to {number(max(values))}" in said

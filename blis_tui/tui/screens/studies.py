@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from textual import on, work
 from textual.binding import Binding
@@ -112,7 +112,7 @@ class StudyScreen(Screen[None]):
         self.set_class(len(self.study.objectives) < 2, "-plain")
         self._clock = self.set_interval(_TICK_S, self.tick, pause=True)
         self.show()
-        self.call_after_refresh(self._begin, "look_up")
+        self.call_after_refresh(self._begin, "looking")
 
     def on_unmount(self) -> None:
         """Whoever leaves wants no more runs."""
@@ -139,19 +139,17 @@ class StudyScreen(Screen[None]):
 
     # ---- runs ----
 
-    def _begin(self, what: str) -> None:
+    def _begin(self, what: Literal["looking", "running"]) -> None:
         if self._clock is not None:
             self._clock.resume()
-        self._do(what)
+        self._work.begin(what)
+        self._do()
         self._title()
 
     @work(thread=True, group="sweep")
-    def _do(self, what: str) -> None:
+    def _do(self) -> None:
         try:
-            if what == "run":
-                self._work.run()
-            else:
-                self._work.look_up()
+            self._work.work()
         finally:
             self.call_later(self._over)
 
@@ -165,7 +163,7 @@ class StudyScreen(Screen[None]):
         self._warn()
         if self._then_run:
             self._then_run = False
-            self._begin("run")
+            self._begin("running")
 
     def tick(self) -> None:
         """Show what is new."""
@@ -193,7 +191,7 @@ class StudyScreen(Screen[None]):
             self._then_run = True
             self._work.stop()
         elif self.board.done < self.study.runs:
-            self._begin("run")
+            self._begin("running")
 
     def action_study_stop(self) -> None:
         """Leave the filter line, stop what is under way, or show all points again."""
