@@ -1,4 +1,4 @@
-"""Run the commands in docs/studies.md and put what they print below them: ``python docs/make_studies.py``.
+"""Run the commands in docs/studies.md and planning.md, and put what they print below: ``python docs/make_studies.py``.
 
 A block of the language ``console`` begins with a line ``$ blis-tui …``; the rest of it is what that prints. Between
 ``<!-- NAME -->`` and ``<!-- end of NAME -->`` stands the shipped study of that name.
@@ -17,15 +17,15 @@ from blis_tui.cli.main import cli
 from blis_tui.spec.library import FOLDERS, suffix
 from blis_tui.spec.places import shipped_specs
 
-PAGE: Final = Path(__file__).parent / "studies.md"
+PAGES: Final = tuple(Path(__file__).parent / name for name in ("studies.md", "planning.md"))
 _BLOCK: Final = re.compile(r"(```console\n\$ blis-tui )([^\n]*(?:\\\n[^\n]*)*)\n.*?(?=^```)", re.DOTALL | re.MULTILINE)
 _STUDY: Final = re.compile(r"<!-- ([a-z-]+) -->\n.*?<!-- end of \1 -->", re.DOTALL)
 _QUIET: Final = ["--store", "none", "--jobs", "1", "--no-progress"]
 
 
-def page() -> str:
+def page(path: Path) -> str:
     """The page with what its commands print now."""
-    return _BLOCK.sub(_with_output, _STUDY.sub(_with_study, PAGE.read_text(encoding="utf-8")))
+    return _BLOCK.sub(_with_output, _STUDY.sub(_with_study, path.read_text(encoding="utf-8")))
 
 
 def _with_study(mark: re.Match[str]) -> str:
@@ -36,9 +36,10 @@ def _with_study(mark: re.Match[str]) -> str:
 
 def _with_output(block: re.Match[str]) -> str:
     arguments = shlex.split(block[2])
-    done = CliRunner().invoke(cli, arguments + (_QUIET if arguments[0] == "sweep" else []))
+    done = CliRunner().invoke(cli, arguments + (_QUIET if arguments[0] in {"sweep", "plan"} else []))
     return f"{block[1]}{block[2]}\n{done.output.rstrip()}\n"
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8", newline="\n")
+    for one in PAGES:
+        one.write_text(page(one), encoding="utf-8", newline="\n")

@@ -96,3 +96,8 @@ def test_the_pictures_are_there() -> None:
     for page in pages:
         for picture in re.findall(r"!\[.*?\]\((.*?)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / picture).is_file(), f"{page.name}: {picture}"
+
+
+def test_the_plan_is_the_one_of_the_guide() -> None:
+    guide = (Path(__file__).parents[1] / "docs" / "planning.md").read_text(encoding="utf-8")
+    assert f"```console\n{block('console', 'blis-tui plan quickstart')}```" in guide  # which is run by its own test

@@ -1,9 +1,17 @@
-"""What docs/studies.md shows is what happens."""
+"""What docs/studies.md and docs/planning.md show is what happens."""
 
 from __future__ import annotations
 
-from docs.make_studies import PAGE, page
+from typing import TYPE_CHECKING
+
+import pytest
+
+from docs.make_studies import PAGES, page
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
-def test_its_commands_print_what_it_shows() -> None:
-    assert page() == PAGE.read_text(encoding="utf-8"), "`python docs/make_studies.py` writes the page"
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_its_commands_print_what_it_shows(path: Path) -> None:
+    assert page(path) == path.read_text(encoding="utf-8"), "`python docs/make_studies.py` writes the page"
