@@ -14,8 +14,8 @@ from blis_tui.pictures.panels import PALETTE, bound_line, line_of, value_axis
 from blis_tui.pictures.parts import Card, Picture, Section, Table, View, cards, label, unfold
 from blis_tui.pictures.points import short
 from blis_tui.spec.study.document import experiment_of
-from blis_tui.study.planning.text import answer_text, bound_text, remarks
-from blis_tui.study.text import number, short_names, value_text
+from blis_tui.study.planning.text import answer_text, remarks
+from blis_tui.study.text import bound_text, number, short_names, value_text
 from blis_tui.units import plural
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from blis_tui.pictures.parts import Card, Picture, Section, Table, View, cards, 
 from blis_tui.pictures.percentiles import NAMES, OF, percentile_axis, place
 from blis_tui.pictures.points import Points, short, verdict
 from blis_tui.pictures.rate import rate_picture
-from blis_tui.study.planning.text import bound_text
-from blis_tui.study.text import number, value_text
+from blis_tui.study.text import bound_text, number, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

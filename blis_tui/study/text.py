@@ -44,7 +44,7 @@ def study_text(result: StudyResult) -> str:
         lines.append(f"* {best if len(study.objectives) == 1 else unbeaten}")
     if study.constraints:
         holding = len([one for one in points if one.ok])
-        wishes = ", ".join(map(wish_text, study.constraints))
+        wishes = ", ".join(map(bound_text, study.constraints))
         lines.append(f"{holding:,} of {len(points):,} points hold: {wishes}")
     lines += ["", *plain(FrontPlot(points, front, study.objectives, _PLOT, number).lines())]
     return "\n".join(lines).rstrip() + "\n"
@@ -76,7 +76,7 @@ def value_text(value: Json) -> str:
     return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
 
 
-def wish_text(one: Expectation) -> str:
+def bound_text(one: Expectation) -> str:
     """A constraint: ``latency.ttft_ms.p99 <= 300``."""
     words = ((">=", one.min), ("<=", one.max), ("==", one.equals))
     said = [

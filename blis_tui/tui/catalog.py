@@ -200,7 +200,7 @@ def _study_facts(path: Path) -> Facts:
     """What a study says, in words. Raises SpecError and InputError: something is wrong with it."""
     from blis_tui.spec.study.document import read_study  # noqa: PLC0415
     from blis_tui.spec.study.opening import open_study_or_experiment  # noqa: PLC0415
-    from blis_tui.study.text import wish_text  # noqa: PLC0415
+    from blis_tui.study.text import bound_text  # noqa: PLC0415
 
     document, base = open_study_or_experiment(str(path))
     study = read_study(document, base=base)
@@ -210,7 +210,7 @@ def _study_facts(path: Path) -> Facts:
         ("axes", ", ".join(study.paths) or "none"),
         ("points", f"{len(study.points):,}{seeds}"),
         ("objectives", ", ".join(f"{one.goal} {one.metric}" for one in study.objectives) or "none"),
-        ("bounds", ", ".join(map(wish_text, study.constraints)) or "none"),
+        ("bounds", ", ".join(map(bound_text, study.constraints)) or "none"),
     )
     return Facts(study.description, lines)
 

@@ -47,7 +47,7 @@ def open_study_or_experiment(source: str, stdin_text: str | None = None) -> tupl
         "apiVersion": "blis/v1",
         "kind": "Study",
         "metadata": {"name": name if isinstance(name, str) else "study"},
-        "experiment": source,
+        "experiment": "standard input" if source == "-" else source,
     }
     return Document(header, document.source), document
 

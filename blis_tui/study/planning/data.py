@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from blis_tui.study.planning.text import bound_text
 from blis_tui.study.tables import as_data
+from blis_tui.study.text import bound_text
 
 if TYPE_CHECKING:
     from blis_tui.study.planning.plan import Candidate, Plan

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.planning.plan import DISAGREEMENT
 from blis_tui.study.planning.question import trouble
-from blis_tui.study.text import bar, number, short_names, value_text
+from blis_tui.study.text import bar, bound_text, number, short_names, value_text
 from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from blis_tui.spec.model import Expectation
     from blis_tui.study.planning.plan import Candidate, Plan, Tried
 
 _USUAL: Final = ("throughput.requests_per_s",)
@@ -32,14 +31,6 @@ def plan_text(plan: Plan) -> str:
     elif plan.best is None:
         blocks.append([plan.candidates[0].why_not])
     return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
-
-
-def bound_text(one: Expectation) -> str:
-    """A bound as it is written on the command line."""
-    words = ((">=", one.min), ("<=", one.max), ("==", one.equals))
-    shown = [f"{sign} {value:g}" if isinstance(value, float) else f"{sign} {value}" for sign, value in words
-             if value is not None]  # fmt: skip
-    return f"{one.metric} " + " and ".join(shown)
 
 
 def answer_text(plan: Plan) -> str:

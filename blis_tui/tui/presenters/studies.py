@@ -11,7 +11,7 @@ from textual.content import Content
 
 from blis_tui.metrics.expectations import judge
 from blis_tui.study.front_plot import FrontPlot
-from blis_tui.study.text import bar, number, short_names, value_text, wanted, wish_text
+from blis_tui.study.text import bar, bound_text, number, short_names, value_text, wanted
 from blis_tui.tui.presenters.lines import Column, Line, fit, names_text, table_rows, titles, words
 from blis_tui.tui.study_board import PENDING
 from blis_tui.units import plural
@@ -250,9 +250,9 @@ def _verdicts(study: Study, summary: PointSummary, width: int) -> Iterator[Conte
         for wish in study.constraints:
             said = number(summary.mean(wish.metric))
             if _holds(wish, summary):
-                yield Content.assemble(("✓ ", "$success"), f"{wish_text(wish)}", (f"  {said}", _MUTED))
+                yield Content.assemble(("✓ ", "$success"), f"{bound_text(wish)}", (f"  {said}", _MUTED))
             else:
-                text = f"✗ {wish_text(wish)}  is {said}{_how_often(wish, summary)}"
+                text = f"✗ {bound_text(wish)}  is {said}{_how_often(wish, summary)}"
                 yield from words(text, width, "$error")
 
 
