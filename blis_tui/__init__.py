@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from blis_tui.simulation import Simulation
     from blis_tui.spec.model import Experiment
     from blis_tui.study.api import sweep
+    from blis_tui.study.planning.api import plan
+    from blis_tui.study.planning.plan import Plan
     from blis_tui.study.rows import Row, StudyResult
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "Experiment",
     "InputError",
     "InvariantError",
+    "Plan",
     "PolicyError",
     "Report",
     "Reroute",
@@ -59,6 +62,7 @@ __all__ = [
     "TraceError",
     "__version__",
     "load",
+    "plan",
     "run",
     "sweep",
     "whatif",
@@ -66,12 +70,14 @@ __all__ = [
 
 _HOMES = {
     "Experiment": "spec.model",
+    "Plan": "study.planning.plan",
     "Report": "metrics.report",
     "Reroute": "cluster.reroute",
     "Row": "study.rows",
     "Simulation": "simulation",
     "StudyResult": "study.rows",
     "load": "api",
+    "plan": "study.planning.api",
     "run": "api",
     "sweep": "study.api",
     "whatif": "compare.whatif",

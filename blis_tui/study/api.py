@@ -74,19 +74,19 @@ def sweep(
     """
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, not {jobs}")
-    study = _study(source, axes or {}, seeds, set or {}, slos, objectives, plugins)
+    study = study_from(source, axes or {}, seeds, set or {}, slos, objectives, plugins)
     kept = None if store is None else FolderStore(Path(store))
     if kept is not None:
         kept.require_writable()
     with ExitStack() as opened:
-        runs = Sweep(study, store=kept, early_stop=early_stop, warn=_warn)
-        for progress in runs.run(opened.enter_context(_runner(min(jobs, study.runs), dask))):
+        runs = Sweep(study, store=kept, early_stop=early_stop, warn=warn)
+        for progress in runs.run(opened.enter_context(runner_from(min(jobs, study.runs), dask))):
             if on_progress is not None:
                 on_progress(progress)
     return runs.result()
 
 
-def _study(
+def study_from(
     source: str | Path | Mapping[str, object],
     axes: Mapping[str, object],
     seeds: int | Sequence[int] | None,
@@ -95,6 +95,7 @@ def _study(
     objectives: Sequence[str],
     plugins: Sequence[str | Path],
 ) -> Study:
+    """The study that the arguments of :func:`sweep` describe. Raises as that does."""
     if isinstance(source, Mapping):
         document, base = open_study_or_experiment("-", json.dumps(source, default=str))  # JSON is YAML
     elif isinstance(source, str | Path):
@@ -125,13 +126,15 @@ def _plain(value: object) -> object:
     return as_list() if callable(as_list) else value if isinstance(value, list | dict | int | float) else str(value)
 
 
-def _runner(jobs: int, dask: str | None) -> Runner:
+def runner_from(jobs: int, dask: str | None) -> Runner:
+    """Where runs are made. Raises as :func:`sweep` does."""
     if dask is not None:
         from blis_tui.study.dask_runner import DaskRunner  # noqa: PLC0415  (an extra that may not be there)
 
         return DaskRunner(dask)
-    return HereRunner() if jobs == 1 else ProcessRunner(jobs, _warn)
+    return HereRunner() if jobs == 1 else ProcessRunner(jobs, warn)
 
 
-def _warn(message: str) -> None:
+def warn(message: str) -> None:
+    """Say what went wrong although it goes on."""
     warnings.warn(message, RuntimeWarning, stacklevel=2)

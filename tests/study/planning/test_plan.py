@@ -138,3 +138,21 @@ def test_without_bounds_there_is_nothing_to_plan_for() -> None:
     empty = Question(study=read_study(parse(Source("x", json.dumps({**asked.study.document, "constraints": []})))))
     with pytest.raises(InputError, match="nothing to plan for"):
         plan(empty, HereRunner())
+
+
+def test_python_gets_the_same_answer(sized: Plan) -> None:
+    study = sized.question.study
+    values = {".".join(one.steps): one.value.data for one in study.fixed}
+    found = blis_tui.plan(
+        "quickstart",
+        slos=[f"{TTFT}<=120"],
+        rate_per_s=120.0,
+        set=values,
+        seeds=2,
+        duration_s=2.0,
+        sizes=("cluster.instances", 1, 8),
+    )
+    assert sized.best is not None
+    assert found.best is not None
+    assert found.best.size == sized.best.size
+    assert found.binding == sized.binding

@@ -1,0 +1,84 @@
+"""``blis_tui.plan``: the planner in one call."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from blis_tui.study.api import runner_from, study_from, warn
+from blis_tui.study.planning.plan import Question
+from blis_tui.study.planning.plan import plan as answer
+from blis_tui.study.store import FolderStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from blis_tui.study.planning.plan import Plan
+    from blis_tui.study.rows import Row
+
+
+def plan(
+    source: str | Path | Mapping[str, object],
+    *,
+    slos: Sequence[str],
+    rate_per_s: float | None = None,
+    max_rate: bool = False,
+    axes: Mapping[str, object] | None = None,
+    sizes: tuple[str, int, int] = ("cluster.instances", 1, 64),
+    seeds: int | Sequence[int] = 3,
+    duration_s: float = 60.0,
+    precision: float = 0.1,
+    set: Mapping[str, object] | None = None,  # noqa: A002  (the command line's word for it)
+    plugins: Sequence[str | Path] = (),
+    jobs: int = 1,
+    dask: str | None = None,
+    store: str | Path | None = None,
+    on_run: Callable[[Row], None] = lambda _: None,
+) -> Plan:
+    """Find the cheapest cluster that keeps to all bounds, or the highest rate at which one does.
+
+    Args:
+        source: an experiment: its name, the path of its file, or the document itself as plain data.
+        slos: what must hold, such as ``"latency.ttft_ms.p99<=300"``.
+        rate_per_s: the load to plan for; None = the experiment's own.
+        max_rate: whether to look for the highest rate instead, for the cluster as it is.
+        axes: what to choose from, by dotted path: ``{"hardware": ["h100", "l40s"]}``.
+        sizes: what may grow, and from how many to how many.
+        seeds: how many runs have to agree, or their seeds.
+        duration_s: for how long requests arrive in each run, at least.
+        precision: with ``max_rate``: how far the rate that fails may be above the one that holds, where seeds agree.
+        set: values that all runs have, by dotted path.
+        plugins: as in :func:`blis_tui.load`.
+        jobs: as in :func:`blis_tui.sweep`, as are ``dask`` and ``store``.
+        dask: the address of a Dask scheduler.
+        store: a folder in which results are kept.
+        on_run: is called with each run.
+
+    Returns:
+        The answer (``best``; None = nothing holds), and every run behind it.
+
+    Raises:
+        SpecError: with every problem of the experiment and the arguments.
+        PolicyError: plug-ins cannot be used.
+        InputError: there are no bounds, the workload's rate cannot be varied, a file cannot be read or written.
+        SimulationError: processes cannot be started, or the cluster is lost.
+    """
+    if jobs < 1:
+        raise ValueError(f"jobs must be at least 1, not {jobs}")
+    size_path, least, most = sizes
+    question = Question(
+        study=study_from(source, axes or {}, seeds, set or {}, slos, (), plugins),
+        rate_per_s=rate_per_s,
+        max_rate=max_rate,
+        size_path=size_path,
+        least=least,
+        most=most,
+        duration_s=duration_s,
+        precision=precision,
+    )
+    kept = None if store is None else FolderStore(Path(store))
+    if kept is not None:
+        kept.require_writable()
+    with ExitStack() as opened:
+        return answer(question, opened.enter_context(runner_from(jobs, dask)), kept, on_run, warn)
