@@ -21,7 +21,7 @@ COMMANDS: Final = {
     "tui": ("blis_tui.cli.tui", "tui", "Step through an experiment in the terminal."),
     "run": ("blis_tui.cli.run", "run", "Simulate an experiment and print its report."),
     "sweep": ("blis_tui.cli.sweep", "sweep", "Run an experiment with many settings, and compare."),
-    "plan": ("blis_tui.cli.plan", "plan", "Find the cheapest cluster for a rate, or the highest rate of one."),
+    "plan": ("blis_tui.cli.plan", "plan", "Find how many GPUs a rate needs, or what rate they hold."),
     "serve": ("blis_tui.cli.serve", "serve", "Show the terminal interface in a browser."),
     "diff": ("blis_tui.cli.diff", "diff", "Show what differs between two experiments and their results."),
     "whatif": ("blis_tui.cli.whatif", "whatif", "Send one request elsewhere, and show what that changes."),
