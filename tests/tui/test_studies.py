@@ -357,7 +357,7 @@ async def test_home_lists_studies_and_opens_them(lab: Path, file_regression: Fil
         await settle(pilot)
         await press(pilot, "slash", *"sizing")
         text = screen_text(app)
-        assert "bounds latency.ttft_ms.p99 <= 20.0" in " ".join(text.split())
+        assert "bounds latency.ttft_ms.p99 <= 20" in " ".join(text.split())
         await press(pilot, "enter")
         assert on_top(app).study.name == "sizing"
         await press(pilot, "q", "escape")

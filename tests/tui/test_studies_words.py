@@ -114,9 +114,9 @@ def test_the_point_under_the_cursor_says_why_it_does_not_hold(
 ) -> None:
     broken = next(one for one in board.entries if one.ok is False)
     said = str(details(board.study, broken, 60))
-    assert f"✗ {TTFT} <= 20.0 is {number(expected[broken.point.number][1])}" in said
+    assert f"✗ {TTFT} <= 20 is {number(expected[broken.point.number][1])}" in said
     fine = next(one for one in board.entries if one.ok)
-    assert f"✓ {TTFT} <= 20.0" in str(details(board.study, fine, 60))
+    assert f"✓ {TTFT} <= 20" in str(details(board.study, fine, 60))
 
 
 def test_several_seeds_are_means_with_their_range(odd: Board) -> None:

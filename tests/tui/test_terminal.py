@@ -90,7 +90,7 @@ def test_a_walk_through_the_shell_leaves_the_terminal_as_it_was(terminal: Termin
     terminal.type("/")
     terminal.until(lambda screen: "esc show all" in screen)
     terminal.type("kvp")
-    found = terminal.until(lambda screen: "chunked-prefill" not in screen)
+    found = terminal.until(lambda screen: "kv-pressure" in screen and "admission-control" not in screen)
     assert "kv-pressure" in found
     terminal.type("Escape")
     terminal.until(lambda screen: "chunked-prefill" in screen)

@@ -38,11 +38,15 @@ class ExportScreen(FilesScreen):
     """
 
     def __init__(self, debugger: Debugger, picture: Callable[[], str]) -> None:
-        stem = f"{debugger.experiment.name}-{debugger.event}"
-        super().__init__(stem, KINDS, f"As of event {count_text(debugger.event)}.")
+        super().__init__(KINDS, f"As of event {count_text(debugger.event)}.")
         self._debugger = debugger
         # Drawn now: once this window is open it would be part of the picture.
         self._picture = picture()
+
+    @property
+    def stem(self) -> str:
+        """The run and its present event."""
+        return f"{self._debugger.experiment.name}-{self._debugger.event}"
 
     def writer(self, kind: Kind) -> Callable[[BinaryIO], object]:
         """As of the present event."""

@@ -50,7 +50,6 @@ class FilesScreen(Window[None]):
     """Offers files; enter writes one.
 
     Args:
-        stem: how their names begin.
         kinds: what there is.
         about: of what they tell, as the beginning of a sentence.
     """
@@ -70,11 +69,15 @@ class FilesScreen(Window[None]):
     }
     """
 
-    def __init__(self, stem: str, kinds: Sequence[Kind], about: str) -> None:
+    def __init__(self, kinds: Sequence[Kind], about: str) -> None:
         super().__init__()
-        self._stem = stem
         self._kinds = tuple(kinds)
         self._about = about
+
+    @property
+    def stem(self) -> str:
+        """How the names of files begin that tell of now."""
+        raise NotImplementedError
 
     def writer(self, kind: Kind) -> Callable[[BinaryIO], object]:
         """What writes such a file as of now, in a thread: nothing in it depends on what the reader does next."""
@@ -100,7 +103,7 @@ class FilesScreen(Window[None]):
 
     def file_name(self, kind: Kind) -> str:
         """What the file is called: run, event, a number where that file is there already, kind."""
-        return new_name(self._stem, kind.ending)
+        return new_name(self.stem, kind.ending)
 
     @on(OptionList.OptionSelected)
     def _chosen(self, message: OptionList.OptionSelected) -> None:
@@ -108,7 +111,7 @@ class FilesScreen(Window[None]):
 
     def write(self, kind: Kind) -> None:
         """Write a file, and say where it is; the reader may go on meanwhile."""
-        self._write(self._stem, kind, self.writer(kind))
+        self._write(self.stem, kind, self.writer(kind))
 
     @work(thread=True, exclusive=True, group="export", exit_on_error=False)
     def _write(self, stem: str, kind: Kind, write: Callable[[BinaryIO], object]) -> None:

@@ -30,9 +30,14 @@ class StudyExport(FilesScreen):
     """
 
     def __init__(self, result: StudyResult, picture: Callable[[], str]) -> None:
-        super().__init__(result.study.name, KINDS, f"All {plural(len(result.rows), 'run')} that are known.")
+        super().__init__(KINDS, f"All {plural(len(result.rows), 'run')} that are known.")
         self._result = result
         self._picture = picture()
+
+    @property
+    def stem(self) -> str:
+        """The study."""
+        return self._result.study.name
 
     def writer(self, kind: Kind) -> Callable[[BinaryIO], object]:
         """The rows of all runs, whatever the screen below shows."""
