@@ -51,10 +51,10 @@ def random_question(number: int) -> Question:
         "metadata": {"name": f"knee-{number}"},
         "experiment": "quickstart",
         "set": {
-            "cluster.instances": draw.randint(1, 3),
+            "cluster.instances": draw.randint(1, 2),
             "policy": draw.choice(["default", "vllm-v1", "sjf"]),
             "model": draw.choice(["qwen3-14b", "llama-3.1-8b-instruct"]),
-            "workload.requests": 200,
+            "workload.requests": 400,
             "workload.clients.0.arrivals": draw.choice([{"kind": "poisson"}, {"kind": "gamma", "cv": 2.0}]),
             "workload.clients.0.input_tokens": {"kind": "exponential", "mean": mean, "max": 4000},
             "workload.clients.0.output_tokens": {"kind": "exponential", "mean": draw.choice([32, 128]), "max": 1000},
@@ -64,7 +64,7 @@ def random_question(number: int) -> Question:
         "constraints": [{"metric": metric, "max": round(draw.uniform(*BOUNDS[metric]), 1)}],
     }
     document = parse(Source("knee", json.dumps(study)))
-    return Question(study=read_study(document), max_rate=True, duration_s=5.0)
+    return Question(study=read_study(document), max_rate=True, duration_s=15.0)
 
 
 def shares(question: Question, rates: list[float]) -> dict[float, int]:
@@ -76,7 +76,7 @@ def shares(question: Question, rates: list[float]) -> dict[float, int]:
     load = load_of(resolved, metrics=metrics, duration_s=question.duration_s, offered=None)
 
     def ask(rate: float) -> Generator[list[Run], list[Row], int]:
-        rows = yield [Run(point=point, values=load.at(rate), seed=seed, whole=True) for seed in study.seeds]
+        rows = yield [Run(point=point, values=load.at(rate), seed=seed) for seed in study.seeds]
         return len([row for row in rows if not trouble(row)])
 
     found = Driver(study, store).answer([ask(rate) for rate in rates], ProcessRunner(2))
