@@ -37,6 +37,9 @@ def planned(**question: Any) -> Planned:
     return Planned(found, plan_data(found), Page(html), html)
 
 
+pytestmark = pytest.mark.xdist_group("plan-page")  # its runs are made once
+
+
 @pytest.fixture(scope="module")
 def sized() -> Planned:
     return planned(rate_per_s=120.0, most=12)
