@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from contextlib import ExitStack
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -14,6 +14,7 @@ from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import require_different_files, tell
 from blis_tui.cli.options import format_option, known_plugins, plugins_option, set_option
+from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import ending_on_signals
 from blis_tui.cli.sweep import (
     MOST_JOBS,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from blis_tui.study.planning.plan import Plan
     from blis_tui.study.rows import Row
 
-_PROGRESS_EVERY_S: Final = 0.2
 _SIZES: Final = re.compile(r"([A-Za-z0-9_.]+)=([1-9][0-9]{0,4})\.\.([1-9][0-9]{0,4})\Z")
 
 
@@ -144,17 +144,20 @@ def plan(
             duration_s=duration,
             precision=precision,
         )
-        shown = sys.stderr is not None and sys.stderr.isatty() if progress is None else progress
-        line = _Progress() if shown else None
+        line, runs = ProgressLine(progress), count(1)
+
+        def show(row: Row) -> None:
+            number = next(runs)
+            line.show(lambda: _progress_text(number, row))
+
         with ExitStack() as opened:
             file = None if output is None else opened.enter_context(atomic_text(output))
             page = None if html_file is None else open_page(opened, html_file)
             try:
                 runner = opened.enter_context(runner_of(jobs, dask, MOST_JOBS))
-                found = ask(question, runner, store_of(store), line.show if line else lambda _: None, warn)
+                found = ask(question, runner, store_of(store), show, warn)
             finally:
-                if line is not None:
-                    line.clear()
+                line.clear()
             text = plan_text(found) if output_format == "table" else to_json(plan_data(found))
             if file is not None:
                 file.write(text)
@@ -185,24 +188,7 @@ def _sizes(text: str) -> tuple[str, int, int]:
     return found[1], least, most
 
 
-class _Progress:
-    """One line on standard error: how many runs there were, and what the latest one tried."""
-
-    def __init__(self) -> None:
-        self._runs = 0
-        self._next_s = 0.0
-
-    def show(self, row: Row) -> None:
-        """A run has ended."""
-        self._runs += 1
-        now_s = time.monotonic()
-        if now_s < self._next_s:
-            return
-        self._next_s = now_s + _PROGRESS_EVERY_S
-        tried = ", ".join(f"{path.rsplit('.', 1)[-1]} {value}" for path, value in row.coordinates.items())
-        tell(f"\r\x1b[2K{self._runs:,} runs; {tried}: {'holds' if row.ok else 'does not hold'}"[:110], nl=False)
-
-    def clear(self) -> None:
-        """Leave nothing behind."""
-        if self._next_s:
-            tell("\r\x1b[2K", nl=False)
+def _progress_text(runs: int, row: Row) -> str:
+    """How many runs there were, and what the latest one tried."""
+    tried = ", ".join(f"{path.rsplit('.', 1)[-1]} {value}" for path, value in row.coordinates.items())
+    return f"{runs:,} runs; {tried}: {'holds' if row.ok else 'does not hold'}"[:100]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +14,7 @@ from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import read_standard_input_text, tell
 from blis_tui.cli.options import format_option, known_plugins, plugins_option, seed_option, set_option
 from blis_tui.cli.outputs import DECISIONS, HTML, OPENMETRICS, PERFETTO, RECORDS, REPORT, REQUESTS, TRACE, Outputs
+from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import OverdueError, ending_on_signals
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from blis_tui.simulation import Simulation
     from blis_tui.spec.model import Experiment
 
-_PROGRESS_EVERY_S: Final = 0.2
 _MANY_REQUESTS: Final = 50_000
 """So many take about a second to report on."""
 
@@ -142,8 +141,7 @@ def run(
             outputs.open(opened, read)
             simulation = Simulation(experiment, check=check)
             outputs.listen(simulation)
-            shown = sys.stderr is not None and sys.stderr.isatty() if progress is None else progress
-            complete = _run(simulation, outputs, signals, _Progress(experiment) if shown else None)
+            complete = _run(simulation, outputs, signals, ProgressLine(progress))
             report = simulation.report(complete=complete, verify=complete)
             text = report.to_json() if output_format == "json" else summary_text(report)
             outputs.fill(simulation, report, text)
@@ -172,12 +170,16 @@ def _load(
     return experiment, resolved.files
 
 
-def _run(simulation: Simulation, outputs: Outputs, signals: Signals, progress: _Progress | None) -> bool:
+def _run(simulation: Simulation, outputs: Outputs, signals: Signals, line: ProgressLine) -> bool:
     """Run to the end; False when a signal stopped it between two events."""
+    requests = simulation.experiment.workload.requests
+    total = "" if requests is None else f" of {requests:,}"
 
-    def go_on(simulation: Simulation) -> bool:
-        if progress is not None:
-            progress.show(simulation)
+    def text() -> str:
+        return f"{simulation.ended:,}{total} requests done, {simulation.now_us / 1e6:,.1f} s simulated"
+
+    def go_on(_: Simulation) -> bool:
+        line.show(text)
         return True
 
     try:
@@ -189,8 +191,7 @@ def _run(simulation: Simulation, outputs: Outputs, signals: Signals, progress: _
             sys.exit(ExitCode.INTERRUPTED)
         complete = False
     finally:
-        if progress is not None:
-            progress.clear()
+        line.clear()
     if not complete and simulation.arrived > _MANY_REQUESTS:
         tell(f"interrupted: reporting on {simulation.arrived:,} requests so far; interrupt again to end at once")
     return complete
@@ -215,24 +216,3 @@ def _judge(report: Report) -> None:
         tell(f"FAIL  {failure}")
     if failures:
         sys.exit(ExitCode.CHECK_FAILED)
-
-
-class _Progress:
-    """One line on standard error that is rewritten a few times a second and cleared at the end."""
-
-    def __init__(self, experiment: Experiment) -> None:
-        self._total = experiment.workload.requests
-        self._next_s = 0.0
-
-    def show(self, simulation: Simulation) -> None:
-        now_s = time.monotonic()
-        if now_s < self._next_s:
-            return
-        self._next_s = now_s + _PROGRESS_EVERY_S
-        total = "" if self._total is None else f" of {self._total:,}"
-        text = f"{simulation.ended:,}{total} requests done, {simulation.now_us / 1e6:,.1f} s simulated"
-        tell(f"\r\x1b[2K{text}", nl=False)
-
-    def clear(self) -> None:
-        if self._next_s:
-            tell("\r\x1b[2K", nl=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,6 +14,7 @@ from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import read_standard_input_text, require_different_files, tell
 from blis_tui.cli.options import format_option, known_plugins, plugins_option, set_option
+from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import ending_on_signals
 
 if TYPE_CHECKING:
@@ -26,11 +26,10 @@ if TYPE_CHECKING:
     from blis_tui.study.rows import StudyResult
     from blis_tui.study.runners import Runner
     from blis_tui.study.store import Store
-    from blis_tui.study.sweep import Progress, Sweep
+    from blis_tui.study.sweep import Sweep
 
 MOST_JOBS: Final = 64
 """Processes at the same time: about as many as one process can load experiments for."""
-_PROGRESS_EVERY_S: Final = 0.2
 
 slo_option: Final = click.option(
     "--slo",
@@ -201,7 +200,7 @@ def store_of(given: str | None) -> Store:
     except InputError as error:
         if given is not None:
             raise
-        warn(f"{error.message}; when this sweep ends, they are gone")
+        warn(f"{error.message}; they last as long as this command")
         return MemoryStore()
     return store
 
@@ -237,42 +236,18 @@ def usable_cores() -> int:
 
 def run_all(runs: Sweep, runner: Runner, progress: bool | None) -> bool:
     """Run until all is done, or somebody interrupts it; False then."""
-    shown = sys.stderr is not None and sys.stderr.isatty() if progress is None else progress
-    line = _Progress() if shown else None
+    from blis_tui.study.pace import progress_text  # noqa: PLC0415
+
+    line = ProgressLine(progress)
     try:
         with closing(runs.run(runner)) as going:
             for now in going:
-                if line is not None:
-                    line.show(now)
+                line.show(lambda now=now: progress_text(now, line.elapsed_s))  # type: ignore[misc]
     except KeyboardInterrupt:
         return False
     finally:
-        if line is not None:
-            line.clear()
+        line.clear()
     return True
-
-
-class _Progress:
-    """One line on standard error that is rewritten a few times a second and cleared at the end."""
-
-    def __init__(self) -> None:
-        self._start_s = time.monotonic()
-        self._next_s = 0.0
-
-    def show(self, now: Progress) -> None:
-        """How far it is, and about how long the rest takes."""
-        from blis_tui.study.pace import progress_text  # noqa: PLC0415
-
-        now_s = time.monotonic()
-        if now_s < self._next_s:
-            return
-        self._next_s = now_s + _PROGRESS_EVERY_S
-        tell(f"\r\x1b[2K{progress_text(now, now_s - self._start_s)}", nl=False)
-
-    def clear(self) -> None:
-        """Leave nothing behind."""
-        if self._next_s:
-            tell("\r\x1b[2K", nl=False)
 
 
 def _ending(name: str) -> str:

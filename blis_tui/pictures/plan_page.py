@@ -73,7 +73,9 @@ def _size(plan: Plan, one: Tried) -> float:
 
 
 def _size_text(plan: Plan, one: Tried) -> str:
-    return f"{one.rate_per_s:g} requests/s" if plan.question.max_rate else plural(one.size or 0, "instance")
+    return (
+        f"{one.rate_per_s:g} {plan.candidates[0].of}/s" if plan.question.max_rate else plural(one.size or 0, "instance")
+    )
 
 
 def _name(plan: Plan, one: Candidate) -> str:
@@ -207,7 +209,7 @@ def _tried_view(plan: Plan, metric: str) -> View:
                 }
             )
     bounds = [one.max for one in plan.question.study.constraints if one.metric == metric and one.max is not None]
-    title = "requests per second" if plan.question.max_rate else plan.question.size_path
+    title = f"{plan.candidates[0].of} per second" if plan.question.max_rate else plan.question.size_path
     layout = {
         "xaxis": value_axis(title, sizes),
         "yaxis": value_axis(metric, values),
@@ -224,7 +226,7 @@ def _answers_picture(plan: Plan) -> Picture | None:
         return None
     costs = "; ".join(f"{_name(plan, one)}: {number(tried.mean(plan.cost))}" for one, tried in found)
     views = {}
-    for title, metric in (("requests per second", ""), (plan.cost, plan.cost)):
+    for title, metric in ((f"{plan.candidates[0].of} per second", ""), (plan.cost, plan.cost)):
         if metric or plan.question.max_rate:
             bars = [(_name(plan, one), tried.mean(metric) if metric else tried.rate_per_s) for one, tried in found]
             views[title] = _bars(title, [(name, value) for name, value in bars if value is not None])
@@ -253,7 +255,7 @@ def _bars(title: str, bars: Sequence[tuple[str, float]]) -> View:
 
 def _tried_table(plan: Plan) -> Table:
     metrics = list(dict.fromkeys(one.metric for one in plan.question.study.constraints))
-    head = ("configuration", "requests/s", "instances", *map(short, metrics), "seeds that hold")
+    head = ("configuration", f"{plan.candidates[0].of}/s", "instances", *map(short, metrics), "seeds that hold")
     return Table(
         caption="All that was run; means over seeds of whole runs",
         head=head,
@@ -282,7 +284,7 @@ def _configurations(plan: Plan) -> Table:
         rows.append((_name(plan, one), size, rate, *costs, result))
     return Table(
         caption="The answer for each configuration",
-        head=("configuration", "instances", "requests/s", "GPUs", "USD/h", ""),
+        head=("configuration", "instances", f"{plan.candidates[0].of}/s", "GPUs", "USD/h", ""),
         rows=rows,
         words=(5,),
         classes=["bad" if one.found is None else "good" for one in plan.candidates],

@@ -11,6 +11,7 @@ from blis_tui.engine.kv.capacity import kv_capacity, minimum_tensor_parallel
 from blis_tui.engine.kv.prompt_keys import MAX_SHARED_BLOCKS
 from blis_tui.engine.kv.rank_capacity import kv_blocks
 from blis_tui.errors import PolicyError
+from blis_tui.metrics.adapters import AdaptersReport
 from blis_tui.metrics.anomalies import Anomalies
 from blis_tui.metrics.control_plane import DeferralReport, DisaggregationReport, GatewayReport
 from blis_tui.metrics.goodput import FitnessReport, SloReport
@@ -22,6 +23,7 @@ from blis_tui.metrics.report import Latencies, RequestCounts, Throughput, TokenC
 from blis_tui.metrics.saturation import Saturation
 from blis_tui.metrics.sections import Fairness, PipelineReport, PromptThroughput, WarmUp
 from blis_tui.metrics.sessions import SessionReport
+from blis_tui.metrics.speculative import SpeculativeReport
 from blis_tui.metrics.stats import Distribution
 from blis_tui.metrics.tiers import TiersReport
 from blis_tui.spec.adapter_checks import check_adapters, check_lora
@@ -66,6 +68,8 @@ _GROUPS: Final[Mapping[str, type]] = {
     "disaggregation": DisaggregationReport,
     "preemption": PreemptionReport,
     "kv_tiers": TiersReport,
+    "adapters": AdaptersReport,
+    "speculative": SpeculativeReport,
     "sessions": SessionReport,
     "fitness": FitnessReport,
     "anomalies": Anomalies,
@@ -81,7 +85,7 @@ def metrics_of(group: str, part: type) -> Iterator[str]:
     for one in fields(part):
         if one.type == Distribution.__name__:
             yield from metrics_of(f"{group}.{one.name}", Distribution)
-        elif not str(one.type).startswith("Mapping"):
+        elif not str(one.type).startswith(("Mapping", "tuple")):
             yield f"{group}.{one.name}"
 
 

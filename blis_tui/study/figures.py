@@ -28,6 +28,7 @@ _MOST_TRIED: Final = 16
 _OF_A_GROUP: Final = tuple(name.partition(".")[2] for name in metrics_of("group", GroupReport))
 _SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "adapters": "with `engine.lora`",
         "anomalies": "with `report: full`",
         "deferrals": "with `policy.deferral`",
         "disaggregation": "with `cluster.disaggregation`",
@@ -45,6 +46,7 @@ _SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "saturation": "with `report: full`",
         "sessions": "where clients hold sessions",
         "slo": "with `slo_targets`",
+        "speculative": "with `engine.speculative`",
         "warm_up": "with `warm_up_us`",
     }
 )

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from blis_tui.study.rows import Row, StudyResult, Value
 
-FORMATS = ("csv", "jsonl", "parquet")
-
 
 def rows_csv(result: StudyResult) -> Iterator[str]:
     """A line a run, below the names of the columns."""

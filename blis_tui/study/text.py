@@ -10,7 +10,7 @@ from blis_tui.study.rows import USUAL, wanted_metrics
 from blis_tui.study.summary import pareto_front, summaries
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Iterator, Sequence
 
     from blis_tui.spec.model import Expectation
     from blis_tui.spec.source import Json
@@ -131,12 +131,12 @@ def _table(study: Study, points: Sequence[PointSummary], front: set[int]) -> lis
         note = "" if one.status == "done" else f"{one.status}: {one.why}"
         cells += [bar(one.mean(drawn), top), note if len(note) <= _WHY else note[: _WHY - 1] + "…"]
         rows.append(cells)
-    widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
-    right = range(1 + len(names), 1 + len(names) + len(metrics))
-    return [
-        "  ".join(
-            cell.rjust(width) if at in right else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in (head, *rows)
-    ]
+    return list(aligned([head, *rows], right=range(1 + len(names), 1 + len(names) + len(metrics))))
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Container[int]) -> Iterator[str]:
+    """Rows of cells as lines, two blanks between columns; ``right``: columns that end at the same place."""
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    for row in rows:
+        cells = enumerate(zip(row, widths, strict=True))
+        yield "  ".join(cell.rjust(width) if at in right else cell.ljust(width) for at, (cell, width) in cells).rstrip()

@@ -102,6 +102,8 @@ class Candidate:
     """With ``max_rate``: between which rates it lies."""
     why_not: str = ""
     """Why nothing holds; empty = something does."""
+    of: str = "requests"
+    """What arrives at the rates: requests, or sessions of several."""
     tried: tuple[Tried, ...] = ()
     """All that was run, by size, then by rate."""
 
@@ -158,8 +160,8 @@ class Plan:
     """How far off it was on measured servers with that GPU; None = nobody has compared them."""
     opinions: tuple[Opinion, ...]
     """What the other step-time models say."""
-    warnings: tuple[tuple[str, str], ...]
-    """What looks wrong with the run at the answer: id and message."""
+    warnings: Mapping[str, str]
+    """What looks wrong with the runs at the answer: id -> message, of the first run that has it."""
     runs: int
     """How many runs it took, known ones counted."""
 
@@ -208,7 +210,7 @@ def plan(
         kind="" if pool is None else pool.latency.kind,
         expected=None if experiment is None or pool is None else expected_errors(experiment)[pool.name],
         opinions=second,
-        warnings=tuple(dict.fromkeys(warning for row in rows for warning in row.warnings.items())),
+        warnings={name: message for row in reversed(rows) for name, message in row.warnings.items()},
         runs=driver.runs,
     )
 
@@ -237,6 +239,7 @@ class _Configuration:
         self._question = question
         self._study = question.study
         self._point = point
+        self._of = "requests"
         self._rows: dict[tuple[int | None, float | None], dict[int, Row]] = {}
 
     def search(self) -> Generator[list[Run], list[Row], Candidate]:
@@ -251,6 +254,7 @@ class _Configuration:
             except SpecError:
                 return self._candidate(None, why_not=error.diagnostics[0].message)
         load = yield from self._load(document)
+        self._of = load.of
         own = _own_size(document, self._question.size_path)
         if self._question.max_rate:
             return (yield from self._highest_rate(load, own))
@@ -352,7 +356,7 @@ class _Configuration:
             )
             for place in order
         )
-        return Candidate(point=self._point, size=size, knee=knee, why_not=why_not, tried=tried)
+        return Candidate(point=self._point, size=size, knee=knee, why_not=why_not, of=self._of, tried=tried)
 
 
 def _own_size(document: Mapping[str, Json], path: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.study.planning.search import Verdict
@@ -35,7 +36,8 @@ def margins(row: Row, bounds: tuple[Expectation, ...]) -> tuple[Margin, ...]:
             continue
         for bound, upper in ((one.max, True), (one.min, False)):
             if bound is not None:
-                share = (value / bound if upper else bound / value) if bound and value else float(value > bound) * 2
+                part, whole = (value, bound) if upper else (bound, value)
+                share = part / whole if whole else (inf if part > 0 else 0.0)
                 found.append(Margin(metric=one.metric, value=float(value), bound=bound, of_bound=share))
     return tuple(sorted(found, key=lambda one: -one.of_bound))
 

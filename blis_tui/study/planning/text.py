@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.planning.plan import DISAGREEMENT
 from blis_tui.study.planning.question import trouble
-from blis_tui.study.text import bar, bound_text, number, short_names, value_text
+from blis_tui.study.text import aligned, bar, bound_text, number, short_names, value_text
 from blis_tui.units import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from blis_tui.study.planning.plan import Candidate, Plan, Tried
 
@@ -43,11 +43,11 @@ def answer_text(plan: Plan) -> str:
     knee = best.knee
     if knee is None:
         rate = plan.question.rate_per_s
-        load = "the load" if rate is None else f"{rate:g} requests/s"
+        load = "the load" if rate is None else f"{rate:g} {best.of}/s"
         return f"{what} {'holds' if best.size == 1 else 'hold'} {load} with {bounds}."
     verb = "holds" if best.size == 1 else "hold"
     over = "" if knee.fails is None else f", and no longer {knee.fails:g}"
-    return f"{what} {verb} {knee.holds:g} requests/s with {bounds}{over}."
+    return f"{what} {verb} {knee.holds:g} {best.of}/s with {bounds}{over}."
 
 
 def _cluster(plan: Plan, one: Candidate) -> str:
@@ -70,7 +70,7 @@ def _around(plan: Plan, best: Candidate) -> Iterator[str]:
     by_rate = plan.question.max_rate
     metrics = tuple(dict.fromkeys([*(one.metric for one in plan.question.study.constraints), *_USUAL]))
     metrics += tuple(name for name in _WHERE_KNOWN if best.found is not None and best.found.mean(name) is not None)
-    head = ["", "requests/s" if by_rate else "instances", *([] if by_rate else ["GPUs"])]
+    head = ["", f"{best.of}/s" if by_rate else "instances", *([] if by_rate else ["GPUs"])]
     head += [*(metric.removeprefix("latency.") for metric in metrics), "seeds that hold", ""]
     shown = best.tried
     first = metrics[0]
@@ -84,7 +84,7 @@ def _around(plan: Plan, best: Candidate) -> Iterator[str]:
         cells += [_spread(one, metric) for metric in metrics]
         cells += [f"{one.holding} of {len(one.rows)}", bar(one.mean(first), top, _BAR) if one.holding else _why(one)]
         rows.append(cells)
-    yield from _aligned([head, *rows], left=(0, len(head) - 1))
+    yield from aligned([head, *rows], right=range(1, len(head) - 1))
 
 
 def _spread(one: Tried, metric: str) -> str:
@@ -126,7 +126,7 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
                 f"The step-time models disagree by more than {100 * DISAGREEMENT - 100:.0f} %: with {other.kind},"
                 f" {other.metric} is {number(other.value)} here, not {number(other.own)}, and {so}."
             )
-    for name, message in plan.warnings:
+    for name, message in plan.warnings.items():
         if name != "unused-capacity":
             yield f"warning[{name}]: {message}"
     if plan.cost == "cost.gpus" and not question.max_rate and _several_gpus(plan):
@@ -163,7 +163,7 @@ def _configurations(plan: Plan) -> Iterator[str]:
     """All configurations, each with its answer."""
     names = short_names(plan.question.study.paths)
     by_rate = plan.question.max_rate
-    head = ["", *names.values(), "requests/s" if by_rate else "instances", "GPUs", "USD/h", ""]
+    head = ["", *names.values(), f"{plan.candidates[0].of}/s" if by_rate else "instances", "GPUs", "USD/h", ""]
     rows = []
     for one in plan.candidates:
         found = one.found
@@ -173,14 +173,4 @@ def _configurations(plan: Plan) -> Iterator[str]:
         cells += [answer, number(None if found is None else found.mean("cost.gpus"))]
         cells += [number(None if found is None else found.mean("cost.usd_per_hour")), one.why_not]
         rows.append(cells)
-    yield from _aligned([head, *rows], left=(0, *range(1, 1 + len(names)), len(head) - 1))
-
-
-def _aligned(rows: Sequence[Sequence[str]], left: Sequence[int]) -> Iterator[str]:
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    for row in rows:
-        cells = [
-            cell.ljust(width) if at in left else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield "  ".join(cells).rstrip()
+    yield from aligned([head, *rows], right=range(1 + len(names), len(head) - 1))

@@ -1,0 +1,44 @@
+"""One line on standard error that tells how far a command is."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.cli.files import tell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_EVERY_S: Final = 0.2
+
+
+class ProgressLine:
+    """A line that is rewritten a few times a second, and cleared at the end.
+
+    Args:
+        wanted: whether to show it; None = where standard error is a terminal.
+    """
+
+    def __init__(self, wanted: bool | None) -> None:
+        self._shown = sys.stderr is not None and sys.stderr.isatty() if wanted is None else wanted
+        self._start_s = time.monotonic()
+        self._next_s = 0.0
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since when it is there, in seconds."""
+        return time.monotonic() - self._start_s
+
+    def show(self, text: Callable[[], str]) -> None:
+        """Write the line anew, unless that was done just before."""
+        now_s = time.monotonic()
+        if self._shown and now_s >= self._next_s:
+            self._next_s = now_s + _EVERY_S
+            tell(f"\r\x1b[2K{text()}", nl=False)
+
+    def clear(self) -> None:
+        """Leave nothing behind."""
+        if self._next_s:
+            tell("\r\x1b[2K", nl=False)
