@@ -22,7 +22,18 @@ if TYPE_CHECKING:
 
 Value = float | str | bool | None
 
-_GROUPS: Final = ("requests", "throughput", "offered", "latency", "kv", "slo", "fairness", "gateway", "lifecycle")
+_GROUPS: Final = (
+    "requests",
+    "throughput",
+    "offered",
+    "latency",
+    "kv",
+    "slo",
+    "fairness",
+    "gateway",
+    "lifecycle",
+    "sessions",
+)
 """Sections of a report whose figures stand in every row."""
 USUAL: Final = ("throughput.requests_per_s", "latency.ttft_ms.p99", "latency.itl_ms.p99", "latency.e2e_ms.p99")
 """What is shown of a study that asks for no figure."""

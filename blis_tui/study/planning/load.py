@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from blis_tui.spec.source import Json
+    from blis_tui.study.rows import Row
 
 _TAIL: Final = 20
 """Requests beyond the highest percentile that a bound is on: a p99 of fewer than 2,000 requests is luck."""
@@ -75,6 +76,33 @@ class Load:
         self.require_rate()
         rate = factor if self.scaled else max(factor * (self.own_rate_per_s or 1.0), least_rate)
         return {self.path: rate, self.counted: count} if self.counted else {self.path: rate}
+
+
+def capacity_of(flooded: Row, of: str) -> float | None:
+    """About the rate that a cluster serves at most, from a run in which all requests came at once.
+
+    That is how many had ended by a time, where this was the most: those that end last find the batches half empty, and
+    the mean over the whole run is too low.
+
+    Args:
+        flooded: the run.
+        of: what is counted, ``requests`` or ``sessions``, whose requests come one after the other.
+    """
+    figures = flooded.figures
+    rates = [_number(figures, "throughput.requests_per_s")]
+    completed = _number(figures, "requests.completed")
+    if of == "sessions":
+        calls = _number(figures, "sessions.calls")
+        rates[0] *= _number(figures, "sessions.started") / calls if calls else 0.0
+    else:
+        times = [(share, _number(figures, f"latency.e2e_ms.p{share}")) for share in (50, 90, 95)]
+        rates += [10 * share * completed / time for share, time in times if time]
+    return max(rates) or None
+
+
+def _number(figures: Mapping[str, object], name: str) -> float:
+    value = figures.get(name)
+    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def load_of(

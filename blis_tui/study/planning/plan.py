@@ -14,7 +14,7 @@ from blis_tui.spec.source import as_map
 from blis_tui.spec.study.document import experiment_of, resolve_point
 from blis_tui.spec.study.model import Point
 from blis_tui.study.planning.driver import Driver, Run
-from blis_tui.study.planning.load import load_of
+from blis_tui.study.planning.load import capacity_of, load_of
 from blis_tui.study.planning.question import margins, trouble, verdict_of
 from blis_tui.study.planning.search import search_rate, search_size
 from blis_tui.study.store import MemoryStore
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_SHARE_OF_CAPACITY: Final = 0.8
-"""Where searches begin: latencies begin to rise before the capacity is reached."""
+_OF_CAPACITY: Final = 1.1
+"""Where searches for a rate begin: requests that do not come all at once find fuller batches."""
 DISAGREEMENT: Final = 1.2
 """So far apart may the figures of two step-time models be before that is told."""
 COSTS: Final = ("cost.usd_per_hour", "cost.gpus")
@@ -269,25 +269,19 @@ class _Configuration:
         metrics = tuple(one.metric for one in self._study.constraints)
         return load_of(document, metrics=metrics, duration_s=self._question.duration_s, offered=offered)
 
-    def _extremes(self, load: Load, size: int) -> Generator[list[Run], list[Row], tuple[float | None, str]]:
-        """What bounds a search: about the rate that so many instances serve at most, and what is wrong when idle."""
-        seed = self._study.seeds[0]
-        flood = Run(point=self._point, values=load.all_at_once(size), seed=seed, whole=True)
-        idle = Run(point=self._point, values=load.one_by_one(), seed=seed)
-        flooded, idled = yield [flood, idle]
-        found = flooded.figures.get("throughput.requests_per_s")
-        return float(found) if isinstance(found, int | float) and found > 0 else None, trouble(idled)
-
     def _highest_rate(self, load: Load, own: int) -> Generator[list[Run], list[Row], Candidate]:
         load.require_rate()
-        capacity, wrong = yield from self._extremes(load, own)
-        if wrong:
-            return self._candidate(own, why_not=f"no rate holds: even on an idle cluster {wrong}")
-        guess = (load.own_rate_per_s or 1.0) if capacity is None else _SHARE_OF_CAPACITY * capacity
+        (flooded,) = yield [self._flood(load, own)]
+        capacity = capacity_of(flooded, load.of)
+        guess = (load.own_rate_per_s or 1.0) if capacity is None else _OF_CAPACITY * capacity
         seeds = len(self._study.seeds)
         search = search_rate(guess, precision=self._question.precision, seeds=seeds)
         knee = yield from self._ask(search, lambda probe: (None, probe.value), load)
-        why = "" if knee.holds is not None else "no rate holds, however low: " + self._reason(None, knee.fails)
+        why = ""
+        if knee.fails == 0:
+            why = "no rate holds: even on an idle cluster " + self._reason(None, knee.fails)
+        elif knee.holds is None:
+            why = "no rate holds, however low: " + self._reason(None, knee.fails)
         return self._candidate(own, knee=knee, why_not=why)
 
     def _least_size(self, load: Load, own: int) -> Generator[list[Run], list[Row], Candidate]:
@@ -297,10 +291,11 @@ class _Configuration:
         guess = own
         wanted = rate if rate is not None else load.own_rate_per_s
         if load.path and wanted is not None:
-            capacity, wrong = yield from self._extremes(load, own)
-            if wrong:
+            flooded, idle = yield [self._flood(load, own), self._run(None, 0.0, self._study.seeds[0], load)]
+            if wrong := trouble(idle):
                 return self._candidate(None, why_not=f"no number of instances holds: even on an idle cluster {wrong}")
-            guess = own if capacity is None else ceil(wanted * own / (_SHARE_OF_CAPACITY * capacity))
+            capacity = capacity_of(flooded, load.of)
+            guess = own if capacity is None else ceil(wanted * own / capacity)
         search = search_size(guess, least=question.least, most=question.most, seeds=len(self._study.seeds))
         least = yield from self._ask(search, lambda probe: (int(probe.value), rate), load)
         if least.holds is None:
@@ -330,13 +325,18 @@ class _Configuration:
                 rows = yield runs
                 for probe, row in zip(probes, rows, strict=True):
                     self._rows.setdefault(placed(probe), {})[row.seed] = row
-                probes = search.send([verdict_of(row) for row in rows])
+                probes = search.send([verdict_of(row, self._study.constraints) for row in rows])
         except StopIteration as stop:
             found: T = stop.value
             return found
 
+    def _flood(self, load: Load, size: int) -> Run:
+        """What shows about how much so many instances serve."""
+        return Run(point=self._point, values=load.all_at_once(size), seed=self._study.seeds[0], whole=True)
+
     def _run(self, size: int | None, rate: float | None, seed: int, load: Load, *, whole: bool = False) -> Run:
-        values = {**load.at(rate), **({} if size is None else {self._question.size_path: size})}
+        arrivals = load.one_by_one() if rate == 0 else load.at(rate)
+        values = {**arrivals, **({} if size is None else {self._question.size_path: size})}
         return Run(point=self._point, values=values, seed=seed, whole=whole)
 
     def _size(self, size: int) -> tuple[Override, ...]:
@@ -347,7 +347,8 @@ class _Configuration:
         return next((text for row in rows.values() if (text := trouble(row))), "it does not hold")
 
     def _candidate(self, size: int | None, *, knee: Knee | None = None, why_not: str = "") -> Candidate:
-        order = sorted(self._rows, key=lambda place: (place[0] or 0, place[1] or 0.0))
+        places = [place for place in self._rows if place[1] != 0]  # an idle cluster answers no question
+        order = sorted(places, key=lambda place: (place[0] or 0, place[1] or 0.0))
         tried = tuple(
             Tried(
                 size=size if place[0] is None else place[0],

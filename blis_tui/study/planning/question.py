@@ -42,9 +42,11 @@ def margins(row: Row, bounds: tuple[Expectation, ...]) -> tuple[Margin, ...]:
     return tuple(sorted(found, key=lambda one: -one.of_bound))
 
 
-def verdict_of(row: Row) -> Verdict:
-    """Whether a run holds."""
-    return Verdict(holds=row.status == "done" and not trouble(row))
+def verdict_of(row: Row, bounds: tuple[Expectation, ...]) -> Verdict:
+    """Whether a run holds, and how narrowly."""
+    if row.status != "done" or trouble(row):
+        return Verdict(holds=False)
+    return Verdict(holds=True, of_bound=next((one.of_bound for one in margins(row, bounds)), None))
 
 
 def trouble(row: Row) -> str:

@@ -11,10 +11,16 @@ from math import sqrt
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Generator, Iterable, Sequence
 
 _FAR: Final = 4096.0
 """A rate this many times above or below the first guess is not looked for any further."""
+_STEP: Final = 1.2
+"""The first two steps away from a guess; each one after them is the square of the one before."""
+_FAILED_BEFORE_IDLE: Final = 2
+"""After so many rates that fail, one after the other, it is asked whether there is any that holds."""
+_NEAR: Final = 0.5
+"""From this share of a bound on, figures rise so steeply that the rate which fails is next to the one that holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +28,7 @@ class Probe:
     """A value to try: a rate, or a number of instances."""
 
     value: float
+    """A rate of 0 stands for requests that come one by one."""
     seed: int
     """Which of the seeds, from 0."""
 
@@ -31,6 +38,8 @@ class Verdict:
     """What a probe showed."""
 
     holds: bool
+    of_bound: float | None = None
+    """Where it holds: the figure that is nearest to its bound, as a multiple of it; None = nobody knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +49,7 @@ class Knee:
     holds: float | None
     """None = no rate holds, however low."""
     fails: float | None
-    """None = no rate that was tried fails."""
+    """None = no rate that was tried fails; 0 = not even requests that come one by one hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,16 +95,19 @@ class _Known:
 def search_rate(guess: float, *, precision: float, seeds: int) -> RateSearch:
     """Find the rate up to which everything holds.
 
-    First one seed brackets and bisects. Then all seeds are asked at both ends, which move apart until every seed holds
+    First one seed brackets and bisects. Then the others are asked at both ends, which move apart until every seed holds
     at the lower and none at the upper one: what lies between is the noise of the workload, or the precision.
 
+    That what holds at a rate holds at a lower one saves runs: a seed that fails at the lower end is not asked at the
+    upper one. Before a rate is said to hold, though, all seeds have been asked about it.
+
     Args:
-        guess: where to begin, such as four fifths of the capacity.
+        guess: where to begin, such as the capacity.
         precision: how far apart the ends may be, as a share of the lower one.
         seeds: how many runs have to agree at an end.
     """
     known = _Known(seeds)
-    ends = yield from _bracket(known, guess)
+    ends = yield from _bracket(known, guess, precision)
     if isinstance(ends, Knee):
         return ends
     low, high = ends
@@ -104,24 +116,22 @@ def search_rate(guess: float, *, precision: float, seeds: int) -> RateSearch:
             low = middle
         else:
             high = middle
-    yield from known.ask(Probe(end, seed) for end in (low, high) for seed in range(seeds))
-    lowest = yield from _outwards(known, low, 1 / (1 + precision / 2), holds=True)
-    highest = yield from _outwards(known, high, 1 + precision / 2, holds=False)
+    others = range(1, seeds)
+    verdicts = yield from known.ask(Probe(low, seed) for seed in others)
+    above = [seed for seed, one in zip(others, verdicts, strict=True) if one.holds]
+    lowest = yield from _outwards(known, low, 1 / (1 + precision), range(seeds), holds=True)
+    highest = yield from _outwards(known, high, 1 + precision, above, holds=False)
     return Knee(holds=lowest, fails=highest)
 
 
 def _outwards(
-    known: _Known, rate: float, step: float, *, holds: bool
+    known: _Known, rate: float, step: float, seeds: Sequence[int], *, holds: bool
 ) -> Generator[list[Probe], list[Verdict], float | None]:
-    """Go on from a rate, in growing steps, until every seed holds (or none does); None = not even far away.
-
-    Only seeds that disagree are asked again: what holds at a rate holds at a lower one. Before a rate is said to hold,
-    though, all seeds have been asked about it.
-    """
+    """Go on from a rate, in growing steps, until every seed holds (or none does); None = not even far away."""
     end = rate
     while True:
-        verdicts = yield from known.ask(Probe(rate, seed) for seed in range(known.seeds))
-        astray = [seed for seed, one in enumerate(verdicts) if one.holds != holds]
+        verdicts = yield from known.ask(Probe(rate, seed) for seed in seeds)
+        astray = [seed for seed, one in zip(seeds, verdicts, strict=True) if one.holds != holds]
         if not astray:
             return rate
         end = rate
@@ -136,22 +146,30 @@ def _outwards(
         rate = end
 
 
-def _bracket(known: _Known, guess: float) -> Generator[list[Probe], list[Verdict], tuple[float, float] | Knee]:
+def _bracket(
+    known: _Known, guess: float, precision: float
+) -> Generator[list[Probe], list[Verdict], tuple[float, float] | Knee]:
     """A rate that holds and one that does not, with the first seed."""
     low = high = None
-    rate, factor = rounded(guess), 1.4
+    rate, factor = rounded(guess), _STEP
+    tried = 0
     while low is None or high is None:
-        if (yield from known.one(rate)).holds:
+        tried += 1
+        verdict = yield from known.one(rate)
+        if verdict.holds:
             low = rate
             if rate > guess * _FAR:
                 return Knee(holds=low, fails=None)
-            following = rate * factor
+            near = verdict.of_bound is not None and verdict.of_bound > _NEAR
+            following = rate * (1 + 0.95 * precision if near else factor)  # less than the precision: rates are rounded
         else:
             high = rate
+            if tried == _FAILED_BEFORE_IDLE and low is None and not (yield from known.one(0.0)).holds:
+                return Knee(holds=None, fails=0.0)
             if rate < guess / _FAR:
                 return Knee(holds=None, fails=high)
             following = rate / factor
-        rate, factor = rounded(following), factor * factor
+        rate, factor = rounded(following), factor if tried == 1 else factor * factor
     return low, high
 
 

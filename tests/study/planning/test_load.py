@@ -6,7 +6,10 @@ import pytest
 
 import blis_tui
 from blis_tui.errors import InputError
-from blis_tui.study.planning.load import load_of
+from blis_tui.simulation import Simulation
+from blis_tui.spec.study.model import Point
+from blis_tui.study.planning.load import capacity_of, load_of
+from blis_tui.study.rows import Row, Value, figures_of
 
 P99 = ("latency.ttft_ms.p99",)
 
@@ -68,3 +71,24 @@ def test_conversations_have_a_rate_of_their_own() -> None:
     load = load_of(document, metrics=P99, duration_s=60.0, offered=None)
     assert load.of == "sessions"
     assert load.at(2.0) == {"workload.rate_per_s": 2.0, "workload.sessions": 120}
+
+
+def test_the_capacity_is_the_most_that_had_ended_by_some_time() -> None:
+    at_once = {"workload.rate_per_s": 1e6, "workload.requests": 300}
+    simulation = Simulation(blis_tui.load("quickstart", set=at_once))
+    simulation.run()
+    report = simulation.report()
+    ends = sorted(row.arrival_us + row.e2e_us for row in simulation.log.table(simulation._cluster).plain())
+    expected = max(300 * share / 100 / (ends[300 * share // 100 - 1] / 1e6) for share in (50, 90, 95))
+    figures = figures_of(report.to_dict(), ())
+    found = capacity_of(row_with(figures), "requests")
+    assert found == pytest.approx(expected, rel=0.02)
+    assert found is not None
+    assert found > report.throughput.requests_per_s  # those that end last find half empty batches
+    talks: dict[str, Value] = {"throughput.requests_per_s": 12.0, "sessions.started": 10, "sessions.calls": 40}
+    assert capacity_of(row_with(talks), "sessions") == 3.0
+    assert capacity_of(row_with({}), "requests") is None
+
+
+def row_with(figures: dict[str, Value]) -> Row:
+    return Row(point=Point(0, ()), seed=1, status="done", ok=True, figures=figures)

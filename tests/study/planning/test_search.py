@@ -63,8 +63,9 @@ def test_a_search_takes_few_runs(noise: float, most: float) -> None:
 
 
 def test_a_rate_that_is_never_or_always_good_ends_the_search() -> None:
-    never, _ = drive(search_rate(10.0, precision=0.1, seeds=3), lambda _: Verdict(holds=False))
-    assert never.holds is None
+    never, asked = drive(search_rate(10.0, precision=0.1, seeds=3), lambda _: Verdict(holds=False))
+    assert never == Knee(holds=None, fails=0.0)
+    assert len(asked) == 3
     always, _ = drive(search_rate(10.0, precision=0.1, seeds=3), lambda _: Verdict(holds=True))
     assert isinstance(always, Knee)
     assert always.fails is None
@@ -81,3 +82,23 @@ def test_the_least_size_is_the_least(needed: list[int], guess: int, least: int) 
         assert found.fails == (true - 1 if true > least else None)
         assert {Probe(found.holds, seed) for seed in range(len(needed))} <= set(asked)
     assert all(least <= one.value <= 32 for one in asked)
+
+
+def test_an_idle_cluster_is_only_looked_at_when_rates_fail() -> None:
+    knee, asked = drive(search_rate(10.0, precision=0.1, seeds=3), up_to([9.0] * 3))
+    assert knee.holds is not None
+    assert Probe(0.0, 0) not in asked
+    low, asked = drive(search_rate(10.0, precision=0.1, seeds=3), up_to([4.0] * 3))
+    assert low.holds is not None
+    assert Probe(0.0, 0) in asked
+
+
+def test_steps_are_small_where_a_figure_is_near_its_bound() -> None:
+    knees = [11.0] * 3
+
+    def told(probe: Probe) -> Verdict:
+        return Verdict(holds=probe.value <= 11.0, of_bound=0.9 if probe.value <= 11.0 else None)
+
+    _, with_figures = drive(search_rate(10.5, precision=0.1, seeds=3), told)
+    _, without = drive(search_rate(10.5, precision=0.1, seeds=3), up_to(knees))
+    assert len(with_figures) < len(without)
