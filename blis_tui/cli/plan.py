@@ -18,6 +18,7 @@ from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import ending_on_signals
 from blis_tui.cli.sweep import (
     MOST_JOBS,
+    case_option,
     dask_option,
     jobs_option,
     open_page,
@@ -73,6 +74,7 @@ _SIZES: Final = re.compile(r"([A-Za-z0-9_.]+)=([1-9][0-9]{0,4})\.\.([1-9][0-9]{0
     help="With --max-rate: how far the rate that fails may be above the one that holds.",
 )
 @set_option
+@case_option
 @plugins_option
 @jobs_option
 @dask_option
@@ -100,6 +102,7 @@ def plan(
     duration: float,
     precision: float,
     overrides: tuple[str, ...],
+    case: str | None,
     plugins: tuple[str, ...],
     jobs: int | None,
     dask: str | None,
@@ -131,7 +134,7 @@ def plan(
     given = [f"hardware={hardware}"] if hardware else []
     given += [f"cluster.tensor_parallel={tensor_parallel}"] if tensor_parallel else []
     with ending_on_signals():
-        study = open_study(source, (*given, *axes), slos, (), seeds, overrides, known_plugins(plugins))
+        study = open_study(source, (*given, *axes), slos, (), seeds, overrides, known_plugins(plugins), case)
         if size_path in study.paths:
             raise click.UsageError(f"`{size_path}` is what may grow, and cannot be an axis: see --sizes")
         question = Question(

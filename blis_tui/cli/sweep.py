@@ -75,6 +75,9 @@ objective_option: Final = click.option(
     shell_complete=completion.metrics,
     help="What should be small (cost.gpus) or large (max:throughput.output_tokens_per_s); repeatable.",
 )
+case_option: Final = click.option(
+    "--case", metavar="NAME", help="Start from a case of the experiment (`cases`, `matrix`)."
+)
 early_stop_option: Final = click.option(
     "--early-stop", is_flag=True, help="End a run as soon as one of the bounds can no longer hold."
 )
@@ -82,7 +85,7 @@ early_stop_option: Final = click.option(
 
 @click.command()
 @click.argument("source", metavar="STUDY|SPEC", shell_complete=completion.studies)
-@click.option("--case", metavar="NAME", help="Start from a case of the experiment (`cases`, `matrix`).")
+@case_option
 @axis_option
 @seeds_option
 @slo_option

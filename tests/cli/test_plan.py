@@ -101,3 +101,15 @@ workload:
     assert "the rate of this workload cannot be varied: its clients are users of a closed loop" in found.output
     # For the load as it is, there is an answer.
     assert plan(str(users), *SLO, "--seeds", "1", "--store", "none", "--jobs", "1").exit_code == 0
+
+
+def test_a_case_of_the_experiment_is_planned_for() -> None:
+    few = ("--set", "workload.requests=40", "--seeds", "1", "--duration", "1", "--jobs", "1", "--store", "none")
+    found = plan("lora-adapters", "--case", "round-robin", *few, "--slo", "latency.e2e_ms.p90<=9000", "--format", "json")
+    assert found.exit_code == 0, found.output
+    (one,) = json.loads(found.output)["configurations"]
+    seen = {run["figures"]["latency.e2e_ms.p90"] for tried in one["tried"] for run in tried["runs"]}
+    other = plan("lora-adapters", *few, "--slo", "latency.e2e_ms.p90<=9000", "--format", "json")
+    (one,) = json.loads(other.output)["configurations"]
+    assert seen != {run["figures"]["latency.e2e_ms.p90"] for tried in one["tried"] for run in tried["runs"]}
+    assert plan("lora-adapters", "--case", "none", *few, *SLO).exit_code == 2

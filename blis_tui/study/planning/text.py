@@ -110,10 +110,9 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
     requests = found.mean("requests.total")
     seconds = found.mean("offered.last_arrival_us")
     span = "" if seconds is None else f" over {seconds / 1e6:,.0f} s"
-    yield (
-        f"Each run has {number(requests)} requests{span}; {found.holding} of {plural(len(found.rows), 'seed')} agree;"
-        f" {plural(plan.runs, 'run')} in all."
-    )
+    seeds = len(found.rows)
+    agree = "one seed" if seeds == 1 else f"{found.holding} of {seeds} seeds agree"
+    yield f"Each run has {number(requests)} requests{span}; {agree}; {plural(plan.runs, 'run')} in all."
     if plan.binding is not None:
         one = plan.binding
         yield f"The tightest bound is {one.metric}: {number(one.value)} of {one.bound:g} ({100 * one.of_bound:.0f} %)."
