@@ -28,6 +28,7 @@ from blis_tui.tui.widgets.breakpoints import BreakpointsPane
 from blis_tui.tui.widgets.event_list import EventList
 from blis_tui.tui.widgets.pane import Pane
 from blis_tui.tui.widgets.sessions import SessionsPane
+from blis_tui.tui.widgets.timeline import Timeline
 from blis_tui.units import count_text
 
 if TYPE_CHECKING:
@@ -245,6 +246,11 @@ class DebuggerScreen(Asking):
             self.session.measure()
         self.activate("fleet")
         self.show_view()
+
+    def action_look_arrivals(self) -> None:
+        """Show whose requests arrive when, by the next grouping."""
+        if not self.query_one(Timeline).turn():
+            self.notify("All requests come from one client, and have no tenant.", markup=False)
 
     def action_look_filter(self) -> None:
         """Narrow the event list."""
