@@ -76,7 +76,7 @@ class Outputs:
 
         require_spared(self._names, read)
         if self._parquet:
-            from blis_tui.cli.parquet import require_parquet  # noqa: PLC0415
+            from blis_tui.study.parquet import require_parquet  # noqa: PLC0415
 
             require_parquet()
         if HTML in self:
@@ -133,7 +133,7 @@ class Outputs:
 
         rows = report.rows
         if self._parquet:
-            from blis_tui.cli.parquet import write_requests  # noqa: PLC0415
+            from blis_tui.study.parquet import write_requests  # noqa: PLC0415
 
             write_requests(self._files[REQUESTS], rows)
         tables: dict[str, Callable[[], Iterable[str]]] = {

@@ -262,8 +262,8 @@ def _ending(name: str) -> str:
 
 def _open(opened: ExitStack, names: Iterable[str], endings: Iterable[str]) -> list[Callable[[StudyResult], None]]:
     """Open all files: what cannot be written should be known before a long sweep, not after it."""
-    from blis_tui.cli.parquet import require_parquet, write_rows  # noqa: PLC0415
     from blis_tui.records.files import atomic_bytes  # noqa: PLC0415
+    from blis_tui.study.parquet import require_parquet, write_rows  # noqa: PLC0415
     from blis_tui.study.tables import rows_csv, rows_jsonl  # noqa: PLC0415
 
     writers: list[Callable[[StudyResult], None]] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from blis_tui.cluster.records import SentByClient
 from blis_tui.cluster.signals import declared
 from blis_tui.engine.records import Arrived
 
@@ -72,6 +73,8 @@ def tell_arrival(observers: Observers, request: Request, now: int) -> None:
                 request.tenant,
             )
         )
+    if SentByClient in observers.kinds and request.client:
+        observers.emit(SentByClient(observers.event, now, request.request_id, request.client))
 
 
 class Signal:

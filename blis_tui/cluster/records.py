@@ -246,3 +246,20 @@ class RoutingDecision(Record):
     """What each counts, of all together."""
     top: tuple[Candidate, ...]
     """The candidates with the highest scores, best first, and the chosen one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentByClient(Record):
+    """Which client of the workload sent a request that arrived."""
+
+    shown = Description(
+        "sent-by-client",
+        sign="◂",
+        meaning="a client sent a request",
+        sentence="{client} sent {request_id}",
+        own_event=False,
+        on_demand=True,
+    )
+
+    request_id: str
+    client: str

@@ -66,7 +66,9 @@ class Debugger:
         self.experiment = experiment
         self.routes = dict(routes or {})
         self._simulation = Simulation(experiment, check=check, routes=routes)
-        self.tape = Tape([one.profile for one in self._simulation.snapshot(0).instances])
+        clients = experiment.workload.clients
+        by_clock = [one.id for one in clients if one.session is not None and one.session.pacing == "clock"]
+        self.tape = Tape([one.profile for one in self._simulation.snapshot(0).instances], by_clock)
         self.history = History(self._simulation, cap_bytes=cap_bytes)
         self.phase: int | None = None
         self.failure: SimulationError | None = None

@@ -6,6 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.cluster.lifecycle_records import InstanceChanged
+from blis_tui.cluster.records import SentByClient
+from blis_tui.cluster.session_records import SessionBegun, SessionContinued
+from blis_tui.debugger.session_log import SentCall
 from blis_tui.debugger.tape import CHUNK, LAST_TOKEN, RESUMED, STALLED, STARTED, text_fields
 from blis_tui.engine.records import Arrived, Completed, FirstToken, Preempted, StepFinished, streamed_kinds
 
@@ -40,6 +43,7 @@ class Recorder:
         self._tape.overview.heard_of(len(simulation.snapshot(0).instances) - 1)
         stops = [
             simulation.subscribe(InstanceChanged, partial(self._welcome, simulation)),
+            simulation.subscribe(SentByClient, self._note_client),
             *(simulation.subscribe(kind, self._reader(kind)) for kind in streamed_kinds().values()),
         ]
 
@@ -63,7 +67,7 @@ class Recorder:
         texts = text_fields(kind.kind)
         names = [(name, name in texts) for name in shown.figures]
         has_reason = "reason" in texts
-        has_meaning = kind in (Arrived, Completed, FirstToken, Preempted)
+        has_meaning = kind in (Arrived, Completed, FirstToken, Preempted, SessionBegun, SessionContinued)
 
         def read(record: Record) -> None:
             name: str = getattr(record, "request_id", "")
@@ -83,16 +87,19 @@ class Recorder:
             if has_reason:
                 tape.keep_reason(record.event, record.reason)  # type: ignore[attr-defined]
             if shown.ends:
-                self._end(shown, record.time_us, name, instance)
+                self._end(shown, record, name, instance)
             if has_meaning and number is not None:
                 self._learn(record, number)
 
         return read
 
-    def _end(self, shown: Description, time_us: int, name: str, instance: int) -> None:
+    def _end(self, shown: Description, record: Record, name: str, instance: int) -> None:
         """A request ended."""
         if shown.ends == "lost":
-            self._tape.overview.loss(time_us)
+            self._tape.overview.loss(record.time_us)
+        number = self._tape.number(name)
+        if number is not None:
+            self._tape.sessions.end_call(number, record.event, answered=shown.ends == "done")
         if name in self._stalled.get(instance, ()):
             self._stalled[instance] -= {name}
 
@@ -102,6 +109,7 @@ class Recorder:
         overview, latencies = self._tape.overview, self._tape.latencies
         if isinstance(record, Arrived):
             overview.arrival(record.time_us)
+            self._tape.arrivals.add("tenant", record.tenant_id, record.event)
         elif isinstance(record, Completed):
             latencies.completed(number, record)
             overview.completion(record.time_us)
@@ -110,6 +118,16 @@ class Recorder:
             overview.first_token(record.time_us, record.ttft_us)
         elif isinstance(record, Preempted) and not self._tape.keeps_output:
             latencies.lose(number, record.event)
+        elif isinstance(record, SessionBegun):
+            self._tape.sessions.send(record.session_id, SentCall(record.event, number, -1, -1, 0, 0), record.calls)
+        elif isinstance(record, SessionContinued):
+            last = self._tape.number(record.last)
+            called = (record.call, -1 if last is None else last, record.waited_us, record.said_tokens)
+            self._tape.sessions.send(record.session_id, SentCall(record.event, number, *called))
+
+    def _note_client(self, record: SentByClient) -> None:
+        """Whose request arrived."""
+        self._tape.arrivals.add("client", record.client, record.event)
 
     def _note_stalls(self, record: StepFinished, before: frozenset[str]) -> None:
         """Who got no token from this step on, and who got one again."""

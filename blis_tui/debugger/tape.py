@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.debugger.overview import Bucket, Latencies, Overview
 from blis_tui.debugger.rows import EventRow, RequestEvent, StepRow
+from blis_tui.debugger.session_log import ArrivalLog, SessionLog
 from blis_tui.engine.records import RECORD_KINDS, FirstToken, Preempted, Scheduled, described
 from blis_tui.units import with_spans
 
@@ -43,6 +44,7 @@ class Tape:
 
     Args:
         profiles: what each instance of the start is like.
+        paced_by_clock: the clients whose sessions go on whether or not their calls are answered.
 
     Attributes:
         profiles: what each instance is like.
@@ -51,9 +53,11 @@ class Tape:
         plans_ahead: whether a step is planned when the one before it starts, in the same event.
         overview: figures of the whole run in a fixed number of buckets of time.
         latencies: what the clients have measured.
+        sessions: which requests belong together.
+        arrivals: whose requests arrived when.
     """
 
-    def __init__(self, profiles: Iterable[Profile]) -> None:
+    def __init__(self, profiles: Iterable[Profile], paced_by_clock: Iterable[str] = ()) -> None:
         self.profiles = list(profiles)
         self.keeps_output = self.profiles[0].traits.keeps_output
         self.plans_ahead = self.profiles[0].traits.plans_ahead
@@ -73,6 +77,8 @@ class Tape:
         self._unnamed = False
         self.latencies = Latencies()
         self.overview = Overview()
+        self.sessions = SessionLog(frozenset(paced_by_clock))
+        self.arrivals = ArrivalLog()
         self._work = 0
         self._work_marks = array("q", [0])
 
@@ -308,7 +314,8 @@ class Tape:
         for beside in self._beside.values():
             del beside[bisect_right(beside, event) :]
         self._unnamed = False
-        self.latencies.cut(event)
+        for one in (self.latencies, self.sessions, self.arrivals):
+            one.cut(event)
         for life in self._lives:
             while life and life[-4] > event:
                 del life[-4:]

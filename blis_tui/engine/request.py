@@ -121,6 +121,7 @@ class Request:
         peak_tokens: the most tokens of it that were in the KV cache when it was preempted.
         retries: how often it had to start again.
         network: its client's connection; None = its times are measured at the cluster.
+        client: who sent it, as the workload calls them; empty = nobody says.
     """
 
     __slots__ = (
@@ -128,6 +129,7 @@ class Request:
         "arrival_us",
         "batch_slot",
         "cached_tokens",
+        "client",
         "completed_us",
         "computed_tokens",
         "content",
@@ -220,6 +222,7 @@ class Request:
         self.gateway_us = -1
         self.handover: Handover | None = None
         self.network: Connection | None = None
+        self.client = ""
         self.retries = 0
 
     def restart(self) -> None:

@@ -14,6 +14,8 @@ from blis_tui.pictures.page import page
 from blis_tui.pictures.parts import Card, Picture, Section, Table, cards
 from blis_tui.pictures.percentiles import NAMES, curve, curves_view, name_of
 from blis_tui.records.summary import main_lines
+from blis_tui.spec.study.metrics import COSTS
+from blis_tui.study.costs import cost_figures
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from blis_tui.pictures.load import LoadObserver
     from blis_tui.pictures.percentiles import Curve
     from blis_tui.simulation import Simulation
+    from blis_tui.spec.model import Experiment
 
 _INTERRUPTED: Final = "The run was interrupted: the figures are those until then."
 GROUPS: Final = 6
@@ -55,7 +58,7 @@ def run_page(simulation: Simulation, report: Report, observed: LoadObserver) -> 
     load = [*([rates_picture(rows, end_us)] if rows else [])]
     load += load_pictures(observed.table(simulation, end_us), end_us)
     sections = [
-        Section(name="overview", title="Overview", content=[*_overview(report)]),
+        Section(name="overview", title="Overview", content=[*_overview(report), *_costs(experiment, report)]),
         Section(name="latency", title="Latency", content=[_latencies(report), *pictures]),
         Section(name="load-section", title="Load and throughput", content=load),
         Section(name="groups", title="Classes and tenants", content=_groups(report)),
@@ -102,6 +105,15 @@ def _overview(report: Report) -> list[str | Table]:
     parts += [_broken(name, text) for name, text in report.invariants.items() if text not in ("ok", "not checked")]
     parts.append(Table(caption="The run in short", head=("", ""), rows=[*lines.items()], words=(1,)))
     return parts
+
+
+def _costs(experiment: Experiment, report: Report) -> list[Table]:
+    """What the hardware documents say of it; nothing where they have neither prices nor watts."""
+    found = {name: value for name, value in cost_figures(experiment, report.to_dict()).items() if value is not None}
+    if not found.keys() - {"cost.gpus"}:
+        return []
+    rows = [(COSTS[name].rstrip("."), f"{value:,.2f}") for name, value in found.items()]
+    return [Table(caption="Cost and energy, by the hardware documents", head=("", ""), rows=rows)]
 
 
 def _verdict(verdicts: Sequence[Verdict]) -> str:

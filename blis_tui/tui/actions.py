@@ -112,6 +112,7 @@ _TABLE: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
         ("ask.whatif", "i", "what if", "Replay the run with this request routed elsewhere.", _LOOK),
         ("look.rank", "l", "rank requests", "Rank the requests; again: by the next metric.", _LOOK),
         ("look.measure", "u", "measure of the fleet", "Show the fleet; again: by the next measure.", _LOOK),
+        ("look.arrivals", "a", "arrivals", "Show arrivals on the time line by client, or tenant.", _LOOK),
         ("look.diff", "d", "what changed", "Show what the last step changed.", _LOOK, "changes"),
         ("look.filter", "/", "filter", "Show only the events that match.", _LOOK, "filter"),
         ("look.next_hit", ".", "next match", "Go to the next event that matches.", _LOOK),

@@ -79,7 +79,14 @@ class DebugSession:
             checkup=debugger.checkup,
         )
 
-    def select(self, *, event: int | None = None, request: str | None = None, instance: int | None = None) -> None:
+    def select(
+        self,
+        *,
+        event: int | None = None,
+        request: str | None = None,
+        instance: int | None = None,
+        session: str | None = None,
+    ) -> None:
         """Point at something; what is not named stays selected."""
         selection = self.selection
         if event is not None:
@@ -88,6 +95,8 @@ class DebugSession:
             selection = replace(selection, request=request, ranking=False)
         if instance is not None:
             selection = replace(selection, instance=instance)
+        if session is not None:
+            selection = replace(selection, session=session)
         self.selection = selection
 
     def rank(self) -> None:
@@ -107,6 +116,10 @@ class DebugSession:
     def clear_request(self) -> None:
         """Point at no request any more."""
         self.selection = replace(self.selection, request=None)
+
+    def clear_session(self) -> None:
+        """Show all sessions again."""
+        self.selection = replace(self.selection, session=None)
 
     def forget_unknown(self) -> None:
         """Point at no request that has never arrived."""

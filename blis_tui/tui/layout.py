@@ -23,7 +23,8 @@ class PaneInfo:
     """What it shows, as a sentence for the help."""
     upper: bool = False
     needs: str = ""
-    """What an experiment must have for it: ``fleet`` (several instances, in time) or ``gateway``; empty = nothing."""
+    """What an experiment must have for it: ``fleet`` (several instances, in time), ``gateway`` or ``sessions``;
+    empty = nothing."""
 
 
 PANES: Final = (
@@ -39,13 +40,17 @@ PANES: Final = (
     PaneInfo("fleet", "0", "f", "Fleet", "Fleet", "A map of all instances by load, queue or KV cache", needs="fleet"),
     PaneInfo("router", "R", "o", "Router", "Router", "What the router weighed, and what it chose", needs="fleet"),
     PaneInfo("gateway", "W", "g", "Gateway", "Gateway", "Who waits in the gateway's queue", needs="gateway"),
+    PaneInfo(
+        "sessions", "S", "s", "Sessions", "Sessions", "What each session is doing, and its course", needs="sessions"
+    ),
 )
 
 
 def panes_of(experiment: Experiment) -> tuple[PaneInfo, ...]:
     """The panes that have something to show of an experiment."""
     fleet = experiment.instance_numbers > 1 or experiment.cluster.varies
-    has = {"": True, "fleet": fleet, "gateway": experiment.policy.gateway is not None}
+    sessions = any(client.session is not None for client in experiment.workload.clients)
+    has = {"": True, "fleet": fleet, "gateway": experiment.policy.gateway is not None, "sessions": sessions}
     return tuple(pane for pane in PANES if has[pane.needs])
 
 

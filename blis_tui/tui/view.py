@@ -28,6 +28,8 @@ class Selection:
     """A request's name."""
     instance: int | None = None
     """An instance; None = all."""
+    session: str | None = None
+    """The session whose course is shown; None = all are listed."""
     ranking: bool = False
     """The reader asked for the requests in order, whatever the present event is about."""
     order: str = "e2e"
@@ -68,10 +70,11 @@ class View:
 
 @dataclass(kw_only=True)
 class Picked(Message):
-    """The reader points at an event, a request or an instance: by a click, or by moving a pane's cursor."""
+    """The reader points at an event, a request, an instance or a session: by a click, or by moving a pane's cursor."""
 
     event: int | None = None
     request: str | None = None
     instance: int | None = None
+    session: str | None = None
     go: bool = False
     """Also go there (a double click, or enter)."""

@@ -41,6 +41,7 @@ class ClientSource:
         "_adapters",
         "_arrival_stream",
         "_fresh",
+        "_id",
         "_input_stream",
         "_inputs",
         "_model",
@@ -57,6 +58,7 @@ class ClientSource:
     )
 
     def __init__(self, client: Client, share: float, workload: Workload, streams: Streams, plugins: Registry) -> None:
+        self._id = client.id
         path = f"workload/{client.id}"
         self._arrival_stream = streams.stream(f"{path}/arrivals")
         self._input_stream = streams.stream(f"{path}/input")
@@ -155,6 +157,7 @@ class ClientSource:
             adapter,
         )
         request.network = self._network
+        request.client = self._id
         return request
 
 

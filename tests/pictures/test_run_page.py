@@ -75,6 +75,7 @@ def pressed() -> Run:
 def classes() -> Run:
     """Three classes and two tenants, after a warm-up, on nine instances."""
     changes: dict[str, object] = {
+        "hardware.cost_per_hour_usd": 3,
         "workload.requests": 150,
         "workload.clients.0.tenant": TENANT,
         "workload.clients.1.tenant": "other",
@@ -83,6 +84,20 @@ def classes() -> Run:
         "expect": [{"metric": "requests.completed", "equals": 1}],
     }
     return simulate("service-classes", changes)
+
+
+def test_what_a_run_costs_is_told_as_far_as_the_hardware_says(pressed: Run, classes: Run) -> None:
+    text = " ".join(classes.page.text.split())
+    hours = classes.report.duration_us / 3.6e9
+    per_million = 9 * 3 * hours / sum(classes.numbers("output_tokens")) * 1e6
+    assert "Accelerators that instances hold, on average over the run 9.00" in text
+    assert "What these cost in an hour, in US dollars 27.00" in text
+    assert f"US dollars for a million generated tokens {per_million:,.2f}" in text
+    watts = classes.simulation.experiment.pools[0].hardware.peak_watts
+    assert watts is not None
+    assert f"What these take at most, in watts {9 * watts:,.2f}" in text
+    assert "Watt-hours" not in text  # nobody says what an idle one takes
+    assert "US dollars" not in pressed.page.text
 
 
 def test_plotly_knows_every_setting_of_every_figure(pressed: Run, classes: Run) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+from io import BytesIO
 from typing import TYPE_CHECKING, Literal
 
 import pytest
@@ -11,6 +12,7 @@ from textual.widgets import Input
 
 from blis_tui.compare.divergence import record_stream
 from blis_tui.spec.study.document import experiment_of
+from blis_tui.study.parquet import write_rows
 from blis_tui.study.rows import Row
 from blis_tui.study.runners import HereRunner
 from blis_tui.study.store import FolderStore, MemoryStore
@@ -299,9 +301,13 @@ async def test_rows_are_exported_as_the_command_writes_them(study: Study, known:
         await press(pilot, "slash", *"ok", "enter", "x", "enter")
         await press(pilot, "x", "down", "enter")
         await press(pilot, "x", "down", "down", "enter")
+        await press(pilot, "x", "down", "down", "down", "enter")
     here = tmp_path / "here"
     assert (here / "sizing.csv").read_text(encoding="utf-8") == "".join(rows_csv(sweep.result()))
     assert (here / "sizing.jsonl").read_text(encoding="utf-8") == "".join(rows_jsonl(sweep.result()))
+    table = BytesIO()
+    write_rows(table, sweep.result())
+    assert (here / "sizing.parquet").read_bytes() == table.getvalue()
     assert (here / "sizing.svg").read_text(encoding="utf-8").startswith("<svg")
 
 

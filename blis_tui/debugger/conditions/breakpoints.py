@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.debugger.conditions.expression import parse_condition
 from blis_tui.debugger.conditions.lexer import ConditionError, check_length, unquoted
-from blis_tui.debugger.conditions.probes import Breaks, Happens, Holds, Misses, Reaches
+from blis_tui.debugger.conditions.probes import Breaks, Happens, Holds, Misses, Reaches, Sends
 from blis_tui.debugger.conditions.syntax import NAMES, check_instance
 from blis_tui.debugger.conditions.vocabulary import TIME_UNITS
 from blis_tui.engine.records import RECORD_KINDS
@@ -77,9 +77,19 @@ class Watch:
 
 
 def about_request(name: str) -> str:
-    """The breakpoint about a request, as somebody would write it: an odd name stands in quotes."""
+    """The breakpoint about a request, as somebody would write it."""
+    return f"request {_written(name)}"
+
+
+def about_session(name: str) -> str:
+    """The breakpoint about a session, likewise."""
+    return f"session {_written(name)}"
+
+
+def _written(name: str) -> str:
+    """A name as it stands in a breakpoint: an odd one in quotes."""
     quoted = '"' + re.sub(r'(["\\])', r"\\\1", name) + '"'
-    return f"request {name if _PLAIN_NAME.fullmatch(name) else quoted}"
+    return name if _PLAIN_NAME.fullmatch(name) else quoted
 
 
 _WORD: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|\S+', re.DOTALL)
@@ -170,9 +180,17 @@ def _first(reader: _Reader) -> Condition:
 
 
 def _request(reader: _Reader) -> Condition:
-    name = reader.take("the name of a request", "request request_12").group()
+    return Happens(request=_name(reader, "the name of a request", "request request_12"), kind=reader.kind())
+
+
+def _session(reader: _Reader) -> Condition:
+    return Sends(_name(reader, "the name of a session", "session chat-0"))
+
+
+def _name(reader: _Reader, what: str, example: str) -> str:
+    name = reader.take(what, example).group()
     quoted = len(name) > 1 and name[0] == name[-1] and name[0] in "\"'"
-    return Happens(request=unquoted(name) if quoted else name, kind=reader.kind())
+    return unquoted(name) if quoted else name
 
 
 def _instance(reader: _Reader) -> Condition:
@@ -252,6 +270,7 @@ KEYWORDS: Final[Mapping[str, Keyword]] = MappingProxyType(
         "first": Keyword("first preemption", f"the next {', '.join(FIRST)}, slo-miss or other kind, once", _first),
         "request": Keyword("request NAME [KIND]", "any event of a request", _request),
         "instance": Keyword("instance NUMBER [KIND]", "any event on an instance", _instance),
+        "session": Keyword("session NAME", "each call of a session, when it is sent", _session),
         "time": Keyword("time 1.5s", "the first event at or after a time", _time),
         "event": Keyword("event 1234", "an event by its number", _event),
         "slo-miss": Keyword("slo-miss [ttft 250ms] [e2e 2s]", "a request that takes longer than its bound", _slo_miss),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from blis_tui.cluster.session_records import SessionBegun, SessionContinued
 from blis_tui.debugger.conditions.vocabulary import TIME_UNITS, State, instance_of, names_request, takes_part
 from blis_tui.engine.records import RECORD_KINDS, Completed, FirstToken, StepFinished, streamed_kinds
 from blis_tui.errors import InvariantError
@@ -136,6 +137,28 @@ class Happens:
             return True
         # Who is preempted is one thing, for whom another: without a kind either will do.
         return (takes_part if self.kind else names_request)(record, self.request)
+
+
+@dataclass(frozen=True, slots=True)
+class Sends:
+    """A session sends a call."""
+
+    session: str
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The records that tell of sessions."""
+        return frozenset({SessionBegun.kind, SessionContinued.kind})
+
+    def probe(self) -> Probe:
+        """Stops at each event in which a request of it arrives."""
+        return _Each(self._find)
+
+    def _find(self, simulation: Watched, records: Sequence[Record]) -> str:  # noqa: ARG002  (see Probe.check)
+        for record in records:
+            if isinstance(record, SessionBegun | SessionContinued) and record.session_id == self.session:
+                return sentence(record)
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

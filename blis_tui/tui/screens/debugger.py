@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from textual import on, work
 
-from blis_tui.debugger.conditions.breakpoints import about_request
+from blis_tui.debugger.conditions.breakpoints import about_request, about_session
 from blis_tui.debugger.places import parse_place
 from blis_tui.debugger.sessions import load as load_session
 from blis_tui.debugger.sessions import save as save_session
@@ -27,6 +27,8 @@ from blis_tui.tui.shell import shell
 from blis_tui.tui.widgets.breakpoints import BreakpointsPane
 from blis_tui.tui.widgets.event_list import EventList
 from blis_tui.tui.widgets.pane import Pane
+from blis_tui.tui.widgets.sessions import SessionsPane
+from blis_tui.tui.widgets.timeline import Timeline
 from blis_tui.units import count_text
 
 if TYPE_CHECKING:
@@ -130,7 +132,10 @@ class DebuggerScreen(Asking):
     def action_break_toggle(self) -> None:
         """Set or remove a breakpoint at what the cursor is on."""
         request = self.session.selection.request
-        if request is not None and self.arrangement.active in ("request", "instances", "kv"):
+        session = self.query_one(SessionsPane).selected_value() if self.arrangement.active == "sessions" else ""
+        if session:
+            text = about_session(session)
+        elif request is not None and self.arrangement.active in ("request", "instances", "kv"):
             text = about_request(request)
         else:
             text = f"event {self.session.selection.event or max(self.session.debugger.event, 1)}"
@@ -218,6 +223,9 @@ class DebuggerScreen(Asking):
             events.set_filter(None)
         elif self.arrangement.size != "shared":
             self._resize(-len(SIZES))
+        elif self.session.selection.session is not None and self.arrangement.active == "sessions":
+            self.session.clear_session()
+            self.show_view()
         elif self.session.selection.request is not None:
             self.session.clear_request()
             self.show_view()
@@ -238,6 +246,11 @@ class DebuggerScreen(Asking):
             self.session.measure()
         self.activate("fleet")
         self.show_view()
+
+    def action_look_arrivals(self) -> None:
+        """Show whose requests arrive when, by the next grouping."""
+        if not self.query_one(Timeline).turn():
+            self.notify("All requests come from one client, and have no tenant.", markup=False)
 
     def action_look_filter(self) -> None:
         """Narrow the event list."""
@@ -283,6 +296,7 @@ class DebuggerScreen(Asking):
     action_pane_fleet = partialmethod(Moves.activate, "fleet")
     action_pane_router = partialmethod(Moves.activate, "router")
     action_pane_gateway = partialmethod(Moves.activate, "gateway")
+    action_pane_sessions = partialmethod(Moves.activate, "sessions")
     action_break_list = action_pane_breakpoints
     action_look_diff = action_pane_changes
 

@@ -28,6 +28,7 @@ from blis_tui.tui.widgets.instances import InstancesPane
 from blis_tui.tui.widgets.kv_map import KvMap
 from blis_tui.tui.widgets.metrics import MetricsPane
 from blis_tui.tui.widgets.pane import Pane
+from blis_tui.tui.widgets.sessions import SessionsPane
 from blis_tui.tui.widgets.spec_view import SpecPane
 from blis_tui.tui.widgets.timeline import Timeline
 from blis_tui.tui.widgets.warnings import WarningsPane
@@ -49,7 +50,9 @@ _PROGRESS_S: Final = 0.2
 """On the way to somewhere, time between two paints, in seconds."""
 _COURTESY_S: Final = 0.05
 """How long a run waits after the user did something, so that the effect is painted first."""
-_OF_CLUSTERS: Final = MappingProxyType({"fleet": FleetPane, "router": RouterPane, "gateway": GatewayPane})
+_OF_SOME: Final = MappingProxyType(
+    {"fleet": FleetPane, "router": RouterPane, "gateway": GatewayPane, "sessions": SessionsPane}
+)
 """Panes that only some experiments have."""
 GOING: Final = "going there"
 """Label of a move to a place that somebody named."""
@@ -93,8 +96,8 @@ class Stage(Screen[None]):
                 yield BreakpointsPane(id="breakpoints")
                 yield SpecPane(id="spec")
                 for pane in self.panes:
-                    if pane.id in _OF_CLUSTERS:
-                        yield _OF_CLUSTERS[pane.id](id=pane.id)
+                    if pane.id in _OF_SOME:
+                        yield _OF_SOME[pane.id](id=pane.id)
         yield KeyBar()
 
     def on_mount(self) -> None:
@@ -327,7 +330,9 @@ class Stage(Screen[None]):
     @on(Picked)
     def _picked(self, message: Picked) -> None:
         """The reader points at something."""
-        self.session.select(event=message.event, request=message.request, instance=message.instance)
+        self.session.select(
+            event=message.event, request=message.request, instance=message.instance, session=message.session
+        )
         if message.go and message.event is not None:
             self.session.leave()
             self.go(self.session.debugger.seek(message.event), GOING)

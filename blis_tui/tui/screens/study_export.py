@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.study.parquet import write_rows
 from blis_tui.study.tables import rows_csv, rows_jsonl
 from blis_tui.tui.screens.files import FilesScreen, Kind, text_bytes
 from blis_tui.units import plural
@@ -19,6 +22,8 @@ KINDS: Final = (
     Kind("jsonl", "jsonl", "one JSON object per run"),
     Kind("picture", "svg", "this screen as a picture"),
 )
+PARQUET: Final = Kind("parquet", "parquet", "one row per run, for data frames")
+"""Where the package that writes it is installed."""
 
 
 class StudyExport(FilesScreen):
@@ -30,7 +35,9 @@ class StudyExport(FilesScreen):
     """
 
     def __init__(self, result: StudyResult, picture: Callable[[], str]) -> None:
-        super().__init__(KINDS, f"All {plural(len(result.rows), 'run')} that are known.")
+        *tables, picture_kind = KINDS
+        kinds = (*tables, PARQUET, picture_kind) if find_spec("pyarrow") else KINDS
+        super().__init__(kinds, f"All {plural(len(result.rows), 'run')} that are known.")
         self._result = result
         self._picture = picture()
 
@@ -43,5 +50,7 @@ class StudyExport(FilesScreen):
         """The rows of all runs, whatever the screen below shows."""
         if kind.id == "picture":
             return text_bytes(lambda out: out.write(self._picture))
+        if kind.id == "parquet":
+            return partial(write_rows, result=self._result)
         lines = rows_csv if kind.id == "csv" else rows_jsonl
         return text_bytes(lambda out: out.writelines(lines(self._result)))

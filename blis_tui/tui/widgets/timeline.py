@@ -1,12 +1,14 @@
-"""The whole run at a glance, to click into."""
+"""The whole run at a glance, to click into, and whose requests arrive when."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.binding import Binding
+from textual.content import Content
 from textual.reactive import reactive
 
+from blis_tui.tui.presenters.arrivals import arrival_lines, groupings, row_text, rows_of
 from blis_tui.tui.presenters.timeline import (
     CHOICES,
     LABEL,
@@ -20,15 +22,19 @@ from blis_tui.tui.view import Picked
 from blis_tui.tui.widgets.pane import Pane
 
 if TYPE_CHECKING:
-    from textual.content import Content
     from textual.events import Leave, MouseDown, MouseEvent, MouseMove, MouseUp
 
     from blis_tui.tui.presenters.timeline import Scale
     from blis_tui.tui.view import View
 
+_LINES: Final = 3
+
 
 class Timeline(Pane):
-    """Three lines over the full width: times, one figure, and marks. A click goes to that time."""
+    """Three lines over the full width: times, one figure, and marks. A click goes to that time.
+
+    Below them there may be the arrivals of each client or tenant.
+    """
 
     FOLLOWS_SELECTION = False
     ALLOW_SELECT = False
@@ -48,18 +54,36 @@ class Timeline(Pane):
     choice: reactive[int] = reactive(0)
     """Which figure the middle line shows."""
 
+    grouping: reactive[str] = reactive("")
+    """Whose arrivals are shown: of each ``client`` or ``tenant``; empty = none."""
+
     _dragged = False
     _asked = -1
 
-    def show(self, view: View) -> None:  # noqa: ARG002  (render reads it)
+    def show(self, view: View) -> None:
         """Draw it anew."""
+        rows = rows_of(view, self.grouping, self.screen.size.height) if self.grouping else ()
+        self.styles.height = _LINES + (1 + len(rows) if rows else 0)
         self.refresh()
+
+    def turn(self) -> bool:
+        """Show the arrivals, or those by the next grouping, or no longer; returns whether there is anything to show."""
+        if self.view is None:
+            return False
+        choices = ("", *groupings(self.view))
+        self.grouping = choices[(choices.index(self.grouping) + 1) % len(choices)]
+        self.show(self.view)
+        return len(choices) > 1
 
     def render(self) -> Content | str:
         """The three lines."""
         if self.view is None:
             return ""
-        return timeline(self.view, CHOICES[self.choice], self.content_size.width, focused=self.has_focus)
+        width = self.content_size.width
+        lines = [timeline(self.view, CHOICES[self.choice], width, focused=self.has_focus)]
+        if self.grouping:
+            lines += arrival_lines(self.view, self.grouping, width, self.screen.size.height)
+        return Content("\n").join(lines)
 
     def _scale(self, view: View) -> Scale:
         return scale_of(view, self.content_size.width - LABEL)
@@ -108,8 +132,14 @@ class Timeline(Pane):
             if wanted != self._asked:
                 self._go(wanted)
             return
-        inside = 0 <= cell < scale.cells
-        self.tooltip = hover_text(view, CHOICES[self.choice], scale, cell) if inside else "Click for another figure."
+        rows = rows_of(view, self.grouping, self.screen.size.height) if self.grouping else ()
+        row = event.y - self.gutter.top - _LINES - 1
+        if not 0 <= cell < scale.cells:
+            self.tooltip = "Click for another figure."
+        elif 0 <= row < len(rows):
+            self.tooltip = row_text(view, self.grouping, rows[row], scale, cell)
+        else:
+            self.tooltip = hover_text(view, CHOICES[self.choice], scale, cell)
 
     def on_mouse_up(self, _event: MouseUp) -> None:
         """The drag is over."""

@@ -1,0 +1,174 @@
+"""What a tape remembers of sessions, and of who sent which request: a few whole numbers for each."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+_WIDTH: Final = 6
+
+
+class SentCall(NamedTuple):
+    """A call of a session that was sent; requests are told by their numbers."""
+
+    event: int
+    request: int
+    call: int
+    """Its position in the session, from 0; -1 = one of those that begin it."""
+    last: int
+    """The last of the requests that it waited for; -1 = it waited for none."""
+    waited_us: int
+    """Since then."""
+    said_tokens: int
+    """Tokens of its prompt that were said before."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """What decides how a session ends, as far as it is known at the tape's end."""
+
+    unanswered: int
+    failed: bool = False
+
+
+class SessionLog:
+    """The sessions of a run, in the order in which they began; each is told by its place in it.
+
+    Args:
+        paced_by_clock: the clients whose sessions go on whether or not their calls are answered.
+    """
+
+    def __init__(self, paced_by_clock: frozenset[str] = frozenset()) -> None:
+        self._paced_by_clock = paced_by_clock
+        self._names: list[str] = []
+        self._places: dict[str, int] = {}
+        self._begun = array("q")
+        self._lengths = array("q")
+        self._ended = array("q")
+        self._completed = array("b")
+        self._calls: list[array[int]] = []
+        self._of: dict[int, int] = {}
+        self._open: dict[int, _Open] = {}
+        self._sent = array("q")
+        self._answers = array("q")
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    # ---- what is known ----
+
+    def begun(self, event: int) -> int:
+        """How many sessions had begun by an event."""
+        return bisect_right(self._begun, event)
+
+    def name(self, session: int) -> str:
+        """What a session is called."""
+        return self._names[session]
+
+    def place(self, name: str) -> int | None:
+        """The session of that name; None = none has begun."""
+        return self._places.get(name)
+
+    def of_request(self, request: int) -> int | None:
+        """The session that a request belongs to."""
+        return self._of.get(request)
+
+    def length(self, session: int) -> int:
+        """The calls that a session has if each is answered."""
+        return self._lengths[session]
+
+    def began(self, session: int) -> int:
+        """The event in which a session began."""
+        return self._begun[session]
+
+    def end(self, session: int, until: int) -> tuple[int, bool] | None:
+        """The event in which a session ended and whether each call was answered; None = it had not by that event."""
+        ended = self._ended[session]
+        return (ended, bool(self._completed[session])) if 0 < ended <= until else None
+
+    def calls(self, session: int) -> list[SentCall]:
+        """Every call of a session that is known to have been sent, in order of their sending."""
+        flat = self._calls[session]
+        return [SentCall._make(flat[at : at + _WIDTH]) for at in range(0, len(flat), _WIDTH)]
+
+    def in_flight(self, event: int) -> int:
+        """How many calls of all sessions were sent by an event and had not come to their end."""
+        return bisect_right(self._sent, event) - bisect_right(self._answers, event)
+
+    # ---- recording ----
+
+    def send(self, name: str, sent: SentCall, calls: int = 0) -> None:
+        """A session sends a call; with the first one it begins, and has so many ``calls``."""
+        place = self._places.setdefault(name, len(self._names))
+        if place == len(self._names):
+            self._names.append(name)
+            self._begun.append(sent.event)
+            self._lengths.append(calls)
+            self._ended.append(0)
+            self._completed.append(0)
+            self._calls.append(array("q"))
+            self._open[place] = _Open(calls)
+        self._calls[place].extend(sent)
+        self._of[sent.request] = place
+        self._sent.append(sent.event)
+
+    def end_call(self, request: int, event: int, *, answered: bool) -> None:
+        """A request has come to its end, and with it perhaps its session."""
+        place = self._of.get(request)
+        if place is None:
+            return
+        self._answers.append(event)
+        state = self._open.get(place)
+        if state is None:
+            return
+        state.unanswered -= 1
+        state.failed = state.failed or not answered
+        goes_on = self._names[place].rpartition("-")[0] in self._paced_by_clock
+        if not state.unanswered or (state.failed and not goes_on):
+            self._ended[place], self._completed[place] = event, not state.failed
+            del self._open[place]
+
+    def cut(self, event: int) -> None:
+        """Forget what stands behind an event; nothing is recorded after that."""
+        kept = self.begun(event)
+        for name in self._names[kept:]:
+            del self._places[name]
+        for rows in (self._names, self._begun, self._lengths, self._ended, self._completed, self._calls):
+            del rows[kept:]
+        for place, flat in enumerate(self._calls):
+            while flat and flat[-_WIDTH] > event:
+                del flat[-_WIDTH:]
+            if self._ended[place] > event:
+                self._ended[place] = self._completed[place] = 0
+        for events in (self._sent, self._answers):
+            del events[bisect_right(events, event) :]
+        self._of = {flat[at + 1]: place for place, flat in enumerate(self._calls) for at in range(0, len(flat), _WIDTH)}
+
+
+class ArrivalLog:
+    """The events in which the requests of each client, or each tenant, arrived."""
+
+    def __init__(self) -> None:
+        self._events: dict[str, dict[str, array[int]]] = {"client": {}, "tenant": {}}
+
+    def names(self, by: str) -> tuple[str, ...]:
+        """Who has sent anything, in order of their first requests. ``by``: ``client`` or ``tenant``."""
+        return tuple(self._events[by])
+
+    def until(self, by: str, name: str, event: int) -> int:
+        """How many requests of one of them had arrived by an event."""
+        return bisect_right(self._events[by].get(name, ()), event)
+
+    def add(self, by: str, name: str, event: int) -> None:
+        """A request of one of them arrived; nobody in particular has no name."""
+        if name:
+            self._events[by].setdefault(name, array("q")).append(event)
+
+    def cut(self, event: int) -> None:
+        """Forget what stands behind an event."""
+        for by, found in self._events.items():
+            for events in found.values():
+                del events[bisect_right(events, event) :]
+            self._events[by] = {name: events for name, events in found.items() if events}

@@ -1,0 +1,267 @@
+"""Where a session stands at an event: its calls, what it waits for, and how much of its history was cached.
+
+Read from the tape; which calls a turn consists of, and which wait for which, is what the experiment says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.records import described
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from blis_tui.debugger.rows import RequestEvent
+    from blis_tui.debugger.session_log import SentCall
+    from blis_tui.debugger.tape import Tape
+    from blis_tui.spec.model import Client, Experiment, Session
+
+RUNNING: Final = "running"
+THINKING: Final = "think time"
+TOOL: Final = "tool wait"
+COMPLETED: Final = "completed"
+CANCELLED: Final = "cancelled"
+UNFINISHED: Final = "unfinished"
+"""The run ended before the session."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCall:
+    """One call of every turn."""
+
+    name: str
+    after: tuple[int, ...]
+    """The calls of the turn that it waits for, by their places in it; none = it starts the turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnPlan:
+    """What each turn of a client's sessions consists of."""
+
+    calls: tuple[TurnCall, ...]
+    starts: tuple[int, ...]
+    """The calls that start a turn."""
+    ends: tuple[int, ...]
+    """The calls for which no other of the turn waits."""
+    by_clock: bool
+    """Calls wait for the sending of those before them, not for their answers."""
+
+    def waits_for(self, call: int) -> tuple[int, ...]:
+        """The calls of the session that one of them waits for, all by their places in the session."""
+        turn, place = divmod(call, len(self.calls))
+        first = turn * len(self.calls)
+        if place not in self.starts:
+            return tuple(first + one for one in self.calls[place].after)
+        return tuple(first - len(self.calls) + one for one in self.ends) if turn else ()
+
+
+def turn_plan(session: Session) -> TurnPlan:
+    """What a turn of such sessions consists of."""
+    places: dict[str, tuple[int, ...]] = {}
+    calls: list[TurnCall] = []
+    for one in session.calls:
+        first = len(calls)
+        places[one.id] = tuple(range(first, first + one.parallel))
+        after = tuple(place for name in one.after for place in places[name])
+        calls += [TurnCall(one.id, after)] * one.parallel
+    calls = calls or [TurnCall("", ())]
+    awaited = {place for one in calls for place in one.after}
+    return TurnPlan(
+        calls=tuple(calls),
+        starts=tuple(place for place, one in enumerate(calls) if not one.after),
+        ends=tuple(place for place in range(len(calls)) if place not in awaited),
+        by_clock=session.pacing == "clock",
+    )
+
+
+_UNKNOWN: Final = TurnPlan((TurnCall("", ()),), (0,), (0,), by_clock=False)
+
+
+def plan_of(experiment: Experiment, session: str) -> TurnPlan:
+    """What a turn of a session consists of, by its client."""
+    client = client_of(experiment.workload.clients, session)
+    return _UNKNOWN if client is None or client.session is None else turn_plan(client.session)
+
+
+def client_of(clients: Iterable[Client], session: str) -> Client | None:
+    """Whose session it is."""
+    name = session.rpartition("-")[0]
+    return next((one for one in clients if one.id == name), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallCourse:
+    """A call that was sent, as far as it is known at an event."""
+
+    sent: SentCall
+    call: int
+    """Its place in the session, from 0."""
+    name: str
+    """The request's."""
+    time_us: int
+    """When it was sent."""
+    input_tokens: int
+    cached_tokens: int
+    """Of its prompt, when it was first scheduled; -1 = it has not been."""
+    first_token_us: int
+    """When its client had the first token; -1 = not yet."""
+    end: RequestEvent | None
+
+    @property
+    def answered(self) -> bool:
+        """Whether it completed."""
+        return self.end is not None and described(self.end.what).ends == "done"
+
+    @property
+    def output_tokens(self) -> int:
+        """Its answer, once it is there."""
+        return self.end.first if self.end is not None and self.answered else 0
+
+    @property
+    def end_us(self) -> int:
+        """When its client knows how it ended; -1 = not yet."""
+        if self.end is None:
+            return -1
+        return max(self.end.time_us, self.time_us + self.end.second) if self.answered else self.end.time_us
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionCourse:
+    """A session, as far as it is known at an event."""
+
+    name: str
+    plan: TurnPlan
+    length: int
+    """The calls that it has if each is answered."""
+    began_us: int
+    now_us: int
+    state: str
+    since_us: int
+    """Since when it is in that state."""
+    calls: tuple[CallCourse, ...]
+    """Those that were sent, in order of their sending."""
+    later: tuple[CallCourse, ...]
+    """Those that are known to be sent later, as they stand in the end."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing follows in this run."""
+        return self.state in (COMPLETED, CANCELLED, UNFINISHED)
+
+    @property
+    def turn(self) -> int:
+        """The latest turn of which a call was sent, from 1."""
+        return max(one.call for one in self.calls) // len(self.plan.calls) + 1
+
+    @property
+    def turns(self) -> int:
+        """How many turns it has if each call is answered."""
+        return -(-self.length // len(self.plan.calls))
+
+    @property
+    def in_flight(self) -> int:
+        """Calls that were sent and have not come to their end."""
+        return len([one for one in self.calls if one.end is None])
+
+    @property
+    def context_tokens(self) -> int:
+        """The longest prompt so far, with its answer where that is there."""
+        return max(one.input_tokens + one.output_tokens for one in self.calls)
+
+    @property
+    def history(self) -> tuple[int, int]:
+        """Of the calls that were scheduled: tokens that were said before, and those of them that were cached."""
+        known = [one for one in self.calls if one.cached_tokens >= 0 and one.sent.said_tokens]
+        said = [one.sent.said_tokens for one in known]
+        return sum(said), sum(min(one.cached_tokens, one.sent.said_tokens) for one in known)
+
+
+def read_session(
+    tape: Tape,
+    experiment: Experiment,
+    session: int,
+    until: int,
+    settled: int,
+    *,
+    over: bool = False,
+    ahead: bool = False,
+) -> SessionCourse:
+    """A session that has begun, as of an event.
+
+    Args:
+        tape: what is known.
+        experiment: what is simulated.
+        session: its place among the sessions.
+        until: the last event to know of.
+        settled: the last event whose results are past.
+        over: whether the run ends there.
+        ahead: whether to look at calls that are known to be sent later, too.
+    """
+    log = tape.sessions
+    plan = plan_of(experiment, log.name(session))
+    sent = log.calls(session)
+    placed = list(zip(sent, _places(sent, plan), strict=True))
+    calls = tuple(_call(tape, one, place, until, settled) for one, place in placed if one.event <= until)
+    end, length, now_us = log.end(session, until), log.length(session), tape.time_us(until)
+    if end is not None:
+        completed = end[1]
+        state = COMPLETED if completed else CANCELLED
+        since_us = max(one.end_us for one in calls) if completed else tape.time_us(end[0])
+    elif over:
+        state, since_us = UNFINISHED, now_us
+    else:
+        state, since_us = _state(plan, calls, length)
+    return SessionCourse(
+        name=log.name(session),
+        plan=plan,
+        length=length,
+        began_us=tape.time_us(log.began(session)),
+        now_us=now_us,
+        state=state,
+        since_us=since_us,
+        calls=calls,
+        later=tuple(
+            _call(tape, one, place, len(tape), len(tape)) for one, place in placed if ahead and one.event > until
+        ),
+    )
+
+
+def _places(sent: Sequence[SentCall], plan: TurnPlan) -> list[int]:
+    """The place in the session of each call; those that begin it are sent in their order."""
+    starts = iter(plan.starts)
+    return [one.call if one.call >= 0 else next(starts, 0) for one in sent]
+
+
+def _call(tape: Tape, sent: SentCall, place: int, until: int, settled: int) -> CallCourse:
+    name = tape.name(sent.request)
+    entries = tape.life(name, until, settled)
+    again = next((at for at in range(len(entries) - 1, 0, -1) if entries[at].what == "retried"), 0)
+    scheduled = next((one for one in entries[again:] if one.what == "scheduled"), None)
+    first = next((one for one in reversed(entries) if one.what == "first-token"), None)
+    return CallCourse(
+        sent=sent,
+        call=place,
+        name=name,
+        time_us=entries[0].time_us,
+        input_tokens=entries[0].first,
+        cached_tokens=-1 if scheduled is None else scheduled.first,
+        first_token_us=-1 if first is None else entries[0].time_us + first.second,
+        end=next((one for one in reversed(entries) if described(one.what).ends), None),
+    )
+
+
+def _state(plan: TurnPlan, calls: Sequence[CallCourse], length: int) -> tuple[str, int]:
+    """What a session that goes on is doing, and since when."""
+    in_flight = [one.time_us for one in calls if one.end is None]
+    if in_flight:
+        return RUNNING, min(in_flight)
+    known = {one.call: one.time_us if plan.by_clock else one.end_us for one in calls}
+    latest = max(known)
+    for call in range(min(length, (latest // len(plan.calls) + 2) * len(plan.calls))):
+        awaited = plan.waits_for(call)
+        if call not in known and awaited and all(one in known for one in awaited):
+            begins = call % len(plan.calls) in plan.starts
+            return (THINKING if begins else TOOL), max(known[one] for one in awaited)
+    return THINKING, max(known.values())

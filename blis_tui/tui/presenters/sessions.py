@@ -1,0 +1,243 @@
+"""Sessions: which go on and what each of them is doing; and the course of one, call by call."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+
+from blis_tui.debugger.why.session_course import (
+    CANCELLED,
+    COMPLETED,
+    RUNNING,
+    THINKING,
+    TOOL,
+    UNFINISHED,
+    client_of,
+    read_session,
+)
+from blis_tui.engine.records import described
+from blis_tui.tui.presenters.lines import BLANK, Column, Line, cells, fact, fit, flow, line, shorten, titles, words
+from blis_tui.tui.presenters.phases import Look
+from blis_tui.units import count_text, percent_text, plural, span_text, time_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from blis_tui.debugger.why.session_course import CallCourse, SessionCourse
+    from blis_tui.tui.presenters.lines import Part
+    from blis_tui.tui.view import View
+
+SESSION_KEY: Final = "session "
+"""Begins the key of a line that stands for a session."""
+CALL_KEY: Final = "call "
+"""Begins the key of a line that stands for a call: its request's name follows."""
+
+STATE_LOOKS: Final[Mapping[str, Look]] = MappingProxyType(
+    {
+        RUNNING: Look("●", "running", "$primary"),
+        THINKING: Look("○", "think time", "$text-muted"),
+        TOOL: Look("◇", "tool wait", "$secondary"),
+        COMPLETED: Look("✓", "completed", "$success"),
+        CANCELLED: Look("✗", "cancelled", "$error"),
+        UNFINISHED: Look("–", "unfinished", "$warning"),  # noqa: RUF001  (a dash: it leads nowhere)
+    }
+)
+_LATER: Final = "$text-muted dim"
+_WAITS, _TO_FIRST_TOKEN, _GENERATES = "·░█"
+_NONE: Final = "No session has begun yet."
+
+
+# ---- all of them ----
+
+
+def listed_sessions(view: View) -> tuple[list[int], int, int]:
+    """The sessions in the order of the list: those that go on, then the others, the latest end first.
+
+    Returns:
+        Their places in the log, how many of them go on, and how many of the others were completed.
+    """
+    log, event = view.tape.sessions, view.moment.event
+    live: list[int] = []
+    ended: list[tuple[int, int]] = []
+    completed = 0
+    for session in range(log.begun(event)):
+        end = log.end(session, event)
+        if end is None:
+            live.append(session)
+        else:
+            ended.append((-end[0], session))
+            completed += end[1]
+    return [*live, *(session for _, session in sorted(ended))], len(live), completed
+
+
+def session_lines(view: View, width: int) -> list[Line]:
+    """A line for each session that has begun."""
+    order, live, completed = listed_sessions(view)
+    if not order:
+        return [line((_NONE, "$text-muted"))]
+    cancelled = len(order) - live - completed
+    facts = [
+        fact("sessions", count_text(len(order))),
+        fact("unfinished" if view.moment.at_end else "under way", count_text(live)),
+        fact("completed", count_text(completed)),
+        fact("cancelled", count_text(cancelled), "$error" if cancelled else ""),
+        fact("calls in flight", count_text(view.tape.sessions.in_flight(view.moment.event))),
+    ]
+    names = max(len(view.tape.sessions.name(one)) for one in order)
+    several = any(one.session is not None and one.session.calls for one in view.experiment.workload.clients)
+    columns = fit([one for one in _columns(names) if several or one.title != "calls"], width)
+    rows = [Line(partial(_row, view, columns, one), SESSION_KEY + view.tape.sessions.name(one)) for one in order]
+    return [*map(line, flow(facts, width)), titles(columns), *rows]
+
+
+def _row(view: View, columns: Sequence[Column[SessionCourse]], session: int) -> Content:
+    moment = view.moment
+    course = read_session(
+        view.tape, view.experiment, session, moment.event, moment.settled, over=moment.at_end and moment.complete
+    )
+    return cells(columns, course)
+
+
+def _columns(names: int) -> Iterator[Column[SessionCourse]]:
+    yield Column("session", min(max(names, 7), 24), lambda one, room: shorten(one.name, room))
+    yield Column("state", 22, lambda one, _: state_text(one))
+    yield Column("turn", 8, lambda one, _: f"{one.turn} of {one.turns}", right=True)
+    yield Column("calls", 10, lambda one, _: f"{len(one.calls)} of {one.length}", right=True, rank=4)
+    yield Column("in flight", 9, lambda one, _: count_text(one.in_flight) if one.in_flight else "-", right=True, rank=2)
+    yield Column("context", 9, lambda one, _: count_text(one.context_tokens), right=True, rank=1)
+    yield Column("history", 9, lambda one, _: count_text(one.history[0]) if one.history[0] else "-", right=True, rank=3)
+    yield Column("cached", 6, lambda one, _: cached_text(*one.history), right=True)
+    yield Column("began", 14, lambda one, _: time_text(one.began_us), right=True, rank=5)
+
+
+def state_text(course: SessionCourse) -> tuple[str, str]:
+    """What a session is doing, and for how long; how long it took, if it has ended."""
+    look = STATE_LOOKS[course.state]
+    if course.state == UNFINISHED:
+        return look.label, look.style
+    if course.ended:
+        return f"{look.label} in {span_text(course.since_us - course.began_us)}", look.style
+    return f"{look.label}, {span_text(max(course.now_us - course.since_us, 0))}", look.style
+
+
+def cached_text(said: int, cached: int) -> str:
+    """Which share of what was said before was found in the prefix cache; a dash where nothing had been said."""
+    return percent_text(cached, said) if said else "-"
+
+
+# ---- one of them ----
+
+
+def course_lines(view: View, name: str, width: int) -> list[Line]:
+    """A session call by call: what each waited for, what its prompt began with, and how it went."""
+    log, moment = view.tape.sessions, view.moment
+    session = log.place(name)
+    if session is None or session >= log.begun(moment.event):
+        when = f"{name} has not begun yet."
+        if session is not None:
+            when = f"{name} begins later, at {time_text(view.tape.time_us(log.began(session)))}."
+        return [line((row.plain, "$text-muted")) for row in words(when, width)]
+    course = read_session(
+        *(view.tape, view.experiment, session, moment.event, moment.settled),
+        over=moment.at_end and moment.complete,
+        ahead=True,
+    )
+    columns = fit(list(_call_columns(course)), width)
+    rows = [
+        Line(partial(cells, columns, one), CALL_KEY + one.name, "enter: go to when it was sent")
+        for one in (*course.calls, *course.later)
+    ]
+    return [*map(line, flow(_facts(view, course), width)), BLANK, titles(columns), *rows]
+
+
+def _facts(view: View, course: SessionCourse) -> Iterator[Content]:
+    yield Content.styled(course.name, "bold")
+    yield Content.styled(*state_text(course))
+    client = client_of(view.experiment.workload.clients, course.name)
+    if client is not None:
+        yield fact("client", client.id)
+    yield fact("turn", f"{course.turn} of {course.turns}")
+    if course.length != course.turns:
+        yield fact("calls sent", f"{len(course.calls)} of {course.length}")
+    yield fact("in flight", count_text(course.in_flight))
+    yield fact("began", time_text(course.began_us))
+    yield fact("context", plural(course.context_tokens, "token"))
+    said, cached = course.history
+    if said:
+        yield fact("history sent", f"{plural(said, 'token')}, {percent_text(cached, said)} cached")
+    if course.later:
+        yield Content.styled("dimmed: later, already known", "$text-muted")
+
+
+def _call_columns(course: SessionCourse) -> Iterator[Column[CallCourse]]:
+    size = len(course.plan.calls)
+    names = max(len(one.name) for one in course.calls)
+    labels = max(len(one.name) for one in course.plan.calls)
+    later = {one.sent.request for one in course.later}
+
+    def part(text: str, style: str, one: CallCourse) -> Part:
+        return text, _LATER if one.sent.request in later else style
+
+    def turn(one: CallCourse, _: int) -> Part:
+        return part(f"{one.call // size + 1} {course.plan.calls[one.call % size].name}".rstrip(), "", one)
+
+    def after(one: CallCourse, _: int) -> Part:
+        if one.sent.last < 0:
+            return part("begins", "$text-muted", one)
+        what = "think" if one.call % size in course.plan.starts else "tool"
+        return part(f"{span_text(one.sent.waited_us)} {what}", STATE_LOOKS[THINKING].style, one)
+
+    def prompt(one: CallCourse, _: int) -> Part:
+        return part(count_text(one.input_tokens), "", one)
+
+    def history(one: CallCourse, _: int) -> Part:
+        return part(count_text(one.sent.said_tokens) if one.sent.said_tokens else "-", "", one)
+
+    def cached(one: CallCourse, _: int) -> Part:
+        known = one.cached_tokens >= 0
+        return part(
+            cached_text(one.sent.said_tokens, min(one.cached_tokens, one.sent.said_tokens)) if known else "", "", one
+        )
+
+    def ttft(one: CallCourse, _: int) -> Part:
+        return part("" if one.first_token_us < 0 else span_text(one.first_token_us - one.time_us), "", one)
+
+    def answer(one: CallCourse, _: int) -> Part:
+        if one.end is None:
+            return part("in flight", STATE_LOOKS[RUNNING].style, one)
+        shown = described(one.end.what)
+        if not one.answered:
+            return part(f"{shown.sign} {shown.label}", f"${shown.colour}", one)
+        return part(f"{count_text(one.output_tokens)} in {span_text(one.end_us - one.time_us)}", "", one)
+
+    yield Column("turn", min(max(4, 3 + labels), 14), turn)
+    yield Column("request", max(names, 7), lambda one, _: part(one.name, "", one))
+    yield Column("sent", 14, lambda one, _: part(time_text(one.time_us), "", one), right=True, rank=5)
+    yield Column("waited", 13, after, right=True)
+    yield Column("prompt", 7, prompt, right=True, rank=4)
+    yield Column("history", 8, history, right=True, rank=3)
+    yield Column("cached", 6, cached, right=True, rank=1)
+    yield Column("TTFT", 7, ttft, right=True, rank=2)
+    yield Column("answer", 15, answer, right=True)
+    yield Column("course", 16, partial(_bar, course), rank=6, grows=True, most=80)
+
+
+def _bar(course: SessionCourse, one: CallCourse, width: int) -> Part:
+    """When the call waited, was computed and generated, from the session's beginning to its end or what is known."""
+    known = (*course.calls, *course.later)
+    last_us = max(course.now_us if not course.ended else 0, *(max(each.end_us, each.time_us) for each in known))
+    whole_us = max(last_us - course.began_us, 1)
+
+    def cell(time_us: int) -> int:
+        return min((time_us - course.began_us) * width // whole_us, width - 1)
+
+    end_us = one.end_us if one.end is not None else course.now_us
+    first = cell(one.time_us)
+    decodes = cell(one.first_token_us) if one.first_token_us >= 0 else cell(end_us) + 1
+    row = [" "] * width
+    for at in range(cell(one.time_us - one.sent.waited_us), cell(end_us) + 1):
+        row[at] = _WAITS if at < first else (_TO_FIRST_TOKEN if at < decodes else _GENERATES)
+    return "".join(row), _LATER if one in course.later else "$primary"
