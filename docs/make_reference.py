@@ -44,6 +44,8 @@ _REPORT_PARTS: Final = (
     ("metrics/sections.py", "PipelineReport"),
     ("metrics/sections.py", "PoolReport"),
     ("metrics/sections.py", "ModelReport"),
+    ("metrics/reasoning.py", "ReasoningReport"),
+    ("metrics/reasoning.py", "MultimodalReport"),
     ("metrics/goodput.py", "SloReport"),
     ("metrics/goodput.py", "ClassSlo"),
     ("metrics/goodput.py", "Met"),

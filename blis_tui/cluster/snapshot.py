@@ -503,4 +503,5 @@ def _request_state(request: Request) -> tuple[object, ...]:
         request.held_blocks,
         tuple(key for piece in request.pieces for key in piece.keys),
         *(() if request.handover is None else request.handover.state()),
+        *(() if request.reasoning is None else request.reasoning.state()),
     )

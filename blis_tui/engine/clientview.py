@@ -26,6 +26,21 @@ def client_ttft_us(request: Request, latency: StepTimeModel) -> int:
     return request.first_token_us - request.arrival_us + overhead_us + wire_us
 
 
+def client_ttfat_us(request: Request, latency: StepTimeModel) -> int:
+    """Time to the first token of the answer itself, which must have been produced; ``latency`` as above.
+
+    Without reasoning that is the first token; else it is counted as a last one is, without what comes once at the end.
+    """
+    reasoning, network = request.reasoning, request.network
+    assert reasoning is not None  # noqa: S101  (who does not reason has no such figure)
+    if not reasoning.tokens:
+        return client_ttft_us(request, latency)
+    tokens = reasoning.tokens + 1
+    gaps = tokens - (request.handover is not None)
+    wire_us = 0 if network is None else network.e2e_us(request.input_tokens, tokens)
+    return reasoning.first_answer_us - request.arrival_us + gaps * latency.output_token_overhead_us + wire_us
+
+
 def client_e2e_us(request: Request, latency: StepTimeModel) -> int:
     """Arrival to last token, in microseconds; the request must have completed."""
     # The first token of a request over two instances comes from the first of them, without a gap before it here.

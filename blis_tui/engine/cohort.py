@@ -23,6 +23,7 @@ class DecodeCohort:
         clock: number of advances so far.
         load: the step load whose decode aggregates this cohort keeps.
         calendar: clock value -> members that have their last token then.
+        answers: clock value -> members that have done with reasoning then, and get the first token of their answer.
         classes: ``classes[clock % block_size]`` are the members that need a block for the next advance.
         last_advance_us: when the latest advance ended.
         uneven: some member's last token is not the latest advance's (it stalled, or joined from elsewhere).
@@ -32,6 +33,7 @@ class DecodeCohort:
 
     __slots__ = (
         "ahead",
+        "answers",
         "block_size_tokens",
         "calendar",
         "classes",
@@ -47,6 +49,7 @@ class DecodeCohort:
         self.block_size_tokens = block_size_tokens
         self.clock = 0
         self.calendar: dict[int, list[Request]] = {}
+        self.answers: dict[int, list[Request]] = {}
         self.classes: list[dict[int, Request]] = [{} for _ in range(block_size_tokens)]
         self.last_advance_us = -1
         self.uneven = False
@@ -72,6 +75,8 @@ class DecodeCohort:
         load = self.load
         load.decode_requests += 1
         load.decode_context_tokens += context
+        if (answer := self._answer_clock(request)) > clock:
+            self.answers.setdefault(answer, []).append(request)
 
     def leave(self, request: Request) -> None:
         """Let a member go before its end; its derived progress is written back to it."""
@@ -85,6 +90,7 @@ class DecodeCohort:
         """Let a member go that the calendar no longer lists."""
         clock = self.clock
         joined = request.joined_clock
+        answer = self._answer_clock(request)
         size = self.block_size_tokens
         del self.classes[(joined - request.computed_tokens) % size][request.index]
         if joined != clock:
@@ -96,6 +102,18 @@ class DecodeCohort:
         load = self.load
         load.decode_requests -= 1
         load.decode_context_tokens -= request.computed_tokens
+        if answer > clock:
+            self.answers[answer].remove(request)
+            if not self.answers[answer]:
+                del self.answers[answer]
+
+    def _answer_clock(self, request: Request) -> int:
+        """When a member that has joined gets the first token behind its reasoning; 0 = it has it, or never will."""
+        reasoning = request.reasoning
+        if reasoning is None or not reasoning.tokens:
+            return 0
+        answer = request.joined_clock + reasoning.tokens + 1 - request.generated_tokens
+        return answer if answer <= request.finish_clock else 0
 
     def asks(self, threshold: int) -> tuple[int, int]:  # noqa: ARG002  (no member asks for more than one token)
         """Tokens and KV blocks for the next advance of all members."""

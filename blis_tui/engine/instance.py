@@ -12,6 +12,7 @@ from blis_tui.engine.latency.model import StepLoad
 from blis_tui.engine.latency.pausing import Pausing
 from blis_tui.engine.plan import Plan
 from blis_tui.engine.profile import Profile
+from blis_tui.engine.reasoning import note_answers, note_if_answer
 from blis_tui.engine.records import Completed, Dropped, Prefilled, Queued, TimedOut
 from blis_tui.engine.request import RequestState, handover_of
 from blis_tui.engine.step_event import IDLE, NO_STEP, Step
@@ -335,6 +336,8 @@ class Instance:
         end = self._free_us = now + duration
         tallies = self.tallies
         finishing = cohort.advance(now, duration, tallies.itl_us)
+        if cohort.answers:
+            note_answers(cohort, end, self.latency)
         if finishing is not None:
             for request in finishing:
                 cohort.retire(request)
@@ -398,6 +401,8 @@ class Instance:
         # Complete.
         cohort = batch.cohort
         finishing = (cohort.advance(now, duration, tallies.itl_us) if decodes else None) or []
+        if decodes and cohort.answers:
+            note_answers(cohort, end, self.latency)
         for request in finishing:
             cohort.retire(request)
         prefilled = plan.instant
@@ -449,6 +454,7 @@ class Instance:
                 request.handover.first_token_overhead_us = self.latency.output_token_overhead_us
         if wanted:
             request.generated_tokens += 1
+        note_if_answer(request, end, self.latency)
         request.joined_us = end
         if request.generated_tokens >= wanted or (request.handover is not None and not request.handover.prefilled):
             finishing.append(request)

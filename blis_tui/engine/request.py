@@ -7,8 +7,8 @@ A request's progress while it decodes is not stored here: the decode cohort of i
 from __future__ import annotations
 
 from enum import IntEnum
-from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from operator import add, attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from blis_tui.engine.kv.extent import Piece
@@ -92,6 +92,46 @@ def handover_of(request: Request) -> Handover:
     return request.handover
 
 
+class Reasoning:
+    """What a request thinks before it answers.
+
+    Attributes:
+        tokens: how many of its output tokens are reasoning; they come first.
+        first_answer_us: when the token behind them was produced; -1 = not yet.
+        ttfat_us: its client's time to that token, the first of the answer itself; -1 = not yet.
+    """
+
+    __slots__ = ("first_answer_us", "tokens", "ttfat_us")
+
+    def __init__(self, tokens: int) -> None:
+        self.tokens = tokens
+        self.first_answer_us = self.ttfat_us = -1
+
+    def state(self) -> tuple[int, int, int]:
+        """All of it, as plain values (for digests)."""
+        return (self.tokens, self.first_answer_us, self.ttfat_us)
+
+
+class Media(NamedTuple):
+    """Tokens of a prompt that are no text."""
+
+    image_tokens: int = 0
+    audio_tokens: int = 0
+    video_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """All of them."""
+        return self.image_tokens + self.audio_tokens + self.video_tokens
+
+    def beside(self, other: Media) -> Media:
+        """Those of both."""
+        return Media(*map(add, self, other)) if other is not NO_MEDIA else self
+
+
+NO_MEDIA: Final = Media()
+
+
 class Request:
     """One inference request. All times are simulated microseconds; -1 means "has not happened".
 
@@ -122,6 +162,8 @@ class Request:
         retries: how often it had to start again.
         network: its client's connection; None = its times are measured at the cluster.
         client: who sent it, as the workload calls them; empty = nobody says.
+        reasoning: what it thinks before it answers; None = nobody asks.
+        media: tokens of its prompt that are no text.
     """
 
     __slots__ = (
@@ -147,6 +189,7 @@ class Request:
         "joined_us",
         "length_capped",
         "max_output_tokens",
+        "media",
         "model",
         "network",
         "output_tokens",
@@ -155,6 +198,7 @@ class Request:
         "preemptions",
         "priority",
         "queued_us",
+        "reasoning",
         "request_id",
         "retries",
         "round_index",
@@ -223,6 +267,8 @@ class Request:
         self.handover: Handover | None = None
         self.network: Connection | None = None
         self.client = ""
+        self.reasoning: Reasoning | None = None
+        self.media = NO_MEDIA
         self.retries = 0
 
     def restart(self) -> None:
@@ -232,6 +278,8 @@ class Request:
         self.computed_tokens = self.generated_tokens = self.cached_tokens = self.preemptions = self.peak_tokens = 0
         self.target_tokens = self.input_tokens
         self.handover = None
+        if self.reasoning is not None:
+            self.reasoning = Reasoning(self.reasoning.tokens)
         self.retries += 1
 
     def __getstate__(self) -> tuple[object, ...]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.request import RequestState
-from blis_tui.metrics.stats import of_samples
+from blis_tui.metrics.stats import WHERE_IT_APPLIES, of_samples
 from blis_tui.spec.model import SLO_CLASSES
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class ClassSlo:
     """None = there is no such target."""
     tpot: Met | None
     e2e: Met | None
+    ttfat: Met | None = field(default=None, metadata=WHERE_IT_APPLIES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +77,7 @@ def slo_report(
     for name in SLO_CLASSES:
         if name in targets:
             members = [row for row, _ in rows if (table.group(row)[0] or "standard") == name]
-            classes[name] = _judge_class(targets[name], members, duration_us)
+            classes[name] = _judge_class(targets[name], members, table, duration_us)
     injected = good = 0
     for one in classes.values():
         injected += one.injected
@@ -90,8 +91,8 @@ def slo_report(
     )
 
 
-def _judge_class(target: SloTarget, rows: Sequence[Row], duration_us: int) -> ClassSlo:
-    limits = {"ttft": target.ttft_ms, "tpot": target.tpot_ms, "e2e": target.e2e_ms}
+def _judge_class(target: SloTarget, rows: Sequence[Row], table: RequestTable, duration_us: int) -> ClassSlo:
+    limits = {"ttft": target.ttft_ms, "tpot": target.tpot_ms, "e2e": target.e2e_ms, "ttfat": target.ttfat_ms}
     met, counted = dict.fromkeys(limits, 0), dict.fromkeys(limits, 0)
     injected = completed = good = 0
     for row in rows:
@@ -100,7 +101,9 @@ def _judge_class(target: SloTarget, rows: Sequence[Row], duration_us: int) -> Cl
             continue
         completed += 1
         fits = True
-        for name, figure_ms in figures_ms(row).items():
+        answer_us = table.extras(row.number).ttfat_us
+        figures = {**figures_ms(row), "ttfat": answer_us / 1000 if answer_us >= 0 else None}
+        for name, figure_ms in figures.items():
             limit = limits[name]
             if limit is not None and figure_ms is not None:
                 counted[name] += 1
@@ -119,11 +122,12 @@ def _judge_class(target: SloTarget, rows: Sequence[Row], duration_us: int) -> Cl
         ttft=dimensions["ttft"],
         tpot=dimensions["tpot"],
         e2e=dimensions["e2e"],
+        ttfat=dimensions["ttfat"],
     )
 
 
 def figures_ms(row: Row) -> dict[str, float | None]:
-    """What an answered request's targets are about; None where it has no such figure."""
+    """What an answered request's targets are about, but for its reasoning; None where it has no such figure."""
     tokens = row.output_tokens - 1
     return {
         "ttft": row.ttft_us / 1000 if row.ttft_us >= 0 else None,

@@ -11,7 +11,8 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
 from blis_tui.engine.clientview import client_ttft_us
-from blis_tui.engine.request import RequestState, declared_segments
+from blis_tui.engine.request import Media, RequestState
+from blis_tui.metrics.request_book import NO_EXTRAS, PACKED, RequestBook
 from blis_tui.workload.trace_segments import segments_cell
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.engine.request import Request, Segments
+    from blis_tui.metrics.request_book import Extras
 
-_ROW: Final = Struct("<qqqqqqqqqqqiiiBB")
 _WAY: Final = Struct("<iqqq")
 
 STATE_NAMES: Final = {
@@ -120,93 +121,24 @@ class RequestRow(NamedTuple):
     files where a head has several."""
     adapter: str = ""
     """The LoRA adapter that it asks for. In files where any request does."""
+    reasoning_tokens: int = 0
+    """How many of the output tokens that it asks for are reasoning; they come first. This column and the two below are
+    in files where clients or the trace say so."""
+    first_answer_us: int | None = None
+    """When the first token behind them was produced."""
+    ttfat_us: int | None = None
+    """Arrival to that token, as its client sees it: time to first answer token."""
+    image_tokens: int = 0
+    """How many of the ``input_tokens`` stand for images. This column and the two below are in files where any do."""
+    audio_tokens: int = 0
+    video_tokens: int = 0
 
 
 PLAIN_COLUMNS: Final = RequestRow._fields[: RequestRow._fields.index(Way._fields[0])]
 """The columns of every request file."""
 
 
-class _Group(NamedTuple):
-    """What many requests have in common."""
-
-    slo_class: str
-    tenant: str
-    segments: Segments
-    timeout_us: int
-    """From arrival to deadline; 0 = none."""
-    model: str
-    adapter: str
-
-
-class _Book:
-    """What a packed row has no room for: names, sessions, outputs cut short, heads in parts; the groups by number."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[tuple[str, str, Segments, int, str, str], int] = {}
-        self.groups: list[_Group] = []
-        self.names: dict[int, str] = {}
-        self.sessions: dict[int, tuple[str, int]] = {}
-        self.requested: dict[int, int] = {}
-        self.retries: dict[int, int] = {}
-        self.parts: dict[int, Segments] = {}
-
-    def page(self) -> _Book:
-        """A book for more requests that leaves this one as it is; it continues the numbers of the groups."""
-        more = _Book()
-        more.numbers = dict(self.numbers)
-        more.groups = list(self.groups)
-        return more
-
-    def up_to(self, mark: LogMark) -> _Book:
-        """The book as it was at a mark. What is noted of single requests is shared: it never changes."""
-        other = _Book()
-        other.groups = self.groups[: mark.groups]
-        other.numbers = {group: number for number, group in enumerate(other.groups)}
-        other.names = self.names
-        other.sessions = self.sessions
-        other.requested = self.requested
-        other.retries = self.retries
-        other.parts = self.parts
-        return other
-
-    def pack(self, request: Request, ttft_us: int, e2e_us: int, generated_tokens: int) -> bytes:
-        """The request's row; what does not fit into it is noted here."""
-        timeout_us = request.deadline_us and request.deadline_us - request.arrival_us
-        segments = request.segments if not request.adapter else declared_segments(request)
-        common = (request.slo_class, request.tenant, segments[:1], timeout_us, request.model, request.adapter)
-        group = self.numbers.get(common)
-        if group is None:
-            group = self.numbers[common] = len(self.groups)
-            self.groups.append(_Group(*common))
-        index = request.index
-        if generated_tokens != request.output_tokens:
-            self.requested[index] = request.output_tokens
-        if request.request_id != f"request_{index}":
-            self.names[index] = request.request_id
-        if request.retries:
-            self.retries[index] = request.retries
-        if len(segments) > 1:
-            self.parts[index] = segments
-        if request.session_id:
-            self.sessions[index] = (request.session_id, request.round_index)
-        return _ROW.pack(
-            index,
-            request.arrival_us,
-            request.queued_us,
-            request.scheduled_us,
-            request.first_token_us,
-            request.completed_us,
-            ttft_us,
-            e2e_us,
-            request.input_tokens,
-            generated_tokens,
-            request.cached_tokens,
-            request.instance,
-            request.preemptions,
-            group,
-            request.state,
-            request.length_capped,
-        )
+_REASONING: Final = ("reasoning_tokens", "first_answer_us", "ttfat_us")
 
 
 class LogMark(NamedTuple):
@@ -233,21 +165,21 @@ class RequestLog:
         self.facts = facts
         self._packed = bytearray()
         self._ways: bytearray | None = bytearray() if detours else None
-        self._book = _Book()
+        self._book = RequestBook()
         self.contradictions: list[str] = []
         self._hasher, self._way_hasher = sha256(), sha256()
         self._hashed = 0
 
-    def __getstate__(self) -> tuple[bytearray, bytearray | None, _Book, list[str], tuple[str, ...]]:
+    def __getstate__(self) -> tuple[bytearray, bytearray | None, RequestBook, list[str], tuple[str, ...]]:
         return (self._packed, self._ways, self._book, self.contradictions, self.facts)
 
-    def __setstate__(self, state: tuple[bytearray, bytearray | None, _Book, list[str], tuple[str, ...]]) -> None:
+    def __setstate__(self, state: tuple[bytearray, bytearray | None, RequestBook, list[str], tuple[str, ...]]) -> None:
         self._packed, self._ways, self._book, self.contradictions, self.facts = state
         self._hasher, self._way_hasher = sha256(), sha256()
         self._hashed = 0
 
     def __len__(self) -> int:
-        return len(self._packed) // _ROW.size
+        return len(self._packed) // PACKED.size
 
     def close(self, request: Request, ttft_us: int = -1, e2e_us: int = -1) -> None:
         """Remember a request that has come to its end."""
@@ -277,8 +209,8 @@ class RequestLog:
         other = RequestLog(detours=self._ways is not None, facts=self.facts)
         if other._ways is not None and self._ways is not None:
             other._ways += memoryview(self._ways)[: mark.rows * _WAY.size]
-        other._packed += memoryview(self._packed)[: mark.rows * _ROW.size]
-        other._book = self._book.up_to(mark)
+        other._packed += memoryview(self._packed)[: mark.rows * PACKED.size]
+        other._book = self._book.up_to(mark.groups)
         other.contradictions += self.contradictions[: mark.contradictions]
         return other
 
@@ -306,7 +238,7 @@ class RequestLog:
 
     def row(self, number: int) -> Row:
         """The ``number``-th request to end."""
-        return Row._make(_ROW.unpack_from(self._packed, number * _ROW.size))
+        return Row._make(PACKED.unpack_from(self._packed, number * PACKED.size))
 
     def way(self, number: int) -> Way:
         """The way of the ``number``-th request to end."""
@@ -315,7 +247,7 @@ class RequestLog:
     def rows(self, start: int) -> list[Row]:
         """Those of the requests that have ended, from the ``start``-th on."""
         with memoryview(self._packed) as packed:
-            return list(map(Row._make, _ROW.iter_unpack(packed[start * _ROW.size :])))
+            return list(map(Row._make, PACKED.iter_unpack(packed[start * PACKED.size :])))
 
     def groups(self) -> list[tuple[str, str]]:
         """SLO class and tenant of each group of requests."""
@@ -330,7 +262,7 @@ class RequestLog:
         # Rows never change, so each is hashed once; ways apart, or the digest would depend on who asked when.
         done, self._hashed = self._hashed, len(self)
         with memoryview(self._packed) as rows:
-            self._hasher.update(rows[done * _ROW.size :])
+            self._hasher.update(rows[done * PACKED.size :])
         if self._ways is None:
             return self._hasher.hexdigest()
         with memoryview(self._ways) as ways:
@@ -348,7 +280,7 @@ class RequestTable(Sequence["RequestRow"]):
     """
 
     def __init__(
-        self, log: RequestLog, book: _Book, closed: int, page: _Book, live: bytes, ways: bytes | None = None
+        self, log: RequestLog, book: RequestBook, closed: int, page: RequestBook, live: bytes, ways: bytes | None = None
     ) -> None:
         self._log = log
         self._book = book
@@ -360,7 +292,7 @@ class RequestTable(Sequence["RequestRow"]):
         self.post_decode_us: tuple[int, ...] = ()
 
     def __len__(self) -> int:
-        return self._closed + len(self._live) // _ROW.size
+        return self._closed + len(self._live) // PACKED.size
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -368,7 +300,11 @@ class RequestTable(Sequence["RequestRow"]):
         parted = bool(self._book.parts or self._page.parts) and any(self._parts(row.number) for row in self.plain())
         segments = ("prefix_segments",) if parted else ()
         adapters = ("adapter",) if self.has_adapters else ()
-        return (*PLAIN_COLUMNS, *(() if self._ways is None else Way._fields), *self._log.facts, *segments, *adapters)
+        extras = [self.extras(row.number) for row in self.plain()] if self._book.extras or self._page.extras else []
+        reasoning = _REASONING if any(one.reasoning_tokens >= 0 for one in extras) else ()
+        media = Media._fields if any(any(one.media) for one in extras) else ()
+        ways = () if self._ways is None else Way._fields
+        return (*PLAIN_COLUMNS, *ways, *self._log.facts, *segments, *adapters, *reasoning, *media)
 
     @overload
     def __getitem__(self, number: int) -> RequestRow: ...
@@ -388,7 +324,7 @@ class RequestTable(Sequence["RequestRow"]):
         """The rows as plain integers, in order of their ends; the live ones last."""
         for number in range(self._closed):
             yield self._log.row(number)
-        yield from map(Row._make, _ROW.iter_unpack(self._live))
+        yield from map(Row._make, PACKED.iter_unpack(self._live))
 
     def ways(self) -> Iterator[Way]:
         """The ways, in the order of ``plain``."""
@@ -407,6 +343,10 @@ class RequestTable(Sequence["RequestRow"]):
     def adapter(self, row: Row) -> str:
         """The LoRA adapter that the request of a row asks for; empty = none."""
         return self._page.groups[row.group].adapter
+
+    def extras(self, number: int) -> Extras:
+        """What the request of that number thinks, and what its prompt has beside text."""
+        return self._page.extras.get(number) or self._book.extras.get(number) or NO_EXTRAS
 
     def _parts(self, number: int) -> Segments:
         """The shared head of a prompt, where it has several parts."""
@@ -436,12 +376,13 @@ class RequestTable(Sequence["RequestRow"]):
         if place < self._closed:
             row = log.row(place)
         else:
-            row = Row._make(_ROW.unpack_from(self._live, (place - self._closed) * _ROW.size))
+            row = Row._make(PACKED.unpack_from(self._live, (place - self._closed) * PACKED.size))
         number, way = row.number, self._way(place)
         common = self._page.groups[row.group]
         prefix_group, prefix_tokens = common.segments[0] if common.segments else ("", 0)
         requested = self._book.requested.get(number, self._page.requested.get(number, row.output_tokens))
         session_id, round_index = self.session(number) or ("", None)
+        extras = self.extras(number)
         return RequestRow(
             self.name(number),
             STATE_NAMES[RequestState(row.state)],
@@ -473,6 +414,10 @@ class RequestTable(Sequence["RequestRow"]):
             self._book.retries.get(number, self._page.retries.get(number, 0)),
             segments_cell(self._parts(number)),
             common.adapter,
+            max(0, extras.reasoning_tokens),
+            _happened(extras.first_answer_us),
+            _happened(extras.ttfat_us),
+            *extras.media,
         )
 
 

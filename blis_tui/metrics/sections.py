@@ -20,6 +20,14 @@ from blis_tui.metrics.control_plane import (
 from blis_tui.metrics.goodput import FitnessReport, SloReport, fitness_report, slo_report
 from blis_tui.metrics.kv import KvCounts, kv_counts
 from blis_tui.metrics.preemption import PreemptionReport, preemption_report, says_more
+from blis_tui.metrics.reasoning import (
+    MultimodalReport,
+    ReasoningReport,
+    is_multimodal,
+    multimodal_report,
+    reasoning_report,
+    reasons,
+)
 from blis_tui.metrics.saturation import Saturation, composite
 from blis_tui.metrics.sessions import SessionReport, session_report
 from blis_tui.metrics.speculative import SpeculativeReport, speculative_report
@@ -141,6 +149,10 @@ class Sections:
     """Where there is more than one."""
     sessions: SessionReport | None = None
     """Where clients hold sessions."""
+    reasoning: ReasoningReport | None = None
+    """Where clients or the trace say what of answers is reasoning."""
+    multimodal: MultimodalReport | None = None
+    """Where clients or the trace say what of prompts is no text."""
     slo: SloReport | None = None
     """Where the experiment has ``slo_targets``."""
     fairness: Fairness | None = None
@@ -175,8 +187,10 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
     counts_cached = cluster.instances[0].rule.traits.counts_cached_tokens
     sessions = cluster.sessions
     adapts = any(pool.engine.lora is not None for pool in experiment.pools)
+    thinks, media = reasons(experiment, cluster), is_multimodal(experiment, cluster)
     plain = not (several or full or preempts or tiers or speculative or counts_cached or pipelines or sessions)
-    if plain and not (adapts or experiment.slo_targets or experiment.fitness or experiment.warm_up_us):
+    asked = adapts or thinks or media or experiment.slo_targets or experiment.fitness
+    if plain and not (asked or experiment.warm_up_us):
         return Sections()
     rows = list(zip(table.plain(), table.ways(), strict=True))
     models = dict.fromkeys(pool.model.name for pool in experiment.pools)
@@ -190,6 +204,8 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
         pools=_pools(cluster, rows, duration_us) if several else None,
         models=tuple(_model(name, cluster, rows) for name in models) if len(models) > 1 else None,
         sessions=None if sessions is None else session_report(sessions, table, experiment.warm_up_us),
+        reasoning=reasoning_report([*table.plain()], table, experiment.warm_up_us) if thinks else None,
+        multimodal=multimodal_report([*table.plain()], table) if media else None,
         slo=slo_report(experiment.slo_targets, rows, table, duration_us) if experiment.slo_targets else None,
         fairness=_fairness(rows, table) if full else None,
         rejections=rejections_of(experiment, cluster) if full else None,

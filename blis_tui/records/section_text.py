@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from blis_tui.metrics.control_plane import DisaggregationReport, GatewayReport
     from blis_tui.metrics.goodput import SloReport
     from blis_tui.metrics.preemption import PreemptionReport
+    from blis_tui.metrics.reasoning import ReasoningReport
     from blis_tui.metrics.report import Report
     from blis_tui.metrics.sessions import SessionReport
     from blis_tui.metrics.step_time import ExpectedError, StepTime
@@ -64,6 +65,11 @@ def section_lines(report: Report) -> dict[str, str]:
         lines[f"model {model.model}"] = f"{model.completed:,} completed, {model.output_tokens:,} output tokens"
     if report.sessions is not None:
         lines |= _sessions(report.sessions)
+    if (thought := report.reasoning) is not None:
+        lines["reasoning"] = _reasoning(thought)
+    if (media := report.multimodal) is not None:
+        counts = f"{media.image_tokens:,} image, {media.audio_tokens:,} audio and {media.video_tokens:,} video tokens"
+        lines["multimodal"] = f"{counts} beside {media.text_tokens:,} of text, in {media.requests:,} prompts"
     if report.slo is not None:
         lines |= _slo(report.slo)
     if report.fairness is not None and report.fairness.tenants > 1:
@@ -113,6 +119,14 @@ def _sessions(found: SessionReport) -> dict[str, str]:
         cached = f"{_percent(found.later_cached)} of later prompts cached"
         lines["first tokens"] = f"p50 {first:,.2f} ms in first calls, {later:,.2f} ms in later ones, {cached}"
     return lines
+
+
+def _reasoning(found: ReasoningReport) -> str:
+    text = f"{found.reasoning_tokens:,} tokens ({_percent(found.share)} of output), {found.requests:,} requests"
+    first = found.ttfat_ms
+    if first.p50 is not None and first.p99 is not None:
+        text += f", time to first answer token p50 {first.p50:,.2f} ms, p99 {first.p99:,.2f} ms"
+    return text
 
 
 def _share(good: int, injected: int) -> str:

@@ -79,8 +79,21 @@ def _cells(number: int, row: RequestRow, rows: RequestTable) -> tuple[int | str,
     finish = {"ok": "length" if capped else "stop", "timeout": "abort"}
     return (
         *(number, "", row.tenant_id, row.slo_class, row.session_id, row.round_index or 0, row.prefix_group),
-        *(row.prefix_tokens, "true", row.input_tokens - row.prefix_tokens, row.requested_output_tokens, 0, 0, 0),
-        *(0, 0, row.model, row.deadline_us or 0, 0, arrival_us),
+        *(row.prefix_tokens, "true", row.input_tokens - row.prefix_tokens, row.requested_output_tokens),
+        *(_modalities(row) if "image_tokens" in rows.columns else (0, 0, 0, 0)),
+        *(_reason_ratio(row), row.model, row.deadline_us or 0, 0, arrival_us),
         *(arrival_us, 0 if row.ttft_us is None else arrival_us + row.ttft_us, last_us, 0, status),
         *(row.state if status == "error" else "", finish.get(status, "")),
     )
+
+
+def _modalities(row: RequestRow) -> tuple[int, int, int, int]:
+    """What the prompt consists of, its shared head included: the text, and what is no text."""
+    media = (row.image_tokens, row.audio_tokens, row.video_tokens)
+    image, audio, video = media
+    return (row.input_tokens - image - audio - video, *media)
+
+
+def _reason_ratio(row: RequestRow) -> str:
+    """The share of the answer that is reasoning, so exact that it gives the same number of tokens."""
+    return repr(row.reasoning_tokens / row.requested_output_tokens) if row.reasoning_tokens else "0"

@@ -43,6 +43,7 @@ PLACES: Final = {
     "latency": ("experiment", ("document", "properties", "latency")),
     "workload.clients.arrivals": ("workload", ("client", "properties", "arrivals")),
     "workload.clients.lengths": ("workload", ("lengths",)),
+    "workload.clients.reasoning.ratio": ("workload", ("ratio",)),
     "workload.trace.format": ("workload", ("document", "properties", "trace", "properties", "format")),
 }
 """Plug point -> the schema that names its plug-ins, and where below ``$defs``."""

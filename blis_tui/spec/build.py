@@ -18,7 +18,7 @@ from blis_tui.registry import builtin
 from blis_tui.spec import model as spec
 from blis_tui.spec.batching_traits import batching_traits
 from blis_tui.spec.build_adapters import adapters_of, lora_of
-from blis_tui.spec.build_clients import rate_curve_of, session_of
+from blis_tui.spec.build_clients import multimodal_of, rate_curve_of, reasoning_of, session_of
 from blis_tui.spec.build_memory import host_link_of, kv_tiers_of
 from blis_tui.spec.document_parts import Part, floats_of, plugin_of
 from blis_tui.spec.hf import build_model
@@ -408,6 +408,8 @@ def _client(part: Part) -> spec.Client:
         rate_curve=rate_curve_of(part.part("rate_curve")) if "rate_curve" in part.data else None,
         session=session_of(part.part("session")) if "session" in part.data else None,
         adapters=adapters_of(part.part("adapters")) if "adapters" in part.data else None,
+        reasoning=reasoning_of(part.part("reasoning")) if "reasoning" in part.data else None,
+        multimodal=multimodal_of(part.part("multimodal")) if "multimodal" in part.data else None,
     )
 
 

@@ -39,6 +39,24 @@ def _optional_plugin(part: Part, name: str) -> spec.PluginConfig | None:
     return plugin_of(part.part(name)) if name in part.data else None
 
 
+def reasoning_of(part: Part) -> spec.Reasoning:
+    """How requests of a client think before they answer."""
+    return spec.Reasoning(ratio=plugin_of(part.part("ratio")), history=part.text("history", "dropped"))
+
+
+def multimodal_of(part: Part) -> spec.Multimodal:
+    """What prompts of a client have beside text."""
+    return spec.Multimodal(**{name: _modality(part.part(name)) for name in part.data})
+
+
+def _modality(part: Part) -> spec.Modality:
+    return spec.Modality(
+        probability=part.number("probability", 1.0),
+        count=plugin_of(part.part("count")),
+        tokens=plugin_of(part.part("tokens")),
+    )
+
+
 def rate_curve_of(part: Part) -> spec.RateCurve:
     """How the rate of a client changes over time."""
     points = tuple(spec.RatePoint(at_s=one.number("at_s"), factor=one.number("factor")) for one in part.parts("points"))

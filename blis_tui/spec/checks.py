@@ -19,6 +19,7 @@ from blis_tui.metrics.kv import KvCounts
 from blis_tui.metrics.lifecycle import LifecycleReport
 from blis_tui.metrics.load import Offered, Steady
 from blis_tui.metrics.preemption import PreemptionReport
+from blis_tui.metrics.reasoning import MultimodalReport, ReasoningReport
 from blis_tui.metrics.report import Latencies, RequestCounts, Throughput, TokenCounts
 from blis_tui.metrics.saturation import Saturation
 from blis_tui.metrics.sections import Fairness, PipelineReport, PromptThroughput, WarmUp
@@ -37,6 +38,7 @@ from blis_tui.spec.hf import contradictions, missing_fields
 from blis_tui.spec.hints import metric_hint
 from blis_tui.spec.lifecycle_checks import check_lifecycle
 from blis_tui.spec.memory_checks import check_memory
+from blis_tui.spec.modality_checks import check_answer_targets, check_reasoning, lengths_of
 from blis_tui.spec.operator_checks import check_operators
 from blis_tui.spec.pools import is_own, pool_paths, stacks, where
 from blis_tui.spec.rate_checks import check_rate_curve
@@ -71,6 +73,8 @@ _GROUPS: Final[Mapping[str, type]] = {
     "adapters": AdaptersReport,
     "speculative": SpeculativeReport,
     "sessions": SessionReport,
+    "reasoning": ReasoningReport,
+    "multimodal": MultimodalReport,
     "fitness": FitnessReport,
     "anomalies": Anomalies,
     "saturation": Saturation,
@@ -107,6 +111,7 @@ def check(document: Document, plugins: Registry | None = None) -> list[Diagnosti
     problems = [problem for owner in owners for problem in check_model(document, where(document, owner, "model"))]
     sound = not problems
     problems += check_workload(document)
+    problems += check_answer_targets(document)
     problems += _check_version(document)
     problems += check_memory(document)
     problems += check_batching(document, plugins)
@@ -402,6 +407,9 @@ def _check_clients(document: Document, clients: Json) -> Iterator[Diagnostic]:
         seen.setdefault(name, at)
         for key in ("input_tokens", "output_tokens"):
             yield from _check_lengths(document, (*path, key))
+        for place in lengths_of(client):
+            yield from _check_lengths(document, (*path, *place))
+        yield from check_reasoning(document, path, client)
         if "rate_curve" in client:
             closed = "a closed loop" if _kind(client.get("arrivals")) == CLOSED_LOOP else ""
             staged = "`stages`" if document.get("workload", "stages") else ""

@@ -223,11 +223,14 @@ def _long_form(data: Json, node: Schema) -> dict[str, Json] | None:
     types = as_list(node.get("type"))
     if isinstance(data, str) and "string" in types and data in as_list(_part(node, "then").get("enum")):
         return {"kind": data}
-    if isinstance(data, bool) or not isinstance(data, int | float) or "integer" not in types:
+    if isinstance(data, bool) or not isinstance(data, int | float):
         return None
     low, high = node.get("minimum"), node.get("maximum")
-    fits = isinstance(low, int) and isinstance(high, int) and low <= data <= high and data == int(data)
-    return {"kind": "constant", "value": int(data)} if fits else None
+    if not isinstance(low, int) or not isinstance(high, int) or not low <= data <= high:
+        return None
+    if "number" in types:
+        return {"kind": "constant", "value": data}
+    return {"kind": "constant", "value": int(data)} if "integer" in types and data == int(data) else None
 
 
 def default(kind: str, *path: str) -> Json:

@@ -360,7 +360,7 @@ def ages(answering: Sequence[Request], now_us: int) -> list[int]:
 
 
 def is_good(row: Row, target: SloTarget) -> bool:
-    """Whether a request is completed and kept to all its targets."""
+    """Whether a request is completed and kept to all its targets, for all that is known early: not that of TTFAT."""
     if row.state != RequestState.COMPLETED:
         return False
     figures, limits = figures_ms(row), {"ttft": target.ttft_ms, "tpot": target.tpot_ms, "e2e": target.e2e_ms}

@@ -42,6 +42,8 @@ _SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "pools": "with more than one pool",
         "preemption": "with a `policy.preemption` of its own",
         "prompt_throughput": "with a batching rule that counts cached tokens",
+        "multimodal": "where clients have `multimodal`, or the trace says so",
+        "reasoning": "where clients have `reasoning`, or the trace says so",
         "rejections": "with `report: full`",
         "saturation": "with `report: full`",
         "sessions": "where clients hold sessions",

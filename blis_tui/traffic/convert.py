@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 COLUMNS: Final = (
     *("request_id", "arrival_time_us", "input_tokens", "output_tokens", "prefix_segments"),
     *("slo_class", "tenant_id", "model", "deadline_us", "session_id", "round_index", "adapter"),
+    *("reasoning_tokens", "image_tokens", "audio_tokens", "video_tokens"),
 )
 """Columns of every file, whether or not its requests say anything there: so that it can be written as it comes."""
 
@@ -29,5 +30,6 @@ def trace_csv(requests: Iterable[Request]) -> Iterator[str]:
                 *(request.request_id, request.arrival_us, request.input_tokens, request.output_tokens),
                 *(segments_cell(declared_segments(request)), request.slo_class, request.tenant, request.model),
                 *(request.deadline_us or None, request.session_id, request.round_index, request.adapter),
+                *(request.reasoning.tokens if request.reasoning else 0, *request.media),
             )
         )

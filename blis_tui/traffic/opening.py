@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import __version__
-from blis_tui.engine.request import Request
+from blis_tui.engine.request import Media, Reasoning, Request
 from blis_tui.errors import InputError, PolicyError
 from blis_tui.registry import builtin
 from blis_tui.simulation import Simulation
@@ -224,6 +224,8 @@ def _simulated(experiment: Experiment) -> Iterator[Asked]:
             row.model,
             row.adapter,
         )
+        request.reasoning = Reasoning(row.reasoning_tokens) if row.reasoning_tokens else None
+        request.media = Media(row.image_tokens, row.audio_tokens, row.video_tokens)
         yield Asked(request=request, client="")
 
 

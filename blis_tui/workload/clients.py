@@ -6,18 +6,20 @@ from math import fsum
 from typing import TYPE_CHECKING
 
 from blis_tui.engine.network import Connection
-from blis_tui.engine.request import Request, under_adapter
+from blis_tui.engine.request import NO_MEDIA, Reasoning, Request, under_adapter
 from blis_tui.engine.streams import Streams
 from blis_tui.errors import PolicyError
 from blis_tui.workload.adapters import AdapterDraws
 from blis_tui.workload.arrivals import CLOSED_LOOP, create_gaps
 from blis_tui.workload.lengths import LENGTHS
+from blis_tui.workload.modalities import MediaDraws
 from blis_tui.workload.rate_curve import CurvedGaps
+from blis_tui.workload.ratios import ratios_of, tokens_of
 from blis_tui.workload.sessions import SessionDraws
 from blis_tui.workload.stages import DrawnStages, ExactStages
 
 if TYPE_CHECKING:
-    from blis_tui.engine.request import Segments
+    from blis_tui.engine.request import Media, Segments
     from blis_tui.registry import Registry
     from blis_tui.spec.model import Client, PluginConfig, Workload
     from blis_tui.workload.arrivals import Gaps
@@ -30,7 +32,7 @@ class ClientSource:
 
     Three streams (``workload/<client id>/arrivals``, ``input`` and ``output``) keep its numbers apart from
     those of other clients, and its lengths apart from its arrivals. Each of its sessions has a stream of its own, and
-    so has the choice of adapters.
+    so have the choice of adapters, the shares of reasoning, and what prompts have beside text.
 
     Attributes:
         gaps: its arrival process.
@@ -44,11 +46,16 @@ class ClientSource:
         "_id",
         "_input_stream",
         "_inputs",
+        "_media",
+        "_media_stream",
         "_model",
         "_network",
         "_output_stream",
         "_outputs",
         "_prompts",
+        "_ratio_stream",
+        "_ratios",
+        "_reasons",
         "_sent",
         "_slo_class",
         "_tenant",
@@ -70,10 +77,15 @@ class ClientSource:
         head = 0 if prefix is None else prefix.tokens
         # One tuple for all requests with the same prompt: comparing and pickling it costs nothing.
         segments: Segments = () if prefix is None else ((prefix.group, prefix.tokens),)
-        self._prompts: list[tuple[int, Segments]] = []
+        self._reasons = any(one.reasoning is not None for one in workload.clients)
+        self._ratios = ratios_of(client, plugins)
+        self._ratio_stream = streams.stream(f"{path}/reasoning")
+        self._media = None if client.multimodal is None else MediaDraws(client.multimodal, plugins)
+        self._media_stream = streams.stream(f"{path}/multimodal")
+        self._prompts: list[tuple[int, Segments, Media]] = []
         for number in range(client.repeated_prompts):
-            tokens = self._inputs.sample(self._input_stream)
-            self._prompts.append((head + tokens, (*segments, (f"{client.id}/prompt-{number}", tokens))))
+            tokens, media = self._new_text()
+            self._prompts.append((head + tokens, (*segments, (f"{client.id}/prompt-{number}", tokens)), media))
         self._fresh = (head, segments)
         self._sent = 0
         mix = client.adapters
@@ -97,6 +109,10 @@ class ClientSource:
         streams = (self._arrival_stream.state(), self._input_stream.state(), self._output_stream.state())
         if self._adapters is not None:
             streams = (*streams, self._adapters.state())
+        if self._ratios is not None:
+            streams = (*streams, self._ratio_stream.state())
+        if self._media is not None:
+            streams = (*streams, self._media_stream.state())
         if self.sessions is not None:
             return (*streams, self.sessions.state())
         return (*streams, self._sent) if self._prompts else streams
@@ -109,13 +125,27 @@ class ClientSource:
         if self._prompts:
             turn = self._sent if user < 0 else user
             self._sent += 1
-            tokens, segments = self._prompts[turn % len(self._prompts)]
+            tokens, segments, media = self._prompts[turn % len(self._prompts)]
         else:
-            tokens, segments = self._fresh
-            tokens += self._inputs.sample(self._input_stream)
+            head, segments = self._fresh
+            tokens, media = self._new_text()
+            tokens += head
         adapter = "" if self._adapters is None else self._adapters.draw()
         answer = self._outputs.sample(self._output_stream)
-        return self._request(index, arrival_us, tokens, answer, segments, adapter=adapter)
+        request = self._request(index, arrival_us, tokens, answer, segments, adapter=adapter)
+        request.media = media
+        if self._reasons:
+            ratio = 0.0 if self._ratios is None else self._ratios.sample(self._ratio_stream)
+            request.reasoning = Reasoning(tokens_of(ratio, answer))
+        return request
+
+    def _new_text(self) -> tuple[int, Media]:
+        """Tokens of the next prompt, and which of them are no text."""
+        tokens = self._inputs.sample(self._input_stream)
+        if self._media is None:
+            return tokens, NO_MEDIA
+        media = self._media.draw(self._media_stream)
+        return tokens + media.tokens, media
 
     def call(self, index: int, arrival_us: int, session: SessionRun, number: int) -> Request:
         """A call of a session that arrives at ``arrival_us``, as the ``index``-th request of all clients."""
@@ -127,6 +157,9 @@ class ClientSource:
             index, arrival_us, tokens, answer, segments, session.name, number, adapter=session.adapter
         )
         request.content = under_adapter(session.adapter, session.content(number))
+        request.media = session.media(number)
+        if self._reasons:
+            request.reasoning = Reasoning(session.reasoning_tokens(number))
         return request
 
     def _request(

@@ -10,14 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from blis_tui.engine.request import NO_MEDIA
 from blis_tui.errors import PolicyError
 from blis_tui.spec.model import SessionCall
 from blis_tui.workload.lengths import LENGTHS
+from blis_tui.workload.modalities import MediaDraws
+from blis_tui.workload.ratios import ratios_of, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.engine.request import Request, Segments
+    from blis_tui.engine.request import Media, Request, Segments
     from blis_tui.engine.streams import Stream, Streams
     from blis_tui.registry import Registry
     from blis_tui.spec.model import Client, PluginConfig, Session
@@ -41,6 +44,8 @@ class Call:
         wait_us: from the answers that it waits for until it is sent.
         after: the calls that it waits for, by their position in the session.
         history: the first of them, where its prompt begins with the prompt and the answer of that; -1 = it does not.
+        reasoning_tokens: those of its answer that are reasoning; they come first.
+        media: tokens of its new text that are no text.
     """
 
     input_tokens: int
@@ -48,6 +53,8 @@ class Call:
     wait_us: int
     after: tuple[int, ...]
     history: int
+    reasoning_tokens: int = 0
+    media: Media = NO_MEDIA
 
 
 class Sent(NamedTuple):
@@ -80,6 +87,7 @@ class SessionRun:
         adapter: the LoRA adapter that its calls ask for; empty = the base model.
         user: who holds it, in a closed loop; -1 = nobody in particular.
         paced_by_answers: whether calls wait for answers; else for the sending of those before them.
+        drops_reasoning: whether later prompts leave the reasoning of answers out.
         failed: whether a call of it got no answer.
         scheduled: calls that have a time and are not sent yet.
         unanswered: calls that have not come to their end.
@@ -93,11 +101,13 @@ class SessionRun:
         "_followers",
         "_head",
         "_last",
+        "_media",
         "_missing",
         "_names",
         "_ready_us",
         "_unsent_followers",
         "adapter",
+        "drops_reasoning",
         "ended_us",
         "failed",
         "name",
@@ -112,6 +122,7 @@ class SessionRun:
         self.adapter = ""
         self.user = user
         self.paced_by_answers = paced_by_answers
+        self.drops_reasoning = False
         self.failed = False
         self.scheduled = 0
         self.unanswered = len(calls)
@@ -123,6 +134,7 @@ class SessionRun:
         self._names = [""] * len(calls)
         self._last = [""] * len(calls)
         self._contents: list[Segments] = [()] * len(calls)
+        self._media = [NO_MEDIA] * len(calls)
         self._answers = [call.output_tokens for call in calls]
         self._followers: list[list[int]] = [[] for _ in calls]
         for number, call in enumerate(calls):
@@ -141,9 +153,12 @@ class SessionRun:
         call = self._calls[number]
         self.scheduled -= 1
         segments = self._head
+        self._media[number] = call.media
         if call.history >= 0:
-            segments = self._contents[call.history]
-            segments += tuple((self._answer(one), self._answers[one]) for one in call.after if one != call.history)
+            segments = self._heard(call.history)
+            for one in call.after:
+                segments += () if one == call.history else self._said(one)
+            self._media[number] = call.media.beside(self._media[call.history])
         segments += ((f"{self.name}/{number}", call.input_tokens),)
         self._contents[number] = self._with_answer(segments, number)
         for one in call.after:
@@ -165,6 +180,14 @@ class SessionRun:
         """What the KV blocks of a call come to hold: its prompt and its answer."""
         return self._contents[number]
 
+    def reasoning_tokens(self, number: int) -> int:
+        """How many tokens of the answer to a call are reasoning."""
+        return self._calls[number].reasoning_tokens
+
+    def media(self, number: int) -> Media:
+        """Tokens of a call's prompt that are no text, what was said before included."""
+        return self._media[number]
+
     def follow(self, number: int, time_us: int, answer_tokens: int | None = None) -> list[tuple[int, int]]:
         """What follows a call that was answered then, or (with ``None`` tokens) sent then: calls and their times."""
         if answer_tokens is not None and answer_tokens != self._answers[number]:
@@ -184,6 +207,26 @@ class SessionRun:
     def _with_answer(self, prompt: Segments, number: int) -> Segments:
         tokens = self._answers[number]
         return (*prompt, (self._answer(number), tokens)) if tokens else prompt
+
+    def _heard(self, number: int) -> Segments:
+        """What a prompt begins with that goes on from a call: its prompt and what was said to that."""
+        content = self._contents[number]
+        return content[:-1] + self._said(number) if self._dropped(number) else content
+
+    def _said(self, number: int) -> Segments:
+        """What later prompts have of an answer.
+
+        Without its reasoning it is other content for an engine: it does not stand behind that any more.
+        """
+        dropped = self._dropped(number)
+        if not dropped:
+            return ((self._answer(number), self._answers[number]),)
+        left = self._answers[number] - dropped
+        return ((f"{self.name}/{number}/said", left),) if left else ()
+
+    def _dropped(self, number: int) -> int:
+        """Tokens of an answer that later prompts leave out."""
+        return min(self._answers[number], self._calls[number].reasoning_tokens) if self.drops_reasoning else 0
 
     def _answer(self, number: int) -> str:
         return f"{self.name}/{number}/answer"
@@ -205,6 +248,14 @@ class _Node:
     history: bool
 
 
+class _Streams(NamedTuple):
+    """Where the numbers of one session come from."""
+
+    said: Stream
+    reasoning: Stream
+    media: Stream
+
+
 class SessionDraws:
     """The sessions of one client, one after the other.
 
@@ -220,7 +271,8 @@ class SessionDraws:
     """
 
     __slots__ = (
-        *("_adapters", "_begun", "_client", "_head", "_last", "_nodes", "_session", "_streams", "_think_ms", "_turns"),
+        *("_adapters", "_begun", "_client", "_drops_reasoning", "_head", "_last", "_media", "_nodes", "_ratios"),
+        *("_session", "_streams", "_think_ms", "_turns"),
     )
 
     def __init__(
@@ -237,6 +289,9 @@ class SessionDraws:
         self._streams = streams
         self._head: Segments = () if client.prefix is None else ((client.prefix.group, client.prefix.tokens),)
         self._begun = 0
+        self._ratios = ratios_of(client, plugins)
+        self._drops_reasoning = client.reasoning is not None and client.reasoning.history == "dropped"
+        self._media = None if client.multimodal is None else MediaDraws(client.multimodal, plugins)
         self._turns = _distribution(plugins, session.turns)
         self._think_ms = None if session.think_time_ms is None else _distribution(plugins, session.think_time_ms)
         self._nodes: list[_Node] = []
@@ -263,9 +318,12 @@ class SessionDraws:
             PolicyError: it has more calls than any session may have.
         """
         name = f"{self._client}-{self._begun}"
-        stream = self._streams.stream(f"workload/{self._client}/session-{self._begun}")
+        path = f"workload/{self._client}/session-{self._begun}"
+        streams = _Streams(*(self._streams.stream(f"{path}{part}") for part in ("", "/reasoning", "/multimodal")))
         self._begun += 1
-        run = SessionRun(name, user, self._head, self._draw(stream), paced_by_answers=self._session.pacing == "answers")
+        calls = self._draw(streams)
+        run = SessionRun(name, user, self._head, calls, paced_by_answers=self._session.pacing == "answers")
+        run.drops_reasoning = self._drops_reasoning
         if self._adapters is not None:
             run.adapter = self._adapters.draw()
         return run
@@ -274,8 +332,8 @@ class SessionDraws:
         """How many have begun: with the seed, what decides all others."""
         return self._begun
 
-    def _draw(self, stream: Stream) -> list[Call]:
-        turns = self._turns.sample(stream)
+    def _draw(self, streams: _Streams) -> list[Call]:
+        turns = self._turns.sample(streams.said)
         if turns * len(self._nodes) > MAX_CALLS:
             raise PolicyError(
                 f"a session of client {self._client!r} has {turns} turns of {len(self._nodes)} calls",
@@ -286,15 +344,16 @@ class SessionDraws:
         contexts: list[int] = []
         for turn in range(turns):
             first = len(calls)
-            calls += self._draw_turn(stream, first)
+            calls += self._draw_turn(streams, first)
             for call in calls[first:]:
                 contexts.append(self._context(call, calls, contexts))
             if turn and limit is not None and max(contexts[first:]) > limit:
                 return calls[:first]
         return calls
 
-    def _draw_turn(self, stream: Stream, first: int) -> list[Call]:
+    def _draw_turn(self, streams: _Streams, first: int) -> list[Call]:
         """The calls of a turn; ``first`` is the position of the first of them in the session."""
+        stream = streams.said
         think_ms = self._think_ms.sample(stream) if first and self._think_ms is not None else 0
         previous = tuple(first - len(self._nodes) + place for place in self._last) if first else ()
         calls = []
@@ -305,7 +364,10 @@ class SessionDraws:
                 after, wait_ms = previous, think_ms
             tokens = node.inputs.sample(stream)
             history = after[0] if after and node.history and self._session.history == "full" else -1
-            calls.append(Call(tokens, node.outputs.sample(stream), wait_ms * 1000, after, history))
+            media = NO_MEDIA if self._media is None else self._media.draw(streams.media)
+            answer = node.outputs.sample(stream)
+            thought = 0 if self._ratios is None else tokens_of(self._ratios.sample(streams.reasoning), answer)
+            calls.append(Call(tokens + media.tokens, answer, wait_ms * 1000, after, history, thought, media))
         return calls
 
     def _context(self, call: Call, calls: Sequence[Call], contexts: Sequence[int]) -> int:
@@ -313,10 +375,13 @@ class SessionDraws:
         tokens = call.input_tokens + call.output_tokens
         if call.history < 0:
             return tokens + (self._head[0][1] if self._head else 0)
-        tokens += contexts[call.history]
+        tokens += contexts[call.history] - self._dropped(calls[call.history])
         for one in call.after:
-            tokens += calls[one].output_tokens if one != call.history else 0
+            tokens += calls[one].output_tokens - self._dropped(calls[one]) if one != call.history else 0
         return tokens
+
+    def _dropped(self, call: Call) -> int:
+        return call.reasoning_tokens if self._drops_reasoning else 0
 
 
 def _distribution(plugins: Registry, config: PluginConfig) -> TokenCounts:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 from io import StringIO
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from blis_tui.workload.trace_text import Suspicious
 
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from blis_tui.workload.trace_text import Problems
+
+
+_QUOTES: Final = 'text with commas or quotes stands in double quotes, and its quotes are doubled: "a ""b"", c"'
+_MISSING: Final = "cells that say nothing are empty, but their commas are there"
 
 
 def read_columns(text: str, width: int, most: int) -> tuple[Sequence[Sequence[str]], int]:
@@ -52,7 +56,7 @@ def read_header(text: str, problems: Problems) -> tuple[tuple[str, ...], str, in
     try:
         header = tuple(name.strip() for name in next(rows))
     except csv.Error as error:
-        problems.fail(1, "", f"the header cannot be read: {error}")
+        problems.fail(1, "", f"the header cannot be read: {error}", _QUOTES)
     return header, stream.read(), rows.line_num
 
 
@@ -93,7 +97,7 @@ def read_rows(text: str, first_line: int, width: int, problems: Problems) -> Ite
         try:
             row = next(rows, None)
         except csv.Error as error:
-            problems.add(line, "", f"the line cannot be read: {error}")
+            problems.add(line, "", f"the line cannot be read: {error}", _QUOTES)
             return
         if row is None:
             return
@@ -101,7 +105,8 @@ def read_rows(text: str, first_line: int, width: int, problems: Problems) -> Ite
             if len(row) == width:
                 yield line, row
             else:
-                problems.add(line, "", f"the line has {len(row)} fields, the header {width}")
+                advice = "cells that contain commas stand in double quotes" if len(row) > width else _MISSING
+                problems.add(line, "", f"the line has {len(row)} fields, the header {width}", advice)
         line = first_line + rows.line_num
 
 

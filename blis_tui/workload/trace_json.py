@@ -20,6 +20,7 @@ _BLANK: Final = re.compile(r"[ \t\r\n]*")
 _LARGEST_VALUE: Final = 1 << 26
 """Characters of one value in a list."""
 _TOO_DEEP: Final = "the value is nested too deeply"
+_SHALLOW: Final = "is it a trace? a request has few levels"
 
 
 def csv_only(trace: Trace, problems: Problems) -> None:
@@ -40,7 +41,7 @@ def json_lines(text: TraceText) -> Iterator[tuple[int, object]]:
         try:
             value: object = json.loads(line)
         except RecursionError:
-            text.problems.add(number, "", _TOO_DEEP)
+            text.problems.add(number, "", _TOO_DEEP, _SHALLOW)
         except ValueError as error:
             _note(text.problems, number, "the line is not JSON", error)
         else:
@@ -73,7 +74,7 @@ def json_values(text: TraceText) -> Iterator[tuple[int, object]]:
             try:
                 value, end = decoder.raw_decode(buffer, start)
             except RecursionError:
-                text.problems.fail(line + buffer.count("\n", place, start), "", _TOO_DEEP)
+                text.problems.fail(line + buffer.count("\n", place, start), "", _TOO_DEEP, _SHALLOW)
             except ValueError as error:  # or there is more of it in the next piece
                 failure = (
                     error
@@ -105,12 +106,12 @@ def json_document(text: TraceText) -> object:
     try:
         value: object = json.loads(text.whole())
     except RecursionError:
-        text.problems.fail(1, "", _TOO_DEEP)
+        text.problems.fail(1, "", _TOO_DEEP, _SHALLOW)
     except json.JSONDecodeError as error:
         advice = "the file holds one result after the other: split it" if error.msg == "Extra data" else None
         text.problems.fail(error.lineno, "", f"the file is not JSON: {error.msg}, at column {error.colno}", advice)
     except ValueError as error:
-        text.problems.fail(1, "", f"the file is not JSON: {error}")
+        text.problems.fail(1, "", f"the file is not JSON: {error}", "is the file complete?")
     return value
 
 
@@ -198,4 +199,4 @@ def _skip(text: str, place: int) -> int:
 
 def _note(problems: Problems, line: int, what: str, error: ValueError) -> None:
     reason = f"{error.msg}, at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
-    problems.add(line, "", f"{what}: {reason}")
+    problems.add(line, "", f"{what}: {reason}", "is the file complete?")

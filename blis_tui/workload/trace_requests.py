@@ -7,20 +7,23 @@ none.
 
 from __future__ import annotations
 
+import re
 import sys
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from operator import add, gt
 from typing import TYPE_CHECKING, Final, Protocol
 
+from blis_tui.engine.request import Media
 from blis_tui.spec.model import SLO_CLASSES
+from blis_tui.workload.ratios import tokens_of
 from blis_tui.workload.trace_columns import resolve_columns
 from blis_tui.workload.trace_csv import first_cell, first_row, read_columns, read_header, read_rows
 from blis_tui.workload.trace_segments import read_segments
 from blis_tui.workload.trace_table import GrowingColumns, TraceColumns
-from blis_tui.workload.trace_text import LARGEST_NUMBER, Suspicious, nearest, whole_number, whole_numbers
+from blis_tui.workload.trace_text import LARGEST_NUMBER, Suspicious, nearest, shown, whole_number, whole_numbers
 from blis_tui.workload.trace_times import clock_of
 
 if TYPE_CHECKING:
@@ -35,7 +38,13 @@ _COUNTS: Final = ("input_tokens", "output_tokens")
 _INSTEAD: Final = {"input_tokens": str(LARGEST_NUMBER)}
 """Of numbers that are wrong, for which 0 would be wrong, too."""
 _LONGEST_NS: Final = 2**62
-_OPTIONAL_NUMBERS: Final = ("prefix_length", "prefix_tokens", "deadline", "round_index")
+_UNIQUE: Final = "give every request an id of its own, or drop the column"
+_SHARE: Final = re.compile(r"[0-9.]{1,40}(?:[eE][-+]?[0-9]{1,3})?")
+_MEDIA: Final = ("image_tokens", "audio_tokens", "video_tokens")
+_OPTIONAL_NUMBERS: Final = (
+    *("prefix_length", "prefix_tokens", "deadline", "round_index", "reasoning_tokens"),
+    *_MEDIA,
+)
 
 
 class Adjust(Protocol):
@@ -165,7 +174,7 @@ class _Reader:
             for line, time in zip(lines, block.arrival_us or (), strict=True):
                 if abs(time) > _LONGEST_NS:
                     message = "the time is centuries away from that of the first request"
-                    self._problems.fail(line, self._found.names["arrival"], message)
+                    self._problems.fail(line, self._found.names["arrival"], message, "correct it, or remove the line")
         self._growing.add(block)
         self._lines.append(lines)
 
@@ -181,7 +190,7 @@ class _Reader:
                 self._problems.fail(
                     2, "", "every request of the file has failed", "it has no answers that could be replayed"
                 )
-            self._problems.fail(1, "", "there are no requests below the header")
+            self._problems.fail(1, "", "there are no requests below the header", "each line below it is one request")
         columns = self._growing.columns()
         arrivals = self._clock.arrivals(array("q", columns.arrival_us or ()), self._first, self._problems)
         if from_first:
@@ -202,7 +211,7 @@ class _Reader:
             if not name:
                 self._problems.add(line, column, "the cell is empty", "give every request an id or drop the column")
             elif name in seen:
-                self._problems.add(line, column, f"{name!r} is also the id on line {seen[name]}")
+                self._problems.add(line, column, f"{name!r} is also the id on line {seen[name]}", _UNIQUE)
             else:
                 seen[name] = line
 
@@ -234,10 +243,11 @@ def _build(columns: Cells, arrivals: Sequence[int]) -> TraceColumns:
     deadlines = _optional_numbers(columns, "deadline")
     if not all(prompts):
         raise Suspicious
+    answers = whole_numbers(columns["output_tokens"])
     return TraceColumns(
         arrival_us=arrivals,
         input_tokens=prompts,
-        output_tokens=whole_numbers(columns["output_tokens"]),
+        output_tokens=answers,
         request_id=columns.get("request_id"),
         segments=segments,
         slo_class=_slo_classes(columns.get("slo_class")),
@@ -247,7 +257,39 @@ def _build(columns: Cells, arrivals: Sequence[int]) -> TraceColumns:
         round_index=_optional_numbers(columns, "round_index"),
         model=columns.get("model"),
         adapter=columns.get("adapter"),
+        reasoning_tokens=_reasoning(columns, answers),
+        media=_media(columns, prompts),
     )
+
+
+def _reasoning(columns: Cells, answers: Sequence[int]) -> Sequence[int] | None:
+    """Reasoning tokens as they are counted, or by their share; None where there are none."""
+    tokens = _optional_numbers(columns, "reasoning_tokens")
+    if tokens is None and (cells := columns.get("reason_ratio")) is not None:
+        tokens = list(map(tokens_of, map(_ratio, cells), answers))
+    if tokens is None or not any(tokens):
+        return None
+    if any(map(gt, tokens, answers)):
+        raise Suspicious
+    return tokens
+
+
+def _ratio(cell: str) -> float:
+    """A share from 0 to 1; empty = 0."""
+    if not _SHARE.fullmatch(text := cell.strip() or "0") or not 0.0 <= (share := float(text)) <= 1.0:
+        raise Suspicious
+    return share
+
+
+def _media(columns: Cells, prompts: Sequence[int]) -> Sequence[Media] | None:
+    """What of the prompts is no text; None where all of it is."""
+    counts = [_optional_numbers(columns, name) or repeat(0, len(prompts)) for name in _MEDIA]
+    media = list(map(Media, *counts))
+    if not any(map(any, media)):
+        return None
+    if any(one.tokens > prompt for one, prompt in zip(media, prompts, strict=True)):
+        raise Suspicious
+    return media
 
 
 def _optional_numbers(columns: Cells, name: str) -> list[int] | None:
@@ -346,9 +388,32 @@ class _Inspector:
         except ValueError as error:
             self._note(line, "prefix_segments", str(error), 'such as [["system", 512], ["manual", 64]]')
             plain["prefix_segments"] = ""
+        self._parts(line, plain, prompt + extra)
         if within > prompt:
-            self._note(line, "prefix_tokens", f"a prompt of {prompt} tokens cannot have {within} shared ones")
+            message = f"a prompt of {prompt} tokens cannot have {within} shared ones"
+            advice = "they are among the input tokens; those that come before them are `prefix_length`"
+            self._note(line, "prefix_tokens", message, advice)
             plain["prefix_tokens"] = "0"
+
+    def _parts(self, line: int, plain: dict[str, str], prompt: int) -> None:
+        """Reasoning is part of an answer, media are part of a prompt."""
+        thought, answer = int(plain.get("reasoning_tokens", 0)), int(plain["output_tokens"])
+        if thought > answer:
+            message = f"an answer of {answer} tokens cannot have {thought} of reasoning"
+            self._note(line, "reasoning_tokens", message, "they are among the output tokens")
+            plain["reasoning_tokens"] = "0"
+        if (cell := plain.get("reason_ratio")) is not None:
+            try:
+                _ratio(cell)
+            except Suspicious:
+                self._note(line, "reason_ratio", f"{shown(cell)} is no share", "write a number from 0 to 1")
+                plain["reason_ratio"] = "0"
+        media = [int(plain.get(name, 0)) for name in _MEDIA]
+        if Media(*media).tokens > prompt:
+            message = f"a prompt of {prompt} tokens cannot have {Media(*media).tokens} of images, audio and video"
+            first = next(name for name in _MEDIA if plain.get(name, "0") != "0")
+            self._note(line, first, message, "they are among the input tokens")
+            plain |= dict.fromkeys((name for name in _MEDIA if name in plain), "0")
 
     def _slo_class(self, line: int, name: str) -> str:
         if not name or name in SLO_CLASSES:

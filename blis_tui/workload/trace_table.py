@@ -11,7 +11,7 @@ from operator import le
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, cast, overload
 
-from blis_tui.engine.request import Request
+from blis_tui.engine.request import NO_MEDIA, Media, Reasoning, Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,6 +40,9 @@ class TraceColumns:
     round_index: Sequence[int] | None = None
     model: Sequence[str] | None = None
     adapter: Sequence[str] | None = None
+    reasoning_tokens: Sequence[int] | None = None
+    """At the beginning of the answers; if any request has such, all say so."""
+    media: Sequence[Media] | None = None
 
 
 class _Column(Sequence[_Cell]):
@@ -137,6 +140,8 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., object], object]]] = MappingProxy
         "round_index": (_integers, 0),
         "model": (Interned, ""),
         "adapter": (Interned, ""),
+        "reasoning_tokens": (_integers, 0),
+        "media": (Interned, NO_MEDIA),
     }
 )
 """Column -> how it is kept, and what it says where a file says nothing."""
@@ -227,6 +232,8 @@ class TraceTable:
     _round_index: Sequence[int]
     _model: Sequence[str]
     _adapter: Sequence[str]
+    _reasoning_tokens: Sequence[int]
+    _media: Sequence[Media]
 
     def _move(self, start: int, scale: float) -> None:
         """Count arrivals from ``start``, and compress them; deadlines go with them."""
@@ -241,7 +248,7 @@ class TraceTable:
 
     def request(self, row: int) -> Request:
         """A new request from row ``row``, which becomes its index."""
-        return Request(
+        request = Request(
             row,
             self._request_id[row] or f"request_{row}",
             self._arrival_us[row],
@@ -256,6 +263,15 @@ class TraceTable:
             self._model[row],
             self._adapter[row],
         )
+        if not isinstance(self._reasoning_tokens, _Same):
+            request.reasoning = Reasoning(self._reasoning_tokens[row])
+        if not isinstance(self._media, _Same) and any(media := self._media[row]):
+            request.media = media
+        return request
+
+    def says(self, column: str) -> bool:
+        """Whether the file says anything there."""
+        return not isinstance(getattr(self, f"_{column}"), _Same)
 
 
 class _Same(_Column[_Cell]):

@@ -170,7 +170,7 @@ class TraceText:
 
     def _check_empty(self, nothing: bool) -> None:
         if nothing and not self.cut:
-            self.problems.fail(1, "", "the file is empty")
+            self.problems.fail(1, "", "the file is empty", "is it the right one?")
 
     def _pieces(self, *, quotes: bool) -> Iterator[bytes]:
         rest = b""
@@ -207,7 +207,12 @@ class TraceText:
             self.problems.fail(line, "", f"byte 0x{data[error.start]:02x} is not UTF-8", "save the file as UTF-8")
         nul = text.find("\0")
         if nul >= 0:
-            self.problems.fail(self._line + text.count("\n", 0, nul), "", "there is a NUL character in the line")
+            self.problems.fail(
+                self._line + text.count("\n", 0, nul),
+                "",
+                "there is a NUL character in the line",
+                "is it a text file, and complete?",
+            )
         self._line += text.count("\n")
         return text
 
@@ -284,7 +289,7 @@ def whole_number(cell: str, line: int, column: str, problems: Problems) -> int |
         wrong = "is negative"
     else:
         wrong = "is not a whole number"
-    problems.add(line, column, f"{shown(text)} {wrong}", cell=shown(text))
+    problems.add(line, column, f"{shown(text)} {wrong}", "write a whole number from 0 on", cell=shown(text))
     return None
 
 

@@ -86,13 +86,14 @@ class Clock:
         if not _NUMBER.fullmatch(text):
             negative = text[:1] == "-" and _NUMBER.fullmatch(text[1:])
             message = "is negative" if negative else f"is not a number of {_WORDS[self.unit]}"
-            problems.add(line, self.column, f"{shown(text)} {message}", cell=shown(text))
+            advice = f"write a number of {_WORDS[self.unit]} from 0 on"
+            problems.add(line, self.column, f"{shown(text)} {message}", advice, cell=shown(text))
             return None
         try:
             return _microseconds(_EXACT.create_decimal(text), self.unit)
         except Suspicious:
             guess = likely_unit(text)
-            advice = None if guess == self.unit else f"is it `time_unit: {guess}`?"
+            advice = "correct it, or remove the line" if guess == self.unit else f"is it `time_unit: {guess}`?"
             message = f"{shown(text)} is too large to be {_WORDS[self.unit]}"
             problems.add(line, self.column, message, advice, cell=shown(text))
             return None

@@ -157,6 +157,8 @@ class Books(NamedTuple):
     preemptions: int
     state: int
     length_capped: int
+    first_answer_us: int
+    ttfat_us: int
 
 
 class Job:
@@ -176,6 +178,7 @@ class Job:
         self.scheduled_us = -1
         self.first_token_us = -1
         self.last_token_us = -1
+        self.first_answer_us = self.ttfat_us = -1
         self.completed_us = -1
         self.gateway_us = -1
         self.priority = 0
@@ -214,6 +217,7 @@ class Job:
         """As if it had just arrived, but for that."""
         self.state = RequestState.CREATED
         self.instance = self.queued_us = self.scheduled_us = self.first_token_us = self.last_token_us = -1
+        self.first_answer_us = self.ttfat_us = -1
         self.cached_tokens = self.preemptions = self.computed = self.generated = 0
         self.target = self.request.input_tokens
         self.prefilling = True
@@ -261,6 +265,8 @@ class Job:
             preemptions=self.preemptions,
             state=self.state,
             length_capped=self.capped,
+            first_answer_us=self.first_answer_us,
+            ttfat_us=self.ttfat_us,
         )
 
 
@@ -859,6 +865,7 @@ class Instance:
     def _emit(self, job: Job, end: int, from_prefill: bool, tokens: int) -> bool:
         """Tokens leave at ``end``; is the (new) first one among them?"""
         first = from_prefill and job.generated == 0
+        before = job.generated
         if job.wanted > 0:
             job.generated += tokens
         if not first:
@@ -867,6 +874,14 @@ class Instance:
         if first:
             job.first_token_us = end
             job.first_latency = self.latency
+        if (thought := job.request.reasoning) is not None and before <= thought.tokens < job.generated:
+            overhead_us = self.latency.output_token_overhead_us
+            if thought.tokens:
+                job.first_answer_us = end
+                tokens_of_decodes = thought.tokens + (0 if job.split else 1)
+                job.ttfat_us = end - job.request.arrival_us + tokens_of_decodes * overhead_us
+            elif first:
+                job.first_answer_us, job.ttfat_us = end, job.ttft_us()
         return first
 
     def _is_done(self, job: Job) -> bool:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from blis_tui.engine.request import Request
+    from blis_tui.metrics.request_log import RequestTable
     from blis_tui.simulation import Simulation
     from blis_tui.workload.sessions import SessionRun
 
@@ -115,13 +116,14 @@ def source_of(requests: list[Request], users: int) -> Source | InteractiveSource
     return InteractiveSource([Patient(requests, users)], len(requests)) if users else Source(requests)
 
 
-def books(row: Row) -> Books:
+def books(row: Row, table: RequestTable) -> Books:
     """The ledger's row in the oracle's words."""
     group = Row._fields.index("group")
-    return Books._make((*row[:group], *row[group + 1 :]))
+    extras = table.extras(row.number)
+    return Books._make((*row[:group], *row[group + 1 :], extras.first_answer_us, extras.ttfat_us))
 
 
 def books_of(simulation: Simulation) -> list[Books]:
     """Those of all requests that have arrived, by their number."""
     table = simulation.log.table(simulation._cluster)
-    return [books(row) for row in sorted(table.plain())]
+    return [books(row, table) for row in sorted(table.plain())]

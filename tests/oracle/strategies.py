@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.request import Request, Segments
+from blis_tui.engine.request import Reasoning, Request, Segments
 from blis_tui.spec.limits import UNLIMITED
 from blis_tui.spec.model import (
     SLO_CLASSES,
@@ -98,7 +98,13 @@ class Asked:
             adapter=self.adapter,
         )
         made.max_output_tokens = self.declared_tokens
+        made.reasoning = thought(index, self.output_tokens)
         return made
+
+
+def thought(index: int, output_tokens: int) -> Reasoning | None:
+    """All kinds of reasoning, whatever else is drawn: none, some of the answer, all of it."""
+    return Reasoning(index * 3 % 5 * output_tokens // 4) if index % 4 else None
 
 
 class Scenario:

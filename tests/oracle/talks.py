@@ -16,7 +16,7 @@ from . import draws as st
 from .fleets import draw_fleet
 from .instance import Job
 from .oracle import _ALIVE, ARRIVAL, Event, Oracle
-from .strategies import Scenario, draw_scenario
+from .strategies import Scenario, draw_scenario, thought
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,6 +122,7 @@ def _request(one: Asked, index: int, now: int, tokens: int, segments: Segments, 
         number,
     )
     made.max_output_tokens = one.declared_tokens
+    made.reasoning = thought(index, one.output_tokens)
     return made
 
 

@@ -126,7 +126,8 @@ def _compare_records(oracle: Oracle, run: _Run) -> None:
 
 def _compare(oracle: Oracle, run: _Run) -> None:
     cluster = run.cluster
-    assert [books(row) for row in sorted(run.log.table(cluster).plain())] == oracle.books()
+    table = run.log.table(cluster)
+    assert [books(row, table) for row in sorted(table.plain())] == oracle.books()
     for naive, instance in zip(oracle.instances, cluster.instances, strict=True):
         assert instance.tallies.itl_us == naive.itl_us
         assert (instance.tallies.steps, instance.tallies.busy_us) == (naive.steps, naive.busy_us)

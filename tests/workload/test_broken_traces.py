@@ -66,4 +66,5 @@ def test_it_is_one_error(
     # How small a file gets depends on the library that compresses it.
     text = re.sub(r"[0-9,]+ bytes", "N bytes", result.stderr.replace(f"{tmp_path}/", ""))
     assert text.count("error[") == 1
+    assert "= help: " in text
     file_regression.check(text, fullpath=BROKEN / f"{case}.txt", encoding="utf-8")

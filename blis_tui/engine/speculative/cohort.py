@@ -177,6 +177,7 @@ class SpeculativeCohort(DecodeCohort):
         accepted_runs = self.tallies.accepted_runs
         latest: list[tuple[int, str, int, int, int]] = []
         finishing: list[Request] = []
+        answering: list[Request] = []
         drafted_tokens = gained_tokens = 0
         for index, (request, runs) in self._members.items():
             drafted = drafts.get(index, 0)
@@ -188,6 +189,9 @@ class SpeculativeCohort(DecodeCohort):
             if gained >= left:
                 gained = left
                 finishing.append(request)
+            reasoning = request.reasoning
+            if reasoning is not None and generated <= reasoning.tokens < generated + gained:
+                answering.append(request)
             gap = end - request.joined_us
             itl_us[gap] = itl_us.get(gap, 0) + 1
             request.joined_us = end
@@ -209,6 +213,8 @@ class SpeculativeCohort(DecodeCohort):
         self.drafted = drafted_tokens
         self.drafts = {}
         self.clock += 1
+        if answering:
+            self.answers[self.clock] = answering
         self.last_advance_us = end
         return finishing
 

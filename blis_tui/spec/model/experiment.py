@@ -85,6 +85,8 @@ class SloTarget:
     tpot_ms: float | None = None
     """Mean time between two of its tokens."""
     e2e_ms: float | None = None
+    ttfat_ms: float | None = None
+    """Time to the first token of the answer itself, behind its reasoning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +146,8 @@ class Experiment:
         for client in self.workload.clients:
             named.append(("workload.clients.arrivals", client.arrivals.kind))
             named += [("workload.clients.lengths", one.kind) for one in (client.input_tokens, client.output_tokens)]
+            if client.reasoning is not None:
+                named.append(("workload.clients.reasoning.ratio", client.reasoning.ratio.kind))
         if self.workload.trace is not None:
             named.append(("workload.trace.format", self.workload.trace.format))
         found = (self.plugins.find(path, name) for path, name in dict.fromkeys(named))

@@ -92,6 +92,37 @@ class AdapterMix:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reasoning:
+    """How requests think before they answer."""
+
+    ratio: PluginConfig
+    """Share of the output tokens that are reasoning."""
+    history: str = "dropped"
+    """What later prompts of a session begin with: the answers alone (``dropped``), or the reasoning, too (``kept``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Modality:
+    """Items of one kind in prompts."""
+
+    probability: float
+    """That a prompt has any."""
+    count: PluginConfig
+    """How many it has then."""
+    tokens: PluginConfig
+    """Of each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Multimodal:
+    """What prompts have beside text."""
+
+    images: Modality | None = None
+    audio: Modality | None = None
+    video: Modality | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
     """One stream of generated requests."""
 
@@ -115,6 +146,10 @@ class Client:
     """How its requests belong together; then its arrivals are those of sessions. None = they do not."""
     adapters: AdapterMix | None = None
     """Of which each request (each session) asks for one; None = for the base model."""
+    reasoning: Reasoning | None = None
+    """How its requests think before they answer; None = they do not, or nobody asks."""
+    multimodal: Multimodal | None = None
+    """What its prompts have beside the text of ``input_tokens``; None = nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

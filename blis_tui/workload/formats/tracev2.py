@@ -36,6 +36,10 @@ _SAME: Final = (
     "model",
     "session_id",
     "round_index",
+    "reason_ratio",
+    "image_tokens",
+    "audio_tokens",
+    "video_tokens",
 )
 _COLUMNS: Final = {
     "arrival": _ARRIVAL,

@@ -42,7 +42,7 @@ def vllm_bench(settings: NoSettings, text: TraceText, trace: Trace, problems: Pr
     failed = errors if isinstance(errors, list) and len(errors) == len(starts) else [""] * len(starts)
     for name, column in zip(_LISTS, (starts, prompts, outputs), strict=True):
         if len(column) != len(starts):
-            problems.fail(1, name, f"it has {len(column)} entries, but `start_times` {len(starts)}")
+            problems.fail(1, name, f"it has {len(column)} entries, but `start_times` {len(starts)}", _ADVICE)
     times: list[float] = []
     inputs, answers = array("q"), array("q")
     for number, (start, prompt, output, error) in enumerate(zip(starts, prompts, outputs, failed, strict=True)):
@@ -59,7 +59,8 @@ def vllm_bench(settings: NoSettings, text: TraceText, trace: Trace, problems: Pr
             break
     problems.check()
     if not times:
-        problems.fail(1, "", "no request of the benchmark has succeeded")
+        message = "no request of the benchmark has succeeded"
+        problems.fail(1, "", message, "it has no answers that could be replayed")
     first = min(times)
     arrivals = array("q", (round((time - first) * _US_PER_S) for time in times))
     return TraceColumns(arrival_us=arrivals, input_tokens=inputs, output_tokens=answers)
@@ -74,6 +75,6 @@ def _list(value: object, name: str, problems: Problems) -> Sequence[object]:
 
 def _time(value: object, column: str, problems: Problems) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value * _US_PER_S <= LARGEST_NUMBER:
-        problems.add(1, column, f"{brief(value)} is not a time in seconds", cell=brief(value))
+        problems.add(1, column, f"{brief(value)} is not a time in seconds", _ADVICE, cell=brief(value))
         return None
     return float(value)

@@ -1,0 +1,115 @@
+"""The book of single requests: how each is packed, and what a packed row has no room for."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from blis_tui.engine.request import NO_MEDIA, Media, declared_segments
+
+if TYPE_CHECKING:
+    from blis_tui.engine.request import Request, Segments
+
+PACKED: Final = Struct("<qqqqqqqqqqqiiiBB")
+"""The layout of a row."""
+
+
+class Extras(NamedTuple):
+    """What few workloads have requests say; times in microseconds, -1 = never happened."""
+
+    reasoning_tokens: int
+    """-1 = nobody asks."""
+    first_answer_us: int
+    ttfat_us: int
+    media: Media
+
+
+NO_EXTRAS: Final = Extras(-1, -1, -1, NO_MEDIA)
+
+
+class Group(NamedTuple):
+    """What many requests have in common."""
+
+    slo_class: str
+    tenant: str
+    segments: Segments
+    timeout_us: int
+    """From arrival to deadline; 0 = none."""
+    model: str
+    adapter: str
+
+
+class RequestBook:
+    """What a packed row has no room for: names, sessions, outputs cut short, heads in parts; the groups by number."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[tuple[str, str, Segments, int, str, str], int] = {}
+        self.groups: list[Group] = []
+        self.names: dict[int, str] = {}
+        self.sessions: dict[int, tuple[str, int]] = {}
+        self.requested: dict[int, int] = {}
+        self.retries: dict[int, int] = {}
+        self.parts: dict[int, Segments] = {}
+        self.extras: dict[int, Extras] = {}
+
+    def page(self) -> RequestBook:
+        """A book for more requests that leaves this one as it is; it continues the numbers of the groups."""
+        more = RequestBook()
+        more.numbers = dict(self.numbers)
+        more.groups = list(self.groups)
+        return more
+
+    def up_to(self, groups: int) -> RequestBook:
+        """The book as it was at a mark. What is noted of single requests is shared: it never changes."""
+        other = RequestBook()
+        other.groups = self.groups[:groups]
+        other.numbers = {group: number for number, group in enumerate(other.groups)}
+        other.names = self.names
+        other.sessions = self.sessions
+        other.requested = self.requested
+        other.retries = self.retries
+        other.parts = self.parts
+        other.extras = self.extras
+        return other
+
+    def pack(self, request: Request, ttft_us: int, e2e_us: int, generated_tokens: int) -> bytes:
+        """The request's row; what does not fit into it is noted here."""
+        timeout_us = request.deadline_us and request.deadline_us - request.arrival_us
+        segments = request.segments if not request.adapter else declared_segments(request)
+        common = (request.slo_class, request.tenant, segments[:1], timeout_us, request.model, request.adapter)
+        group = self.numbers.get(common)
+        if group is None:
+            group = self.numbers[common] = len(self.groups)
+            self.groups.append(Group(*common))
+        index = request.index
+        if generated_tokens != request.output_tokens:
+            self.requested[index] = request.output_tokens
+        if request.request_id != f"request_{index}":
+            self.names[index] = request.request_id
+        if request.retries:
+            self.retries[index] = request.retries
+        if len(segments) > 1:
+            self.parts[index] = segments
+        if request.session_id:
+            self.sessions[index] = (request.session_id, request.round_index)
+        if request.reasoning is not None or request.media is not NO_MEDIA:
+            thought = (-1, -1, -1) if request.reasoning is None else request.reasoning.state()
+            self.extras[index] = Extras(*thought, request.media)
+        return PACKED.pack(
+            index,
+            request.arrival_us,
+            request.queued_us,
+            request.scheduled_us,
+            request.first_token_us,
+            request.completed_us,
+            ttft_us,
+            e2e_us,
+            request.input_tokens,
+            generated_tokens,
+            request.cached_tokens,
+            request.instance,
+            request.preemptions,
+            group,
+            request.state,
+            request.length_capped,
+        )
