@@ -105,11 +105,12 @@ workload:
 
 def test_a_case_of_the_experiment_is_planned_for() -> None:
     few = ("--set", "workload.requests=40", "--seeds", "1", "--duration", "1", "--jobs", "1", "--store", "none")
-    found = plan("lora-adapters", "--case", "round-robin", *few, "--slo", "latency.e2e_ms.p90<=9000", "--format", "json")
+    slo = ("--slo", "latency.e2e_ms.p90<=9000", "--format", "json")
+    found = plan("lora-adapters", "--case", "round-robin", *few, *slo)
     assert found.exit_code == 0, found.output
     (one,) = json.loads(found.output)["configurations"]
     seen = {run["figures"]["latency.e2e_ms.p90"] for tried in one["tried"] for run in tried["runs"]}
-    other = plan("lora-adapters", *few, "--slo", "latency.e2e_ms.p90<=9000", "--format", "json")
+    other = plan("lora-adapters", *few, *slo)
     (one,) = json.loads(other.output)["configurations"]
     assert seen != {run["figures"]["latency.e2e_ms.p90"] for tried in one["tried"] for run in tried["runs"]}
     assert plan("lora-adapters", "--case", "none", *few, *SLO).exit_code == 2

@@ -92,7 +92,8 @@ async def test_from_the_list_to_a_call_a_breakpoint_and_back() -> None:
         assert one.text.startswith("session chat-")
         name = one.text.removeprefix("session ")
         await here.press("enter")
-        assert here.session.selection.session == name
+        chosen = here.session.selection
+        assert chosen.session == name
         assert f"{name}  " in screen_text(here.app)
         await here.press("down", "down")
         request = here.session.selection.request
