@@ -26,18 +26,20 @@ _TIMEOUT_S: Final = 120
 
 
 def run_module(
-    module: str, arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str]
+    module: str, arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], text: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m MODULE ARGUMENTS``."""
+    """Run ``python -m MODULE ARGUMENTS``, with a text as its standard input."""
     command = [sys.executable, "-m", module, *arguments]
     if not hasattr(os, "fork"):
-        return subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=dict(env), check=False)
+        return subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=dict(env), input=text, check=False)
     server = _server()
     assert server.stdin is not None
     assert server.stdout is not None
     with tempfile.TemporaryDirectory() as folder:
-        output, errors = Path(folder) / "stdout", Path(folder) / "stderr"
-        job = [module, *arguments], str(cwd), dict(env), [os.devnull, str(output), str(errors)]
+        streams = [Path(folder) / name for name in ("stdin", "stdout", "stderr")]
+        given, output, errors = streams
+        given.write_text(text, "utf-8")
+        job = [module, *arguments], str(cwd), dict(env), [str(one) for one in streams]
         server.stdin.write(json.dumps(job) + "\n")
         server.stdin.flush()
         code = int(server.stdout.readline())

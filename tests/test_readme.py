@@ -1,11 +1,14 @@
 """What the README shows is what happens."""
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.prefork import run_module
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 
@@ -21,8 +24,7 @@ def block(language: str, containing: str) -> str:
 
 
 def blis(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "blis_tui", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+    return run_module("blis_tui", arguments, cwd=cwd, env=os.environ)
 
 
 @pytest.fixture

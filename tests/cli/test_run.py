@@ -1,8 +1,8 @@
 """``blis-tui run`` as a user meets it: a real process, its output, its files and its exit codes."""
 
 import json
+import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,7 @@ from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
 from blis_tui.errors import StalledError
 from blis_tui.simulation import Simulation
-
-COMMAND = [sys.executable, "-m", "blis_tui"]
+from tests.prefork import run_module
 
 SMALL = """
 apiVersion: blis/v1
@@ -33,8 +32,8 @@ policy: default
 """
 
 
-def blis(*args: str, text: str | None = None, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *args], capture_output=True, text=True, input=text, cwd=cwd, check=False)
+def blis(*args: str, text: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return run_module("blis_tui", args, cwd=cwd or Path.cwd(), env=os.environ, text=text)
 
 
 FEW = (

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from blis_tui.cli.failures import ExitCode
+from tests.prefork import run_module
 
 SPEC = """
 apiVersion: blis/v1
@@ -52,6 +53,11 @@ def shell(command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[
     return subprocess.run(
         ["bash", "-c", blis + command], capture_output=True, text=True, cwd=cwd, check=False, timeout=60
     )
+
+
+def blis(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """A process whose streams are as they should be."""
+    return run_module("blis_tui", command.split(), cwd=cwd, env=os.environ)
 
 
 @pytest.fixture
@@ -122,7 +128,7 @@ def test_no_result_appears_when_another_cannot_be_written(option: str, tmp_path:
     files = {"-o": "report.json", "--requests": "rows.csv", "--records": "events.jsonl", option: "/dev/full"}
     if option != "-o":
         del files["-o"]  # the report would be printed
-    ended = shell("blis run quickstart " + " ".join(f"{name} {file}" for name, file in files.items()), tmp_path)
+    ended = blis("run quickstart " + " ".join(f"{name} {file}" for name, file in files.items()), tmp_path)
     assert (ended.returncode, ended.stdout) == (ExitCode.IO, "")
     assert ended.stderr == "error: cannot write /dev/full: No space left on device\n"
     assert list(tmp_path.iterdir()) == []
@@ -130,7 +136,7 @@ def test_no_result_appears_when_another_cannot_be_written(option: str, tmp_path:
 
 def test_a_file_that_cannot_be_written_is_told_before_the_simulation(tmp_path: Path) -> None:
     endless = "run quickstart --set workload.requests=100000000"
-    ended = shell(f"blis {endless} -o nowhere/report.json", tmp_path)
+    ended = blis(f"{endless} -o nowhere/report.json", tmp_path)
     assert ended.returncode == ExitCode.IO
     assert ended.stderr == "error: cannot write nowhere/report.json: No such file or directory\n"
 
@@ -139,7 +145,7 @@ def test_a_file_that_cannot_be_written_is_told_before_the_simulation(tmp_path: P
 def test_results_spare_everything_the_experiment_is_read_from(name: str, project: Path) -> None:
     (project / "link").hardlink_to(project / name)
     for option, target in (("-o", name), ("--requests", "link"), ("--records", f"../{project.name}/{name}")):
-        ended = shell(f"blis run child.blis.yaml {option} {target}", project)
+        ended = blis(f"run child.blis.yaml {option} {target}", project)
         assert (ended.returncode, ended.stdout) == (ExitCode.USAGE, "")
         assert f"{option} would overwrite" in ended.stderr
         assert name in ended.stderr
@@ -147,7 +153,7 @@ def test_results_spare_everything_the_experiment_is_read_from(name: str, project
 
 
 def test_a_resolved_document_spares_them_too(project: Path) -> None:
-    ended = shell("blis spec resolve child.blis.yaml -o parent.blis.yaml", project)
+    ended = blis("spec resolve child.blis.yaml -o parent.blis.yaml", project)
     assert ended.returncode == ExitCode.USAGE
     assert "-o would overwrite parent.blis.yaml" in ended.stderr
     assert (project / "parent.blis.yaml").read_text() == SPEC
@@ -155,5 +161,5 @@ def test_a_resolved_document_spares_them_too(project: Path) -> None:
 
 def test_other_files_may_be_replaced(project: Path) -> None:
     (project / "old").write_text("old")
-    assert shell("blis run child.blis.yaml -o old --requests rows.csv", project).returncode == ExitCode.OK
+    assert blis("run child.blis.yaml -o old --requests rows.csv", project).returncode == ExitCode.OK
     assert json.loads((project / "old").read_text())["requests"]["completed"] == 2

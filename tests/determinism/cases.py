@@ -78,6 +78,7 @@ SHORTER: Final = {
     "instance-dies": 150,
     "kv-overload": 100,
     "kv-pressure": 80,
+    "lora-adapters": 200,
     "mixed-fleet": 150,
     "mixture-of-experts": 120,
     "prefix-routing": 80,
@@ -94,6 +95,9 @@ SHORTER: Final = {
     "vllm-preemption": 90,
 }
 """Requests of long experiments, enough for records of all their kinds: they are run some twenty times over."""
+_SHORTER_SESSIONS: Final[dict[str, dict[str, object]]] = {
+    "conversations": {"workload.sessions": 15, "workload.clients.0.output_tokens.mu": 4.0, "expect": []},
+}
 AS_IT_IS: Final = {
     "conversations": "anywhere",
     "disaggregation": "disaggregated",
@@ -116,4 +120,6 @@ def case(name: str) -> tuple[str, dict[str, object]]:
     """The experiment of a case, and what to replace in it."""
     if name in VARIANTS:
         return VARIANTS[name]
-    return name, {"workload.requests": SHORTER[name], "expect": []} if name in SHORTER else {}
+    return name, _SHORTER_SESSIONS.get(name) or (
+        {"workload.requests": SHORTER[name], "expect": []} if name in SHORTER else {}
+    )

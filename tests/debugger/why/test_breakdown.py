@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import pytest
 
 import blis_tui
-from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moves import run_to_stop
 from blis_tui.debugger.why.breakdown import (
     DECODES,
@@ -22,7 +22,10 @@ from blis_tui.debugger.why.breakdown import (
 from blis_tui.debugger.why.lifespans import Life, read_life
 from blis_tui.engine.records import StepFinished
 from blis_tui.units import span_text
-from tests.debugger.pressed_runs import RUNS, experiment, finished
+from tests.debugger.pressed_runs import RUNS, finished
+
+if TYPE_CHECKING:
+    from blis_tui.debugger.debugger import Debugger
 
 
 def stalled_in(debugger: Debugger, event: int) -> tuple[str, ...]:
@@ -86,8 +89,7 @@ def test_spans_lie_end_to_end_wherever_one_looks(name: str) -> None:
 @pytest.mark.parametrize("name", ["kv-pressure", "vllm-preemption", "small budget", "time-outs", "time-outs in vllm"])
 def test_spans_are_the_phases_of_the_engine(name: str) -> None:
     """What a life says a request does is what a snapshot of the engine says at that moment."""
-    debugger = Debugger(experiment(name))
-    run_to_stop(debugger.run())
+    debugger = finished(name)
     compared = 0
     for event in range(20, debugger.frontier, 173):
         run_to_stop(debugger.seek(event))

@@ -35,8 +35,7 @@ def sentences(one: Part) -> str:
 @pytest.mark.parametrize("name", RUNS)
 def test_everything_can_be_explained_anywhere(name: str) -> None:
     """No moment and no request is too strange, nothing moves the reader, and texts are whole sentences."""
-    debugger = Debugger(experiment(name))
-    run_to_stop(debugger.run())
+    debugger = finished(name)
     names = debugger.tape.names()
     for event in range(0, debugger.frontier + 1, debugger.frontier // 6):
         run_to_stop(debugger.seek(event))
@@ -86,16 +85,14 @@ def waiting_behind(debugger: Debugger, wanted: str) -> Explanation:
 
 
 def test_waiting_for_a_place_in_the_batch() -> None:
-    debugger = Debugger(experiment("small batch"))
-    run_to_stop(debugger.run())
+    debugger = finished("small batch")
     explanation = waiting_behind(debugger, "max_num_seqs")
     told = sentences(part(explanation, "Why it waits now"))
     assert "6 requests ran, which is the limit (max_num_seqs 6)." in told
 
 
 def test_waiting_for_tokens_names_who_spent_them() -> None:
-    debugger = Debugger(experiment("small budget"))
-    run_to_stop(debugger.run())
+    debugger = finished("small budget")
     explanation = waiting_behind(debugger, "was spent")
     told = sentences(part(explanation, "Why it waits now"))
     found = re.search(r"the whole token budget of 24 was spent \(max_num_batched_tokens\): (.*)\.", told)
@@ -106,8 +103,7 @@ def test_waiting_for_tokens_names_who_spent_them() -> None:
 
 
 def test_waiting_for_blocks() -> None:
-    debugger = Debugger(experiment("kv-pressure"))
-    run_to_stop(debugger.run())
+    debugger = finished("kv-pressure")
     explanation = waiting_behind(debugger, r"did not fit: it needs \d+ KV block")
     told = sentences(part(explanation, "Why it waits now"))
     needed = re.search(r"it needs (\d+) KV blocks? of 16 tokens", told)
@@ -119,8 +115,7 @@ def test_waiting_for_blocks() -> None:
 
 
 def test_head_of_line_blocking_is_called_by_its_name() -> None:
-    debugger = Debugger(experiment("kv-pressure"))
-    run_to_stop(debugger.run())
+    debugger = finished("kv-pressure")
     explanation = waiting_behind(debugger, "Head-of-line blocking")
     told = sentences(part(explanation, "Why it waits now"))
     needs = int(re.search(r"it needs (?:up to )?(\d+) KV", told)[1])  # type: ignore[index]
@@ -267,8 +262,7 @@ def test_events_that_are_not_there() -> None:
 
 
 def test_a_choice_is_shown_with_the_load_it_met() -> None:
-    debugger = Debugger(experiment("three instances"))
-    run_to_stop(debugger.run())
+    debugger = finished("three instances")
     tape = debugger.tape
     checked = 0
     for event in range(40, debugger.frontier, 61):
@@ -285,8 +279,7 @@ def test_a_choice_is_shown_with_the_load_it_met() -> None:
 
 
 def test_load_before_knows_time_outs() -> None:
-    debugger = Debugger(experiment("time-outs"))
-    run_to_stop(debugger.run())
+    debugger = finished("time-outs")
     tape = debugger.tape
     events = [event for event in range(1, debugger.frontier) if tape.kind(event) == "timed-out"]
     for event in events[::9]:
@@ -319,8 +312,7 @@ def test_refs() -> None:
 
 @pytest.mark.parametrize("name", ["kv-pressure", "vllm-preemption", "whole prompts", "first chunk only"])
 def test_who_did_not_fit_needed_more_than_was_free(name: str) -> None:
-    debugger = Debugger(experiment(name))
-    run_to_stop(debugger.run())
+    debugger = finished(name)
     total = debugger.experiment.pools[0].engine.kv_blocks
     checked = 0
     for event in range(1, debugger.frontier, 83):
