@@ -27,6 +27,7 @@ from blis_tui.metrics.request_log import RequestLog
 from blis_tui.spec.model import Experiment
 from blis_tui.workload.factory import create_source
 from blis_tui.workload.source import TraceSource
+from blis_tui.workload.trace_sessions import TracedSource
 from blis_tui.workload.trace_table import TraceTable
 
 if TYPE_CHECKING:
@@ -110,8 +111,8 @@ class Simulation:
             raise _beyond_all_time() from error
         # What a checkpoint leaves out, by the name it has there.
         self._fixed: dict[str, object] = {"experiment": experiment, "observers": self._observers}
-        if isinstance(source, TraceSource):
-            self._fixed["trace"] = source.table
+        if isinstance(source, TraceSource | TracedSource):
+            self._fixed["trace"] = source.fixed
 
     # ---- forward ----
 

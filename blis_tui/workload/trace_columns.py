@@ -55,6 +55,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "audio_tokens": ("audio_tokens", "num_audio_tokens"),
         "video_tokens": ("video_tokens", "num_video_tokens"),
         "deadline": ("deadline_us",),
+        "e2e": ("e2e_us",),
         "session_id": ("session_id",),
         "round_index": ("round_index",),
     }
@@ -90,7 +91,7 @@ _LAYOUTS: Final = (
     _Layout(  # `blis-tui run --requests`
         {"arrival": "arrival_us", "input_tokens": "input_tokens", "output_tokens": "requested_output_tokens"},
         unused=(
-            *("state", "instance", "queued_us", "scheduled_us", "first_token_us", "completed_us", "ttft_us", "e2e_us"),
+            *("state", "instance", "queued_us", "scheduled_us", "first_token_us", "completed_us", "ttft_us"),
             *("output_tokens", "cached_tokens", "preemptions"),
             *("prefill_instance", "transfer_start_us", "transfer_us", "gateway_us", "retries"),
             *("first_answer_us", "ttfat_us"),
