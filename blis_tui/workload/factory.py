@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from blis_tui.workload.source import RequestSource
 
 
+def fixed_part(source: RequestSource) -> object:
+    """What of a source never changes, and need not be part of checkpoints; ``None`` = there is no such part."""
+    return source.fixed if isinstance(source, TraceSource | TracedSource) else None
+
+
 def create_source(workload: Workload, seed: int, plugins: Registry) -> RequestSource:
     """Build the source of ``workload``; a trace is read here, and does not depend on ``seed``.
 

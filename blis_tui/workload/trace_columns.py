@@ -49,15 +49,15 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "tenant_id": ("tenant_id", "tenant"),
         "model": ("model",),
         "adapter": ("adapter", "lora", "lora_name", "lora_adapter"),
+        "deadline": ("deadline_us",),
+        "session_id": ("session_id",),
+        "round_index": ("round_index",),
         "reasoning_tokens": ("reasoning_tokens", "num_reasoning_tokens", "thinking_tokens"),
         "reason_ratio": ("reason_ratio",),
         "image_tokens": ("image_tokens", "num_image_tokens"),
         "audio_tokens": ("audio_tokens", "num_audio_tokens"),
         "video_tokens": ("video_tokens", "num_video_tokens"),
-        "deadline": ("deadline_us",),
         "e2e": ("e2e_us",),
-        "session_id": ("session_id",),
-        "round_index": ("round_index",),
     }
 )
 """What a trace can say -> the names of columns that say it, in any case and with any separators."""
