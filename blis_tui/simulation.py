@@ -25,8 +25,7 @@ from blis_tui.errors import BlisError, InputError, InvariantError, SimulationErr
 from blis_tui.metrics.report import build_report, check_up
 from blis_tui.metrics.request_log import RequestLog
 from blis_tui.spec.model import Experiment
-from blis_tui.workload.factory import create_source
-from blis_tui.workload.source import TraceSource
+from blis_tui.workload.factory import create_source, fixed_part
 from blis_tui.workload.trace_table import TraceTable
 
 if TYPE_CHECKING:
@@ -110,8 +109,8 @@ class Simulation:
             raise _beyond_all_time() from error
         # What a checkpoint leaves out, by the name it has there.
         self._fixed: dict[str, object] = {"experiment": experiment, "observers": self._observers}
-        if isinstance(source, TraceSource):
-            self._fixed["trace"] = source.table
+        if (trace := fixed_part(source)) is not None:
+            self._fixed["trace"] = trace
 
     # ---- forward ----
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.metrics.stats import Distribution, of_samples
 from blis_tui.workload.source import TraceSource
+from blis_tui.workload.trace_sessions import TracedSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +53,7 @@ class MultimodalReport:
 def reasons(experiment: Experiment, cluster: Cluster) -> bool:
     """Whether it is said what of answers is reasoning."""
     source = cluster.source
-    if isinstance(source, TraceSource):
+    if isinstance(source, TraceSource | TracedSource):
         return source.table.says("reasoning_tokens")
     return any(client.reasoning is not None for client in experiment.workload.clients)
 
@@ -60,7 +61,7 @@ def reasons(experiment: Experiment, cluster: Cluster) -> bool:
 def is_multimodal(experiment: Experiment, cluster: Cluster) -> bool:
     """Whether it is said what of prompts is no text."""
     source = cluster.source
-    if isinstance(source, TraceSource):
+    if isinstance(source, TraceSource | TracedSource):
         return source.table.says("media")
     return any(client.multimodal is not None for client in experiment.workload.clients)
 

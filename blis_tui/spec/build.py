@@ -383,6 +383,7 @@ def trace_of(part: Part, trace_path: str | None) -> spec.Trace:
         slice=_slice(part.part("slice")) if "slice" in part.data else None,
         scale_rate=part.number("scale_rate", 1.0),
         rate_per_s=part.number("rate_per_s") if "rate_per_s" in part.data else None,
+        pacing=part.text("pacing", "clock"),
     )
 
 

@@ -73,6 +73,7 @@ _NAMES_OF_KEYS: Final = {
     "workload.trace": "trace_file dataset dataset_path trace_path input_file custom_dataset",
     "workload.trace.file": "path filename file_path trace_file dataset_path",
     "workload.trace.scale_rate": "speedup speedup_ratio time_scale rate_scale",
+    "workload.trace.pacing": "session_mode closed_loop sessions loop mode",
     "workload.trace.format": "type dataset_name dataset_format custom_dataset_type",
     "workload.clients.id": "name client_id",
     "workload.clients.share": "rate_fraction weight fraction proportion",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.workload.arrivals import CLOSED_LOOP
 from blis_tui.workload.source import TraceSource
+from blis_tui.workload.trace_sessions import TracedSource
 
 if TYPE_CHECKING:
     from blis_tui.spec.model import PluginConfig, Session, Workload
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 def most_requests(workload: Workload, source: RequestSource) -> int | None:
     """How many requests can arrive at most; None = as many as there is time for."""
-    if isinstance(source, TraceSource):
+    if isinstance(source, TraceSource | TracedSource):
         return len(source)
     if workload.requests is not None:
         return workload.requests

@@ -8,12 +8,18 @@ from blis_tui.workload.arrivals import CLOSED_LOOP
 from blis_tui.workload.clients import client_sources
 from blis_tui.workload.interactive import InteractiveSource
 from blis_tui.workload.source import GeneratedSource, TraceSource
+from blis_tui.workload.trace_sessions import TracedSource
 from blis_tui.workload.traces import read_trace
 
 if TYPE_CHECKING:
     from blis_tui.registry import Registry
     from blis_tui.spec.model import Workload
     from blis_tui.workload.source import RequestSource
+
+
+def fixed_part(source: RequestSource) -> object:
+    """What of a source never changes, and need not be part of checkpoints; ``None`` = there is no such part."""
+    return source.fixed if isinstance(source, TraceSource | TracedSource) else None
 
 
 def create_source(workload: Workload, seed: int, plugins: Registry) -> RequestSource:
@@ -25,7 +31,10 @@ def create_source(workload: Workload, seed: int, plugins: Registry) -> RequestSo
         TraceError: rows of the trace are wrong.
     """
     if workload.trace is not None:
-        return TraceSource(read_trace(workload.trace, plugins), workload.requests)
+        table = read_trace(workload.trace, plugins)
+        if workload.trace.pacing == "answers":
+            return TracedSource(table, workload.requests)
+        return TraceSource(table, workload.requests)
     if any(client.arrivals.kind == CLOSED_LOOP or client.session is not None for client in workload.clients):
         return InteractiveSource(client_sources(workload, seed, plugins), workload.requests, workload.sessions)
     return GeneratedSource(workload, seed, plugins)

@@ -205,14 +205,14 @@ class InteractiveSource:
             self._schedule(Due(start, due.client, due.user, _NONE, _START))
 
     def _begin(self, start: Due, sessions: Sessions) -> Due:
-        """Begin a session; its first call is sent at once, and so are others that wait for nothing."""
+        """Begin a session; its first call is sent at once, others that wait for none at their times."""
         self._started += 1
         if self._started == self._sessions_limit:
             self._keep([due for due in self._next if not self._begins_session(due)])
         session = self._sessions[self._started] = sessions.begin(start.user)
         first, *others = (start._replace(session=self._started, call=call) for call in session.begin())
         for other in others:
-            self._schedule(other)
+            self._schedule(other._replace(time_us=start.time_us + session.offset_us(other.call)))
         return first
 
     def _end_call(self, due: Due, session: SessionRun, request: Request, now: int, *, answered: bool) -> bool:

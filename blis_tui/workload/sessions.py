@@ -148,6 +148,10 @@ class SessionRun:
         self.scheduled = len(first)
         return first
 
+    def offset_us(self, number: int) -> int:
+        """How long after its beginning a call is sent that waits for no other."""
+        return self._calls[number].wait_us
+
     def send(self, number: int) -> tuple[Segments, int]:
         """A call is sent: what its prompt consists of, all of it shareable, and the tokens that its answer takes."""
         call = self._calls[number]

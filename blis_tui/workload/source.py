@@ -94,6 +94,11 @@ class TraceSource:
         """The trace it reads."""
         return self._table
 
+    @property
+    def fixed(self) -> TraceTable:
+        """What of it never changes."""
+        return self._table
+
     def __len__(self) -> int:
         return self._end
 

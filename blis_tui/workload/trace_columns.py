@@ -49,14 +49,15 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "tenant_id": ("tenant_id", "tenant"),
         "model": ("model",),
         "adapter": ("adapter", "lora", "lora_name", "lora_adapter"),
+        "deadline": ("deadline_us",),
+        "session_id": ("session_id",),
+        "round_index": ("round_index",),
         "reasoning_tokens": ("reasoning_tokens", "num_reasoning_tokens", "thinking_tokens"),
         "reason_ratio": ("reason_ratio",),
         "image_tokens": ("image_tokens", "num_image_tokens"),
         "audio_tokens": ("audio_tokens", "num_audio_tokens"),
         "video_tokens": ("video_tokens", "num_video_tokens"),
-        "deadline": ("deadline_us",),
-        "session_id": ("session_id",),
-        "round_index": ("round_index",),
+        "e2e": ("e2e_us",),
     }
 )
 """What a trace can say -> the names of columns that say it, in any case and with any separators."""
@@ -90,7 +91,7 @@ _LAYOUTS: Final = (
     _Layout(  # `blis-tui run --requests`
         {"arrival": "arrival_us", "input_tokens": "input_tokens", "output_tokens": "requested_output_tokens"},
         unused=(
-            *("state", "instance", "queued_us", "scheduled_us", "first_token_us", "completed_us", "ttft_us", "e2e_us"),
+            *("state", "instance", "queued_us", "scheduled_us", "first_token_us", "completed_us", "ttft_us"),
             *("output_tokens", "cached_tokens", "preemptions"),
             *("prefill_instance", "transfer_start_us", "transfer_us", "gateway_us", "retries"),
             *("first_answer_us", "ttfat_us"),

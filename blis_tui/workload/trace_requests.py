@@ -259,7 +259,16 @@ def _build(columns: Cells, arrivals: Sequence[int]) -> TraceColumns:
         adapter=columns.get("adapter"),
         reasoning_tokens=_reasoning(columns, answers),
         media=_media(columns, prompts),
+        e2e_us=_durations(columns.get("e2e")),
     )
+
+
+def _durations(cells: Sequence[str] | None) -> Sequence[int] | None:
+    """What answers took; -1 where a cell is empty."""
+    if cells is None:
+        return None
+    found = whole_numbers([cell or "0" for cell in cells])
+    return [took if cell else -1 for took, cell in zip(found, cells, strict=True)]
 
 
 def _reasoning(columns: Cells, answers: Sequence[int]) -> Sequence[int] | None:
@@ -359,7 +368,9 @@ class _Inspector:
         for what, cell in cells.items():
             if what in _OPTIONAL_NUMBERS and not cell.strip():
                 plain[what] = "0"
-            elif what in _OPTIONAL_NUMBERS or what in _COUNTS:
+            elif what == "e2e" and not cell.strip():
+                plain[what] = ""
+            elif what in _OPTIONAL_NUMBERS or what in _COUNTS or what == "e2e":
                 number = whole_number(cell, line, self._names[what], self._problems)
                 plain[what] = str(number) if number is not None else _INSTEAD.get(what, "0")
         if time is None and "deadline" in plain:

@@ -43,6 +43,8 @@ class TraceColumns:
     reasoning_tokens: Sequence[int] | None = None
     """At the beginning of the answers; if any request has such, all say so."""
     media: Sequence[Media] | None = None
+    e2e_us: Sequence[int] | None = None
+    """What the answer took, in the trace; -1 = it does not say."""
 
 
 class _Column(Sequence[_Cell]):
@@ -142,6 +144,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., object], object]]] = MappingProxy
         "adapter": (Interned, ""),
         "reasoning_tokens": (_integers, 0),
         "media": (Interned, NO_MEDIA),
+        "e2e_us": (_integers, -1),
     }
 )
 """Column -> how it is kept, and what it says where a file says nothing."""
@@ -190,7 +193,7 @@ class TraceTable:
         scale: arrivals are divided by it; how long requests may take stays as it is.
     """
 
-    __slots__ = tuple(f"_{name}" for name in _KINDS)
+    __slots__ = (*(f"_{name}" for name in _KINDS), "_scale")
 
     def __init__(
         self,
@@ -200,6 +203,7 @@ class TraceTable:
         window_us: tuple[int, int | None] | None = None,
         scale: float = 1.0,
     ) -> None:
+        self._scale = scale
         arrivals: Sequence[int] = columns.arrival_us or ()
         order = _order(arrivals, len(arrivals) if limit is None else min(limit, len(arrivals)))
         start = 0
@@ -234,6 +238,7 @@ class TraceTable:
     _adapter: Sequence[str]
     _reasoning_tokens: Sequence[int]
     _media: Sequence[Media]
+    _e2e_us: Sequence[int]
 
     def _move(self, start: int, scale: float) -> None:
         """Count arrivals from ``start``, and compress them; deadlines go with them."""
@@ -246,11 +251,32 @@ class TraceTable:
     def __len__(self) -> int:
         return len(self._arrival_us)
 
-    def request(self, row: int) -> Request:
-        """A new request from row ``row``, which becomes its index."""
+    def session(self, row: int) -> str:
+        """The session that a request belongs to; empty = none."""
+        return self._session_id[row]
+
+    def round(self, row: int) -> int:
+        """Its position there, if the file says so."""
+        return self._round_index[row]
+
+    def arrival_us(self, row: int) -> int:
+        """When it arrives."""
+        return self._arrival_us[row]
+
+    def recorded_us(self, row: int) -> int:
+        """The same as it was before arrivals were divided."""
+        return self._arrival_us[row] if self._scale == 1.0 else int(self._arrival_us[row] * self._scale + 0.5)
+
+    def answered_us(self, row: int) -> int:
+        """When its answer was complete, on the same clock; -1 = the file does not say."""
+        return -1 if self._e2e_us[row] < 0 else self.recorded_us(row) + self._e2e_us[row]
+
+    def request(self, row: int, index: int | None = None) -> Request:
+        """A new request from row ``row``, which becomes its index where no other is given."""
+        index = row if index is None else index
         request = Request(
-            row,
-            self._request_id[row] or f"request_{row}",
+            index,
+            self._request_id[row] or f"request_{index}",
             self._arrival_us[row],
             self._input_tokens[row],
             self._output_tokens[row],

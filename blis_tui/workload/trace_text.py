@@ -289,7 +289,7 @@ def whole_number(cell: str, line: int, column: str, problems: Problems) -> int |
         wrong = "is negative"
     else:
         wrong = "is not a whole number"
-    problems.add(line, column, f"{shown(text)} {wrong}", "write a whole number from 0 on", cell=shown(text))
+    problems.add(line, column, f"{shown(text)} {wrong}", "write a whole number", cell=shown(text))
     return None
 
 

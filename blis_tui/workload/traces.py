@@ -12,6 +12,8 @@ from blis_tui.workload.trace_table import TraceColumns, TraceTable
 from blis_tui.workload.trace_text import Problems, TraceText, open_trace
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from blis_tui.registry import Registry
 
 TRACES: Final = PlugPoint[[TraceText, Trace, Problems], TraceColumns](
@@ -60,10 +62,17 @@ def _table(columns: TraceColumns, trace: Trace, problems: Problems) -> TraceTabl
             message = f"a file of the format `{trace.format}` does not say when requests arrive"
             problems.fail(1, "", message, "write below `trace:` how many arrive in a second: `rate_per_s: 2`")
         gap_us = _US_PER_S / trace.rate_per_s
-        columns = replace(columns, arrival_us=array("q", (int(row * gap_us) for row in range(rows))))
+        places: Iterable[int] = range(rows)
+        if columns.session_id is not None:  # it is the sessions that arrive
+            numbers = {name: number for number, name in enumerate(dict.fromkeys(columns.session_id))}
+            places = (numbers[name] for name in columns.session_id)
+        columns = replace(columns, arrival_us=array("q", (int(place * gap_us) for place in places)))
     elif trace.rate_per_s is not None:
         message = "`rate_per_s` does not apply: the file says when requests arrive"
         problems.fail(1, "", message, "remove it; `scale_rate` changes the load")
+    if trace.pacing == "answers" and not any(columns.session_id or ()):
+        message = "`pacing: answers` needs sessions, and the file names none"
+        problems.fail(1, "", message, "remove it, or say which column names them: `columns: {session_id: NAME}`")
     window_us = None
     if trace.slice is not None:
         start_s, end_s = trace.slice

@@ -115,12 +115,12 @@ def test_a_unit_that_nothing_tells_is_asked_for(tmp_path: Path, first: str, unit
             "in seconds, the first request would arrive after the year 2100",
             "is it `time_unit: ms`?",
         ),
-        ("1.5,1,1", "us", "'1.5' is not a whole number", None),
-        ("-1.5,1,1", "s", "'-1.5' is negative", None),
-        ("soon,1,1", "s", "'soon' is not a number of seconds", None),
-        ("nan,1,1", "s", "'nan' is not a number of seconds", None),
-        ("1e999,1,1", "s", "'1e999' is too large to be seconds", None),
-        ("1_0,1,1", "s", "'1_0' is not a number of seconds", None),
+        ("1.5,1,1", "us", "'1.5' is not a whole number", "write a whole number"),
+        ("-1.5,1,1", "s", "'-1.5' is negative", "write a number of seconds from 0 on"),
+        ("soon,1,1", "s", "'soon' is not a number of seconds", "write a number of seconds from 0 on"),
+        ("nan,1,1", "s", "'nan' is not a number of seconds", "write a number of seconds from 0 on"),
+        ("1e999,1,1", "s", "'1e999' is too large to be seconds", "correct it, or remove the line"),
+        ("1_0,1,1", "s", "'1_0' is not a number of seconds", "write a number of seconds from 0 on"),
         ("soon,1,1", "", "'soon' is not a timestamp", "write it like 2023-11-16 18:17:03.9799600"),
     ],
 )
@@ -243,10 +243,10 @@ def test_a_file_gives_one_error_with_the_first_places(tmp_path: Path) -> None:
     assert (found.line, found.path, found.message) == (2, "arrival_time_us", "'1.5' is not a whole number")
     assert found.notes == (
         "also in line 3",
-        "line 2 (input_tokens): 'x' is not a whole number; also in lines 3, 4, 7 and 8 more",
-        "line 4 (output_tokens): '-3' is negative",
+        "line 2 (input_tokens): 'x' is not a whole number (write a whole number); also in lines 3, 4, 7 and 8 more",
+        "line 4 (output_tokens): '-3' is negative (write a whole number)",
         "line 5 (input_tokens): the cell is empty (write a whole number)",
-        "line 6: the line has 2 fields, the header 3",
+        "line 6: the line has 2 fields, the header 3 (cells that say nothing are empty, but their commas are there)",
     )
     with pytest.raises(TraceError) as caught:
         read("arrival_time_us,input_tokens,output_tokens\n" + "0,x,1\n" * 100, tmp_path)

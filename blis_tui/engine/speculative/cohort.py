@@ -190,7 +190,7 @@ class SpeculativeCohort(DecodeCohort):
                 gained = left
                 finishing.append(request)
             reasoning = request.reasoning
-            if reasoning is not None and generated <= reasoning.tokens < generated + gained:
+            if reasoning is not None and reasoning.tokens > 0 and generated <= reasoning.tokens < generated + gained:
                 answering.append(request)
             gap = end - request.joined_us
             itl_us[gap] = itl_us.get(gap, 0) + 1

@@ -178,7 +178,9 @@ class Trace:
     scale_rate: float = 1.0
     """Arrivals are divided by it."""
     rate_per_s: float | None = None
-    """How many requests arrive in a second where the file does not say when they do."""
+    """How many requests (of conversations, how many of these) arrive in a second where the file does not say when."""
+    pacing: str = "clock"
+    """What prompts of sessions after the first wait for: the ``clock`` of the trace, or ``answers`` to those before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

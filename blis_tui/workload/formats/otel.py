@@ -30,6 +30,7 @@ _CALLS: Final = frozenset(("", "chat", "text_completion", "generate_content"))
 _UNIX_EPOCH_NS: Final = timestamp_ns("1970-01-01 00:00:00") or 0
 _LATEST_NS: Final = 2**63
 _STARTS: Final = ("startTimeUnixNano", "start_time")
+_ENDS: Final = ("endTimeUnixNano", "end_time")
 
 
 @TRACES.plugin(
@@ -41,6 +42,7 @@ def otel(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems
     csv_only(trace, problems)
     starts: list[int] = []
     inputs, outputs = array("q"), array("q")
+    took = array("q")
     sessions = Interned[str]()
     spans = 0
     for line, value in json_values(text):
@@ -52,6 +54,7 @@ def otel(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems
                 inputs.append(call[1])
                 outputs.append(call[2])
                 sessions.extend([call[3]])
+                took.append(call[4])
         if len(starts) == trace.limit:
             break
     problems.check()
@@ -60,7 +63,9 @@ def otel(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems
         problems.fail(1, "", message, "is it the trace of a client with GenAI instrumentation?")
     first = min(starts, default=0)
     arrivals = array("q", ((start - first) // 1000 for start in starts))
-    return TraceColumns(arrival_us=arrivals, input_tokens=inputs, output_tokens=outputs, session_id=sessions)
+    return TraceColumns(
+        arrival_us=arrivals, input_tokens=inputs, output_tokens=outputs, session_id=sessions, e2e_us=took
+    )
 
 
 def _spans(line: int, value: object, problems: Problems) -> Iterator[JsonRow]:
@@ -93,19 +98,20 @@ def _objects(row: JsonRow, key: str) -> Iterator[JsonRow]:
             yield found
 
 
-def _call(span: JsonRow) -> tuple[int, int, int, str] | None:
-    """Start in nanoseconds, prompt, answer and conversation of a call; None = it is none, or is not usable."""
+def _call(span: JsonRow) -> tuple[int, int, int, str, int] | None:
+    """Start in nanoseconds, prompt, answer, conversation and duration of a call; None = it is none, or not usable."""
     attributes = _attributes(span)
     names = [next((name for name in group if name in attributes), None) for group in (_INPUT, _OUTPUT)]
     if attributes.get(_OPERATION, "") not in _CALLS or names[0] is None or names[1] is None:
         return None
     prompt = whole_of(_number(attributes[names[0]]), span.line, names[0], span.problems, least=1)
     output = whole_of(_number(attributes[names[1]]), span.line, names[1], span.problems)
-    start = _start(span)
+    start = _time(span, _STARTS)
     if prompt is None or output is None or start is None:
         return None
     conversation = str(attributes.get("gen_ai.conversation.id", "")).encode("utf-8", "replace").decode()
-    return start, prompt, output, conversation
+    end = _time(span, _ENDS) if any(key in span.data for key in _ENDS) else None
+    return start, prompt, output, conversation, -1 if end is None else max(0, end - start) // 1000
 
 
 def _attributes(span: JsonRow) -> Mapping[str, object]:
@@ -125,12 +131,13 @@ def _number(value: object) -> object:
     return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20 else value
 
 
-def _start(span: JsonRow) -> int | None:
-    key = next((name for name in _STARTS if name in span.data), _STARTS[0])
+def _time(span: JsonRow, keys: tuple[str, str]) -> int | None:
+    key = next((name for name in keys if name in span.data), keys[0])
     value = _number(span.data.get(key))
     if isinstance(value, str) and (found := timestamp_ns(value)) is not None:
         value = found - _UNIX_EPOCH_NS
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LATEST_NS:
         return value
-    span.note(key, f"{brief(span.data.get(key))} is not a time", "it says when the call begins, in nanoseconds")
+    what = "begins" if keys is _STARTS else "ends"
+    span.note(key, f"{brief(span.data.get(key))} is not a time", f"it says when the call {what}, in nanoseconds")
     return None

@@ -2,16 +2,18 @@
 
 As in ``vllm bench serve --dataset-name sharegpt``, a conversation is one request: its first message, answered by the
 second; conversations without an answer are left out. Source: https://github.com/vllm-project/vllm
-(``vllm/benchmarks/datasets.py``).
+(``vllm/benchmarks/datasets.py``). With ``pacing: answers`` it is a session with a request for each pair of messages,
+whose prompt begins with all before; what comes after a message without text or answer is left out.
 """
 
 from __future__ import annotations
 
 from array import array
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.workload.trace_json import JsonRow, csv_only, json_values
-from blis_tui.workload.trace_table import TraceColumns
+from blis_tui.workload.trace_table import Interned, TraceColumns
 from blis_tui.workload.traces import TRACES
 
 if TYPE_CHECKING:
@@ -32,41 +34,52 @@ def sharegpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Prob
     """The file does not say when requests arrive."""
     del settings
     csv_only(trace, problems)
-    inputs, outputs = array("q"), array("q")
+    whole = trace.pacing == "answers"
+    inputs, outputs, rounds = array("q"), array("q"), array("q")
+    sessions = Interned[str]()
     found = 0
     for line, value in json_values(text):
         row = JsonRow.of(line, value, problems)
         if row is None:
             continue
         found += 1
-        lengths = _lengths(row)
-        if lengths is not None:
-            inputs.append(lengths[0])
-            outputs.append(lengths[1])
+        said = 0
+        for number, (prompt, answer) in enumerate(_turns(row, None if whole else 1)):
+            if len(inputs) == trace.limit:
+                break
+            inputs.append(said + prompt)
+            outputs.append(answer)
+            rounds.append(number)
+            sessions.extend([f"conversation-{found - 1}" if whole else ""])
+            said += prompt + answer
         if len(inputs) == trace.limit:
             break
     problems.check()
     if not inputs and not text.cut:
         message = f"none of {found} conversations has a message and an answer"
         problems.fail(1, "", message, 'a conversation is {"conversations": [{"from": …, "value": …}, …]}')
-    return TraceColumns(arrival_us=None, input_tokens=inputs, output_tokens=outputs)
+    if not whole:
+        return TraceColumns(arrival_us=None, input_tokens=inputs, output_tokens=outputs)
+    return TraceColumns(
+        arrival_us=None, input_tokens=inputs, output_tokens=outputs, session_id=sessions, round_index=rounds
+    )
 
 
-def _lengths(row: JsonRow) -> tuple[int, int] | None:
-    """Tokens of the first two messages; None = one is missing or empty, or something is wrong, which is noted."""
+def _turns(row: JsonRow, most: int | None) -> list[tuple[int, int]]:
+    """Tokens of messages and answers, as far as both are there and not empty; what is wrong is noted."""
     key = next((name for name in _LISTS if name in row.data), None)
     if key is None:
         row.note("", "there is no list of messages", "it is called `conversations` or `messages`")
-        return None
+        return []
     messages = row.data[key]
     if not isinstance(messages, list):
-        row.note(key, "it is not a list")
-        return None
+        row.note(key, "it is not a list", "it lists messages")
+        return []
     lengths: list[int] = []
-    for number, message in enumerate(messages[:2]):
+    for number, message in enumerate(messages if most is None else messages[: 2 * most]):
         text = next((message[name] for name in _TEXTS if name in message), None) if isinstance(message, dict) else None
         if not isinstance(text, str):
             row.note(f"{key}[{number}]", "the message has no text", "it is called `value` or `content`")
-            return None
+            return []
         lengths.append(-(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN))
-    return (lengths[0], lengths[1]) if len(lengths) == 2 and all(lengths) else None
+    return [*takewhile(all, zip(lengths[::2], lengths[1::2], strict=False))]

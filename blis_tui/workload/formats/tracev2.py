@@ -26,6 +26,9 @@ _INPUT: Final = "input_tokens"
 _COUNTED: Final = "server_input_tokens"
 _GROUP: Final = "prefix_group"
 _ID: Final = "request_id"
+_LAST: Final = "last_chunk_time_us"
+_LONGEST: Final = 19
+"""More digits than any time has."""
 _ADAPTER: Final = "adapter"
 """A column that later versions of BLIS may write behind the others."""
 _SAME: Final = (
@@ -58,7 +61,10 @@ def tracev2(settings: NoSettings, text: TraceText, trace: Trace, problems: Probl
     header = text.head().partition("\n")[0]
     if header.startswith("trace_version"):
         problems.fail(1, "", "the file is the header of a TraceV2, not its rows", "name the CSV file beside it")
-    named = {**_COLUMNS, _ADAPTER: _ADAPTER} if _ADAPTER in header.rstrip().split(",") else _COLUMNS
+    found = header.rstrip().split(",")
+    named = {**_COLUMNS, _ADAPTER: _ADAPTER} if _ADAPTER in found else {**_COLUMNS}
+    if trace.pacing == "answers" and _LAST in found:
+        named["e2e"] = _LAST
     return read(text, {**named, **trace.columns}, trace.time_unit, limit=trace.limit, adjust=_as_replayed)
 
 
@@ -70,10 +76,19 @@ def _as_replayed(cells: Cells, lines: Sequence[int]) -> tuple[Cells, Sequence[in
         made[_ARRIVAL] = [
             sent if _counts(sent) else due for due, sent in zip(cells[_ARRIVAL], cells[_SENT], strict=True)
         ]
+    if _LAST in cells:
+        # Read as durations; whoever has no answer has none.
+        rows = zip(made[_ARRIVAL], cells[_LAST], strict=True)
+        made[_LAST] = [str(int(last) - int(sent)) if _spans(sent, last) else "" for sent, last in rows]
     if _COUNTED in cells:
         rows = zip(cells[_INPUT], cells[_COUNTED], cells[_GROUP], strict=True)
         made[_INPUT] = [counted if _counts(counted) and not group else said for said, counted, group in rows]
     return made, lines
+
+
+def _spans(start: str, end: str) -> bool:
+    """Whether these are times in whole microseconds, one after the other."""
+    return start.isdecimal() and end.isdecimal() and len(end) < _LONGEST and int(end) >= int(start)
 
 
 def _counts(cell: str) -> bool:

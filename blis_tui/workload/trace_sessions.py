@@ -1,0 +1,272 @@
+"""A recorded workload whose sessions are a closed loop: the next prompt is sent when the answer to the last is there.
+
+What was thought, or what a tool worked, is the time from an answer to the next prompt in the trace. Where the file does
+not say when answers were complete, it is the time between the prompts: too long, for answers took a part of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.request import under_adapter
+from blis_tui.workload.arrivals import PoissonGaps
+from blis_tui.workload.interactive import InteractiveSource
+from blis_tui.workload.sessions import Call, SessionRun
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from blis_tui.engine.request import Request, Segments
+    from blis_tui.workload.arrivals import Gaps
+    from blis_tui.workload.trace_table import TraceTable
+
+_NO_GAPS: Final = PoissonGaps(None, 1.0)
+"""The times are recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class TracedSession:
+    """A session as it was recorded.
+
+    Attributes:
+        name: its name in the file.
+        rows: its requests, by their rows in the table.
+        calls: the same, with what each waited for.
+        declared: whether the file says what prompts consist of; else what was said before is told by their lengths.
+        drops_reasoning: whether prompts are so short that they cannot have the reasoning of answers.
+    """
+
+    name: str
+    rows: tuple[int, ...]
+    calls: tuple[Call, ...]
+    declared: bool
+    drops_reasoning: bool
+
+
+class TraceSessions:
+    """The sessions of a trace, in order of their first prompts, and the requests that belong to none.
+
+    Args:
+        table: the trace. It is kept, and never changed.
+    """
+
+    __slots__ = ("alone", "sessions", "table")
+
+    def __init__(self, table: TraceTable) -> None:
+        self.table = table
+        self.alone: list[int] = []
+        rows: dict[str, list[int]] = {}
+        for row in range(len(table)):
+            name = table.session(row)
+            rows.setdefault(name, []).append(row) if name else self.alone.append(row)
+        self.sessions = [_recorded(table, name, found) for name, found in rows.items()]
+
+
+def _recorded(table: TraceTable, name: str, rows: list[int]) -> TracedSession:
+    rows.sort(key=lambda row: (table.arrival_us(row), table.round(row), row))
+    requests = [table.request(row) for row in rows]
+    arrivals = [table.recorded_us(row) for row in rows]
+    ends = [table.answered_us(row) for row in rows]
+    declared = all(_length(one.segments) == one.input_tokens for one in requests)
+    links = list(_links(arrivals, ends))
+    heads = [_length(one.segments) for one in requests]
+    histories = [after[0] if after else -1 for after, _ in links]
+    kept = [_new_text(requests, heads, number, one, dropped=False) for number, one in enumerate(histories)]
+    drops = not declared and any(one < 1 for one in kept)
+    if drops:
+        less = [_new_text(requests, heads, number, one, dropped=True) for number, one in enumerate(histories)]
+        drops = less != kept and all(one >= 1 for one in less)
+        kept = less if drops else kept
+    calls = []
+    for number, (after, wait_us) in enumerate(links):
+        request, history = requests[number], histories[number]
+        if declared:
+            tokens = request.segments[-1][1]
+        elif kept[number] < 1:
+            tokens, history = request.input_tokens - heads[number], -1
+        else:
+            tokens = kept[number]
+        thought = 0 if request.reasoning is None else request.reasoning.tokens
+        calls.append(Call(tokens, request.output_tokens, wait_us, after, history, thought))
+    return TracedSession(name, tuple(rows), tuple(calls), declared, drops)
+
+
+def _new_text(requests: Sequence[Request], heads: Sequence[int], number: int, history: int, *, dropped: bool) -> int:
+    """Tokens of a prompt beside what was said before; less than 1 = that is not in it."""
+    if history < 0:
+        return max(1, requests[number].input_tokens - heads[number])
+    before = requests[history]
+    thought = before.reasoning.tokens if dropped and before.reasoning is not None else 0
+    return requests[number].input_tokens - before.input_tokens - before.output_tokens + thought
+
+
+def _links(arrivals: Sequence[int], ends: Sequence[int]) -> Iterator[tuple[tuple[int, ...], int]]:
+    """What each call waited for, and how long then: the answers that had come and that no earlier call waited for.
+
+    Calls sent while an answer was awaited are sent beside it: they wait for what that one waited for.
+    """
+    yield (), 0
+    waiting, last = [0], ()
+    for number in range(1, len(arrivals)):
+        known = [one for one in waiting if ends[one] >= 0]
+        came = [one for one in known if ends[one] <= arrivals[number]]
+        if came or not known:
+            last = tuple(came or waiting[-1:])
+            waiting = [one for one in waiting if one not in last]
+        waiting.append(number)
+        since = max((ends[one] if ends[one] >= 0 else arrivals[one] for one in last), default=arrivals[0])
+        yield last, max(0, arrivals[number] - since)
+
+
+def _length(segments: Segments) -> int:
+    total = 0
+    for _, tokens in segments:
+        total += tokens
+    return total
+
+
+class TracedRun(SessionRun):
+    """A session under way whose prompts were recorded.
+
+    Attributes:
+        recorded: what there is to know of it.
+    """
+
+    __slots__ = ("_prompts", "recorded")
+
+    def __init__(self, recorded: TracedSession, head: Segments, prompts: Sequence[Segments]) -> None:
+        super().__init__(recorded.name, -1, head, recorded.calls, paced_by_answers=True)
+        self.recorded = recorded
+        self.drops_reasoning = recorded.drops_reasoning
+        self._prompts = prompts
+
+    def send(self, number: int) -> tuple[Segments, int]:
+        """A call is sent: its prompt as it was recorded, or with what was said before."""
+        segments, answer = super().send(number)
+        return (self._prompts[number] if self.recorded.declared else segments), answer
+
+    def content(self, number: int) -> Segments:
+        """What the KV blocks of a call come to hold; the answer is named as the prompts that begin with it do."""
+        if not self.recorded.declared:
+            return super().content(number)
+        prompt, answer = self._prompts[number], self.recorded.calls[number].output_tokens
+        place = len(prompt)
+        for later in self._prompts[number + 1 :]:
+            if later[:place] == prompt and len(later) > place and later[place][1] == answer:
+                return later[: place + 1]
+        return super().content(number) and (*prompt, *super().content(number)[-1:]) if answer else prompt
+
+
+class _Alone:
+    """Sends what belongs to no session, by the clock."""
+
+    gaps: Gaps = _NO_GAPS
+    sessions = None
+
+    def __init__(self, recorded: TraceSessions) -> None:
+        self._recorded = recorded
+        self._announced = self._sent = self._last_us = 0
+
+    def next_gap_us(self) -> int:
+        """Time to its next request; -1 = there is none."""
+        rows = self._recorded.alone
+        if self._announced == len(rows):
+            return -1
+        arrival_us = self._recorded.table.arrival_us(rows[self._announced])
+        gap, self._last_us = arrival_us - self._last_us, arrival_us
+        self._announced += 1
+        return gap
+
+    def request(self, index: int, arrival_us: int, user: int) -> Request:
+        """The next one."""
+        del arrival_us, user
+        request = self._recorded.table.request(self._recorded.alone[self._sent], index)
+        self._sent += 1
+        return request
+
+    def call(self, index: int, arrival_us: int, session: SessionRun, number: int) -> Request:
+        """Never asked for."""
+        raise NotImplementedError((index, arrival_us, session, number))
+
+    def state(self) -> tuple[object, ...]:
+        """How far it is."""
+        return (self._announced, self._sent)
+
+
+class _Conversing:
+    """Holds the sessions; each begins when it did in the trace."""
+
+    gaps: Gaps = _NO_GAPS
+
+    def __init__(self, recorded: TraceSessions) -> None:
+        self._recorded = recorded
+        self._announced = self._begun = self._last_us = 0
+
+    @property
+    def sessions(self) -> _Conversing:
+        """Its own."""
+        return self
+
+    def next_gap_us(self) -> int:
+        """Time to the beginning of its next session; -1 = there is none."""
+        sessions = self._recorded.sessions
+        if self._announced == len(sessions):
+            return -1
+        arrival_us = self._recorded.table.arrival_us(sessions[self._announced].rows[0])
+        gap, self._last_us = max(0, arrival_us - self._last_us), max(arrival_us, self._last_us)
+        self._announced += 1
+        return gap
+
+    def begin(self, user: int) -> TracedRun:
+        """The next one."""
+        del user
+        session = self._recorded.sessions[self._begun]
+        self._begun += 1
+        prompts = [self._recorded.table.request(row).segments for row in session.rows]
+        return TracedRun(session, () if session.declared else prompts[0], prompts)
+
+    def request(self, index: int, arrival_us: int, user: int) -> Request:
+        """Never asked for."""
+        raise NotImplementedError((index, arrival_us, user))
+
+    def call(self, index: int, arrival_us: int, session: SessionRun, number: int) -> Request:
+        """A call of a session, as it was recorded but for its time."""
+        assert isinstance(session, TracedRun)  # noqa: S101  (it begins no others)
+        segments, _ = session.send(number)
+        request = self._recorded.table.request(session.recorded.rows[number], index)
+        if request.deadline_us:
+            request.deadline_us += arrival_us - request.arrival_us
+        request.arrival_us = arrival_us
+        request.input_tokens = request.target_tokens = max(request.input_tokens, _length(segments))
+        request.segments = under_adapter(request.adapter, segments)
+        request.content = under_adapter(request.adapter, session.content(number))
+        return request
+
+    def state(self) -> tuple[object, ...]:
+        """How far it is."""
+        return (self._announced, self._begun)
+
+
+class TracedSource(InteractiveSource):
+    """The requests of a trace whose sessions wait for their answers.
+
+    Args:
+        table: the trace.
+        requests_limit: stop after so many; ``None`` = all.
+    """
+
+    __slots__ = ("_end", "fixed")
+
+    def __init__(self, table: TraceTable, requests_limit: int | None = None) -> None:
+        self.fixed = TraceSessions(table)
+        self._end = len(table) if requests_limit is None else min(len(table), requests_limit)
+        super().__init__([_Alone(self.fixed), _Conversing(self.fixed)], self._end)
+
+    @property
+    def table(self) -> TraceTable:
+        """The trace it reads."""
+        return self.fixed.table
+
+    def __len__(self) -> int:
+        return self._end
