@@ -9,6 +9,7 @@ from blis_tui.engine.adapters.costs import LoadTimes, step_overhead
 from blis_tui.engine.adapters.step_time import Adapted
 from blis_tui.engine.async_instance import AsyncInstance
 from blis_tui.engine.batch import Batch, Limits
+from blis_tui.engine.batch_queue_instance import BatchQueueInstance
 from blis_tui.engine.batching.rule import BATCHING
 from blis_tui.engine.batching.traits import traits_of
 from blis_tui.engine.instance import Instance
@@ -94,7 +95,12 @@ class InstanceFactory:
             restore=restore,
             host=host_memory(pool) if restore.uses_host else None,
             latency=latency,
-            traits=traits_of(rule.traits, policy.preemption_recompute, swaps=restore.uses_host),
+            traits=traits_of(
+                rule.traits,
+                policy.preemption_recompute,
+                swaps=restore.uses_host,
+                pipelined=engine.pipeline_parallel > 1,
+            ),
             luck=self._luck(engine.speculative),
         )
         if engine.lora is not None:
@@ -108,15 +114,20 @@ class InstanceFactory:
             self._ledger,
             self._observers,
         )
+        stages = engine.pipeline_parallel
+        if stages > 1 and (engine.speculative is not None or engine.lora is not None):
+            raise PolicyError("pipeline_parallel is not simulated with `speculative` or `lora`")
         if engine.speculative is not None and batch.speculative is not None:
             if not rule.traits.speculates:
                 raise PolicyError(f"`{policy.batching.kind}` batching knows no speculative decoding")
             drafting_us = engine.speculative.draft_tokens * engine.speculative.draft_token_us
             return SpeculativeInstance(index, batch, parts, cohort=batch.speculative, drafting_us=drafting_us)
-        if engine.pipeline_parallel > 1:
+        if stages > 1:
             if not rule.traits.pipelines:
                 raise PolicyError(f"`{policy.batching.kind}` batching knows no pipeline_parallel")
-            return PipelinedInstance(index, batch, parts, stages=engine.pipeline_parallel)
+            if rule.traits.pipelines == "queue":
+                return BatchQueueInstance(index, batch, parts, stages=stages, ahead=rule.traits.plans_ahead)
+            return PipelinedInstance(index, batch, parts, stages=stages)
         return (AsyncInstance if rule.traits.plans_ahead else Instance)(index, batch, parts)
 
     def prompts_of(self, pool: Pool) -> PromptKeys:

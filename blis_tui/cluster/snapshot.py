@@ -115,6 +115,10 @@ class PipelineSnapshot:
     """The stages of an instance with ``pipeline_parallel``."""
 
     stages: int
+    places: int
+    """How many batches may be under way."""
+    at_first_stage: bool
+    """Whether a batch is formed when the first stage is free; else when the oldest one ends."""
     batches: tuple[BatchUnderWay, ...]
     """Under way, in the order in which they entered."""
     active_us: int
@@ -362,6 +366,8 @@ def _pipeline(instance: PipelinedInstance, now: int) -> PipelineSnapshot:
     there = {**instance.batch.running, **instance.batch.ending}
     return PipelineSnapshot(
         stages=len(instance.stages),
+        places=instance.places,
+        at_first_stage=instance.rule.traits.pipelines == "stage",
         batches=tuple(
             BatchUnderWay(one.end_us, tuple(there[slot].request_id for slot in sorted(one.slots) if slot in there))
             for one in instance.under_way

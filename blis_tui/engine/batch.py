@@ -15,7 +15,7 @@ from blis_tui.errors import StalledError
 from blis_tui.spec.limits import UNLIMITED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from blis_tui.engine.adapters.adapters import Adapters
     from blis_tui.engine.batching.traits import Traits
@@ -65,7 +65,13 @@ class Batch:
         victim: whom it preempts.
         restore: how victims come back.
         host: where they are swapped to; None = nowhere.
-        busy: slots of those that take part in a step under way, where others may start beside it.
+        busy: slots of those that take part in steps under way, where others may start beside these: when the last of
+            them ends.
+        paused: slots of those that decode but take no part in the next plan: they wait for their latest token.
+        stale: by their index, those that were preempted with a step of theirs under way: whether their last token comes
+            of it, and when it ends. What it generates counts; nobody is scheduled again before that.
+        blind: by their index, those that a step was planned for before the token came that it goes on from: when that
+            step ends.
         reserved: requests that hold the KV blocks of their prompt and do not run yet, by their index.
         planned: the step that starts when the present one ends, where steps are planned ahead.
         now: when the latest step was planned.
@@ -80,6 +86,7 @@ class Batch:
         "_recomputed_tokens",
         "_traits",
         "adapters",
+        "blind",
         "busy",
         "cohort",
         "ending",
@@ -89,6 +96,7 @@ class Batch:
         "max_decodes",
         "max_running",
         "now",
+        "paused",
         "planned",
         "pool",
         "prefills",
@@ -97,6 +105,7 @@ class Batch:
         "restore",
         "running",
         "speculative",
+        "stale",
         "stalled",
         "traits",
         "victim",
@@ -130,7 +139,10 @@ class Batch:
         self.prefills: dict[int, Request] = {}
         self.stalled: dict[int, Request] = {}
         self.ending: dict[int, Request] = {}
-        self.busy: set[int] = set()
+        self.busy: dict[int, int] = {}
+        self.paused: Container[int] = ()
+        self.stale: dict[int, tuple[bool, int]] = {}
+        self.blind: dict[int, int] = {}
         self.reserved: dict[int, Request] = {}
         self.refused: tuple[int, int, int] | None = None
         self.planned: Planned | None = None
@@ -196,6 +208,12 @@ class Batch:
         self.waiting.remove(request)
         if self.adapters is not None:
             self.adapters.take(request)
+
+    def next_waiting(self) -> Request | None:
+        """The first in the queue that could be scheduled; whoever has no place for its adapter is passed over."""
+        if self.stale:
+            return next((one for one in self.waiting.ordered() if one.index not in self.stale), None)
+        return self.waiting.head() if self.adapters is None else self.adapters.next(self.waiting)
 
     def swapped_tokens(self, request: Request) -> int:
         """Of a waiting request, the tokens whose KV blocks the host has; a prefill always computes one more."""
@@ -331,6 +349,8 @@ class Batch:
         """
         slot = victim.batch_slot
         content = self._content_tokens(victim, granted)
+        if slot in self.busy:
+            self.stale[victim.index] = (slot in self.ending, self.busy.pop(slot))
         if slot in self.ending:
             del self.ending[slot]
             plan.preempted.append(Preemption(victim, beneficiary, victim.computed_tokens, victim.held_blocks))
@@ -375,6 +395,10 @@ class Batch:
     def begin_plan(self, now: int) -> None:
         """A step is to be planned."""
         self.now = now
+        if self.stale:
+            self.stale = {index: late for index, late in self.stale.items() if late[1] > now}
+        if self.blind:
+            self.blind = {index: end for index, end in self.blind.items() if end > now}
         if self.adapters is not None:
             self.adapters.begin_plan(now)
         if self.pool.tiers is not None:
@@ -392,10 +416,12 @@ class Batch:
         noted = computed if self.speculative is None else self.speculative.noted_tokens(request)
         if not self.traits.orders_blocks_as_vllm:
             return computed
-        expected = int(self.traits.plans_ahead and request.joined_us > self.now)
+        expected = request.joined_us > self.now
         if granted:
             return min(computed + granted, request.input_tokens + request.generated_tokens - expected)
-        return noted - (expected if computed > request.target_tokens else 0)
+        if self.traits.plans_ahead:
+            return noted - (expected and computed > request.target_tokens)
+        return noted - (request.index in self.blind)
 
     def dissolve_cohort(self) -> None:
         """Take every decoding request out of the cohort, to be served one by one."""

@@ -391,10 +391,11 @@ class Instance:
         decodes = load.decode_requests
         context = load.decode_context_tokens
         empty = self.rule.traits.skips_empty_steps and not decodes and not plan.chunks
-        duration = 0 if empty else self._duration_us(load, now)
+        duration = 0 if empty else self._duration_us(load)
         duration = batch.lasting(plan, now, duration)
         if batch.adapters is not None:
             duration += batch.adapters.start(plan.admitted, now)
+        duration = self._under_way_us(duration, now)
         load.chunks = _NO_PLAN.chunks
         end = now + duration
         self.pool.computed(now, end)
@@ -427,7 +428,7 @@ class Instance:
         full_budget = tokens >= batch.limits.max_num_batched_tokens
         tallies.step(plan.chunks, decodes, duration, full_budget=full_budget)
         waiting = batch.waiting.items
-        if waiting and not self.rule.traits.plans_ahead:
+        if waiting and not batch.traits.plans_ahead:
             tally_wait(tallies, batch, plan, epoch, len(finishing), duration, full_budget=full_budget)
         self._free_us = end
         upcoming = end if waiting or batch.running else IDLE
@@ -435,9 +436,13 @@ class Instance:
             self._emit_step(plan, Done(now, duration, decodes, context, first_tokens, finishing, upcoming))
         return upcoming
 
-    def _duration_us(self, load: StepLoad, now: int) -> int:  # noqa: ARG002  (for engines that are not free at once)
-        """How long a step with this load takes that starts now."""
+    def _duration_us(self, load: StepLoad) -> int:
+        """How long a step with this load computes."""
         return self.latency.step_time_us(load)
+
+    def _under_way_us(self, duration_us: int, now: int) -> int:  # noqa: ARG002  (for engines that are not free at once)
+        """How long a step is under way that starts now and takes so long."""
+        return duration_us
 
     def _end_prefill(self, request: Request, end: int, finishing: list[Request]) -> None:
         """The last token of its prefill is computed: a first token comes out, or (after a preemption) the next one."""

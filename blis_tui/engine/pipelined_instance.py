@@ -15,7 +15,6 @@ from blis_tui.engine.step_event import NO_STEP
 
 if TYPE_CHECKING:
     from blis_tui.engine.batch import Batch
-    from blis_tui.engine.latency.model import StepLoad
     from blis_tui.engine.parts import Parts
     from blis_tui.engine.plan import Plan
     from blis_tui.engine.request import Request
@@ -68,23 +67,25 @@ class PipelinedInstance(HoldingInstance):
 
     Attributes:
         stages: when each stage is free again, the first stage first.
+        places: how many batches may be under way.
         under_way: the batches in the pipeline, in the order in which they entered it.
         upcoming: when the next batch may enter.
     """
 
-    __slots__ = ("stages", "under_way", "upcoming")
+    __slots__ = ("places", "stages", "under_way", "upcoming")
 
     def __init__(self, index: int, batch: Batch, parts: Parts, *, stages: int) -> None:
         super().__init__(index, batch, parts)
         self.stages = [0] * stages
+        self.places = stages
         self.under_way: list[UnderWay] = []
         self.upcoming: Pass | None = None
 
     def step(self, now: int, *, planned: bool = False) -> int:  # noqa: ARG002  (it plans every step when it starts)
         """Let a batch enter the pipeline; returns when the next one may, or NO_STEP where none can be formed."""
-        batch, pool = self.batch, self.pool
+        batch = self.batch
         self._drain(now)
-        if len(self.under_way) == len(self.stages):
+        if len(self.under_way) == self.places:
             return self._come_again(self.under_way[0].end_us)
         plan = self._plan(now, ahead=bool(self.under_way)) if self.has_work else None
         if plan is None or (plan.computes_nothing and not batch.load.decode_requests):
@@ -93,15 +94,23 @@ class PipelinedInstance(HoldingInstance):
             if plan is None:
                 return NO_STEP
             raise batch.deadlock(self.index, now)
+        upcoming = self._enter(plan, now)
+        if self.has_work:
+            self._want_step(now)
+        return upcoming
+
+    def _enter(self, plan: Plan, now: int) -> int:
+        """Send a batch on its way; returns when the next one may enter, or IDLE."""
+        batch = self.batch
         slots = [chunk.request.batch_slot for chunk in plan.chunks]
         slots += [request.batch_slot for request in (*plan.instant, *batch.cohort.members())]
         before = dict.fromkeys(batch.ending)
-        upcoming = self._run(plan, pool.epoch, now)
+        upcoming = self._run(plan, self.pool.epoch, now)
         held = tuple(request for slot, request in batch.ending.items() if slot not in before)
-        self.under_way.append(UnderWay(self._free_us, tuple(slots), held))
-        batch.busy.update(slots)
-        if self.has_work:
-            self._want_step(now)
+        end = self._free_us
+        self.under_way.append(UnderWay(end, tuple(slots), held))
+        for slot in slots:
+            batch.busy[slot] = end
         return upcoming
 
     def _want_step(self, now: int) -> None:
@@ -117,7 +126,7 @@ class PipelinedInstance(HoldingInstance):
 
     def _next_us(self, now: int, ends_us: list[int]) -> int:
         """When the next batch may enter at the earliest, behind those that end then."""
-        full = len(ends_us) == len(self.stages)
+        full = len(ends_us) == self.places
         return max(now, self.stages[0], ends_us[0] if full else 0)
 
     def _come_by(self, time_us: int) -> None:
@@ -133,25 +142,31 @@ class PipelinedInstance(HoldingInstance):
 
     def _drain(self, now: int) -> None:
         """Batches that have left the pipeline: their requests may take part in others."""
+        busy = self.batch.busy
         while self.under_way and self.under_way[0].end_us <= now:
             gone = self.under_way.pop(0)
-            self.batch.busy.difference_update(gone.slots)
+            for slot in gone.slots:
+                if busy.get(slot, 0) <= gone.end_us:
+                    busy.pop(slot, None)
             for request in gone.ending:
                 self._release(request)
 
-    def _duration_us(self, load: StepLoad, now: int) -> int:
+    def _under_way_us(self, duration_us: int, now: int) -> int:
         """Through all stages, and before those that are taken."""
-        whole = self.latency.step_time_us(load)
         count = len(self.stages)
         active_from = max(now, self.stages[-1])
-        time = now
+        time = self._enters_us(now)
         for stage in range(count):
-            part = whole * (stage + 1) // count - whole * stage // count
+            part = duration_us * (stage + 1) // count - duration_us * stage // count
             time = self.stages[stage] = max(time, self.stages[stage]) + part
         tallies = self.tallies
         tallies.active_us += time - active_from
-        tallies.computing_us += whole
+        tallies.computing_us += duration_us
         return time - now
+
+    def _enters_us(self, now: int) -> int:
+        """From when on a batch that is formed now could enter the first stage."""
+        return now
 
     def _emit_step(self, plan: Plan, done: Done) -> None:
         """With when the next batch may enter."""

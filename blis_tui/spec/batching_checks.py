@@ -39,14 +39,25 @@ def check_batching(document: Document, plugins: Registry | None) -> Iterator[Dia
             yield about(document, (*engine, "max_num_seqs"), "BLIS2027", message, hint="give a number from 1 on")
         if (document.get(*engine, "pipeline_parallel") or 1) != 1 and not traits.pipelines:
             message = f"`{kind}` batching knows no pipeline_parallel"
-            hint = "remove it, or take batching that does (llm-serving-sim)"
+            hint = "remove it, or take batching that does (vllm-v1, llm-serving-sim)"
             yield about(document, (*engine, "pipeline_parallel"), "BLIS2027", message, hint=hint)
+        elif (document.get(*engine, "pipeline_parallel") or 1) != 1:
+            yield from _check_stages(document, engine)
         if document.get(*engine, "speculative") is not None:
             yield from _check_speculative(document, (*engine, "speculative"), traits, kind)
         if document.get(*engine, "long_prefill_token_threshold") and traits.prefills_apart:
             message = f"`{kind}` batching never splits a prompt, so that no threshold applies"
             path = (*engine, "long_prefill_token_threshold")
             yield about(document, path, "BLIS2026", message, hint="remove it")
+
+
+def _check_stages(document: Document, engine: DataPath) -> Iterator[Diagnostic]:
+    """What is simulated with one batch at a time only."""
+    for key in ("speculative", "lora"):
+        if document.get(*engine, key) is not None:
+            message = f"pipeline_parallel with `{key}` is not simulated"
+            hint = f"remove `{key}`, or set `pipeline_parallel: 1`"
+            yield about(document, (*engine, "pipeline_parallel"), "BLIS2027", message, hint=hint)
 
 
 def _check_speculative(document: Document, path: DataPath, traits: Traits, kind: object) -> Iterator[Diagnostic]:

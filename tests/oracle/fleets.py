@@ -336,6 +336,9 @@ def draw_fleet(draw: Draw) -> Scenario:
         gateway=_gateway(draw),
     )
     pools, policy = _another_engine(draw, pools, policy)
+    if policy.batching.kind == "vllm-v1" and pools[0].engine.speculative is None:
+        stages = draw(st.sampled_from((1, 1, 1, 2, 3)))
+        pools = tuple(replace(pool, engine=replace(pool.engine, pipeline_parallel=stages)) for pool in pools)
     cluster = Cluster(
         admission_latency_us=_one_of(draw, 0, 0, 3),
         routing_latency_us=_one_of(draw, 0, 0, 5),

@@ -19,6 +19,7 @@ from .adapters import Shelf
 from .drafts import Drafter
 from .host import Host
 from .other_rules import OTHERS
+from .pipelines import BatchQueue
 from .tiers import Shelves
 
 if TYPE_CHECKING:
@@ -337,6 +338,7 @@ class Instance:
         self.places = 0
         self.free_us = 0
         """When the engine is through with its latest step."""
+        self.timed_out: list[Job] = []
         self.expected: list[Job] = []
         """Whose KV blocks are on their way here."""
         self.routed = 0
@@ -352,11 +354,12 @@ class Instance:
         """When each is free."""
         self.under_way: list[tuple[int, list[Job]]] = []
         """The batches in the pipeline: when they leave it, and who takes part."""
+        self.queue = BatchQueue(self) if self.vllm and len(self.stages) > 1 else None
         self.pass_us = -1
         """When the next one may enter; earlier plans for that are void."""
         if self.vllm:
             settings = self.policy.batching.settings
-            self.plans_ahead = bool(settings["async_scheduling"])
+            self.plans_ahead = bool(settings["async_scheduling"]) and self.queue is None
             self.new = settings["version"] == "0.32"
             self.watermark_blocks = int(number_of(self.policy.batching, "watermark") * (self.engine.kv_blocks + 1))
             longest = self.engine.max_model_len
@@ -447,6 +450,8 @@ class Instance:
         if self.pool.tiers is not None:
             self.pool.tiers.begin(now)
         plan.requests = len(self.running) + len(self.ending) + len(self.waiting)
+        if self.queue is not None:
+            plan.requests += self.queue.through()
         decoding = [job for job in self.running if not job.prefilling]
         plan.beside = (len(decoding), sum(job.computed for job in decoding))
         for job in list(self.running):
@@ -454,6 +459,8 @@ class Instance:
                 break
             if job not in self.running:
                 continue  # a victim of this very walk
+            if self.queue is not None and self.queue.pauses(job):
+                continue
             tokens = self.limited(job.target - job.computed if job.prefilling else self._wanted(job), plan)
             if not self.make_room(plan, job, tokens):
                 if self.policy.preemption_victim == "cheapest-recompute":
@@ -512,6 +519,8 @@ class Instance:
     def _next(self, now: int) -> Job | None:
         """The first in the queue whose adapter has a place; those before it are put aside."""
         for job in self.waiting:
+            if self.queue is not None and self.is_busy(job):
+                continue
             if self.shelf is None or self.shelf.passes(job, self.running):
                 return job
             self.shelf.hold(job, self.running, "slots", now, self.event)
@@ -716,7 +725,7 @@ class Instance:
         while len(job.table) < self.pool.blocks_for(end):
             job.table.append(self.pool.take())
         known = end
-        if self.plans_ahead:
+        if self.plans_ahead or self.queue is not None:
             known = min(end, job.request.input_tokens + job.generated - (job.last_token_us > now))
         if self.drafter is not None and not job.prefilling:
             known = min(end, job.request.input_tokens + job.generated)
@@ -735,6 +744,8 @@ class Instance:
 
     def take_results(self, now: int) -> None:
         """The step that was under way is over: the tokens that it sampled are known, and who is through is gone."""
+        if self.queue is not None:
+            return
         for job in () if self.drafter is not None else (*self.running, *self.ending):
             for block in self._fill(job, job.computed):
                 block.computed_us = now
@@ -744,18 +755,25 @@ class Instance:
             if not self.is_busy(job):
                 self.let_go(job)
 
+    def note_results(self, job: Job, tokens: int, now: int) -> None:
+        """So many of its tokens are known and in the cache."""
+        for block in self._fill(job, tokens):
+            block.computed_us = now
+
     def is_busy(self, job: Job) -> bool:
         """Whether it takes part in a batch under way."""
         return any(job in jobs for _, jobs in self.under_way)
 
     def next_pass_us(self, now: int) -> int:
         """When another batch may enter the pipeline."""
+        if self.queue is not None:
+            return self.queue.next_us(now)
         full = len(self.under_way) == len(self.stages)
         return max(now, self.stages[0], min(end for end, _ in self.under_way) if full else 0)
 
     def through_us(self, whole_us: int, now: int) -> int:
         """How long a batch takes to get through all stages."""
-        stages, at = len(self.stages), now
+        stages, at = len(self.stages), now if self.queue is None else self.queue.enters_us(now)
         for number in range(stages):
             part = whole_us * (number + 1) // stages - whole_us * number // stages
             at = max(at, self.stages[number]) + part

@@ -45,6 +45,7 @@ from blis_tui.spec.model import SLO_CLASSES
 from .control import Admission, Board, Router, saturation
 from .gateway import GatewayQueue, Ticket
 from .instance import Books, Instance, Job
+from .pipelines import StuckError
 from .transfers import Decider, Link
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
 
     from .instance import Plan
+    from .pipelines import BatchQueue
     from .strategies import Scenario
 
 # What can happen at the same microsecond, in this order; cluster events come before those of instances.
@@ -581,6 +583,7 @@ class Oracle:
 
     def _expire(self, job: Job, instance: Instance, now: int, *, was_running: bool) -> None:
         job.state = RequestState.TIMED_OUT
+        instance.timed_out.append(job)
         instance.pool.release(job.table, job.shareable(instance.pool.size))
         if instance.host is not None:
             instance.host.there.pop(job, None)
@@ -618,6 +621,8 @@ class Oracle:
             return False
         instance.take_results(now)
         instance.event = self.events
+        if instance.queue is not None:
+            return self._queue_step(instance, instance.queue, now)
         if len(instance.under_way) == len(instance.stages) and piped:
             self._pass(instance, instance.next_pass_us(now))
             return False
@@ -640,6 +645,22 @@ class Oracle:
                 raise OracleStalledError
             plan.preempted[:0] = before
             plan.transfer_us += moving_us
+        self._execute(instance, plan, now)
+        return True
+
+    def _queue_step(self, instance: Instance, queue: BatchQueue, now: int) -> bool:
+        try:
+            plan, told = queue.plan(now, lambda plan, time: self._tell_plan(instance, plan, time))
+        except StuckError:
+            raise OracleStalledError from None
+        if plan is not None:
+            self._execute(instance, plan, now)
+        elif (instance.running or instance.waiting) and instance.under_way:
+            self._pass(instance, queue.next_us(now))
+        return told or plan is not None
+
+    def _execute(self, instance: Instance, plan: Plan, now: int) -> None:
+        piped = len(instance.stages) > 1
         load = instance.load(plan)
         stalled = [
             job
@@ -650,8 +671,6 @@ class Oracle:
         duration = 0 if not instance.blis and not plan.tokens else instance.duration_us(load)
         if instance.drafter is not None:
             duration += instance.drafter.drafting_us(plan)
-        if plan.tokens and piped:
-            duration = instance.through_us(duration, now)
         if instance.host is not None and plan.transfer_us:
             duration = instance.host.step_us(duration, plan.transfer_us)
         if instance.pool.tiers is not None:
@@ -659,8 +678,12 @@ class Oracle:
         if instance.shelf is not None:
             duration += instance.shelf.start(plan.admitted, instance.running, now, self.events)
             self._tell_adapters(instance, now)
+        if plan.tokens and piped:
+            duration = instance.through_us(duration, now)
         end = instance.free_us = now + duration
-        if piped:
+        if instance.queue is not None:
+            instance.queue.sent(end)
+        elif piped:
             instance.under_way.append((end, list(plan.tokens)))
         first, done = instance.advance(plan, end, duration)
         for job in done:
@@ -677,8 +700,12 @@ class Oracle:
         goes_on = bool(instance.running or instance.waiting)
         upcoming = end if goes_on else -1
         if goes_on and piped:
-            upcoming = instance.next_pass_us(now)
-        if goes_on:
+            upcoming = instance.next_pass_us(now) if instance.queue is None else instance.queue.upcoming_us(now)
+        if goes_on and instance.queue is not None:
+            self._pass(instance, upcoming)
+        elif instance.queue is not None:
+            instance.queue.go_round()
+        elif goes_on:
             self._next_step(instance, upcoming)
         self.records.append(
             StepFinished(
@@ -710,7 +737,6 @@ class Oracle:
         if instance.plans_ahead and goes_on:
             instance.planned = instance.schedule(now, ahead=True)
             self._tell_plan(instance, instance.planned, now)
-        return True
 
     def _tell_drafts(self, instance: Instance, now: int) -> None:
         assert instance.drafter is not None

@@ -433,20 +433,28 @@ def draw_scenario(draw: Draw, *, running_first: bool = True, starved: bool = Fal
         engine, policy = replace(engine, speculative=speculative(draw)), planning_late(policy)
     if adapters:
         engine, asked = replace(engine, lora=lora(draw)), adapted(draw, asked)
-    return Scenario(
-        _experiment(
-            engine,
-            policy,
-            latency=_latency(draw),
-            instances=draw(st.sampled_from((1, 1, 1, 1, 2, 3))),
-            cluster=Cluster(
-                admission_latency_us=draw(st.sampled_from((0, 0, 3))),
-                routing_latency_us=draw(st.sampled_from((0, 0, 5))),
-            ),
-            horizon_us=draw(st.one_of(st.none(), st.none(), st.none(), st.integers(0, 800))),
+    experiment = _experiment(
+        engine,
+        policy,
+        latency=_latency(draw),
+        instances=draw(st.sampled_from((1, 1, 1, 1, 2, 3))),
+        cluster=Cluster(
+            admission_latency_us=draw(st.sampled_from((0, 0, 3))),
+            routing_latency_us=draw(st.sampled_from((0, 0, 5))),
         ),
-        asked,
+        horizon_us=draw(st.one_of(st.none(), st.none(), st.none(), st.integers(0, 800))),
     )
+    return Scenario(_in_stages(draw, experiment), asked)
+
+
+def _in_stages(draw: Draw, experiment: Experiment) -> Experiment:
+    """The same, now and then with a pipeline, if it is vLLM's rule."""
+    (pool,) = experiment.pools
+    engine = pool.engine
+    if experiment.policy.batching.kind != "vllm-v1" or engine.speculative is not None or engine.lora is not None:
+        return experiment
+    stages = draw(st.sampled_from((1, 1, 2, 3, 5)))
+    return replace(experiment, pools=(replace(pool, engine=replace(engine, pipeline_parallel=stages)),))
 
 
 def draw_overload(draw: Draw) -> Scenario:

@@ -53,13 +53,14 @@ def _most_steps(scenario: Scenario) -> int:
     With the tail as victim, the head of the running list gets a token in every step until it ends, so there are never
     more steps than tokens. With the least urgent as victim a preemption may cost a step, and its work again. Where
     prompts may go before that head, it gets a token only when the blocks run out, and all of them may be filled anew
-    until then.
+    until then. While a batch of that head is under way, others fill the queue of batches.
     """
     if scenario.experiment.policy.batching.kind in OTHERS:
         engine = scenario.experiment.pools[0].engine
         return scenario.tokens * (engine.kv_blocks * engine.block_size_tokens + len(scenario.asked))
     factor = 3 if scenario.experiment.policy.preemption_victim == "priority" else 1
-    return factor * scenario.tokens
+    stages = scenario.experiment.pools[0].engine.pipeline_parallel
+    return factor * scenario.tokens * (stages + 1 if stages > 1 else 1)
 
 
 def _oracle(scenario: Scenario, users: int = 0) -> tuple[Oracle, bool]:

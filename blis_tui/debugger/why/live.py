@@ -447,11 +447,18 @@ def _running(debugger: Debugger, live: RequestSnapshot, instance: InstanceSnapsh
 
 def _part_in_pipeline(live: RequestSnapshot, pipeline: PipelineSnapshot) -> list[Sentence]:
     batches = pipeline.batches
-    where = say(f"Batches under way in the pipeline: {len(batches)} of at most {pipeline.stages}.")
-    for batch in batches:
-        if live.request_id in batch.requests:
-            return [where, say(f"It is in the one that ends at {time_text(batch.end_us)}, and in no other until then.")]
-    return [where, say("It is in none of them; the next batch considers it when the first stage is free.")]
+    where = say(f"Batches under way in the pipeline: {len(batches)} of at most {pipeline.places}.")
+    ends = [time_text(batch.end_us) for batch in batches if live.request_id in batch.requests]
+    if not ends:
+        return [where, say(f"It is in none of them; the next batch considers it when {_next_batch(pipeline)}.")]
+    if len(ends) > 1:
+        return [where, say(f"It is in those that end at {', '.join(ends[:-1])} and {ends[-1]}.")]
+    alone = ", and in no other until then" if pipeline.at_first_stage else ""
+    return [where, say(f"It is in the one that ends at {ends[0]}{alone}.")]
+
+
+def _next_batch(pipeline: PipelineSnapshot) -> str:
+    return "the first stage is free" if pipeline.at_first_stage else "the oldest of them ends"
 
 
 def _part_in_step(debugger: Debugger, live: RequestSnapshot, latest: LatestStep) -> list[Sentence]:

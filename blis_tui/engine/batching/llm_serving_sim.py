@@ -59,7 +59,7 @@ class LlmServingSimBatching(Plain):
             overtakes=True,
             in_order_of_arrival=True,
             counts_cached_tokens=True,
-            pipelines=True,
+            pipelines="stage",
         )
 
     def plan(self, batch: Batch) -> Plan:

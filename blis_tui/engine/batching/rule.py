@@ -113,7 +113,7 @@ class RunningFirst(Plain):
         stuck = reloaded = -1
         computed_anyway = 0 if traits.caches_whole_prompts else 1
         while budget > 0 and waiting.items and len(running) + len(batch.ending) < max_num_seqs:
-            request = waiting.head() if adapters is None else adapters.next(waiting)
+            request = batch.next_waiting()
             if request is None:
                 break
             if not running and batch.reserved and (request.preemptions or request.index == stuck):
@@ -172,7 +172,7 @@ def serve_running(batch: Batch, plan: Plan, budget: int) -> int:
     A prefill gets ``min(what is left of it, threshold, budget left)``, a decode one token. Where blocks run out,
     victims are preempted. Returns the token budget that is left, or -1 when something was preempted.
     """
-    if not batch.stalled:
+    if not batch.stalled and not batch.paused:
         left = _grant_all(batch, plan, budget)
         if left != _ORDER_MATTERS:
             return left
@@ -247,6 +247,8 @@ def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
         if slot < 0:
             continue  # it fell victim to a request before it
         prefilling = slot in batch.prefills
+        if slot in batch.paused and not prefilling:
+            continue
         tokens = _want(request, plan.threshold) if prefilling else _at_most(plan.threshold, width(request))
         tokens = min(tokens, budget)
         need = pool.missing(request, request.computed_tokens + tokens)

@@ -51,8 +51,9 @@ class Traits:
     """What the engine reports as prompt throughput counts tokens that it found in the cache."""
     speculates: bool = False
     """Its decodes may verify drafted tokens (``engine.speculative``)."""
-    pipelines: bool = False
-    """It forms batches beside those under way (``pipeline_parallel``)."""
+    pipelines: str = ""
+    """When it forms batches beside those under way (``pipeline_parallel``): ``stage``, when the first stage is free; or
+    ``queue``, until a queue of batches is full, again whenever one of them is over. Empty = never."""
     sizes_pool_by_rank: bool = False
     """How many KV blocks fit is worked out for each rank: see ``kv.rank_capacity``."""
     adapters: str = ""
@@ -65,14 +66,17 @@ class Traits:
         return int(self.watermark * (total + 1 if self.null_block else total))
 
 
-def traits_of(traits: Traits, recompute: str | None, *, swaps: bool) -> Traits:
-    """A rule's traits under a policy: whether victims keep what they have generated is the policy's to say.
+def traits_of(traits: Traits, recompute: str | None, *, swaps: bool, pipelined: bool) -> Traits:
+    """A rule's traits on an instance: whether victims keep what they have generated is the policy's to say.
 
     Args:
         traits: what the rule says.
         recompute: what victims compute again, ``prompt`` or ``all``; None = as the rule says.
         swaps: whether their KV blocks may be swapped out; then they keep all in any case.
+        pipelined: whether it has a pipeline: a batch enters it as soon as it is planned.
     """
+    if pipelined:
+        traits = replace(traits, plans_ahead=False)
     if not swaps and recompute is None:
         return traits
     return replace(traits, keeps_output=swaps or recompute == "all")

@@ -97,6 +97,7 @@ class VllmV1Batching(RunningFirst):
             skips_empty_steps=True,
             ties_by_name=False,
             adapters="in-step",
+            pipelines="queue",
             cuts_output=True,
         )
 
@@ -117,6 +118,8 @@ class VllmV1Batching(RunningFirst):
         if not threshold or not self._new:
             return threshold
         requests = len(batch.running) + len(batch.ending) + len(batch.waiting.items)
+        for through, _ in batch.stale.values():
+            requests += through
         if requests == 1:
             return 0
         return max(threshold, batch.limits.max_num_batched_tokens // requests) if self._adaptive else threshold

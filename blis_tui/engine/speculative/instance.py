@@ -32,10 +32,10 @@ class SpeculativeInstance(Instance):
         self.cohort.noting = DraftsVerified in self._observers.kinds
         return self._planned_step(now)
 
-    def _duration_us(self, load: StepLoad, now: int) -> int:
+    def _duration_us(self, load: StepLoad) -> int:
         """With the time that drafting takes."""
         drafts = self._drafting_us if any(self.cohort.drafts.values()) else 0
-        return super()._duration_us(load, now) + drafts
+        return super()._duration_us(load) + drafts
 
     def _emit_step(self, plan: Plan, done: Done) -> None:
         """With what became of the drafts."""

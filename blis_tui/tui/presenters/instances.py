@@ -111,7 +111,7 @@ def _pipeline(instance: InstanceSnapshot) -> list[Content]:
     if pipeline is None:
         return []
     share = percent_text(pipeline.idle_us, pipeline.active_us * pipeline.stages)
-    return [fact("batches", f"{len(pipeline.batches)} of {pipeline.stages}"), fact("bubble", share)]
+    return [fact("batches", f"{len(pipeline.batches)} of {pipeline.places}"), fact("bubble", share)]
 
 
 def kv_bar(instance: InstanceSnapshot, cells: int = _KV_BAR) -> Content:

@@ -1,0 +1,127 @@
+"""How vLLM's engine core keeps a pipeline full, as plainly as its loop can be said: one plan, one place in a queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .instance import Instance, Job, Plan
+
+
+@dataclass
+class _Entry:
+    """A plan that has been handed to the accelerators; an empty one is over at once."""
+
+    end_us: int = 0
+    jobs: list[Job] = field(default_factory=list)
+    sampled: list[Job] = field(default_factory=list)
+    """Who has a token of it."""
+
+
+class BatchQueue:
+    """The plans that are under way, the oldest first."""
+
+    def __init__(self, one: Instance) -> None:
+        self._one = one
+        self._entries: list[_Entry] = []
+        self._ahead = bool(one.policy.batching.settings["async_scheduling"])
+        self._places = len(one.stages) + self._ahead
+        self._plans: list[list[Job]] = []
+        """Of all plans there ever were, who had a token of them."""
+        self._batch = _Entry()
+        """The one that is being sent on its way."""
+        self._late_us = 0
+        """When the last token comes that it goes on from."""
+
+    def plan(self, now: int, tell: Callable[[Plan, int], None]) -> tuple[Plan | None, bool]:
+        """The next batch, and whether anybody was preempted before it was found; None = none can be formed now."""
+        one = self._one
+        told = False
+        while self._entries and self._entries[0].end_us < now:  # nobody has been there since, and it went on planning
+            self._take_results(self._entries[0].end_us)
+            if any(entry.jobs for entry in self._entries):
+                self._entries.append(_Entry())
+        while one.running or one.waiting:
+            while self._entries and self._entries[0].end_us <= now:
+                self._take_results(now)
+            if len(self._entries) == self._places:
+                break
+            computing = [entry for entry in self._entries if entry.jobs]
+            plan = one.schedule(now, ahead=bool(computing))
+            if not plan.tokens and not plan.preempted and not computing and one.expected:
+                break
+            tell(plan, now)
+            if plan.tokens:
+                got = plan.tokens.items()
+                sampled = [job for job, tokens in got if not job.prefilling or job.computed + tokens == job.target]
+                self._plans.append(sampled)
+                self._batch = _Entry(0, list(plan.tokens), sampled)
+                self._late_us = max((job.last_token_us for job in plan.tokens if not job.prefilling), default=now)
+                return plan, told
+            if not plan.preempted and not computing and not any(self._paused()):
+                raise StuckError
+            told = told or bool(plan.preempted)
+            self._entries.append(_Entry())
+            self._plans.append([])
+        return None, told
+
+    def _paused(self) -> list[Job]:
+        latest = self._plans[max(0, len(self._plans) - len(self._one.stages) + 1) :]
+        return [job for jobs in latest for job in jobs] if self._ahead else []
+
+    def pauses(self, job: Job) -> bool:
+        """Whether it decodes, and is not up again yet."""
+        if job.prefilling:
+            return False
+        return job in self._paused() if self._ahead else self._one.is_busy(job)
+
+    def enters_us(self, now: int) -> int:
+        """When the tokens are there that the batch goes on from."""
+        return max(now, self._late_us)
+
+    def sent(self, end_us: int) -> None:
+        """The batch is under way."""
+        self._batch.end_us = end_us
+        self._entries.append(self._batch)
+        self._tell_instance()
+
+    def go_round(self) -> None:
+        """Nobody is left to plan for, and it goes on planning."""
+        while len(self._entries) < self._places:
+            self._entries.append(_Entry())
+
+    def upcoming_us(self, now: int) -> int:
+        """When the next one is planned, if that is not for want of work."""
+        return self._entries[0].end_us if len(self._entries) == self._places else now
+
+    def next_us(self, now: int) -> int:
+        """When a request that comes now is seen."""
+        return min((entry.end_us for entry in self._entries if entry.jobs and entry.end_us >= now), default=now)
+
+    def through(self) -> int:
+        """How many have lost their blocks while their last token is being computed."""
+        there = {job for entry in self._entries for job in entry.jobs}
+        gone = [job for job in there if job not in self._one.running and job not in self._one.waiting]
+        return len([job for job in gone if job not in self._one.ending and job not in self._one.timed_out])
+
+    def _take_results(self, now: int) -> None:
+        entry = self._entries.pop(0)
+        self._tell_instance()
+        one = self._one
+        for job in entry.sampled:
+            if job in one.running or job in one.ending:
+                on_the_way = [other for other in self._entries if job in other.sampled]
+                one.note_results(job, job.computed - len(on_the_way), now)
+        for job in list(one.ending):
+            if not one.is_busy(job):
+                one.let_go(job)
+
+    def _tell_instance(self) -> None:
+        self._one.under_way = [(entry.end_us, entry.jobs) for entry in self._entries if entry.jobs]
+
+
+class StuckError(Exception):
+    """There is work, nothing is under way, and nothing can be planned."""
