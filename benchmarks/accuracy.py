@@ -75,6 +75,19 @@ POLICY = {
 """As the servers ran."""
 
 
+def tensorrt_llm(row: dict[str, str]) -> dict[str, object]:
+    """As TensorRT-LLM's servers ran.
+
+    The scripts that started Llama 3.3 70B (InferenceMAX, ``70b_fp8_*_trt_slurm.sh``, October 2025) let prompts wait for
+    each other where prompts and answers have 1,024 tokens and fewer than eight GPUs take part.
+    """
+    batching: dict[str, object] = {"kind": "tensorrt-llm"}
+    small = row["isl"] == row["osl"] == "1024" and int(row["tensor_parallel"]) < 8
+    if small and row["origin"] == "InferenceMAX" and row["model"] == "llama-3.3-70b-fp8":
+        batching |= {"batch_wait_timeout_iters": 20, "batch_wait_max_tokens_ratio": 0.9}
+    return {**POLICY, "metadata": {"name": "tensorrt-llm"}, "batching": batching}
+
+
 class Expected(TypedDict):
     """What reports quote of a step-time model."""
 
@@ -211,12 +224,15 @@ def serving_runs(data: Path) -> Iterator[Run]:
                 "max_num_seqs": int(row["max_num_seqs"]),
                 "gpu_memory_utilization": float(row["gpu_memory_utilization"]),
                 "kv_cache_dtype": row["kv_dtype"],
+                "max_model_len": int(row["isl"]) + int(row["osl"]) + 200,
             },
             workload={
                 "requests": 10 * users,
                 "clients": [{"id": "users", "arrivals": {"kind": "closed-loop", "users": users}, **lengths}],
             },
         )
+        if row["engine"] == "trtllm":
+            spec["policy"] = tensorrt_llm(row)
         measured = {"ttft": float(row["ttft_ms"]), "itl": float(row["tpot_ms"])}
         group = f"serving, {row['trust']}"
         yield Run(group, row["model"], row["hardware"], tensor_parallel, row["engine"], spec, measured)

@@ -350,7 +350,11 @@ def _blocks(
     free = limits.kv_blocks - row.kv_used_blocks
     about = "up to " if cached else ""
     size = f"{about}{plural(need, 'KV block')} of {limits.block_size_tokens} tokens"
-    facts = [step + say(request_ref(head.request_id), f" did not fit: it needs {size}.")]
+    more = profile.traits.asks_for_more
+    failed = "did not enter" if more else "did not fit"
+    facts = [step + say(request_ref(head.request_id), f" {failed}: it needs {size}.")]
+    if more:
+        facts.append(say(more))
     watermark = _watermark(profile, latest)
     if watermark:
         facts.append(say(f"On top of that, {plural(watermark, 'block')} must stay free (watermark)."))

@@ -98,6 +98,10 @@ class RunningFirst(Plain):
         """The ``long_prefill_token_threshold`` of the step to be planned; 0 = off."""
         return batch.limits.long_prefill_token_threshold
 
+    def admits(self, batch: Batch, request: Request) -> bool:  # noqa: ARG002  (for rules that ask for more)
+        """Whether a waiting request may enter, if its KV blocks are free."""
+        return True
+
     def admit_waiting(self, batch: Batch, plan: Plan, budget: int) -> None:
         """Admit from the head of the queue for as long as everything fits: nobody overtakes.
 
@@ -133,6 +137,9 @@ class RunningFirst(Plain):
                 batch.admit_prefilled(plan, request)
                 budget -= 1
                 continue
+            if not self.admits(batch, request):
+                batch.refused = attempt
+                break
             known = request.target_tokens
             swapped = batch.swapped_tokens(request)
             findable = (swapped or known - computed_anyway) // size

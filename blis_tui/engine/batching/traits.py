@@ -58,6 +58,8 @@ class Traits:
     """How many KV blocks fit is worked out for each rank: see ``kv.rank_capacity``."""
     adapters: str = ""
     """How it comes by LoRA adapters that are not there: ``beside`` steps, or ``in-step``; empty = it knows none."""
+    asks_for_more: str = ""
+    """What it asks for beside KV blocks and token budget before a request enters, as a sentence; empty = nothing."""
     cuts_output: bool = False
     """Where prompt and declared output exceed ``max_model_len``, the output is cut; else the request is dropped."""
 

@@ -1,0 +1,130 @@
+"""``tensorrt-llm``: the scheduler of TensorRT-LLM's PyTorch backend.
+
+Source: TensorRT-LLM 1.1, ``_torch/pyexecutor/py_executor.py`` (``_schedule``, ``_waiting_requests``),
+``_torch/pyexecutor/scheduler.py`` and ``batch_manager/capacityScheduler.cpp`` (``GuaranteedNoEvictScheduler``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.batching.rule import BATCHING, RunningFirst, serve_running
+from blis_tui.engine.batching.traits import Traits
+from blis_tui.engine.plan import Plan
+from blis_tui.registry import setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from blis_tui.engine.batch import Batch
+    from blis_tui.engine.request import Request
+
+_NO_EVICT: Final = "GUARANTEED_NO_EVICT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Under TensorRT-LLM's names."""
+
+    capacity_scheduler_policy: str = setting(
+        "GUARANTEED_NO_EVICT admits a request only when the KV blocks of everybody's prompt and whole declared answer "
+        "fit, so that nobody is ever preempted; MAX_UTILIZATION when those of its prompt do.",
+        default=_NO_EVICT,
+        enum=[_NO_EVICT, "MAX_UTILIZATION"],
+    )
+    enable_chunked_prefill: bool = setting(
+        "Split a prompt that exceeds the step's token budget; off = it waits for a step it fits in.", default=False
+    )
+    disable_overlap_scheduler: bool = setting(
+        "Plan a step when the one before it is over; off = while that runs.", default=False
+    )
+    batch_wait_timeout_iters: int = setting(
+        "While others generate, prompts wait for up to so many steps for more prompts to come; 0 = they do not.",
+        default=0,
+        minimum=0,
+    )
+    batch_wait_max_tokens_ratio: float = setting(
+        "They wait no longer once the step would have this share of max_num_batched_tokens; 0 = they do not wait.",
+        default=0.0,
+        minimum=0,
+        maximum=1,
+    )
+
+
+@BATCHING.plugin("tensorrt-llm", "As TensorRT-LLM admits requests: it need never evict anybody.", Settings)
+class TensorRtLlmBatching(RunningFirst):
+    """Running requests go first; prompts are computed whole, and may wait for each other."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._evicts = settings.capacity_scheduler_policy != _NO_EVICT
+        self._longest_wait = settings.batch_wait_timeout_iters
+        self._full = settings.batch_wait_max_tokens_ratio
+        self._waited = 0
+        self.traits = Traits(
+            keeps_output=True,
+            chunked_prefill=settings.enable_chunked_prefill,
+            reserves_whole_prompt=True,
+            plans_ahead=not settings.disable_overlap_scheduler,
+            busy_until_the_end=True,
+            skips_empty_steps=True,
+            ties_by_name=False,
+            cuts_output=True,
+            asks_for_more=" ".join(self._asked_for()),
+        )
+
+    def _asked_for(self) -> Iterator[str]:
+        if not self._evicts:
+            yield "The blocks of everybody's prompt and whole declared answer must fit (GUARANTEED_NO_EVICT)."
+        if self._longest_wait and self._full:
+            yield (
+                f"Prompts wait up to {self._longest_wait} steps for others, until a step would have {self._full:.0%} "
+                "of max_num_batched_tokens (batch_wait_timeout_iters)."
+            )
+
+    def state(self) -> tuple[object, ...]:
+        """For how many steps prompts have waited for more of them."""
+        return (self._waited,)
+
+    def plan(self, batch: Batch) -> Plan:
+        """Plan one step."""
+        plan = Plan(self.threshold(batch))
+        budget = serve_running(batch, plan, batch.limits.max_num_batched_tokens)
+        if budget > 0 and batch.waiting.items and not self._waits(batch, budget):
+            self.admit_waiting(batch, plan, budget)
+        return plan
+
+    def admits(self, batch: Batch, request: Request) -> bool:
+        """Whether all that run and this one can generate to their ends."""
+        if self._evicts or not batch.running:
+            return True
+        size = batch.pool.block_size_tokens
+        need = _blocks(request, size)
+        for one in batch.running.values():
+            need += _blocks(one, size) - one.cached_tokens // size
+        return need <= batch.pool.total
+
+    def _waits(self, batch: Batch, budget: int) -> bool:
+        """Whether prompts that could be computed wait for more of them."""
+        if not (self._longest_wait and self._full and batch.load.decode_requests):
+            return False
+        places = batch.limits.max_num_seqs - len(batch.running) - len(batch.ending)
+        tokens = batch.limits.max_num_batched_tokens - budget
+        prompts = [one.target_tokens for one in batch.waiting.ordered()[: max(0, places)]]
+        if not prompts or not self.admits(batch, batch.waiting.head()):
+            return False
+        for prompt in prompts:
+            if prompt > budget:
+                break
+            budget -= prompt
+            tokens += prompt
+        if self._waited >= self._longest_wait or tokens >= self._full * batch.limits.max_num_batched_tokens:
+            self._waited = 0
+            return False
+        self._waited += 1
+        return True
+
+
+def _blocks(request: Request, size: int) -> int:
+    """KV blocks of a request that has generated all it may; the last token never enters the cache."""
+    return -(-(request.input_tokens + max(request.max_output_tokens, 1) - 1) // size)
