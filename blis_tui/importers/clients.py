@@ -5,6 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.importers.behaviour import (
+    PATIENCE_US,
+    conversation,
+    course_of,
+    multimodal_of,
+    reasoning_of,
+    user_session,
+    windows_of,
+)
 from blis_tui.importers.section import Fate
 from blis_tui.spec.diagnostics import suggestion
 
@@ -24,19 +33,13 @@ DEFAULT_PREFIX: Final = 50
 _MOST_MEMBERS: Final = 1000
 """Members of a cohort that become clients of their own; beyond, they become one."""
 
-NO_SESSIONS: Final = "each request stands for itself: give the clients a `session` for conversations"
-"""What becomes of conversations."""
-
 _LOST: Final = {
-    "model": "an experiment serves one model, named in the experiment",
-    "adapter": "name it in the client's `adapters`, and add `engine.lora` to the experiment",
-    "slo_target_us": "set it as `expect` in the experiment",
-    "think_time_us": "users of a closed loop send the next prompt at once; those of a `session` think",
+    "model": "where a cluster serves several models, write it as the client's `model`",
+    "slo_target_us": "write it as `slo_targets` into the experiment",
 }
 _WITHOUT_EFFECT: Final = {
     "streaming": "it changes nothing in a BLIS run",
     "network": "BLIS applies it to measurements only, never in a run",
-    "closed_loop": "it matters for conversations only",
 }
 _PARAMETERS: Final = {
     "gaussian": ("mean", "std_dev", "min", "max"),
@@ -62,11 +65,13 @@ class Clients:
 
     Attributes:
         upgrade: whether the classes of version 1 are known.
+        requests: how many requests there are at most; 0 = nobody says.
         shares: the rate fractions of all clients in the input.
         kept_shares: the same of those that were carried over.
     """
 
     upgrade: bool
+    requests: int = 0
     found: list[dict[str, Json]] = field(default_factory=list)
     origins: dict[DataPath, DataPath] = field(default_factory=dict)
     prefix_tokens: dict[str, int] = field(default_factory=dict)
@@ -75,40 +80,59 @@ class Clients:
     _ids: set[str] = field(default_factory=set)
 
     def add_client(self, section: Section) -> None:
-        """Carry one client over, if it sends at a rate."""
-        concurrency = section.whole("concurrency")
-        if concurrency:
-            text = f"write `arrivals: {{kind: closed-loop, users: {concurrency}}}`; the client is left out"
-            section.lose("concurrency", text)
-            for key in section.data:
-                section.get(key)
+        """Carry one client over."""
+        name = section.text("id") or f"client-{section.path[-1]}"
+        if section.whole("concurrency"):
+            self._add_users(section, name)
             return
         share = section.number("rate_fraction", required=True)
-        name = section.text("id") or f"client-{section.path[-1]}"
-        lifecycle = section.section("lifecycle")
-        if lifecycle is not None:
-            text = "it is always active, at its share of the whole rate: write its windows as `rate_curve`"
-            section.lose("lifecycle", text)
+        section.note(Fate.NO_EFFECT, "think_time_us", "it matters with `concurrency` only")
+        curve = windows_of(section)
         body = self._body(section)
         section.finish()
+        if body is not None and curve is not None:
+            body["rate_curve"] = curve
         if share is not None and body is not None:
             self._count(share, kept=True)
             self._append(section, self._unique(section, name), share, body)
 
+    def _add_users(self, section: Section, name: str) -> None:
+        """Users who wait for their answers."""
+        session = user_session(section, self.requests)
+        users = section.whole("concurrency")
+        section.note(Fate.NO_EFFECT, "rate_fraction", "users send when they have their answers")
+        section.lose("lifecycle", "users are always active")
+        body = self._body(section)
+        section.finish()
+        if body is None:
+            return
+        if session is not None:
+            text = f"all users begin at once; in BLIS, one after the other within {session['think_time_ms']} ms"
+            section.note(Fate.APPROXIMATED, "concurrency", text)
+            body["session"] = session
+        body["arrivals"] = {"kind": "closed-loop", "users": users}
+        if section.data.get("timeout") is None:
+            body["timeout_us"] = PATIENCE_US
+        self._append(section, self._unique(section, name), 1.0, body)
+
     def add_cohort(self, section: Section) -> None:
-        """Carry the members of a cohort over, if they are always active."""
+        """Carry the members of a cohort over, if their rate has one course."""
         name = section.text("id") or f"cohort-{section.path[-1]}"
         share = section.number("rate_fraction", required=True)
         population = section.whole("population", low=1)
         if "population" not in section.data:
             section.source.problem(section.path, "the cohort lacks the key `population`", code="BLIS1002", key=True)
         patterns = [key for key in _PATTERNS if section.given(key)]
+        curve = course_of(section, patterns[0]) if len(patterns) == 1 else None
         body = self._body(section)
+        if body is not None and curve is not None:
+            body["rate_curve"] = curve
+            patterns = []
         per_member = section.choice("prefix_sharing", ("shared", "per_member"), otherwise="shared") == "per_member"
         section.finish()
         for key in patterns:
             section.lose(
-                key, "the cohort is left out, and its share of the rate: write a client with its course as `rate_curve`"
+                key, "with several of them the cohort is left out, and its share of the rate: write its `rate_curve`"
             )
         self._count(share or 0.0, kept=not patterns)
         if share is None or body is None or patterns or population < 1:
@@ -164,8 +188,9 @@ class Clients:
         body: dict[str, Json] = {"arrivals": _arrivals(section.section("arrival"))}
         inputs = section.section("input_distribution")
         outputs = section.section("output_distribution")
-        inputs = _multimodal(section, inputs)
-        _reasoning(section)
+        more: dict[str, Json] = {}
+        inputs = _multimodal(section, inputs, more)
+        _reasoning(section, more)
         for ours, theirs, part in (
             ("input_tokens", "input_distribution", inputs),
             ("output_tokens", "output_distribution", outputs),
@@ -174,6 +199,7 @@ class Clients:
                 section.source.problem(section.path, f"this lacks the key `{theirs}`", code="BLIS1002", key=True)
                 continue
             body[ours] = _lengths(part)
+        body |= more
         self._prefix(section, body)
         self._rest(section, body)
         return (
@@ -205,32 +231,42 @@ class Clients:
             body["tenant"] = tenant
         if timeout := section.whole("timeout"):
             body["timeout_us"] = timeout
+        elif section.data.get("timeout") is None and "session" in body:
+            body["timeout_us"] = PATIENCE_US
+        if adapter := section.text("adapter"):
+            body["adapters"] = {"names": [adapter]}
+            section.note(Fate.ELSEWHERE, "adapter", "add `engine.lora` to the experiment")
         for key, why in _LOST.items():
             section.lose(key, why)
         for key, why in _WITHOUT_EFFECT.items():
             section.note(Fate.NO_EFFECT, key, why)
 
 
-def _multimodal(section: Section, inputs: Section | None) -> Section | None:
-    """The distribution of prompt lengths: BLIS prefers the sum of text, images, audio and video."""
+def _multimodal(section: Section, inputs: Section | None, body: dict[str, Json]) -> Section | None:
+    """The lengths of what is text: BLIS prefers the sum of text, images, audio and video to the whole prompt's."""
     media = section.section("multimodal")
-    text = None if media is None else media.section("text_distribution")
     if media is None:
         return inputs
-    kept = "the text's lengths" if text is not None else "`input_distribution`"
-    section.note(
-        Fate.APPROXIMATED, "multimodal", f"images, audio and video are not simulated; prompts have {kept} only"
-    )
+    text = media.section("text_distribution")
+    found = multimodal_of(media, _lengths)
+    if found:
+        body["multimodal"] = found
+    if text is None:
+        section.note(Fate.APPROXIMATED, "multimodal", "it has no text: that of `input_distribution` stands beside it")
     return inputs if text is None else text
 
 
-def _reasoning(section: Section) -> None:
+def _reasoning(section: Section, body: dict[str, Json]) -> None:
     part = section.section("reasoning")
-    if part is None:
-        return
-    part.lose("multi_turn", NO_SESSIONS)
-    part.note(Fate.NO_EFFECT, "reason_ratio_distribution", "BLIS reports it; it has no cost")
-    part.finish()
+    session = conversation(section, part)
+    found = reasoning_of(part, "reason_ratio_distribution")
+    if part is not None:
+        part.finish()
+    if found is not None:
+        # BLIS counts reasoning and does nothing with it: what was said before has it.
+        body["reasoning"] = {**found, **({"history": "kept"} if session is not None else {})}
+    if session is not None:
+        body["session"] = session
 
 
 def _lengths(section: Section) -> dict[str, Json] | None:

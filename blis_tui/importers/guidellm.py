@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.importers.clients import NO_SESSIONS
 from blis_tui.importers.draft import Draft, as_name
 from blis_tui.importers.section import Fate, Input, Section
 from blis_tui.importers.synthetic import clamped_normal
@@ -50,6 +49,7 @@ def import_guidellm(path: Path, *, name: str | None = None, rate: float | None =
     scenario.note(Fate.ELSEWHERE, "random_seed", "write it as `seed` into the experiment")
     scenario.finish()
     arrivals = load.pop("arrivals", {"kind": "poisson"})
+    _as_sessions(scenario, load, kinds)
     clients: list[Json] = [{**kind, "arrivals": arrivals} for kind in kinds]
     body: dict[str, Json] = {**({"requests": limit} if limit else {}), **load, "clients": clients}
     return Draft(
@@ -60,6 +60,17 @@ def import_guidellm(path: Path, *, name: str | None = None, rate: float | None =
         body=body,
         origins={("rate_per_s",): (*scenario.path, "rate"), ("clients",): (*scenario.path, "data")},
     ).finish()
+
+
+def _as_sessions(scenario: Section, load: dict[str, Json], kinds: list[dict[str, Json]]) -> None:
+    """Of conversations, rates count the beginnings."""
+    session = kinds[0].get("session") if kinds else None
+    rate = load.get("rate_per_s")
+    turns = session.get("turns") if isinstance(session, dict) else None
+    if isinstance(rate, int | float) and isinstance(turns, int):
+        load["rate_per_s"] = rate / turns
+        text = f"{rate:g} requests a second became {rate / turns:g} conversations of {turns} turns"
+        scenario.source.note(Fate.APPROXIMATED, (*scenario.path, "data"), text)
 
 
 def _underscored(given: Input) -> None:
@@ -153,9 +164,8 @@ def _kinds(scenario: Section) -> list[dict[str, Json]]:
     body: dict[str, Json] = {"input_tokens": _lengths(data, "prompt"), "output_tokens": _lengths(data, "output")}
     data.note(Fate.NO_EFFECT, "source", "texts have no content here")
     data.choice("kind", ("synthetic_text",), otherwise="synthetic_text")
-    turns = data.whole("turns")
-    if turns > 1:
-        data.lose("turns", NO_SESSIONS)
+    if (turns := data.whole("turns")) > 1:
+        body["session"] = {"turns": turns}
     prefix = data.whole("prefix_tokens")
     count = max(1, data.whole("prefix_count"))
     buckets = data.sections("prefix_buckets")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.importers.clients import NO_SESSIONS
 from blis_tui.importers.draft import Draft, as_name
 from blis_tui.importers.section import Fate, Input
 from blis_tui.importers.synthetic import clamped_normal
+from blis_tui.spec.source import as_list, as_map
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +24,7 @@ _OF_THE_LOADER: Final = (
 _LOADS: Final = ("constant", "poisson", "concurrent")
 _SYNTHETIC: Final = ("synthetic", "random")
 _MOST_GROUPS: Final = 10_000
+_MOST_TURNS: Final = 1000
 _NAMES: Final = {"num_groups": "num_unique_system_prompts", "num_prompts_per_group": "num_users_per_system_prompt"}
 """Keys of `shared_prefix`, and what older versions call them."""
 
@@ -57,6 +58,8 @@ def import_inference_perf(path: Path, *, name: str | None = None) -> Imported:
     root.finish()
     kinds = _kinds(data)
     body, arrivals = _load(load, clients=max(1, len(kinds)))
+    if any("session" in kind for kind in kinds):
+        body, arrivals = _conversations(load, body, arrivals, kinds)
     timeout = load.number("request_timeout")
     common: dict[str, Json] = {"timeout_us": int(timeout * 1e6)} if timeout else {}
     load.finish()
@@ -108,6 +111,38 @@ def _load(load: Section, *, clients: int) -> tuple[dict[str, Json], dict[str, Js
             text = f"{clients} groups: how many requests a stage gets is drawn, not exactly rate x duration"
             load.note(Fate.APPROXIMATED, "stages", text)
     return body, {"kind": kind}
+
+
+def _conversations(
+    load: Section, body: dict[str, Json], arrivals: dict[str, Json], kinds: list[dict[str, Json]]
+) -> tuple[dict[str, Json], dict[str, Json]]:
+    """Users who each hold one conversation as long as the load lasts, its prompts as often as the rate says."""
+    of_each = [int(str(kind.pop("users"))) for kind in kinds]
+    users = sum(of_each)
+    stages = [as_map(one) for one in as_list(body.get("stages"))]
+    if arrivals.get("kind") == "closed-loop":
+        for kind in kinds:
+            kind["session"] = {"turns": _MOST_TURNS}
+        text = f"each user's conversations have {_MOST_TURNS} turns"
+        load.note(Fate.APPROXIMATED, "stages", text)
+        return body, arrivals
+    if len(stages) != 1:
+        for kind, prompts in zip(kinds, of_each, strict=True):
+            del kind["session"]
+            kind["repeated_prompts"] = prompts
+        at = ("data", "shared_prefix", "enable_multi_turn_chat")
+        text = "each request stands for itself: of loads with one stage, conversations are carried over"
+        load.source.note(Fate.NOT_CARRIED, at, text)
+        return body, arrivals
+    rate, duration = (float(str(stages[0][key])) for key in ("rate_per_s", "duration_s"))
+    turns = max(1, -int(-(rate * duration) // users))
+    think_ms = max(1, int(1000 * users / rate + 0.5)) if rate > 0 else 1
+    for kind in kinds:
+        thought: dict[str, Json] = {"think_time_ms": think_ms} if turns > 1 else {}
+        kind["session"] = {"turns": min(turns, _MOST_TURNS), **thought, "pacing": "clock"}
+    text = f"{users} conversations of {turns} turns begin within {think_ms} ms; then each sends every {think_ms} ms"
+    load.note(Fate.APPROXIMATED, "stages", text)
+    return {"sessions": users, "rate_per_s": rate}, {"kind": "constant"}
 
 
 def _users(load: Section, stages: list[Section], *, clients: int) -> tuple[dict[str, Json], dict[str, Json]]:
@@ -170,7 +205,7 @@ def _shared_prefix(shared: Section) -> list[dict[str, Json]]:
     for key in ("question", "output"):
         own, constant = shared.section(f"{key}_distribution"), shared.whole(f"{key}_len")
         lengths.append(_distribution(own) if own is not None else {"kind": "constant", "value": max(1, constant)})
-    shared.lose("enable_multi_turn_chat", NO_SESSIONS)
+    talks = bool(shared.get("enable_multi_turn_chat"))
     shared.note(Fate.NO_EFFECT, "max_model_len", "it bounds conversations only")
     shared.note(Fate.NO_EFFECT, "seed", "texts have no content here")
     shared.lose("multimodal", "images, audio and video are not simulated")
@@ -184,7 +219,8 @@ def _shared_prefix(shared: Section) -> list[dict[str, Json]]:
         {
             "input_tokens": question,
             "output_tokens": output,
-            "repeated_prompts": prompts,
+            # A conversation of each user, which goes on as long as there is load.
+            **({"session": {"turns": 1}, "users": prompts} if talks else {"repeated_prompts": prompts}),
             **({"prefix": {"group": f"group-{group}", "tokens": prefix}} if prefix else {}),
         }
         for group in range(groups)

@@ -36,9 +36,9 @@ def import_workload(path: Path, *, name: str | None = None) -> Imported:
     """
     given = Input.read(path)
     root = given.root()
-    clients = Clients(upgrade=_version(root) != "2")
-    horizon = _settings(root)
     requests = root.whole("num_requests")
+    clients = Clients(upgrade=_version(root) != "2", requests=requests)
+    horizon = _settings(root)
     if root.data.get("inference_perf") is None:
         rate = _clients(root, clients)
     else:
@@ -51,7 +51,7 @@ def import_workload(path: Path, *, name: str | None = None) -> Imported:
             Fate.ELSEWHERE, (), "nothing ends the workload: set `horizon_us` in the experiment, or `requests` here"
         )
     body: dict[str, Json] = {"requests": requests} if requests else {}
-    body |= {"rate_per_s": rate, "clients": [*clients.found]}
+    body |= {**({"rate_per_s": rate} if rate else {}), "clients": [*clients.found]}
     return Draft(
         source=given,
         kind="Workload",
@@ -78,7 +78,7 @@ def _settings(root: Section) -> int:
     root.note(Fate.ELSEWHERE, "horizon", f"write `horizon_us: {horizon}` into the experiment")
     root.choice("category", _CATEGORIES, otherwise="")
     root.note(Fate.NO_EFFECT, "category", "it changes nothing in a BLIS run")
-    root.lose("goodput_slo_targets", "goodput is not reported; set targets as `expect` in the experiment")
+    root.lose("goodput_slo_targets", "write them as `slo_targets` into the experiment")
     root.lose("servegen_data", "convert it with `blis convert servegen` and import the result")
     return horizon
 
@@ -90,7 +90,7 @@ def _clients(root: Section, clients: Clients) -> float:
         clients.add_client(section)
     for section in root.sections("cohorts"):
         clients.add_cohort(section)
-    if not clients.found:
+    if not clients.found or not clients.shares:
         return 0.0
     if not rate:
         hint = "BLIS takes the rates of such a workload from windows, which cannot be imported"
@@ -138,7 +138,7 @@ def _add_shared_prefix(section: Section, clients: Clients) -> tuple[float, int] 
     groups = shared.whole("num_unique_system_prompts", low=1)
     users = shared.whole("num_users_per_system_prompt", low=1)
     prefix, question, output = (shared.whole(key) for key in ("system_prompt_len", "question_len", "output_len"))
-    shared.lose("enable_multi_turn_chat", "conversations are not simulated: requests are independent")
+    shared.lose("enable_multi_turn_chat", "requests are independent here: give the clients a `session`")
     shared.finish()
     if not 0 < groups * users <= _MOST_CLIENTS or rate <= 0 or duration_s <= 0:
         text = f"rate, duration and the number of users (at most {_MOST_CLIENTS}) must be positive"

@@ -138,6 +138,8 @@ def _as_document(path: Path, choice: Choice) -> Document:
 def _of_workload(path: Path, document: Document, choice: Choice, *, recorded: bool) -> Traffic:
     opened = open_workload(document, overrides=choice.overrides, plugins=choice.plugins)
     workload = opened.workload
+    if workload.trace is not None:  # what it is like is recorded, whoever may wait for answers when it is replayed
+        workload = replace(workload, trace=replace(workload.trace, pacing="clock"))
     plugins = choice.plugins or builtin()
     if choice.generating and _waits(workload, plugins):
         message = f"the clients of `{workload.name}` wait for their answers: when they send depends on the cluster"
@@ -182,7 +184,9 @@ def _of_experiment(path: Path, choice: Choice) -> Traffic:
 
 def _waits(workload: Workload, plugins: Registry) -> bool:
     """Whether it takes a cluster to know when requests come: somebody waits for answers."""
-    return workload.trace is None and hasattr(create_source(workload, 0, plugins), "on_ended")
+    if workload.trace is not None:
+        return workload.trace.pacing == "answers"
+    return hasattr(create_source(workload, 0, plugins), "on_ended")
 
 
 def generate(workload: Workload, seed: int, plugins: Registry) -> Iterator[Asked]:

@@ -107,7 +107,8 @@ def _links(arrivals: Sequence[int], ends: Sequence[int]) -> Iterator[tuple[tuple
     Calls sent while an answer was awaited are sent beside it: they wait for what that one waited for.
     """
     yield (), 0
-    waiting, last = [0], ()
+    waiting = [0]
+    last: tuple[int, ...] = ()
     for number in range(1, len(arrivals)):
         known = [one for one in waiting if ends[one] >= 0]
         came = [one for one in known if ends[one] <= arrivals[number]]

@@ -1,6 +1,7 @@
 """Each key of BLIS's formats: what it becomes, or what the list says about it."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ CONFIG = {
     "max_position_embeddings": 4096,
     "torch_dtype": "bfloat16",
 }
-EXPERIMENT = "apiVersion: blis/v1\nkind: Experiment\nmetadata: {{name: e}}\nmodel: {0}\nhardware: {1}\nworkload: {2}\npolicy: {3}\nhorizon_us: 4000000\n"  # noqa: E501
+EXPERIMENT = "apiVersion: blis/v1\nkind: Experiment\nmetadata: {{name: e}}\nmodel: {0}\nhardware: {1}\nworkload: {2}\npolicy: {3}\nhorizon_us: 4000000\nengine: {{lora: {{max_loras: 4}}}}\n"  # noqa: E501
 
 
 def shown(documents: list[Imported]) -> str:
@@ -180,12 +181,20 @@ def test_keys_of_clients(keys: dict[str, object], ours: dict[str, object], tmp_p
     ("keys", "key", "fate"),
     [
         ({"model": "llama"}, "model", Fate.NOT_CARRIED),
-        ({"adapter": "x"}, "adapter", Fate.NOT_CARRIED),
+        ({"adapter": "x"}, "adapter", Fate.ELSEWHERE),
         ({"slo_target_us": 9}, "slo_target_us", Fate.NOT_CARRIED),
-        ({"think_time_us": 9}, "think_time_us", Fate.NOT_CARRIED),
-        ({"lifecycle": {"windows": []}}, "lifecycle", Fate.NOT_CARRIED),
-        ({"reasoning": {"multi_turn": {"max_rounds": 2}}}, "reasoning.multi_turn", Fate.NOT_CARRIED),
-        ({"reasoning": {"reason_ratio_distribution": {"a": 1}}}, "reasoning.reason_ratio_distribution", Fate.NO_EFFECT),
+        ({"think_time_us": 9}, "think_time_us", Fate.NO_EFFECT),
+        ({"lifecycle": {"windows": []}}, "lifecycle", Fate.NO_EFFECT),
+        (
+            {"reasoning": {"multi_turn": {"max_rounds": 2, "single_session": True}}},
+            "reasoning.multi_turn.single_session",
+            Fate.NOT_CARRIED,
+        ),
+        (
+            {"reasoning": {"reason_ratio_distribution": {"type": "lognormal"}}},
+            "reasoning.reason_ratio_distribution",
+            Fate.NOT_CARRIED,
+        ),
         ({"multimodal": {"image_distribution": {}}}, "multimodal", Fate.APPROXIMATED),
         ({"streaming": True}, "streaming", Fate.NO_EFFECT),
         ({"closed_loop": True}, "closed_loop", Fate.NO_EFFECT),
@@ -246,7 +255,6 @@ def test_keys_of_workloads(
         ({"aggregate_rate": 1, "clients": [{**CLIENT, "arrival": {"process": "gamma", "cv": -1}}]}, "`cv` must be"),
         ({"aggregate_rate": 1, "clients": [{**CLIENT, "input_distribution": None}]}, "lacks the key `input_distri"),
         ({"aggregate_rate": 1, "clients": [{**CLIENT, "input_distribution": {"type": "zipf"}}]}, "`zipf`"),
-        ({"aggregate_rate": 1, "clients": [{**CLIENT, "concurrency": 4}]}, "nothing of the workload can be imported"),
         ({"aggregate_rate": 1, "clients": [{**CLIENT, "timeout": -4}]}, "`timeout` must be at least 0"),
         ({"aggregate_rate": 1, "cohorts": [CLIENT]}, "lacks the key `population`"),
         ({"servegen_data": {"path": "x"}}, "nothing of the workload can be imported"),
@@ -275,13 +283,92 @@ def test_a_wrong_parameter_is_marked_in_the_input(tmp_path: Path) -> None:
 
 
 def test_cohorts_share_the_rate_with_what_is_left_out(tmp_path: Path) -> None:
-    spike = {"start_time_us": 0, "duration_us": 1}
-    cohorts = [{**CLIENT, "population": 2, "rate_fraction": 3}, {**CLIENT, "population": 2, "spike": spike}]
+    both = {"spike": {"start_time_us": 0, "duration_us": 1}, "drain": {"start_time_us": 0, "ramp_duration_us": 1}}
+    cohorts = [{**CLIENT, "population": 2, "rate_fraction": 3}, {**CLIENT, "population": 2, **both}]
     imported = import_workload(written(tmp_path, {"aggregate_rate": 8, "num_requests": 5, "cohorts": cohorts}))
     document = yaml.safe_load(imported.text)
     assert [(one["id"], one["share"]) for one in document["clients"]] == [("c-0", 1.5), ("c-1", 1.5)]
     assert document["rate_per_s"] == 6
-    assert fates(imported) == {"cohorts.1.spike": Fate.NOT_CARRIED, "aggregate_rate": Fate.APPROXIMATED}
+    assert fates(imported) == {
+        "cohorts.1.spike": Fate.NOT_CARRIED,
+        "cohorts.1.drain": Fate.NOT_CARRIED,
+        "aggregate_rate": Fate.APPROXIMATED,
+    }
+
+
+def factor_at(curve: dict[str, Any], time_s: float) -> float:
+    """By the plain rule: linear between points, then the last one's."""
+    points = [(one["at_s"], one["factor"]) for one in curve["points"]]
+    for (start, low), (end, high) in pairwise(points):
+        if start <= time_s <= end:
+            return float(low + (high - low) * (time_s - start) / (end - start))
+    return float(points[-1][1])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        (
+            {"spike": {"start_time_us": 2_000_000, "duration_us": 3_000_000}},
+            {0: 0, 1.9: 0, 2.1: 1, 4.9: 1, 5.1: 0, 99: 0},
+        ),
+        ({"drain": {"start_time_us": 2_000_000, "ramp_duration_us": 4_000_000}}, {0: 1, 2: 1, 4: 0.5, 6: 0, 99: 0}),
+        (
+            {"diurnal": {"peak_hour": 12, "peak_to_trough_ratio": 5}},
+            {12.5 * 3600: 1, 0.5 * 3600: 0.2, 6.5 * 3600: 0.6, 18.5 * 3600: 0.6, 90_000: 0},
+        ),
+    ],
+)
+def test_courses_of_cohorts(pattern: dict[str, object], expected: dict[float, float], tmp_path: Path) -> None:
+    given = {"aggregate_rate": 8, "num_requests": 5, "cohorts": [{**CLIENT, "population": 1, **pattern}]}
+    (found,) = yaml.safe_load(import_workload(written(tmp_path, given)).text)["clients"]
+    assert {at: factor_at(found["rate_curve"], at) for at in expected} == pytest.approx(expected)
+
+
+def test_windows_of_clients(tmp_path: Path) -> None:
+    windows = [{"start_us": 0, "end_us": 2_000_000}, {"start_us": 5_000_000, "end_us": 7_000_000}]
+    found, listed = client(tmp_path, lifecycle={"windows": windows})
+    assert [factor_at(found["rate_curve"], at) for at in (0, 1, 1.9, 2.1, 4.9, 5.1, 6.9, 7.1)] == [
+        1,
+        1,
+        1,
+        0,
+        0,
+        1,
+        1,
+        0,
+    ]
+    assert not listed
+
+
+def test_users_of_clients(tmp_path: Path) -> None:
+    users = {**CLIENT, "concurrency": 4, "think_time_us": 20_000}
+    imported = import_workload(written(tmp_path, {"num_requests": 50, "clients": [users]}))
+    document = yaml.safe_load(imported.text)
+    (found,) = document["clients"]
+    assert "rate_per_s" not in document
+    assert found["arrivals"] == {"kind": "closed-loop", "users": 4}
+    assert found["session"] == {"turns": 50, "think_time_ms": 20, "history": "none"}
+    assert found["timeout_us"] == 300_000_000  # as in BLIS, if nothing else is said
+
+
+def test_conversations_reasoning_and_images_of_clients(tmp_path: Path) -> None:
+    talk = {"max_rounds": 4, "think_time_us": 1_000_000, "context_growth": "accumulate"}
+    percents = {"type": "gaussian", "params": {"mean": 60, "std_dev": 10, "min": 0, "max": 90}}
+    constant = {"type": "constant", "params": {"value": 7}}
+    media = {f"{part}_distribution": constant for part in ("text", "image", "image_count")}
+    found, listed = client(
+        tmp_path, reasoning={"multi_turn": talk, "reason_ratio_distribution": percents}, multimodal=media
+    )
+    assert found["session"] == {"turns": 4, "think_time_ms": 1000, "history": "full"}
+    ratio = {"kind": "gaussian", "mean": 0.6, "std_dev": 0.1, "min": 0.0, "max": 0.9}
+    assert found["reasoning"] == {"ratio": ratio, "history": "kept"}
+    seven = {"kind": "constant", "value": 7}
+    assert found["input_tokens"] == seven
+    assert found["multimodal"] == {"images": {"count": seven, "tokens": seven}}
+    assert not listed
+    open_loop, _ = client(tmp_path, reasoning={"multi_turn": talk}, closed_loop=False)
+    assert open_loop["session"]["pacing"] == "clock"
 
 
 @pytest.mark.parametrize(

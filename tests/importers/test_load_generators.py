@@ -8,6 +8,7 @@ import pytest
 import yaml
 from pytest_regressions.file_regression import FileRegressionFixture
 
+import blis_tui
 from blis_tui.errors import InputError, SpecError
 from blis_tui.importers.draft import Imported
 from blis_tui.importers.guidellm import import_guidellm
@@ -46,6 +47,19 @@ def test_each_stage_of_inference_perf_sends_what_it_says(tmp_path: Path) -> None
     assert {one.input_tokens for one in requests} == {2048 + 256}
     prompts = {one.segments for one in requests}
     assert (len(prompts), len({one[0] for one in prompts})) == (128, 4)  # each group's questions come again
+
+
+def test_conversations_of_inference_perf_with_one_stage(tmp_path: Path) -> None:
+    given = yaml.safe_load((DATA / "inference-perf-shared-prefix.yaml").read_text())
+    given["load"]["stages"] = [{"rate": 8, "duration": 80}]
+    path = tmp_path / "w.yaml"
+    path.write_text(import_inference_perf(written(tmp_path, given)).text)
+    changes: dict[str, Any] = {"workload": str(path), "expect": []}
+    rows = blis_tui.run(blis_tui.load("quickstart", set=changes)).rows
+    assert len(rows) == 640
+    assert len({row.session_id for row in rows}) == 4 * 32
+    assert {row.round_index for row in rows} == set(range(5))
+    assert {(row.prefix_group, row.prefix_tokens) for row in rows} == {(f"group-{one}", 2048) for one in range(4)}
 
 
 def test_guidellm_with_users(file_regression: FileRegressionFixture) -> None:

@@ -78,8 +78,8 @@ def _as_replayed(cells: Cells, lines: Sequence[int]) -> tuple[Cells, Sequence[in
         ]
     if _LAST in cells:
         # Read as durations; whoever has no answer has none.
-        rows = zip(made[_ARRIVAL], cells[_LAST], strict=True)
-        made[_LAST] = [str(int(last) - int(sent)) if _spans(sent, last) else "" for sent, last in rows]
+        times = zip(made[_ARRIVAL], cells[_LAST], strict=True)
+        made[_LAST] = [str(int(last) - int(sent)) if _spans(sent, last) else "" for sent, last in times]
     if _COUNTED in cells:
         rows = zip(cells[_INPUT], cells[_COUNTED], cells[_GROUP], strict=True)
         made[_INPUT] = [counted if _counts(counted) and not group else said for said, counted, group in rows]

@@ -1,0 +1,167 @@
+"""What BLIS's clients do over time, and what their prompts and answers consist of, as ours have it."""
+
+from __future__ import annotations
+
+from math import cos, pi
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.importers.section import Fate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from blis_tui.importers.section import Section
+    from blis_tui.spec.source import Json
+
+    Lengths = Callable[[Section], dict[str, Json] | None]
+
+_MOST_TURNS: Final = 1000
+"""Of a user who goes on for ever."""
+_HOUR_S: Final = 3600
+_STEP_S: Final = 1e-6
+"""A rate jumps within a microsecond."""
+_MODALITIES: Final = {"image": "images", "audio": "audio", "video": "video"}
+PATIENCE_US: Final = 300_000_000
+"""How long users and sessions of BLIS wait for an answer, if nothing else is said."""
+
+
+def user_session(section: Section, requests: int) -> dict[str, Json] | None:
+    """What users do who think between their prompts, which have nothing in common; None = they send at once."""
+    think_us = section.whole("think_time_us")
+    if not think_us:
+        return None
+    turns = min(requests or _MOST_TURNS, _MOST_TURNS)
+    return {"turns": turns, "think_time_ms": _milliseconds(section, "think_time_us", think_us), "history": "none"}
+
+
+def conversation(section: Section, reasoning: Section | None) -> dict[str, Json] | None:
+    """The ``session`` of a client with conversations; None = it has none."""
+    talk = None if reasoning is None else reasoning.section("multi_turn")
+    closed = section.get("closed_loop")
+    if talk is None:
+        section.note(Fate.NO_EFFECT, "closed_loop", "it matters for conversations only")
+        return None
+    rounds, think_us = talk.whole("max_rounds", low=1), talk.whole("think_time_us")
+    grows = talk.choice("context_growth", ("accumulate",), otherwise="") == "accumulate"
+    found: dict[str, Json] = {"turns": max(1, rounds)}
+    if think_us and rounds > 1:
+        found["think_time_ms"] = _milliseconds(talk, "think_time_us", think_us)
+    found["history"] = "full" if grows else "none"
+    if closed is False:
+        found["pacing"] = "clock"
+    talk.lose("single_session", "sessions begin at the client's rate: write how many there are as `sessions`")
+    talk.finish()
+    return found
+
+
+def _milliseconds(section: Section, key: str, us: int) -> int:
+    found = max(1, (us + 500) // 1000)
+    if found * 1000 != us:
+        section.note(Fate.APPROXIMATED, key, f"{us} us became {found} ms: times to think are whole milliseconds")
+    return found
+
+
+def reasoning_of(reasoning: Section | None, name: str) -> dict[str, Json] | None:
+    """The ``reasoning`` of a client: BLIS draws percents."""
+    part = None if reasoning is None else reasoning.section(name)
+    if part is None:
+        return None
+    kind, params = part.text("type"), part.section("params")
+    values = {} if params is None else {key: float(params.number(key) or 0) for key in params.data}
+    if kind == "constant":
+        return {"ratio": {"kind": kind, "value": _share(values.get("value", 0))}}
+    if kind == "gaussian":
+        bounds = {key: _share(values.get(key, otherwise)) for key, otherwise in (("min", 0), ("max", 100))}
+        mean = min(bounds["max"], max(bounds["min"], _share(values.get("mean", 0))))
+        return {"ratio": {"kind": kind, "mean": mean, "std_dev": _share(values.get("std_dev", 0)), **bounds}}
+    if kind == "empirical" and all(key.isdecimal() for key in values):
+        weights: dict[str, Json] = {}
+        for key, weight in values.items():
+            share = format(_share(int(key)), "g")
+            weights[share] = weight + float(str(weights.get(share, 0.0)))
+        return {"ratio": {"kind": kind, "weights": weights}}
+    text = f"shares of reasoning are constant, gaussian, beta or a table here: write `reasoning` for `{kind[:40]}`"
+    part.source.note(Fate.NOT_CARRIED, part.path, text)
+    return None
+
+
+def _share(percent: float) -> float:
+    return min(1.0, max(0.0, percent / 100))
+
+
+def multimodal_of(media: Section, lengths: Lengths) -> dict[str, Json]:
+    """The ``multimodal`` of a client; its text is read elsewhere."""
+    found: dict[str, Json] = {}
+    for theirs, ours in _MODALITIES.items():
+        tokens, count = (media.section(f"{theirs}{part}_distribution") for part in ("", "_count"))
+        if tokens is not None and count is not None:
+            found[ours] = {"count": lengths(count), "tokens": lengths(tokens)}
+        elif tokens is not None or count is not None:
+            key = f"{theirs}{'' if tokens is not None else '_count'}_distribution"
+            media.note(Fate.NO_EFFECT, key, "BLIS needs both how many there are and their tokens")
+    media.finish()
+    return found
+
+
+def windows_of(section: Section) -> dict[str, Json] | None:
+    """The ``rate_curve`` of a client that is active at times only; None = it always is."""
+    lifecycle = section.section("lifecycle")
+    if lifecycle is None:
+        return None
+    spans: list[tuple[float, float]] = []
+    for window in lifecycle.sections("windows"):
+        start, end = window.whole("start_us"), window.whole("end_us")
+        for key in ("trace_rate", "arrival", "input_distribution", "output_distribution"):
+            window.lose(key, "a window has the client's own: write a client for each window, with its `rate_curve`")
+        window.finish()
+        if end > start:
+            spans.append((start / 1e6, end / 1e6))
+    lifecycle.finish()
+    if not spans:
+        section.note(Fate.NO_EFFECT, "lifecycle", "it has no windows")
+        return None
+    return _active(spans)
+
+
+def course_of(section: Section, pattern: str) -> dict[str, Json]:
+    """The ``rate_curve`` of a cohort's pattern."""
+    part = section.section(pattern)
+    assert part is not None  # noqa: S101  (the caller has seen it)
+    if pattern == "spike":
+        start, length = part.whole("start_time_us"), part.whole("duration_us", low=1)
+        part.lose("trace_rate", "a spike has the cohort's rate")
+        curve = _active([(start / 1e6, (start + length) / 1e6)])
+    elif pattern == "drain":
+        start, ramp = part.whole("start_time_us"), part.whole("ramp_duration_us", low=1)
+        ends = [(0.0, 1.0), *([(start / 1e6, 1.0)] if start else []), ((start + ramp) / 1e6, 0.0)]
+        curve = _curve(ends)
+        section.note(Fate.APPROXIMATED, pattern, "ten steps became the line that they follow")
+    else:
+        peak, ratio = part.whole("peak_hour"), part.number("peak_to_trough_ratio") or 1
+        shares = [(1 + cos(2 * pi * (hour - peak) / 24)) / 2 * (1 - 1 / ratio) + 1 / ratio for hour in range(24)]
+        middles = [((hour + 0.5) * _HOUR_S, round(share, 6)) for hour, share in enumerate(shares)]
+        day = 24.0 * _HOUR_S
+        curve = _curve([(0.0, middles[0][1]), *middles, (day, middles[-1][1]), (day + _STEP_S, 0.0)])
+        text = "a part of each hour became the smooth course that it stands for; as in BLIS, it ends after a day"
+        section.note(Fate.APPROXIMATED, pattern, text)
+    part.finish()
+    return curve
+
+
+def _active(spans: Sequence[tuple[float, float]]) -> dict[str, Json]:
+    """A rate of 1 in any of these times, else 0."""
+    merged: list[tuple[float, float]] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1] + 2 * _STEP_S:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    points = [(0.0, 0.0)] if merged[0][0] > _STEP_S else []
+    for start, end in merged:
+        points += [(start, 0.0), (start + _STEP_S, 1.0)] if points else [(0.0, 1.0)]
+        points += [(end, 1.0), (end + _STEP_S, 0.0)]
+    return _curve(points)
+
+
+def _curve(points: Sequence[tuple[float, float]]) -> dict[str, Json]:
+    return {"points": [{"at_s": round(at, 6), "factor": factor} for at, factor in points]}
