@@ -234,7 +234,9 @@ class SignalBoard:
         instance = self._instances[index]
         decodes = self.running[index]
         context = self.kv_used[index] * block_size_tokens if decodes else 0
-        room = max(1, instance.batch.limits.max_num_batched_tokens - decodes)
+        drafts = instance.batch.speculative
+        width = 1 if drafts is None else 1 + drafts.luck.draft_tokens
+        room = max(1, instance.batch.limits.max_num_batched_tokens - decodes * width)
         full, rest = divmod(tokens, room)
         total = 0
         for chunk, times in ((room, full), (rest, 1 if rest else 0)):
@@ -332,8 +334,8 @@ class Fleet(Sequence[InstanceSignals]):
     def prefill_us(self, place: int, tokens: int) -> int:
         """How long the step-time model of an instance takes for so many prompt tokens beside the batch it has.
 
-        They fill steps of ``max_num_batched_tokens`` less one token per decode; the contexts of the decodes
-        are what the KV cache holds.
+        They fill steps of ``max_num_batched_tokens`` less one token per decode (with its drafts where it has any);
+        the contexts of the decodes are what the KV cache holds.
         """
         return self.board.prefill_us(self.members[place], tokens, self.block_size_tokens)
 

@@ -68,7 +68,10 @@ def _check_speculative(document: Document, path: DataPath, traits: Traits, kind:
     hint = "remove it, or take blis or vllm-v1 batching"
     if traits.plans_ahead:
         message = f"`{kind}` batching plans steps ahead, before it is known how many drafted tokens were accepted"
-        hint = "set `async_scheduling: false` in policy.batching, or leave `speculative` out"
+        hint = (
+            "set `async_scheduling: false` in policy.batching, as vLLM itself does with the drafters that are simulated"
+            " (n-gram, suffix), or leave `speculative` out"
+        )
     yield about(document, path, "BLIS2027", message, key=True, hint=hint)
 
 

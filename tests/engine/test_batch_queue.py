@@ -88,6 +88,16 @@ def test_a_victim_under_way_keeps_the_token_that_is_being_computed() -> None:
 
 
 @pytest.mark.parametrize("ahead", [False, True])
+def test_the_bubble_is_what_stages_idle_while_any_batch_is_under_way(ahead: bool) -> None:
+    outcome = piped([request(n, 37 * n, 5 + n, 1 + n % 5) for n in range(12)], 3, ahead=ahead, budget=9)
+    found = steps(outcome)
+    covered = {at for start, took, _, _ in found for at in range(start, start + took)}
+    computed = sum(100 + prefilled + 10 * decodes for _, _, prefilled, decodes in found)
+    tallies = outcome.cluster.instances[0].tallies
+    assert (tallies.active_us, tallies.computing_us) == (len(covered), computed)
+
+
+@pytest.mark.parametrize("ahead", [False, True])
 def test_drafts_and_pipelines_are_refused_together(ahead: bool) -> None:
     made = in_stages(2, ahead=ahead)
     (pool,) = made.pools

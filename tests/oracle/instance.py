@@ -338,7 +338,6 @@ class Instance:
         self.places = 0
         self.free_us = 0
         """When the engine is through with its latest step."""
-        self.timed_out: list[Job] = []
         self.expected: list[Job] = []
         """Whose KV blocks are on their way here."""
         self.routed = 0
@@ -459,7 +458,7 @@ class Instance:
                 break
             if job not in self.running:
                 continue  # a victim of this very walk
-            if self.queue is not None and self.queue.pauses(job):
+            if self.queue is not None and self.queue.pauses(job, now):
                 continue
             tokens = self.limited(job.target - job.computed if job.prefilling else self._wanted(job), plan)
             if not self.make_room(plan, job, tokens):
@@ -519,7 +518,7 @@ class Instance:
     def _next(self, now: int) -> Job | None:
         """The first in the queue whose adapter has a place; those before it are put aside."""
         for job in self.waiting:
-            if self.queue is not None and self.is_busy(job):
+            if self.queue is not None and self.queue.is_late(job):
                 continue
             if self.shelf is None or self.shelf.passes(job, self.running):
                 return job
@@ -583,6 +582,8 @@ class Instance:
             if not self.vllm:
                 block.content = None  # it would have been computed in this step
         plan.preempted.append(Preemption(job, beneficiary, job.computed, len(job.table)))
+        if self.queue is not None:
+            self.queue.lost(job)
         if job in self.ending:
             self.pool.release(job.table, job.shareable(self.pool.size))
             self.ending.remove(job)

@@ -583,7 +583,6 @@ class Oracle:
 
     def _expire(self, job: Job, instance: Instance, now: int, *, was_running: bool) -> None:
         job.state = RequestState.TIMED_OUT
-        instance.timed_out.append(job)
         instance.pool.release(job.table, job.shareable(instance.pool.size))
         if instance.host is not None:
             instance.host.there.pop(job, None)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .instance import Instance, Job, Plan
 
 
-@dataclass
+@dataclass(eq=False)
 class _Entry:
     """A plan that has been handed to the accelerators; an empty one is over at once."""
 
@@ -29,8 +29,10 @@ class BatchQueue:
         self._entries: list[_Entry] = []
         self._ahead = bool(one.policy.batching.settings["async_scheduling"])
         self._places = len(one.stages) + self._ahead
-        self._plans: list[list[Job]] = []
-        """Of all plans there ever were, who had a token of them."""
+        self._plans: list[list[tuple[Job, int]]] = []
+        """Of all plans there ever were, who had a token of them, and its place."""
+        self._late: list[tuple[Job, _Entry, bool]] = []
+        """Who was preempted while a batch of its was under way, that batch, and whether its last token comes of it."""
         self._batch = _Entry()
         """The one that is being sent on its way."""
         self._late_us = 0
@@ -57,26 +59,34 @@ class BatchQueue:
             if plan.tokens:
                 got = plan.tokens.items()
                 sampled = [job for job, tokens in got if not job.prefilling or job.computed + tokens == job.target]
-                self._plans.append(sampled)
+                self._plans.append([(job, job.place) for job in sampled])
                 self._batch = _Entry(0, list(plan.tokens), sampled)
                 self._late_us = max((job.last_token_us for job in plan.tokens if not job.prefilling), default=now)
                 return plan, told
-            if not plan.preempted and not computing and not any(self._paused()):
+            if not plan.preempted and not computing and not self._paused():
                 raise StuckError
             told = told or bool(plan.preempted)
             self._entries.append(_Entry())
             self._plans.append([])
         return None, told
 
-    def _paused(self) -> list[Job]:
+    def _paused(self) -> list[tuple[Job, int]]:
         latest = self._plans[max(0, len(self._plans) - len(self._one.stages) + 1) :]
-        return [job for jobs in latest for job in jobs] if self._ahead else []
+        return [one for plan in latest for one in plan] if self._ahead else []
 
-    def pauses(self, job: Job) -> bool:
+    def pauses(self, job: Job, now: int) -> bool:
         """Whether it decodes, and is not up again yet."""
         if job.prefilling:
             return False
-        return job in self._paused() if self._ahead else self._one.is_busy(job)
+        return (job, job.place) in self._paused() if self._ahead else job.last_token_us > now
+
+    def lost(self, job: Job) -> None:
+        """It is preempted."""
+        self._late += [(job, entry, job in self._one.ending) for entry in self._entries if job in entry.jobs]
+
+    def is_late(self, job: Job) -> bool:
+        """Whether a batch of it is under way still that was when it was preempted."""
+        return any(late is job and entry in self._entries for late, entry, _ in self._late)
 
     def enters_us(self, now: int) -> int:
         """When the tokens are there that the batch goes on from."""
@@ -103,9 +113,7 @@ class BatchQueue:
 
     def through(self) -> int:
         """How many have lost their blocks while their last token is being computed."""
-        there = {job for entry in self._entries for job in entry.jobs}
-        gone = [job for job in there if job not in self._one.running and job not in self._one.waiting]
-        return len([job for job in gone if job not in self._one.ending and job not in self._one.timed_out])
+        return len({job.name for job, entry, last in self._late if last and entry in self._entries})
 
     def _take_results(self, now: int) -> None:
         entry = self._entries.pop(0)
