@@ -235,7 +235,12 @@ async def test_where_painting_is_slow_a_run_gets_most_of_the_time(monkeypatch: p
         paints: list[int] = []
         monkeypatch.setattr(stage, "perf_counter", lambda: float(next(seconds)))
         monkeypatch.setattr(here.session.driver, "drive", lambda _seconds: None)
-        monkeypatch.setattr(Stage, "_paint", lambda self: (paints.append(1), setattr(self, "_ticks", 0)))
+
+        def paint(painted: Stage) -> None:
+            paints.append(painted._ticks)
+            painted._ticks = 0
+
+        monkeypatch.setattr(Stage, "_paint", paint)
         here.session.driver.start(here.debugger.run(), "to the end", lambda _stop: None)
         for _ in range(60):
             screen._tick()

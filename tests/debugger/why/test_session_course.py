@@ -104,7 +104,7 @@ def figures(course: SessionCourse) -> Mapping[str, object]:
 
 def told(event: int) -> dict[str, Mapping[str, object]]:
     """The same from the records alone, counted another way."""
-    sessions: dict[str, dict[str, object]] = {}
+    sessions: dict[str, Mapping[str, object]] = {}
     of: dict[str, str] = {}
     said: dict[str, int] = {}
     tokens: dict[str, int] = {}
@@ -158,7 +158,8 @@ def test_every_figure_is_what_the_records_up_to_there_say() -> None:
         found = {one.name: one for one in courses(made, event)}
         assert {name: figures(one) for name, one in found.items()} == told(event)
         states |= {one.state for one in found.values()}
-        counts = made.simulation._cluster.sessions  # type: ignore[attr-defined]
+        counts = made.simulation.cluster.sessions
+        assert counts is not None
         by_state = [[one.name for one in found.values() if one.state == state] for state in (COMPLETED, CANCELLED)]
         ended = [name for names in by_state for name in names]
         assert counts.started == len(found)
