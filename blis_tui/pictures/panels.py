@@ -83,12 +83,15 @@ def line_of(number: int, width: float = 2) -> dict[str, object]:
 
 
 def value_axis(title: str, values: Sequence[float]) -> dict[str, object]:
-    """Plotly's settings of an axis of figures: a few whole numbers have a tick each, a wide range is logarithmic."""
+    """Plotly's settings of an axis of figures: a few whole numbers have a tick each, a wide range is logarithmic.
+
+    Between powers of ten it then has ticks at 2 and 5.
+    """
     axis: dict[str, object] = {"title": {"text": label(title)}, "rangemode": "tozero"}
     if values and all(value == int(value) for value in values) and len({*values}) <= _FEW_VALUES:
         return {**axis, "tickvals": sorted({*values})}
     wide = bool(values) and 0 < _WIDE * min(values) < max(values)
-    return {**axis, "type": "log"} if wide else axis
+    return {**axis, "type": "log", "dtick": "D2"} if wide else axis
 
 
 def bound_line(axis: str, value: float) -> dict[str, object]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 
 import blis_tui
 from blis_tui.tui.actions import of_scope
+from blis_tui.tui.screens import stage
 from blis_tui.tui.screens.debugger import DebuggerScreen
+from blis_tui.tui.screens.stage import Stage
 from tests.tui.debugging import debugging, experiment
 
 
@@ -221,3 +225,24 @@ async def test_hits_of_a_filter() -> None:
         assert here.event > found
         await here.press("comma")
         assert here.event == found
+
+
+async def test_where_painting_is_slow_a_run_gets_most_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at the clock finds it a second later: without a limit, every slice would be painted."""
+    async with debugging(requests=None) as here:
+        screen = here.screen
+        seconds = count(10**9)
+        paints: list[int] = []
+        monkeypatch.setattr(stage, "perf_counter", lambda: float(next(seconds)))
+        monkeypatch.setattr(here.session.driver, "drive", lambda _seconds: None)
+
+        def paint(painted: Stage) -> None:
+            paints.append(painted._ticks)
+            painted._ticks = 0
+
+        monkeypatch.setattr(Stage, "_paint", paint)
+        here.session.driver.start(here.debugger.run(), "to the end", lambda _stop: None)
+        for _ in range(60):
+            screen._tick()
+        here.session.driver.stop()
+        assert 0 < len(paints) <= 10

@@ -77,6 +77,10 @@ SCENES: Final = (
     Scene(name="router", spec="WEIGHTED", at="3519", keys=("R", "down", "down")),
     Scene(name="gateway", spec="GATEWAY", at="1500", keys=("W",)),
     Scene(name="life-split", spec="SPLIT", keys=("g", ":request_67", "g", ":3500", "3")),
+    # Who sends what.
+    Scene(name="sessions", spec="conversations", at="3000", keys=("S", "down", "down")),
+    Scene(name="session", spec="conversations", at="3000", keys=("S", "down", "down", "enter")),
+    Scene(name="arrivals", spec="kv-tiers", at="1000", keys=("a",)),
     # What lies above the debugger.
     Scene(name="export", at=PREEMPTS, keys=("x",)),
     Scene(name="go-to-wrong", at=PREEMPTS, keys=("g", *"9999999999999s")),

@@ -83,17 +83,20 @@ def test_no_line_is_wider_than_the_pane(width: int) -> None:
 
 async def test_from_the_list_to_a_call_a_breakpoint_and_back() -> None:
     async with debugging("conversations", requests=30, at_once=True) as here:
+
+        def opened() -> str | None:
+            return here.session.selection.session
+
         await here.press("end", "g")
         await here.type("900")
         await here.press("S", "down", "down")
-        assert here.session.selection.session is None
+        assert opened() is None
         await here.press("b")
         (one,) = here.session.breakpoints
         assert one.text.startswith("session chat-")
         name = one.text.removeprefix("session ")
         await here.press("enter")
-        chosen = here.session.selection
-        assert chosen.session == name
+        assert opened() == name
         assert f"{name}  " in screen_text(here.app)
         await here.press("down", "down")
         request = here.session.selection.request
@@ -109,5 +112,5 @@ async def test_from_the_list_to_a_call_a_breakpoint_and_back() -> None:
         await here.press("r")
         assert here.event == calls[1].event
         await here.press("escape")
-        assert here.session.selection.session is None
+        assert opened() is None
         assert "sessions " in screen_text(here.app)

@@ -48,6 +48,8 @@ _PAINT_S: Final = 0.08
 """While a run is played, time between two paints, in seconds."""
 _PROGRESS_S: Final = 0.2
 """On the way to somewhere, time between two paints, in seconds."""
+_TICKS: Final = 6
+"""Slices of the run between two such paints, at least: where painting is slow, it must not take all the time."""
 _COURTESY_S: Final = 0.05
 """How long a run waits after the user did something, so that the effect is painted first."""
 _OF_SOME: Final = MappingProxyType(
@@ -74,6 +76,7 @@ class Stage(Screen[None]):
         self.panes = panes_of(experiment)
         self.arrangement = Arrangement()
         self._painted_s = 0.0
+        self._ticks = 0
         self._quiet_until_s = 0.0
         self._defect = ""
         self._held = False
@@ -193,7 +196,9 @@ class Stage(Screen[None]):
         if perf_counter() < self._quiet_until_s:
             return
         self._drive(SLICE_S)
-        if driver.busy and perf_counter() - self._painted_s >= (_PAINT_S if driver.playing else _PROGRESS_S):
+        self._ticks += 1
+        due = perf_counter() - self._painted_s >= (_PAINT_S if driver.playing else _PROGRESS_S)
+        if driver.busy and due and (driver.playing or self._ticks >= _TICKS):
             self._paint()
 
     def _failed(self, error: BlisError) -> None:
@@ -212,6 +217,7 @@ class Stage(Screen[None]):
 
     def _paint(self) -> None:
         self._painted_s = perf_counter()
+        self._ticks = 0
         if not self.is_attached:
             return
         view = self._view()

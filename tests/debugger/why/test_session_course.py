@@ -158,7 +158,7 @@ def test_every_figure_is_what_the_records_up_to_there_say() -> None:
         found = {one.name: one for one in courses(made, event)}
         assert {name: figures(one) for name, one in found.items()} == told(event)
         states |= {one.state for one in found.values()}
-        counts = made.simulation._cluster.sessions
+        counts = made.simulation.cluster.sessions
         assert counts is not None
         by_state = [[one.name for one in found.values() if one.state == state] for state in (COMPLETED, CANCELLED)]
         ended = [name for names in by_state for name in names]
