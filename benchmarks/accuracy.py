@@ -42,6 +42,9 @@ BEGIN, END = "<!-- begin of the tables -->", "<!-- end of the tables -->"
 SORTED_SAMPLING = ("llama-3.1-70b-instruct", "qwen2.5-7b-instruct", "llama-4-scout-17b-16e-instruct-fp8-dynamic")
 """Models whose generation_config.json asks for top-p or top-k, which clients left as it is."""
 WARM_UP_US = 60_000_000
+DISTINCT_PROMPTS = 100
+"""What inference-perf sent in turn, whatever the number of users: in all training runs, the lengths that the server
+counted repeat after exactly so many requests."""
 
 _LLAMA_2_70B = {
     "hidden_size": 8192,
@@ -129,15 +132,15 @@ def spec_of(name: str, model: str, hardware: str, tensor_parallel: int, **more: 
     }
 
 
-def staged(stages: list[tuple[float, float]], users: int, shared: int, question: int, output: int) -> dict[str, object]:
-    """inference-perf's load: prompts of so many users, again and again."""
+def staged(stages: list[tuple[float, float]], shared: int, question: int, output: int) -> dict[str, object]:
+    """inference-perf's load: the same prompts, again and again."""
     return {
         "stages": [{"rate_per_s": rate, "duration_s": seconds} for rate, seconds in stages],
         "exact_stage_counts": True,
         "clients": [
             {
                 "id": "users",
-                "repeated_prompts": users,
+                "repeated_prompts": DISTINCT_PROMPTS,
                 "prefix": {"group": "system", "tokens": shared},
                 "input_tokens": question,
                 "output_tokens": output,
@@ -151,14 +154,13 @@ def development_runs(data: Path) -> Iterator[Run]:
     for run in json.loads((data / "training-steps/development-runs.json").read_text())["runs"]:
         load = run["load"]
         stages = [(rate, seconds) for rate, seconds in load["stages"]]
-        users = load["groups"] * load["users"]
         spec = spec_of(
             f"development-{run['id']}",
             run["model"],
             run["hardware"],
             run["tensor_parallel"],
             engine={"max_num_batched_tokens": run["max_num_batched_tokens"], "max_num_seqs": 128},
-            workload=staged(stages, users, load["shared_tokens"], load["question_tokens"], load["output_tokens"]),
+            workload=staged(stages, load["shared_tokens"], load["question_tokens"], load["output_tokens"]),
         )
         measured = {metric: run["measured"]["all"][f"{metric}_mean"] for metric in METRICS}
         yield Run("development", run["model"], run["hardware"], run["tensor_parallel"], "vllm", spec, measured)
@@ -192,7 +194,7 @@ def training_runs(data: Path) -> Iterator[Run]:
                 "max_num_seqs": int(run["max_num_seqs"]),
                 "kv_blocks": int(run["kv_blocks"]),
             },
-            workload=staged(stages, int(run["users"]), 100, prompt - 100, output),
+            workload=staged(stages, 100, prompt - 100, output),
         )
         inside = [row for row in there if row[0] >= WARM_UP_US]
         ttft, e2e = (mean(row[at] for row in inside) / 1e3 for at in (2, 3))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.calibration.fit import Data, Fit
-    from blis_tui.calibration.judge import Pair
+    from blis_tui.calibration.judge import Pairs
 
 _SIZE: Final = 320
 _MARGIN: Final = 44
@@ -45,7 +45,7 @@ def document_text(fitted: Fit, data: Sequence[Data], errors: Mapping[str, float]
     for one in data:
         recording, (pool,) = one.recording, one.experiment.pools
         lines.append(
-            f"#   {recording.path.name}: {len(recording.requests):,} requests ({recording.format}), {pool.model.name},"
+            f"#   {recording.path.name}: {recording.size} ({recording.format}), {pool.model.name},"
             f" {pool.tensor_parallel} x {pool.hardware.name}, sha256 {recording.sha256}"
         )
     told = ", ".join(f"{metric} {error:+.1%}" for metric, error in errors.items())
@@ -73,7 +73,7 @@ def document_text(fitted: Fit, data: Sequence[Data], errors: Mapping[str, float]
     return "\n".join(lines) + "\n"
 
 
-def page(title: str, runs: Mapping[str, Sequence[Pair]]) -> str:
+def page(title: str, runs: Mapping[str, Pairs]) -> str:
     """Measured against predicted, a diagram for each metric and run, and the errors by batch size."""
     parts = [
         f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{escape(title)}</title>",
@@ -87,7 +87,7 @@ def page(title: str, runs: Mapping[str, Sequence[Pair]]) -> str:
     return "\n".join([*parts, "</body></html>\n"])
 
 
-def _diagram(pairs: Sequence[Pair], metric: str) -> str:
+def _diagram(pairs: Pairs, metric: str) -> str:
     values = [both for pair in pairs if (both := pair.values(metric)) is not None]
     values = values[:: max(1, len(values) // _MOST_POINTS)]
     if not values:
@@ -108,7 +108,7 @@ def _diagram(pairs: Sequence[Pair], metric: str) -> str:
     )
 
 
-def _bins(pairs: Sequence[Pair]) -> str:
+def _bins(pairs: Pairs) -> str:
     rows = []
     for group in by_batch(pairs):
         cells = [f"{group[0].batch:.1f} to {group[-1].batch:.1f}", f"{len(group):,}"]
@@ -119,4 +119,4 @@ def _bins(pairs: Sequence[Pair]) -> str:
             )
         rows.append("<tr>" + "".join(f"<td class='n'>{cell}</td>" for cell in cells) + "</tr>")
     heads = "".join(f"<th>{metric}, ms: measured / predicted</th>" for metric in METRICS)
-    return f"<table><tr><th>batch</th><th>requests</th>{heads}</tr>{''.join(rows)}</table>"
+    return f"<table><tr><th>batch</th><th>number</th>{heads}</tr>{''.join(rows)}</table>"

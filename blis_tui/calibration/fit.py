@@ -1,7 +1,8 @@
-"""Coefficients of ``fitted`` from measured requests: bounded least squares towards a base.
+"""Coefficients of ``fitted`` from measured requests and steps: bounded least squares towards a base.
 
 Every request gives up to two equations: what it waited from its first token to its last, and from its arrival to its
-first token, each the sum of what the coefficients stand for in the steps that it was part of (see ``replay``).
+first token, each the sum of what the coefficients stand for in the steps that it was part of (see ``replay``). Every
+measured step gives one.
 Equations are weighted by 1 / measured time. Each coefficient is expected to be near its base (a normal prior), so those
 that the data do not tell apart move together, and no further than needed; standard errors are those of the posterior.
 """
@@ -11,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.calibration.parts import STEP_TERMS, TERMS
-from blis_tui.calibration.replay import replay
+from blis_tui.calibration.parts import REQUEST_TERMS, STEP_TERMS, TERMS
+from blis_tui.calibration.replay import parts_of, replay, stepped, with_coefficients
+from blis_tui.calibration.steps import StepLog
 from blis_tui.engine.latency.fitted import Settings
 from blis_tui.errors import InputError
 
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from blis_tui.calibration.measured import Recording
-    from blis_tui.calibration.replay import Answered
     from blis_tui.spec.model import Experiment
 
     Array = NDArray[np.float64]
@@ -44,6 +45,7 @@ _RARE: Final = 0.002
 """A coefficient that stands for less than this share of the time is left out."""
 _QUEUED_STEPS: Final = 6
 """A request that waited longer stood in a queue: its time to first token says nothing of single steps."""
+_ANSWER, _FIRST, _STEP = range(3)
 _ROBUST_ROUNDS: Final = 4
 _CLOSE: Final = 0.02
 _DAMPING: Final = 0.7
@@ -89,7 +91,7 @@ class Fit:
 class Data:
     """A recording, and the experiment it was taken of."""
 
-    recording: Recording
+    recording: Recording | StepLog
     experiment: Experiment
     repeated: bool = False
     """Whether prompts repeat, and are found in the prefix cache."""
@@ -110,8 +112,7 @@ def fit(data: Sequence[Data], base: Settings) -> Fit:
     found: tuple[Found, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     for _ in range(ROUNDS):
-        answered = [replay(one.experiment, one.recording, settings, repeated=one.repeated) for one in data]
-        found, left_out = _solve(answered, settings, base)
+        found, left_out = _solve(_equations(data, settings), settings, base)
         before, settings = settings, with_values(base, {one.name: one.value for one in found})
         # Each replay meets other batches, which moves coefficients by about as much for ever.
         if all(abs(one.value - getattr(before, one.name)) <= one.standard_error * one.value for one in found):
@@ -128,6 +129,11 @@ def _paced(data: Sequence[Data], base: Settings) -> Settings:
     for _ in range(_PACES):
         measured = simulated = 0.0
         for one in data:
+            if isinstance(one.recording, StepLog):
+                for pair in stepped(with_coefficients(one.experiment, settings), one.recording):
+                    measured += pair.measured.duration_us
+                    simulated += pair.step_us
+                continue
             for answer in replay(one.experiment, one.recording, settings, repeated=one.repeated):
                 measured += answer.measured.e2e_us - answer.measured.ttft_us
                 simulated += answer.e2e_us - answer.ttft_us
@@ -155,36 +161,56 @@ def _words(left_out: Sequence[LeftOut]) -> str:
     return f"record more requests, under several loads, models or sizes ({told})"
 
 
-def _equations(answered: Sequence[Sequence[Answered]]) -> tuple[Array, NDArray[np.bool_]]:
-    """Parts in units of the measured time, a row each; and whether it is a time to first token."""
+@dataclass(frozen=True, slots=True)
+class _Equations:
+    """What the data say: each measured time as the sum of what the coefficients stand for."""
+
+    parts: Array
+    """In units of the measured time, a row each."""
+    kinds: NDArray[np.int64]
+    """Of each: answers, times to first token, or steps. Each kind has noise of its own."""
+    queued: bool
+    """Whether requests stand in queues."""
+
+
+def _equations(data: Sequence[Data], settings: Settings) -> _Equations:
+    """Those of all data with these coefficients, which decide about batches and about which side of a step counts."""
     import numpy as np  # noqa: PLC0415  (an extra)
 
     rows: list[list[float]] = []
-    first: list[bool] = []
+    kinds: list[int] = []
+    queued = False
     zeros = [0.0] * (len(TERMS) - len(STEP_TERMS))
-    for run in answered:
-        for one in run:
+
+    def add(kind: int, time_us: float, parts: Sequence[float]) -> None:
+        rows.append([part / time_us for part in parts])
+        kinds.append(kind)
+
+    for run in data:
+        if isinstance(run.recording, StepLog):
+            for step, split in zip(run.recording.steps, parts_of(run.experiment, run.recording, settings), strict=True):
+                add(_STEP, step.duration_us, (*split, *zeros))
+            continue
+        for one in replay(run.experiment, run.recording, settings, repeated=run.repeated):
             decode_us = one.measured.e2e_us - one.measured.ttft_us
             if one.measured.output_tokens > 1 and decode_us > 0.0:
-                rows.append([part / decode_us for part in (*one.decode_parts, *zeros)])
-                first.append(False)
+                add(_ANSWER, decode_us, (*one.decode_parts, *zeros))
             if one.steps_to_first <= _QUEUED_STEPS:
-                rows.append([part / one.measured.ttft_us for part in one.first_parts])
-                first.append(True)
-    return np.array(rows), np.array(first)
+                add(_FIRST, one.measured.ttft_us, one.first_parts)
+            else:
+                queued = True
+    return _Equations(np.array(rows), np.array(kinds), queued)
 
 
-def _solve(
-    answered: Sequence[Sequence[Answered]], at: Settings, base: Settings
-) -> tuple[tuple[Found, ...], tuple[LeftOut, ...]]:
+def _solve(equations: _Equations, at: Settings, base: Settings) -> tuple[tuple[Found, ...], tuple[LeftOut, ...]]:
     """One round: which coefficients are told, and what they are, as multiples of what they were."""
     import numpy as np  # noqa: PLC0415  (an extra)
     from scipy.optimize import lsq_linear  # noqa: PLC0415  (an extra)
 
-    parts, first = _equations(answered)
+    parts, kinds = equations.parts, equations.kinds
     back = np.array([getattr(base, name) / getattr(at, name) if getattr(at, name) else 1.0 for name in TERMS])
     share = parts.mean(axis=0)
-    why = {name: _absent(name, answered) for name, part in zip(TERMS, share, strict=True) if part < _RARE}
+    why = {name: _absent(name, equations) for name, part in zip(TERMS, share, strict=True) if part < _RARE}
     active = [place for place, name in enumerate(TERMS) if name not in why]
     if not active:
         return (), tuple(LeftOut(name, why[name]) for name in TERMS)
@@ -192,7 +218,7 @@ def _solve(
     matrix, target = parts[:, active], 1.0 - parts[:, rest] @ back[rest]
     lower = np.array([_lowest(TERMS[place], at) for place in active])
     width = _PRIOR * back[active]
-    weights, deviation = np.ones(len(first)), np.full(len(first), 0.1)
+    weights, deviation = np.ones(len(kinds)), np.full(len(kinds), 0.1)
     for _ in range(_ROBUST_ROUNDS):
         # In units of the noise; outliers (a compilation, a hiccup of the client) count no more than four deviations.
         rows = np.vstack([matrix * (weights / deviation)[:, None], np.diag(1.0 / width)])
@@ -200,7 +226,8 @@ def _solve(
         factors = lsq_linear(rows, aim, bounds=(np.minimum(lower, back[active]), np.inf)).x
         residual = np.abs(target - matrix @ factors)
         # A replay meets steps at other moments than the server did, which a first token shows most: each kind its own.
-        for kind in (first, ~first):
+        for number in (_ANSWER, _FIRST, _STEP):
+            kind = kinds == number
             if kind.any():
                 deviation[kind] = max(float(np.median(residual[kind])) * 1.4826, 1e-6)
         weights = np.sqrt(np.minimum(1.0, 4.0 * deviation / np.maximum(residual, 1e-12)))
@@ -226,11 +253,16 @@ def _lowest(name: str, at: Settings) -> float:
     return _limit(name) / value if value else 0.0
 
 
-def _absent(name: str, answered: Sequence[Sequence[Answered]]) -> str:
+def _absent(name: str, equations: _Equations) -> str:
     """Why the data say nothing of a coefficient that takes no time in them."""
+    if name in REQUEST_TERMS and all(kind == _STEP for kind in equations.kinds):
+        return "steps say nothing of what requests wait for outside of them"
     if name in ("flops", "prefill_attention", "prefill_step_us", "eager_step_us", "eager_layer_us", "prompt_token_us"):
-        waited = any(one.steps_to_first > _QUEUED_STEPS for run in answered for one in run)
-        return "requests wait in queues" if waited and name != "flops" else "hardly any prompt tokens are computed"
+        return (
+            "requests wait in queues"
+            if equations.queued and name != "flops"
+            else "hardly any prompt tokens are computed"
+        )
     if name.startswith("expert"):
         return "the model has no experts, or their other side counts"
     if name in ("all_reduce", "layer_tp_us"):

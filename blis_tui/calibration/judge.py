@@ -6,14 +6,15 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import fsum, sqrt
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.calibration.measured import Measured
+    from blis_tui.calibration.steps import Step
 
-METRICS: Final = ("ttft", "tpot", "e2e")
+METRICS: Final = ("ttft", "tpot", "e2e", "step")
 GRADES: Final = ((0.05, "excellent"), (0.1, "good"), (0.2, "fair"), (float("inf"), "poor"))
 """Largest mean absolute error of the means over all bins -> what that is called."""
 _BINS: Final = 8
@@ -31,6 +32,8 @@ class Pair:
     def values(self, metric: str) -> tuple[float, float] | None:
         """Measured and simulated, in milliseconds; None where the request has no such figure."""
         one = self.measured
+        if metric == "step":
+            return None
         if metric == "ttft":
             return one.ttft_us / 1e3, self.ttft_us / 1e3
         if metric == "e2e":
@@ -39,6 +42,27 @@ class Pair:
         if not gaps or one.e2e_us <= one.ttft_us:
             return None
         return (one.e2e_us - one.ttft_us) / gaps / 1e3, (self.e2e_us - self.ttft_us) / gaps / 1e3
+
+
+@dataclass(frozen=True, slots=True)
+class StepPair:
+    """A step, measured and predicted."""
+
+    measured: Step
+    step_us: float
+
+    @property
+    def batch(self) -> float:
+        """Its new tokens, of prompts and answers."""
+        return self.measured.tokens
+
+    def values(self, metric: str) -> tuple[float, float] | None:
+        """Measured and predicted, in milliseconds."""
+        return (self.measured.duration_us / 1e3, self.step_us / 1e3) if metric == "step" else None
+
+
+Pairs: TypeAlias = "Sequence[Pair] | Sequence[StepPair]"
+"""The requests of a recording, or the steps of a log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +86,7 @@ class Agreement:
         return next(word for limit, word in GRADES if abs(self.bias) <= limit)
 
 
-def agreement(pairs: Sequence[Pair], metric: str) -> Agreement | None:
+def agreement(pairs: Pairs, metric: str) -> Agreement | None:
     """How a metric agrees; None where no request has it."""
     values = [both for pair in pairs if (both := pair.values(metric)) is not None]
     if not values:
@@ -85,10 +109,11 @@ def _pearson(values: Sequence[tuple[float, float]], left: float, right: float) -
     return product / sqrt(squares[0] * squares[1]) if all(squares) else None
 
 
-def by_stage(pairs: Sequence[Pair], durations_s: Sequence[float]) -> list[list[Pair]]:
-    """The requests of each stage by their arrival; without durations, all are one stage."""
+def by_stage(pairs: Pairs, durations_s: Sequence[float]) -> list[list[Pair]]:
+    """The requests of each stage by their arrival; without durations, all are one stage. Steps belong to none."""
+    pairs = [pair for pair in pairs if isinstance(pair, Pair)]
     if not durations_s:
-        return [list(pairs)]
+        return [pairs]
     ends = list(accumulate(seconds * 1e6 for seconds in durations_s))
     stages: list[list[Pair]] = [[] for _ in durations_s]
     for pair in pairs:
@@ -96,8 +121,12 @@ def by_stage(pairs: Sequence[Pair], durations_s: Sequence[float]) -> list[list[P
     return stages
 
 
-def by_batch(pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """The requests in bins of equal number, by the size of the batch around them."""
-    ordered = sorted(pairs, key=lambda pair: pair.batch)
+def by_batch(pairs: Pairs) -> list[Pairs]:
+    """The requests in bins of equal number, by the size of the batch around them; steps by their tokens."""
+    ordered: list[Pair] | list[StepPair] = sorted(pairs, key=_batch)
     cuts = [len(ordered) * number // _BINS for number in range(_BINS + 1)]
     return [ordered[start:end] for start, end in pairwise(cuts) if end > start]
+
+
+def _batch(pair: Pair | StepPair) -> float:
+    return pair.batch

@@ -8,11 +8,15 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.calibration.steps import holds_steps, read_steps
 from blis_tui.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from blis_tui.calibration.steps import StepLog
+    from blis_tui.spec.model import Pool
 
 MAX_BYTES: Final = 1 << 30
 _FEWEST: Final = 20
@@ -41,12 +45,24 @@ class Recording:
     failed: int
     """Requests that have no answer; they loaded the server, but are left out."""
 
+    @property
+    def size(self) -> str:
+        """How much it holds."""
+        return f"{len(self.requests):,} requests"
 
-def read_recording(path: Path) -> Recording:
-    """Read what ``vllm bench serve``, GuideLLM, inference-perf, BLIS (TraceV2) or ``blis-tui run --requests`` wrote.
+
+def read_recording(path: Path, pool: Pool) -> Recording | StepLog:
+    """Read requests of a load generator, or steps of an engine.
+
+    Requests as ``vllm bench serve``, GuideLLM, inference-perf, BLIS (TraceV2) and ``blis-tui run --requests`` write
+    them; steps as ``steps.read_steps`` knows them.
+
+    Args:
+        path: the file.
+        pool: what was measured.
 
     Raises:
-        InputError: the file cannot be read, is of no known format, lacks something, or holds too few requests.
+        InputError: the file cannot be read, is of no known format, lacks something, or holds too little.
     """
     from hashlib import sha256  # noqa: PLC0415  (kept beside its only use)
 
@@ -60,6 +76,8 @@ def read_recording(path: Path) -> Recording:
         text = content.decode()
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not a text file in UTF-8") from error
+    if holds_steps(text):
+        return read_steps(path, text, sha256(content).hexdigest(), pool)
     name, rows = _parse(path, text)
     found: list[Measured] = []
     failed = 0
@@ -121,7 +139,8 @@ def _parse(path: Path, text: str) -> tuple[str, Iterator[Measured | None]]:
     raise InputError(
         f"{path} is no file of a known load generator",
         help="known are `vllm bench serve --save-detailed`, GuideLLM, inference-perf's per-request metrics, TraceV2 of"
-        " BLIS, and CSV with arrival_us, input_tokens, output_tokens, ttft_us and e2e_us",
+        " BLIS, CSV with arrival_us, input_tokens, output_tokens, ttft_us and e2e_us, and steps: a log of `vllm serve"
+        " --enable-logging-iteration-details`, or CSV with duration_us, decode_requests and prefill_tokens",
     )
 
 

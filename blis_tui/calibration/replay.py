@@ -9,15 +9,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from blis_tui.calibration.judge import StepPair
 from blis_tui.calibration.parts import STEP_TERMS, Parts
+from blis_tui.engine.latency.model import Chunk, StepLoad, create_latency
 from blis_tui.engine.records import StepFinished
+from blis_tui.engine.request import Request
 from blis_tui.errors import InputError, PolicyError
 from blis_tui.inputs import input_digest
+from blis_tui.registry import builtin
 from blis_tui.simulation import Simulation
 from blis_tui.spec.model import PluginConfig, Trace, Workload
 
 if TYPE_CHECKING:
     from blis_tui.calibration.measured import Measured, Recording
+    from blis_tui.calibration.steps import StepLog
     from blis_tui.engine.latency.fitted import Settings
     from blis_tui.metrics.request_log import RequestRow
     from blis_tui.spec.model import Experiment
@@ -69,6 +74,29 @@ def simulate(experiment: Experiment, recording: Recording, *, repeated: bool = F
         simulation = Simulation(with_load(experiment, recording, Path(folder), repeated=repeated), check="off")
         simulation.run()
         return list(simulation.report(verify=False).rows)
+
+
+def stepped(experiment: Experiment, log: StepLog) -> list[StepPair]:
+    """What the experiment's own step-time model makes of measured steps."""
+    (pool,) = experiment.pools
+    latency = create_latency(builtin(), pool)
+    load = StepLoad()
+    found = []
+    for step in log.steps:
+        load.decode_requests = step.decode_requests
+        load.decode_context_tokens = round(step.context_tokens)
+        load.chunks = [
+            Chunk(Request(at, str(at), 0, computed + new, 1), computed, new, computed + new)
+            for at, (computed, new) in enumerate(step.chunks)
+        ]
+        found.append(StepPair(step, latency.step_time_us(load)))
+    return found
+
+
+def parts_of(experiment: Experiment, log: StepLog, settings: Settings) -> list[tuple[float, ...]]:
+    """What each coefficient of a step stands for in measured steps."""
+    split = Parts(settings, experiment.pools[0])
+    return [split.of(one.decode_requests, round(one.context_tokens), one.chunks) for one in log.steps]
 
 
 def replay(experiment: Experiment, recording: Recording, settings: Settings, *, repeated: bool) -> list[Answered]:

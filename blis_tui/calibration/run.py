@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from blis_tui.calibration.document import document_text
 from blis_tui.calibration.fit import Fit, fit
-from blis_tui.calibration.judge import METRICS, Pair, agreement
-from blis_tui.calibration.replay import replay, simulate
+from blis_tui.calibration.judge import METRICS, Pair, StepPair, agreement
+from blis_tui.calibration.replay import replay, simulate, stepped, with_coefficients
+from blis_tui.calibration.steps import StepLog
 from blis_tui.engine.latency.fitted import Settings
 from blis_tui.errors import InputError, PolicyError
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.calibration.fit import Data
+    from blis_tui.calibration.judge import Pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +25,19 @@ class Calibrated:
     """Coefficients, and how they do."""
 
     fit: Fit
-    runs: dict[str, Sequence[Pair]]
-    left_out_runs: dict[str, Sequence[Pair]]
+    runs: dict[str, Pairs]
+    left_out_runs: dict[str, Pairs]
     """Each recording with coefficients fitted to the others; without those whose others tell nothing."""
     document: str
 
 
-def compared(data: Sequence[Data]) -> dict[str, Sequence[Pair]]:
+def compared(data: Sequence[Data]) -> dict[str, Pairs]:
     """Recordings beside what the experiments' own step-time models make of them."""
-    runs: dict[str, Sequence[Pair]] = {}
+    runs: dict[str, Pairs] = {}
     for number, one in enumerate(data):
+        if isinstance(one.recording, StepLog):
+            runs[_name(data, number)] = stepped(one.experiment, one.recording)
+            continue
         rows = simulate(one.experiment, one.recording, repeated=one.repeated)
         runs[_name(data, number)] = [
             Pair(measured, row.ttft_us, row.e2e_us)
@@ -56,7 +61,7 @@ def calibrated(data: Sequence[Data]) -> Calibrated:
     base = _base(data[0])
     found = fit(data, base)
     runs = _runs(data, found.settings)
-    others: dict[str, Sequence[Pair]] = {}
+    others: dict[str, Pairs] = {}
     for number in range(len(data) if len(data) > 1 else 0):
         rest = [one for at, one in enumerate(data) if at != number]
         try:
@@ -64,8 +69,10 @@ def calibrated(data: Sequence[Data]) -> Calibrated:
         except InputError:
             continue
         others |= _runs(data, without.settings, number)
-    pairs = [pair for run in runs.values() for pair in run]
-    errors = {metric: told.bias for metric in METRICS if (told := agreement(pairs, metric)) is not None}
+    pairs = [pair for run in runs.values() for pair in run if isinstance(pair, Pair)]
+    steps = [pair for run in runs.values() for pair in run if isinstance(pair, StepPair)]
+    judged = [(metric, agreement(steps if metric == "step" else pairs, metric)) for metric in METRICS]
+    errors = {metric: told.bias for metric, told in judged if told is not None}
     return Calibrated(found, runs, others, document_text(found, data, errors))
 
 
@@ -79,10 +86,13 @@ def _base(one: Data) -> Settings:
     return Settings(**settings)  # type: ignore[arg-type]  # the schema has seen to their types
 
 
-def _runs(data: Sequence[Data], settings: Settings, only: int | None = None) -> dict[str, Sequence[Pair]]:
-    found: dict[str, Sequence[Pair]] = {}
+def _runs(data: Sequence[Data], settings: Settings, only: int | None = None) -> dict[str, Pairs]:
+    found: dict[str, Pairs] = {}
     for number, one in enumerate(data):
         if only in (None, number):
+            if isinstance(one.recording, StepLog):
+                found[_name(data, number)] = stepped(with_coefficients(one.experiment, settings), one.recording)
+                continue
             answers = replay(one.experiment, one.recording, settings, repeated=one.repeated)
             found[_name(data, number)] = [Pair(it.measured, it.ttft_us, it.e2e_us, it.batch) for it in answers]
     return found

@@ -11,12 +11,12 @@ from blis_tui.canonical import to_json
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from blis_tui.calibration.judge import Agreement, Pair
+    from blis_tui.calibration.judge import Agreement, Pairs
     from blis_tui.calibration.run import Calibrated
 
-    Runs = Mapping[str, Sequence[Pair]]
+    Runs = Mapping[str, Pairs]
 
-_HEAD = f"{'':34}{'requests':>9}{'measured':>12}{'predicted':>12}{'bias':>9}{'MAPE':>9}{'r':>8}  grade"
+_HEAD = f"{'':34}{'number':>9}{'measured':>12}{'predicted':>12}{'bias':>9}{'MAPE':>9}{'r':>8}  grade"
 
 
 def as_table(runs: Runs, durations_s: Sequence[float], found: Calibrated | None) -> str:
@@ -32,7 +32,7 @@ def as_table(runs: Runs, durations_s: Sequence[float], found: Calibrated | None)
             lines += _lines(f"  stage {number + 1}", stage)
         if found is not None:
             for group in by_batch(pairs):
-                lines += _lines(f"  batch {group[0].batch:.1f} to {group[-1].batch:.1f}", group, ("tpot",))
+                lines += _lines(f"  batch {group[0].batch:.1f} to {group[-1].batch:.1f}", group, ("tpot", "step"))
     if found is not None and found.left_out_runs:
         lines += ["", "each run with coefficients fitted to the others"]
         for name, pairs in found.left_out_runs.items():
@@ -48,7 +48,7 @@ def _coefficients(found: Calibrated) -> list[str]:
     ]
 
 
-def _lines(label: str, pairs: Sequence[Pair], metrics: Sequence[str] = METRICS) -> list[str]:
+def _lines(label: str, pairs: Pairs, metrics: Sequence[str] = METRICS) -> list[str]:
     found = [(metric, told) for metric in metrics if (told := agreement(pairs, metric)) is not None]
     return [_line(f"{label} {metric}", told) for metric, told in found]
 
@@ -81,10 +81,10 @@ def as_json(runs: Runs, durations_s: Sequence[float], found: Calibrated | None) 
     return to_json(document)
 
 
-def _bin(group: Sequence[Pair]) -> dict[str, object]:
+def _bin(group: Pairs) -> dict[str, object]:
     return {"batch_min": group[0].batch, "batch_max": group[-1].batch, **_plain(group)}
 
 
-def _plain(pairs: Sequence[Pair]) -> dict[str, object]:
+def _plain(pairs: Pairs) -> dict[str, object]:
     found = {metric: agreement(pairs, metric) for metric in METRICS}
     return {metric: {**asdict(told), "grade": told.grade} for metric, told in found.items() if told is not None}

@@ -13,9 +13,7 @@ from blis_tui.cli.files import require_different_files, require_spared
 from blis_tui.cli.options import format_option, set_option
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from blis_tui.calibration.judge import Pair
+    from blis_tui.calibration.judge import Pairs
 
 
 @click.command()
@@ -50,10 +48,12 @@ def calibrate(
     repeated_prompts: bool,
     output_format: str,
 ) -> None:
-    """Fit the coefficients of `fitted` to MEASURED requests, or judge a step-time model by them.
+    """Fit the coefficients of `fitted` to MEASURED requests and steps, or judge a step-time model by them.
 
     MEASURED are files of `vllm bench serve --save-detailed`, GuideLLM, inference-perf (per-request metrics), BLIS
     (TraceV2), or CSV with arrival_us, input_tokens, output_tokens, ttft_us and e2e_us, as `run --requests` writes it.
+    Steps are told by a log of `vllm serve --enable-logging-iteration-details`, or by CSV with duration_us,
+    decode_requests, context_tokens, prefill_requests and prefill_tokens.
     """
     del base
     from blis_tui.calibration import text  # noqa: PLC0415  (heavy imports only when the command runs)
@@ -72,11 +72,11 @@ def calibrate(
     require_spared(outputs, measured)
     durations = _durations(stages)
     paths = [*specs] * (len(measured) if len(specs) == 1 else 1)
-    data = [
-        Data(read_recording(path), load(spec, overrides=overrides), repeated_prompts)
-        for path, spec in zip(measured, paths, strict=True)
-    ]
-    runs: dict[str, Sequence[Pair]]
+    data = []
+    for path, spec in zip(measured, paths, strict=True):
+        experiment = load(spec, overrides=overrides)
+        data.append(Data(read_recording(path, experiment.pools[0]), experiment, repeated_prompts))
+    runs: dict[str, Pairs]
     if compare:
         runs = compared(data)
         found = None

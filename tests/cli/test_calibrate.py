@@ -43,6 +43,9 @@ BAD: dict[str, str] = {
     "too-few.csv": "arrival_us,input_tokens,output_tokens,ttft_us,e2e_us\n0,10,5,1000,2000\n",
     "no-number.csv": "arrival_us,input_tokens,output_tokens,ttft_us,e2e_us\n0,ten,5,1000,2000\n",
     "backwards.csv": "arrival_us,input_tokens,output_tokens,ttft_us,e2e_us\n" + "0,10,5,3000,2000\n" * 20,
+    "steps-without-contexts.csv": "duration_us,decode_requests,prefill_tokens\n" + "9000,8,0\n" * 20,
+    "steps-that-last-no-time.csv": "duration_us,decode_requests,prefill_tokens,context_tokens\n" + "0,8,0,80\n" * 20,
+    "few-steps.csv": "duration_us,decode_requests,prefill_tokens,context_tokens\n9000,8,0,80\n",
     "no-info.json": '[{"start_time": 1.0}]',
 }
 

@@ -1,0 +1,149 @@
+"""Steps of an engine, as its log tells them: what each worked on, and how long it took."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from blis_tui.spec.model import Pool
+
+_ITERATION: Final = re.compile(
+    r"Iteration\(\d+\): (\d+) context requests, (\d+) context tokens, (\d+) generation requests, \d+ generation "
+    r"tokens, iteration elapsed time: ([0-9.]+) ms(?: \(dummy\))?(?:, GPU KV cache usage: ([0-9.]+)%)?"
+)
+"""vLLM 0.27, ``v1/metrics/loggers.py``; older ones, ``v1/engine/core.py``, end with the time."""
+_DURATIONS: Final = ("duration_us", "period_us")
+_NEEDED: Final = ("decode_requests", "prefill_tokens")
+_FEWEST: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step."""
+
+    duration_us: float
+    decode_requests: int
+    context_tokens: float
+    """Of the decodes, summed."""
+    chunks: tuple[tuple[int, int], ...]
+    """Of each prefill, the tokens computed before and in this step."""
+
+    @property
+    def tokens(self) -> int:
+        """New tokens."""
+        return self.decode_requests + sum(new for _, new in self.chunks)
+
+
+@dataclass(frozen=True, slots=True)
+class StepLog:
+    """The steps of one file that computed anything."""
+
+    path: Path
+    format: str
+    sha256: str
+    steps: tuple[Step, ...]
+
+    @property
+    def size(self) -> str:
+        """How much it holds."""
+        return f"{len(self.steps):,} steps"
+
+
+def holds_steps(text: str) -> bool:
+    """Whether a file tells of steps, not of requests."""
+    if text.lstrip()[:1] in ("{", "["):
+        return False
+    columns = set(text.partition("\n")[0].strip().split(","))
+    return bool(columns.issuperset(_NEEDED) and columns.intersection(_DURATIONS)) or "Iteration(" in text
+
+
+def read_steps(path: Path, text: str, sha256: str, pool: Pool) -> StepLog:
+    """Read a log of ``vllm serve --enable-logging-iteration-details``, or a CSV file with a row a step.
+
+    Such rows have ``duration_us`` (or ``period_us``), ``decode_requests`` and ``prefill_tokens``, and, where they are
+    known, ``context_tokens`` (of the decodes, summed), ``prefill_requests`` and ``prefill_computed_tokens`` (before the
+    step, summed). Contexts that are not told are worked out from the KV cache in use: its share in the log, or
+    ``kv_blocks_free``.
+
+    Raises:
+        InputError: something is missing or no number, or there are too few steps.
+    """
+    blocks = pool.engine.kv_blocks
+    capacity = blocks * pool.engine.block_size_tokens
+    logged = "Iteration(" in text
+    rows = _logged(text) if logged else _listed(text, blocks)
+    name = "vLLM's iterations" if logged else "steps"
+    steps: list[Step] = []
+    try:
+        for duration_us, decodes, prefills, new, before, context, used in rows:
+            if not (0.0 < duration_us < float("inf") and min(decodes, prefills, new, before) >= 0):
+                raise ValueError(f"{decodes} decodes and {new} prompt tokens in {duration_us:g} us")  # noqa: TRY301
+            if not decodes and not new:
+                continue
+            if decodes and context is None and used is None:
+                raise ValueError("it tells neither contexts nor the KV cache in use (vLLM 0.27 does)")  # noqa: TRY301
+            held = max((used or 0.0) * capacity - before - new, 0.0) if context is None else context
+            steps.append(Step(duration_us, decodes, held if decodes else 0.0, tuple(_chunks(prefills, new, before))))
+    except (KeyError, TypeError, ValueError) as error:
+        what = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise InputError(f"{path}, step {len(steps) + 1}: {what}", help=f"it was read as a file of {name}") from error
+    if len(steps) < _FEWEST:
+        raise InputError(
+            f"{path} holds too few steps to fit anything: {len(steps)}", help=f"at least {_FEWEST} are needed"
+        )
+    return StepLog(path, name, sha256, tuple(steps))
+
+
+_Row = tuple[float, int, int, int, int, float | None, float | None]
+"""Duration, decodes, prefills, their new tokens and those before, context of the decodes, share of the KV cache."""
+
+
+def _logged(text: str) -> Iterator[_Row]:
+    for line in text.splitlines():
+        if "Iteration(" not in line or "(dummy)" in line:
+            continue
+        found = _ITERATION.search(line)
+        if found is None:
+            raise ValueError(f"not as vLLM writes iterations: {line.strip()[:120]}")
+        prefills, new, decodes, elapsed_ms, used = found.groups()
+        share = None if used is None else float(used) / 100.0
+        yield float(elapsed_ms) * 1e3, int(decodes), int(prefills), int(new), 0, None, share
+
+
+def _listed(text: str, blocks: int) -> Iterator[_Row]:
+    for row in csv.DictReader(io.StringIO(text)):
+        time = next((row[name] for name in _DURATIONS if row.get(name)), None)
+        if time is None:
+            continue
+        new = int(row["prefill_tokens"])
+        free = _optional(row, "kv_blocks_free")
+        yield (
+            float(time),
+            int(row["decode_requests"]),
+            int(_optional(row, "prefill_requests") or (1 if new else 0)),
+            new,
+            int(_optional(row, "prefill_computed_tokens") or 0),
+            _optional(row, "context_tokens"),
+            None if free is None else 1.0 - free / blocks,
+        )
+
+
+def _optional(row: Mapping[str, str], name: str) -> float | None:
+    return float(row[name]) if row.get(name) else None
+
+
+def _chunks(prefills: int, new: int, before: int) -> Iterator[tuple[int, int]]:
+    """Prefills of which the sums are known, equally long."""
+    count = min(max(prefills, 1), new)
+    for number in range(count):
+        computed, tokens = (whole * (number + 1) // count - whole * number // count for whole in (before, new))
+        yield computed, tokens

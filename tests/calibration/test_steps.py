@@ -1,0 +1,132 @@
+"""Coefficients found again from steps, as engines log them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from blis_tui.calibration.fit import Data, fit
+from blis_tui.calibration.measured import read_recording
+from blis_tui.calibration.replay import stepped, with_coefficients
+from blis_tui.calibration.steps import Step, StepLog
+from blis_tui.cli.failures import ExitCode
+from blis_tui.cli.main import cli
+from blis_tui.engine.latency.fitted import Settings
+from blis_tui.engine.records import StepFinished
+from blis_tui.engine.streams import Streams
+from blis_tui.errors import InputError
+from blis_tui.simulation import Simulation
+from tests.calibration.test_fit import served
+
+if TYPE_CHECKING:
+    from blis_tui.spec.model import Experiment
+
+BASE = Settings()
+TRUTH = replace(BASE, flops=2.0, kv_read=1.3, layer_us=72.0, first_token_us=9000.0)
+
+
+def steps_of(experiment: Experiment, noise: float, seed: int = 1) -> tuple[Step, ...]:
+    records: list[StepFinished] = []
+    simulation = Simulation(with_coefficients(experiment, TRUTH), check="off")
+    simulation.subscribe(StepFinished, records.append)
+    simulation.run()
+    stream = Streams(seed).stream("noise")
+    return tuple(
+        Step(
+            one.duration_us * (1.0 + noise * stream.normal()),
+            one.decode_requests,
+            one.decode_context_tokens,
+            tuple((chunk.computed_tokens, chunk.new_tokens) for chunk in one.chunks),
+        )
+        for one in records
+    )
+
+
+def logged(experiment: Experiment, noise: float, seed: int = 1) -> Data:
+    return Data(StepLog(Path("steps.csv"), "steps", "0" * 64, steps_of(experiment, noise, seed)), experiment)
+
+
+def test_known_coefficients_are_found_again() -> None:
+    models = [("llama-3.1-8b-instruct", 6.0), ("llama-2-7b-hf", 4.0), ("qwen3-14b", 3.0)]
+    found = fit([logged(served(model, rate, 3000, requests=40), 0.005) for model, rate in models], BASE)
+    told = {one.name: one.value for one in found.found if one.told}
+    assert {"weights", "kv_read", "layer_us", "flops"} <= told.keys()
+    for name, value in told.items():
+        assert value == pytest.approx(getattr(TRUTH, name), rel=0.03), name
+    left_out = {one.name: one.why for one in found.left_out}
+    assert {"all_reduce", "layer_tp_us", "expert_weights", "first_token_us"} <= left_out.keys()
+    assert "steps say nothing of what requests wait for outside of them" in left_out.values()
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param((Step(9000.0, 8, 8000.0, ()),) * 50, id="all-equal"),
+        pytest.param(tuple(Step(9000.0 * (1 + 30 * (at % 3)), 8, 8000.0, ()) for at in range(50)), id="contradictory"),
+    ],
+)
+def test_steps_that_tell_nothing_are_refused(steps: tuple[Step, ...]) -> None:
+    one = served("llama-3.1-8b-instruct", 2.0, 1500)
+    with pytest.raises(InputError, match="tell no coefficient"):
+        fit([Data(StepLog(Path("steps.csv"), "steps", "0" * 64, steps), one)], BASE)
+
+
+def test_a_log_of_vllm_is_read(tmp_path: Path) -> None:
+    one = served("llama-3.1-8b-instruct", 2.0, 1500)
+    (pool,) = one.pools
+    pool = replace(pool, engine=replace(pool.engine, kv_blocks=1000, block_size_tokens=16))
+    prefix = "(EngineCore_DP0 pid=1) INFO 07-08 00:00:02 [loggers.py:182] Engine 000: "
+    lines = [f"{prefix}Iteration({n}): 2 context requests, 101 context tokens, 43 generation requests, " for n in "12"]
+    ends = ["elapsed time: 25.94 ms, GPU KV cache usage: 50.0%", "elapsed time: 0.10 ms (dummy)"]
+    text = [f"{line}43 generation tokens, iteration {end}" for line, end in zip(lines, ends, strict=True)]
+    path = tmp_path / "serve.log"
+    path.write_text("\n".join(["INFO starting", *text] * 20))
+    log = read_recording(path, pool)
+    assert isinstance(log, StepLog)
+    # Half of 16,000 tokens, less those of the prompts.
+    assert log.steps == (Step(25940.0, 43, 8000.0 - 101.0, ((0, 50), (0, 51))),) * 20
+    path.write_text("\n".join(text[:1] * 20).replace(", GPU KV cache usage: 50.0%", ""))
+    with pytest.raises(InputError, match=r"step 1: it tells neither contexts nor the KV cache in use"):
+        read_recording(path, pool)
+    path.write_text("Iteration(1): 2 requests\n")
+    with pytest.raises(InputError, match="not as vLLM writes iterations"):
+        read_recording(path, pool)
+
+
+def test_a_table_of_steps_is_fitted_and_judged(tmp_path: Path) -> None:
+    one = served("llama-3.1-8b-instruct", 6.0, 3000, requests=40)
+    rows = ["duration_us,decode_requests,context_tokens,prefill_requests,prefill_tokens,prefill_computed_tokens"]
+    for step in steps_of(one, 0.002):
+        before, new = (sum(part) for part in zip(*step.chunks, strict=True)) if step.chunks else (0, 0)
+        figures = (step.duration_us, step.decode_requests, step.context_tokens, len(step.chunks), new, before)
+        rows.append(",".join(map(str, figures)))
+    path, spec, mine = tmp_path / "steps.csv", tmp_path / "served.blis.yaml", tmp_path / "mine.yaml"
+    path.write_text("\n".join(rows))
+    spec.write_text(
+        "apiVersion: blis/v1\nkind: Experiment\nmetadata: {name: served}\nmodel: llama-3.1-8b-instruct\n"
+        "hardware: h100\nlatency: fitted\npolicy: vllm-v1\n"
+        "workload: {requests: 9, rate_per_s: 1, clients: [{id: c, input_tokens: 9, output_tokens: 9}]}\n"
+    )
+    call = ("calibrate", str(path), "--spec", str(spec), "--format", "json")
+    result = CliRunner().invoke(cli, [*call, "-o", str(mine), "--html", str(tmp_path / "page.html")])
+    assert (result.exit_code, result.stderr) == (ExitCode.OK, "")
+    run = json.loads(result.stdout)["runs"]["steps.csv"]
+    assert run["all"]["step"]["mape"] < 0.01
+    assert len(run["by_batch"]) == 8
+    assert f"steps.csv: {len(rows) - 1:,} steps (steps), llama-3.1-8b-instruct, 1 x h100, sha256 " in mine.read_text()
+    assert "<circle" in (tmp_path / "page.html").read_text()
+    judged = CliRunner().invoke(cli, [*call, "--compare"])
+    assert json.loads(judged.stdout)["runs"]["steps.csv"]["all"]["step"]["mape"] > 0.02
+
+
+def test_predictions_are_those_of_the_step_time_model() -> None:
+    one = with_coefficients(served("llama-3.1-8b-instruct", 6.0, 3000, requests=20), TRUTH)
+    log = logged(one, 0.0).recording
+    assert isinstance(log, StepLog)
+    for pair in stepped(one, log):
+        assert pair.step_us == pytest.approx(pair.measured.duration_us, abs=1.0)
