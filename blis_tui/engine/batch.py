@@ -254,7 +254,7 @@ class Batch:
         self._next_slot = slot + 1
         request.batch_slot = slot
         self.running[slot] = request
-        self.cohort.join(request, request.joined_us)
+        self._let_decode(request)
         plan.admitted.append(request)
 
     def first_with_blocks(self) -> Request | None:
@@ -395,7 +395,8 @@ class Batch:
         expected = int(self.traits.plans_ahead and request.joined_us > self.now)
         if granted:
             return min(computed + granted, request.input_tokens + request.generated_tokens - expected)
-        return noted - (expected if computed > request.target_tokens else 0)
+        decoded = computed > request.target_tokens and request.known_clock != self.cohort.clock
+        return noted - (expected if decoded else 0)
 
     def dissolve_cohort(self) -> None:
         """Take every decoding request out of the cohort, to be served one by one."""
@@ -407,7 +408,13 @@ class Batch:
         """Let the requests that get a token in this step advance together again; the others stay stalled."""
         for slot, request in decoding.items():
             del self.stalled[slot]
-            self.cohort.join(request, request.joined_us)
+            self._let_decode(request)
+
+    def _let_decode(self, request: Request) -> None:
+        """It gets a token in the step to be planned."""
+        if request.joined_us <= self.now:
+            request.known_clock = self.cohort.clock + 1
+        self.cohort.join(request, request.joined_us)
 
     # ---- what its instance does with it ----
 

@@ -657,7 +657,7 @@ class Oracle:
         if instance.pool.tiers is not None:
             duration = instance.pool.tiers.step_us(now, duration)
         if instance.shelf is not None:
-            duration += instance.shelf.start(plan.admitted, instance.running, now, self.events)
+            duration += instance.shelf.start(plan.admitted, now, self.events)
             self._tell_adapters(instance, now)
         end = instance.free_us = now + duration
         if piped:
