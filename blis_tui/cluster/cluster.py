@@ -147,12 +147,11 @@ class Cluster(ComingAndGoing):
         self.lifecycle = Lifecycle(experiment, self, streams) if settings.varies else None
         parts = (self.admission, self.router)
         self._watches = (
-            any(part.reads_signals for part in parts)
+            self._watch.early
+            or any(part.reads_signals for part in parts)
             or self.admission.counts_tenants
             or self._defers
-            or self.gateway is not None
-            or self.splitter is not None
-            or self.lifecycle is not None
+            or any(part is not None for part in (self.gateway, self.splitter, self.lifecycle))
         )
         if self._watches:
             for instance in self.instances:

@@ -506,6 +506,7 @@ def _request_state(request: Request) -> tuple[object, ...]:
         request.joined_clock,
         request.joined_us,
         request.finish_clock,
+        request.known_clock,
         request.held_blocks,
         tuple(key for piece in request.pieces for key in piece.keys),
         *(() if request.handover is None else request.handover.state()),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from blis_tui.engine.cohort import DecodeCohort
@@ -22,27 +21,13 @@ if TYPE_CHECKING:
     from blis_tui.engine.kv.host import HostMemory
     from blis_tui.engine.kv.pool import BlockPool
     from blis_tui.engine.latency.model import StepTimeModel
+    from blis_tui.engine.limits import Limits
     from blis_tui.engine.plan import Plan, Planned
     from blis_tui.engine.preemption.restore import RestoreRule
     from blis_tui.engine.preemption.victims import VictimRule
     from blis_tui.engine.request import Request
     from blis_tui.engine.scheduling.queue import WaitingQueue
     from blis_tui.engine.speculative.luck import Luck
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What bounds an instance, under vLLM's names; None and 0 mean "unlimited" and "off"."""
-
-    model: str
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    long_prefill_token_threshold: int
-    """The one in force: a batch-formation rule may work it out from the other limits."""
-    max_model_len: int | None
-    block_size_tokens: int
-    kv_blocks: int
-    max_loras: int = 0
 
 
 class Batch:
@@ -272,7 +257,7 @@ class Batch:
         self._next_slot = slot + 1
         request.batch_slot = slot
         self.running[slot] = request
-        self.cohort.join(request, request.joined_us)
+        self._let_decode(request)
         plan.admitted.append(request)
 
     def first_with_blocks(self) -> Request | None:
@@ -419,9 +404,10 @@ class Batch:
         expected = request.joined_us > self.now
         if granted:
             return min(computed + granted, request.input_tokens + request.generated_tokens - expected)
-        if self.traits.plans_ahead:
-            return noted - (expected and computed > request.target_tokens)
-        return noted - (request.index in self.blind)
+        if not self.traits.plans_ahead:
+            return noted - (request.index in self.blind)
+        decoded = computed > request.target_tokens and request.known_clock != self.cohort.clock
+        return noted - (expected and decoded)
 
     def dissolve_cohort(self) -> None:
         """Take every decoding request out of the cohort, to be served one by one."""
@@ -433,34 +419,15 @@ class Batch:
         """Let the requests that get a token in this step advance together again; the others stay stalled."""
         for slot, request in decoding.items():
             del self.stalled[slot]
-            self.cohort.join(request, request.joined_us)
+            self._let_decode(request)
+
+    def _let_decode(self, request: Request) -> None:
+        """It gets a token in the step to be planned."""
+        if request.joined_us <= self.now:
+            request.known_clock = self.cohort.clock + 1
+        self.cohort.join(request, request.joined_us)
 
     # ---- what its instance does with it ----
-
-    def unservable(self, request: Request) -> str:
-        """Why ``request`` can never run here; empty when it can."""
-        prompt = request.input_tokens
-        limit = self.limits.max_model_len
-        if limit is not None and prompt >= limit:
-            return f"prompt of {prompt} tokens, max_model_len is {limit}"
-        if not request.max_output_tokens:
-            request.max_output_tokens = request.output_tokens if limit is None else limit - prompt
-        budget = request.max_output_tokens
-        if limit is not None and prompt + budget > limit:
-            if not self.traits.cuts_output:
-                return f"prompt of {prompt} + {budget} output tokens, max_model_len is {limit}"
-            budget = request.max_output_tokens = limit - prompt
-        # The last token generated never enters the cache; the answer of a split request is generated elsewhere.
-        elsewhere = request.handover is not None and not request.handover.prefilled
-        answer = 1 if elsewhere else max(min(budget, request.output_tokens), 1)
-        whole = prompt + answer - 1
-        if self.speculative is not None and answer > 1:  # the last step may verify drafts that lie beyond the answer
-            drafted = whole + self.speculative.luck.draft_tokens
-            whole = drafted if limit is None else min(drafted, limit - 1)
-        blocks = -(-whole // self.limits.block_size_tokens)
-        if blocks > self.pool.total:
-            return f"{whole} tokens need {blocks} KV blocks, there are {self.pool.total}"
-        return ""
 
     def lasting(self, plan: Plan, now: int, computing_us: int) -> int:
         """How long the step of a plan takes that computes for some time: transfers of KV blocks are part of it."""

@@ -15,6 +15,7 @@ from blis_tui.engine.profile import Profile
 from blis_tui.engine.reasoning import note_answers, note_if_answer
 from blis_tui.engine.records import Completed, Dropped, Prefilled, Queued, TimedOut
 from blis_tui.engine.request import RequestState, handover_of
+from blis_tui.engine.servable import unservable
 from blis_tui.engine.step_event import IDLE, NO_STEP, Step
 from blis_tui.engine.step_records import Done, emit_first_tokens, emit_plan, emit_step
 from blis_tui.engine.tallies import Presence, Tallies, tally_wait
@@ -149,7 +150,7 @@ class Instance:
     def enqueue(self, request: Request, now: int) -> None:
         """Take a request into the waiting queue, or drop it when it can never be served here."""
         request.queued_us = now
-        if reason := self.batch.unservable(request):
+        if reason := unservable(self.batch, request):
             self.turn_down(request, reason, now)
             return
         self.input_tokens += request.input_tokens
@@ -165,7 +166,7 @@ class Instance:
         are new.
         """
         pool = self.pool
-        if reason := self.batch.unservable(request):
+        if reason := unservable(self.batch, request):
             return reason
         found = pool.visible_head(request.segments, now) if reuse else 0
         if pool.missing(request, request.input_tokens) - found + pool.idle_among(request, found) > pool.free:

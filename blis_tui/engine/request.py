@@ -153,6 +153,8 @@ class Request:
         generated_tokens: output tokens produced so far (outside a cohort).
         target_tokens: computed tokens at which its current prefill ends.
         batch_slot: its number in the running list, in order of admission; -1 = not running.
+        known_clock: clock of its cohort behind the latest advance that was planned when the token it puts into the
+            cache was known. Asynchronous scheduling plans that only for those who were passed over before.
         held_blocks: KV blocks it holds (outside a cohort).
         shared_blocks: those of them whose content others can find: always a prefix of its block table.
         pieces: which blocks these are.
@@ -187,6 +189,7 @@ class Request:
         "instance",
         "joined_clock",
         "joined_us",
+        "known_clock",
         "length_capped",
         "max_output_tokens",
         "media",
@@ -262,7 +265,7 @@ class Request:
         self.batch_slot = -1
         self.joined_clock = -1
         self.joined_us = -1
-        self.finish_clock = -1
+        self.finish_clock = self.known_clock = -1
         self.gateway_us = -1
         self.handover: Handover | None = None
         self.network: Connection | None = None
@@ -275,6 +278,7 @@ class Request:
         """Forget everything that instances have done for it: it is on its way to a queue again."""
         self.state = RequestState.CREATED
         self.instance = self.queued_us = self.scheduled_us = self.first_token_us = self.joined_us = -1
+        self.known_clock = -1
         self.computed_tokens = self.generated_tokens = self.cached_tokens = self.preemptions = self.peak_tokens = 0
         self.target_tokens = self.input_tokens
         self.handover = None

@@ -31,6 +31,8 @@ class Shelf:
         self.on_host: list[str] = []
         self.last_use: dict[str, int] = {}
         self.uses = 0
+        self.running: list[str] = []
+        """Those of running requests, in the order of admission; who ends is taken for the latest."""
         self.coming: tuple[str, int] | None = None
         """What is being loaded, and when that is over."""
         self.loaded_for: list[Job] = []
@@ -40,41 +42,41 @@ class Shelf:
         self.admitted = self.hits = self.from_host = self.from_storage = 0
         self.evictions = self.load_us = self.holds = self.held_us = 0
 
-    def factor(self, running: Sequence[Job]) -> float:
+    def factor(self) -> float:
         """What adapters do to the time of a step."""
         share = self.lora.step_overhead
         if share is None:
             ranks = sorted(_OVERHEADS, key=lambda rank: (abs(rank - self.lora.max_lora_rank), rank))
             share = _OVERHEADS[ranks[0]]
-        return 1.0 + share * len(in_use(running))
+        return 1.0 + share * len(self.in_use())
 
-    def passes(self, job: Job, running: Sequence[Job]) -> bool:
+    def passes(self, job: Job) -> bool:
         """Whether its adapter has a place beside those in use; where loads run beside steps, nobody overtakes."""
-        used = in_use(running)
+        used = self.in_use()
         return self.beside or not job.adapter or job.adapter in used or len(used) < self.lora.max_loras
 
-    def hold(self, job: Job, running: Sequence[Job], reason: str, now: int, event: int) -> None:
+    def hold(self, job: Job, reason: str, now: int, event: int) -> None:
         """It waits for its adapter."""
         if job in self.held_since:
             return
         self.held_since[job] = now
         self.holds += 1
-        used = tuple(in_use(running))
+        used = tuple(self.in_use())
         self.news.append(AdapterHeld(event, now, job.name, self.number, job.adapter, reason, used))
 
-    def ready(self, job: Job, running: Sequence[Job], now: int, event: int) -> bool:
+    def ready(self, job: Job, now: int, event: int) -> bool:
         """Whether it can go; if not, its load begins beside steps, if there is a place."""
         if not self.beside or not job.adapter or job.adapter in self.there:
             return True
-        idle = [name for name in self.there if name not in in_use(running)]
+        idle = [name for name in self.there if name not in self.in_use()]
         starts = self.coming is None and (len(self.there) < self.lora.max_loras or bool(idle))
-        self.hold(job, running, "load" if starts or self.coming else "slots", now, event)
+        self.hold(job, "load" if starts or self.coming else "slots", now, event)
         if starts:
-            self.coming = (job.adapter, now + self._load(job, running, now, event))
+            self.coming = (job.adapter, now + self._load(job, now, event))
             self.loaded_for.append(job)
         return False
 
-    def _load(self, job: Job, running: Sequence[Job], now: int, event: int) -> int:
+    def _load(self, job: Job, now: int, event: int) -> int:
         adapter, size = job.adapter, self.lora.bytes_per_rank
         assert size is not None
         size *= self.lora.ranks.get(adapter, self.lora.max_lora_rank)
@@ -87,7 +89,7 @@ class Shelf:
             self.on_host.remove(adapter)
             self.from_host += 1
         if len(self.there) == self.lora.max_loras:
-            idle = [name for name in self.there if name not in in_use(running)]
+            idle = [name for name in self.there if name not in self.in_use()]
             gone = min(idle, key=self.last_use.__getitem__)
             self.there.remove(gone)
             self.on_host.append(gone)
@@ -101,6 +103,8 @@ class Shelf:
 
     def admit(self, job: Job, now: int) -> None:
         """It runs from now on."""
+        if job.adapter:
+            self.running.append(job.adapter)
         if job in self.aside:
             self.aside.remove(job)
         if job in self.held_since:
@@ -108,10 +112,12 @@ class Shelf:
 
     def stop(self, job: Job) -> None:
         """It does not run any more."""
+        if job.adapter:
+            del self.running[len(self.running) - 1 - self.running[::-1].index(job.adapter)]
         self.uses += 1
         self.last_use[job.adapter] = self.uses
 
-    def start(self, admitted: Sequence[Job], running: Sequence[Job], now: int, event: int) -> int:
+    def start(self, admitted: Sequence[Job], now: int, event: int) -> int:
         """How much longer the step takes that admits these."""
         total = 0
         for job in admitted:
@@ -122,7 +128,7 @@ class Shelf:
                 self.hits += job not in self.loaded_for
                 self.loaded_for = [one for one in self.loaded_for if one is not job]
             else:
-                total += self._load(job, running, now, event)
+                total += self._load(job, now, event)
                 self.there.append(job.adapter)
         return total
 
@@ -144,7 +150,7 @@ class Shelf:
 
     def wipe(self) -> None:
         """The instance has gone."""
-        for gone in (self.there, self.on_host, self.aside, self.loaded_for):
+        for gone in (self.there, self.on_host, self.aside, self.loaded_for, self.running):
             gone.clear()
         self.held_since.clear()
         self.coming = None
@@ -154,7 +160,6 @@ class Shelf:
         counts = (self.admitted, self.hits, self.from_host, self.from_storage, self.evictions, self.load_us)
         return (*counts, self.holds, self.held_us)
 
-
-def in_use(running: Sequence[Job]) -> list[str]:
-    """The adapters of those who run, in the order in which the first of each was admitted."""
-    return list(dict.fromkeys(job.adapter for job in running if job.adapter))
+    def in_use(self) -> list[str]:
+        """The adapters of those who run; which has been in use for the longest comes first."""
+        return list(dict.fromkeys(self.running))

@@ -391,7 +391,8 @@ def with_adapters(draw: Draw, scenario: Scenario) -> Scenario:
     experiment, policy = scenario.experiment, scenario.experiment.policy
     if policy.batching.kind in OTHERS:
         return scenario
-    pools = tuple(replace(pool, engine=replace(pool.engine, lora=lora(draw), pipeline_parallel=1)) for pool in experiment.pools)
+    engines = [replace(pool.engine, lora=lora(draw), pipeline_parallel=1) for pool in experiment.pools]
+    pools = tuple(replace(pool, engine=engine) for pool, engine in zip(experiment.pools, engines, strict=True))
     scorers = (_scorer("lora-affinity", 2.0), _scorer(draw(st.sampled_from(("load-balance", "kv-utilization"))), 1.0))
     routing = PluginConfig(kind="weighted", settings={"scorers": scorers})
     if draw(st.booleans()):

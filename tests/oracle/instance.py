@@ -520,15 +520,15 @@ class Instance:
         for job in self.waiting:
             if self.queue is not None and self.queue.is_late(job):
                 continue
-            if self.shelf is None or self.shelf.passes(job, self.running):
+            if self.shelf is None or self.shelf.passes(job):
                 return job
-            self.shelf.hold(job, self.running, "slots", now, self.event)
+            self.shelf.hold(job, "slots", now, self.event)
             if job not in self.shelf.aside:
                 self.shelf.aside.append(job)
         return None
 
     def _ready(self, job: Job, now: int) -> bool:
-        return self.shelf is None or self.shelf.ready(job, self.running, now, self.event)
+        return self.shelf is None or self.shelf.ready(job, now, self.event)
 
     def _wanted(self, job: Job) -> int:
         """What a decode asks for."""
@@ -818,7 +818,7 @@ class Instance:
             padded = min((size for size in sizes if size >= load.decode_requests), default=load.decode_requests)
             load = StepLoad([], min(padded, most), load.decode_context_tokens)
         duration = self.latency.step_time_us(load)
-        return duration if self.shelf is None else int(duration * self.shelf.factor(self.running))
+        return duration if self.shelf is None else int(duration * self.shelf.factor())
 
     def advance(self, plan: Plan, end: int, duration_us: int) -> tuple[list[Job], list[Job]]:
         """Compute the planned tokens; who got a first token, and who is done (here, if split)."""

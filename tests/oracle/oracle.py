@@ -675,7 +675,7 @@ class Oracle:
         if instance.pool.tiers is not None:
             duration = instance.pool.tiers.step_us(now, duration)
         if instance.shelf is not None:
-            duration += instance.shelf.start(plan.admitted, instance.running, now, self.events)
+            duration += instance.shelf.start(plan.admitted, now, self.events)
             self._tell_adapters(instance, now)
         if plan.tokens and piped:
             duration = instance.through_us(duration, now)

@@ -14,6 +14,7 @@ class AdapterHeld(Record):
     """A waiting request was passed over for the first time because of its LoRA adapter.
 
     ``reason`` is ``slots``: as many others as may run do (``in_use``); or ``load``: it is not on the accelerators yet.
+    ``in_use`` names first what has been in use for the longest.
     """
 
     shown = Description(

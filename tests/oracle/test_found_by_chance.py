@@ -1,0 +1,106 @@
+"""What engine and oracle once told differently, made small: chance finds it again too rarely to be relied on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from blis_tui.spec.model import Cluster, Engine, Experiment, Lora, PluginConfig, Policy, Signals
+
+from .oracle import Oracle
+from .strategies import Asked, Scenario, assemble, pool_of
+from .test_against_oracle import check as check_instance
+from .test_clusters import check as check_cluster
+
+_STEP: Final = PluginConfig(kind="blackbox", settings={"alpha": (0.0, 0.0, 0.0), "beta": (10.0, 0.0, 0.0)})
+_ENGINE: Final = Engine(
+    max_num_seqs=4,
+    max_num_batched_tokens=64,
+    long_prefill_token_threshold=0,
+    max_model_len=None,
+    block_size_tokens=1,
+    kv_blocks=12,
+)
+_ASYNC: Final = PluginConfig(
+    kind="vllm-v1",
+    settings={
+        "version": "0.32",
+        "watermark": 0.0,
+        "enable_chunked_prefill": True,
+        "reserve_full_input": False,
+        "async_scheduling": True,
+        "long_prefill_token_threshold_adaptive": False,
+    },
+)
+_POLICY: Final = Policy(
+    name="by hand",
+    admission=PluginConfig(kind="always-admit"),
+    routing=PluginConfig(kind="round-robin"),
+    scheduling=PluginConfig(kind="fcfs"),
+    priority=PluginConfig(kind="slo-class"),
+    batching=_ASYNC,
+    preemption_victim="tail",
+    preemption_restore="recompute",
+)
+_CLUSTER: Final = Cluster(admission_latency_us=0, routing_latency_us=0)
+
+
+def _experiment(
+    engine: Engine, policy: Policy, cluster: Cluster = _CLUSTER, horizon_us: int | None = None
+) -> Experiment:
+    return assemble(policy, cluster, (pool_of(engine, _STEP, instances=1),), horizon_us=horizon_us)
+
+
+def _asked(*requests: tuple[int, int, int, str, str]) -> tuple[Asked, ...]:
+    """Arrival, prompt, answer, SLO class, LoRA adapter."""
+    return tuple(
+        Asked(
+            name="abcdef"[number],
+            arrival_us=arrival_us,
+            input_tokens=inputs,
+            output_tokens=outputs,
+            declared_tokens=outputs,
+            slo_class=slo_class,
+            adapter=adapter,
+        )
+        for number, (arrival_us, inputs, outputs, slo_class, adapter) in enumerate(requests)
+    )
+
+
+def _oracle(scenario: Scenario) -> Oracle:
+    oracle = Oracle.of(scenario, 1000)
+    oracle.run()
+    return oracle
+
+
+def test_a_decode_that_was_passed_over_has_all_its_tokens_in_the_cache() -> None:
+    """Asynchronous scheduling: when it gets its next token, the one before has been known for a step.
+
+    So when it is a victim while that step runs, the block of that token has content, and is reused last.
+    """
+    policy = replace(_POLICY, preemption_victim="priority")
+    asked = _asked((0, 1, 3, "critical", ""), (0, 2, 2, "batch", ""), (0, 2, 3, "standard", ""))
+    check_instance(Scenario(_experiment(replace(_ENGINE, kv_blocks=6), policy), asked))
+
+
+def test_adapters_in_use_are_told_in_the_order_in_which_they_came_into_use() -> None:
+    """The first request under ``s`` ends before ``q`` is held, the second began after that under ``p``."""
+    lora = Lora(max_loras=2, max_cpu_loras=5, max_lora_rank=64, bytes_per_rank=1, base_latency_us=30)
+    engine = replace(_ENGINE, max_num_seqs=3, lora=lora)
+    policy = replace(_POLICY, batching=PluginConfig(kind="blis"), scheduling=PluginConfig(kind="reverse-priority"))
+    asked = _asked(
+        (0, 1, 2, "standard", "s"),
+        (0, 1, 0, "batch", "s"),
+        (0, 1, 0, "standard", "q"),
+        (0, 1, 0, "background", "p"),
+        (0, 1, 2, "batch", "p"),
+    )
+    check_instance(Scenario(_experiment(engine, policy), asked))
+
+
+def test_requests_are_in_flight_for_as_long_whether_the_router_looks_or_not() -> None:
+    """The horizon is within the only step, whose results are visible from its start."""
+    cluster = replace(_CLUSTER, signals=Signals(results="step-start"))
+    scenario = Scenario(_experiment(_ENGINE, _POLICY, cluster, 5), _asked((0, 1, 1, "standard", "")))
+    check_cluster(scenario, 0.5)
+    assert _oracle(scenario).board.in_flight(0) == 0
