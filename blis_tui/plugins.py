@@ -8,10 +8,11 @@ from blis_tui.cluster.gateway.saturation import SATURATION, Saturation
 from blis_tui.cluster.policy import ADMISSION, ROUTING, AdmissionPolicy, RoutingPolicy
 from blis_tui.cluster.scoring.scorer import SCORING, FigureScorer, Scorer, SparseScorer, Weight
 from blis_tui.cluster.signals import CacheView, Context, Fleet, IncomingRequest, InstanceSignals
-from blis_tui.engine.batch import Batch, Limits
+from blis_tui.engine.batch import Batch
 from blis_tui.engine.batching.rule import BATCHING, BatchRule, RunningFirst
 from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.latency.model import LATENCY, Chunk, Overheads, StepLoad, StepTimeModel, coefficients
+from blis_tui.engine.limits import Limits
 from blis_tui.engine.plan import Plan, Preemption
 from blis_tui.engine.preemption.restore import RESTORE, Costs, RestoreRule
 from blis_tui.engine.preemption.victims import VICTIM, Seats, VictimRule

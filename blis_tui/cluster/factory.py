@@ -8,7 +8,7 @@ from blis_tui.engine.adapters.adapters import Adapters
 from blis_tui.engine.adapters.costs import LoadTimes, step_overhead
 from blis_tui.engine.adapters.step_time import Adapted
 from blis_tui.engine.async_instance import AsyncInstance
-from blis_tui.engine.batch import Batch, Limits
+from blis_tui.engine.batch import Batch
 from blis_tui.engine.batch_queue_instance import BatchQueueInstance
 from blis_tui.engine.batching.rule import BATCHING
 from blis_tui.engine.batching.traits import traits_of
@@ -19,6 +19,7 @@ from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.kv.tiers import Tiers
 from blis_tui.engine.latency.captured import CapturedSizes
 from blis_tui.engine.latency.model import create_latency
+from blis_tui.engine.limits import Limits
 from blis_tui.engine.parts import Parts
 from blis_tui.engine.pipelined_instance import PipelinedInstance
 from blis_tui.engine.preemption.restore import RESTORE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from blis_tui.engine.cohort import DecodeCohort
@@ -22,27 +21,13 @@ if TYPE_CHECKING:
     from blis_tui.engine.kv.host import HostMemory
     from blis_tui.engine.kv.pool import BlockPool
     from blis_tui.engine.latency.model import StepTimeModel
+    from blis_tui.engine.limits import Limits
     from blis_tui.engine.plan import Plan, Planned
     from blis_tui.engine.preemption.restore import RestoreRule
     from blis_tui.engine.preemption.victims import VictimRule
     from blis_tui.engine.request import Request
     from blis_tui.engine.scheduling.queue import WaitingQueue
     from blis_tui.engine.speculative.luck import Luck
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What bounds an instance, under vLLM's names; None and 0 mean "unlimited" and "off"."""
-
-    model: str
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    long_prefill_token_threshold: int
-    """The one in force: a batch-formation rule may work it out from the other limits."""
-    max_model_len: int | None
-    block_size_tokens: int
-    kv_blocks: int
-    max_loras: int = 0
 
 
 class Batch:

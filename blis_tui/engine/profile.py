@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from blis_tui.engine.batch import Limits
     from blis_tui.engine.batching.traits import Traits
+    from blis_tui.engine.limits import Limits
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import blis_tui
-from blis_tui.engine.batch import Batch, Limits
+from blis_tui.engine.batch import Batch
 from blis_tui.engine.batching.blis import BlisBatching
 from blis_tui.engine.batching.rule import RunningFirst
 from blis_tui.engine.kv.pool import BlockPool
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from blis_tui.engine.limits import Limits
     from blis_tui.engine.plan import Plan
     from blis_tui.engine.request import Request
     from blis_tui.golden.chain import Chain
