@@ -22,7 +22,7 @@ class DecodeCohort:
     Attributes:
         clock: number of advances so far.
         load: the step load whose decode aggregates this cohort keeps.
-        calendar: clock value -> members that have their last token then.
+        calendar: clock value -> members that have their last token then, by their index.
         answers: clock value -> members that have done with reasoning then, and get the first token of their answer.
         classes: ``classes[clock % block_size]`` are the members that need a block for the next advance.
         last_advance_us: when the latest advance ended.
@@ -48,7 +48,7 @@ class DecodeCohort:
         self.load = load
         self.block_size_tokens = block_size_tokens
         self.clock = 0
-        self.calendar: dict[int, list[Request]] = {}
+        self.calendar: dict[int, dict[int, Request]] = {}
         self.answers: dict[int, list[Request]] = {}
         self.classes: list[dict[int, Request]] = [{} for _ in range(block_size_tokens)]
         self.last_advance_us = -1
@@ -68,9 +68,9 @@ class DecodeCohort:
             self.uneven = True
         finishing = self.calendar.get(finish)
         if finishing is None:
-            self.calendar[finish] = [request]
+            self.calendar[finish] = {request.index: request}
         else:
-            finishing.append(request)
+            finishing[request.index] = request
         self.classes[(clock - context) % self.block_size_tokens][request.index] = request
         load = self.load
         load.decode_requests += 1
@@ -81,7 +81,7 @@ class DecodeCohort:
     def leave(self, request: Request) -> None:
         """Let a member go before its end; its derived progress is written back to it."""
         finishing = self.calendar[request.finish_clock]
-        finishing.remove(request)
+        del finishing[request.index]
         if not finishing:
             del self.calendar[request.finish_clock]
         self.retire(request)
@@ -152,7 +152,8 @@ class DecodeCohort:
         self.last_advance_us = end
         self.ahead = 0
         self.clock = clock = self.clock + 1
-        return self.calendar.pop(clock, None)
+        finishing = self.calendar.pop(clock, None)
+        return None if finishing is None else [*finishing.values()]
 
     def last_token_us(self, request: Request) -> int:
         """When a member had its latest token."""
