@@ -96,7 +96,7 @@ def test_what_is_no_short_form_shows_the_line_to_write(old: str, new: str, messa
 
 @pytest.mark.parametrize("kind", ["Experiment", "Policy", "Workload"])
 def test_every_map_with_a_kind_has_a_short_form(kind: str) -> None:
-    """So that the rule is one rule: a word wherever all kinds have default settings, a number wherever lengths and ratios are."""
+    """So that the rule is one rule: a word where all kinds have default settings, a number for lengths and ratios."""
     for key in root(kind).walk():
         if key.variants and "kind" in key.children and key.path:
             needed = [any(one.required for one in variant.keys.values()) for variant in key.variants]

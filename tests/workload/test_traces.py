@@ -299,9 +299,9 @@ def test_wrong_azure_rows_are_named(tmp_path: Path) -> None:
         (2, "TIMESTAMP", "'2023-02-29 00:00:00.0000000' is not a timestamp", advice),
         (3, "TIMESTAMP", "'2023-11-16 18:15:60.0000000' is not a timestamp", advice),
         (3, "ContextTokens", "the prompt has no tokens", "a prompt has at least 1"),
-        (4, "GeneratedTokens", "'-1' is negative", None),
+        (4, "GeneratedTokens", "'-1' is negative", WHOLE),
         (5, "TIMESTAMP", "'2023-11-16 24:00:00.0000000' is not a timestamp", advice),
-        (6, "", "the line has 4 fields, the header 3", None),
+        (6, "", "the line has 4 fields, the header 3", "cells that contain commas stand in double quotes"),
     ]
     header_only = problems_of("TIMESTAMP,ContextTokens,GeneratedTokens\n", tmp_path, "azure")
     assert header_only == [(1, "", "there are no requests below the header", None)]
