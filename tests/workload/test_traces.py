@@ -304,4 +304,4 @@ def test_wrong_azure_rows_are_named(tmp_path: Path) -> None:
         (6, "", "the line has 4 fields, the header 3", "cells that contain commas stand in double quotes"),
     ]
     header_only = problems_of("TIMESTAMP,ContextTokens,GeneratedTokens\n", tmp_path, "azure")
-    assert header_only == [(1, "", "there are no requests below the header", None)]
+    assert header_only == [(1, "", "there are no requests below the header", "each line below it is one request")]
