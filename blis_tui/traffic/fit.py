@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.errors import PolicyError
 from blis_tui.registry import builtin
 from blis_tui.spec.loader import parse
+from blis_tui.spec.model import PluginConfig
 from blis_tui.spec.source import Source
 from blis_tui.spec.workloads import open_workload
 from blis_tui.spec.yaml_text import yaml_text
@@ -19,12 +20,15 @@ from blis_tui.traffic.kinds import Kind, kinds_of
 from blis_tui.traffic.ledger import Ledger
 from blis_tui.traffic.lengths import Chosen, by_chance, choose
 from blis_tui.traffic.opening import generate
+from blis_tui.traffic.talks import Talks, talks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from blis_tui.registry import Registry
+    from blis_tui.spec.model import Setting, Workload
     from blis_tui.spec.source import Json
+    from blis_tui.traffic.opening import Asked
 
     Figure = Callable[[Ledger], float | None]
     Sample = Callable[[Ledger], Sequence[int]]
@@ -50,7 +54,13 @@ class FittedClient:
     requests: int
     arrivals: Chosen
     input_tokens: Chosen
+    """Of sessions, the new text of prompts."""
     output_tokens: Chosen
+    turns: Chosen | None = None
+    """None = it holds no sessions."""
+    think_time_ms: Chosen | None = None
+    starts: int | None = None
+    """Sessions that begin; None = each request stands for itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +87,7 @@ class Fitted:
     def to_dict(self) -> dict[str, object]:
         """The figures as plain data."""
         return {
-            "clients": [asdict(one) for one in self.clients],
+            "clients": [{key: part for key, part in asdict(one).items() if part is not None} for one in self.clients],
             "agreement": {name: asdict(one) for name, one in self.agreement.items()},
             "warnings": list(self.warnings),
             "notes": list(self.notes),
@@ -104,10 +114,22 @@ def fit(
     span_us = arrivals[-1] - arrivals[0]
     if len(ledger) < 2 or not span_us:
         raise PolicyError("the requests have no rate: all arrive at once", help="take a trace with times of arrival")
-    known = kinds_of(ledger)
+    talks = talks_of(ledger)
+    if talks and stage_s:
+        raise PolicyError("sessions are fitted at one rate", help="leave --stage out")
+    in_sessions = {row for one in talks for row in one.rows()}
+    known = kinds_of(ledger, in_sessions)
     clock = _Stages(arrivals, stage_s) if stage_s else None
     fitted = tuple(_client(ledger, kind, clock) for kind in known.found)
+    told = tuple(_sessions(ledger, one) for one in talks)
     load: dict[str, Json] = {"requests": len(ledger), "rate_per_s": rounded((len(ledger) - 1) * SECOND / span_us)}
+    if talks:
+        begins = [row for row in range(len(ledger)) if row not in in_sessions]
+        begins = sorted(arrivals[row] for row in (*begins, *(said[0] for one in talks for said in one.sessions)))
+        span_us = begins[-1] - begins[0] or span_us
+        load["rate_per_s"] = rounded(max(1, len(begins) - 1) * SECOND / span_us)
+        if not known.found:
+            load = {"sessions": len(begins), "rate_per_s": load["rate_per_s"]}
     if clock is not None:
         stages: list[Json] = [{"rate_per_s": rate, "duration_s": clock.length_s} for rate in clock.rates]
         load = {"requests": len(ledger), "stages": stages}
@@ -116,13 +138,16 @@ def fit(
         "kind": "Workload",
         "metadata": {"name": name, "description": f"Like {len(ledger):,} requests of {about}."},
         **load,
-        "clients": [_data(kind, one) for kind, one in zip(known.found, fitted, strict=True)],
+        "clients": [
+            *(_data(kind, one) for kind, one in zip(known.found, fitted, strict=True)),
+            *(_session_data(one, client, ledger) for one, client in zip(talks, told, strict=True)),
+        ],
     }
+    fitted += told
     opened = open_workload(parse(Source("the fitted workload", yaml_text(data))), plugins=plugins)
     # Of few requests, chance decides more than the document.
     drawn = min(max(len(ledger), _LEAST_GENERATED), _MOST_GENERATED)
-    asked = generate(replace(opened.workload, requests=drawn), 0, plugins or builtin())
-    again = Ledger(asked, ledger.block_size_tokens)
+    again = Ledger(_generated(opened.workload, ledger, talks, drawn, plugins or builtin()), ledger.block_size_tokens)
     agreement = _agreement(ledger, again)
     warnings = tuple(_warnings(fitted, agreement, staged=clock is not None))
     remarks = [*origin, *_remarks(fitted, agreement, len(again)), *(f"Warning: {text}." for text in warnings)]
@@ -168,6 +193,72 @@ def _client(ledger: Ledger, kind: Kind, clock: _Stages | None) -> FittedClient:
     )
 
 
+def _sessions(ledger: Ledger, talks: Talks) -> FittedClient:
+    begins: list[float] = [ledger.arrival_us[one[0]] for one in talks.sessions]
+    begins.sort()
+    poisson = Chosen(data={"kind": "poisson"}, ks=0.0)
+    gaps = talks.gaps_ms(ledger, answered=talks.answered(ledger))
+    return FittedClient(
+        id=talks.name,
+        requests=len(talks.rows()),
+        arrivals=choose_gaps(begins) if len(begins) > _LEAST and begins[-1] > begins[0] else poisson,
+        input_tokens=choose(talks.new_tokens(ledger)),
+        output_tokens=choose([max(1, ledger.output_tokens[row]) for row in talks.rows()]),
+        turns=choose([len(one) for one in talks.sessions]),
+        think_time_ms=choose(gaps) if gaps else None,
+        starts=len(talks.sessions),
+    )
+
+
+def _session_data(talks: Talks, fitted: FittedClient, ledger: Ledger) -> Json:
+    session: dict[str, Json] = {"turns": fitted.turns.data} if fitted.turns else {}
+    if fitted.think_time_ms is not None:
+        session["think_time_ms"] = fitted.think_time_ms.data
+    session["history"] = "full" if talks.history else "none"
+    if not talks.answered(ledger):
+        session["pacing"] = "clock"
+    data: dict[str, Json] = {
+        "id": fitted.id,
+        "share": fitted.starts or 1,
+        "arrivals": fitted.arrivals.data,
+        "input_tokens": fitted.input_tokens.data,
+        "output_tokens": fitted.output_tokens.data,
+        "session": session,
+    }
+    if talks.prefix is not None:
+        data["prefix"] = {"group": talks.prefix.group, "tokens": talks.prefix.tokens}
+    told = {"slo_class": talks.slo_class, "tenant": talks.tenant, "model": talks.model}
+    return {**data, **{key: value for key, value in told.items() if value}}
+
+
+def _generated(
+    workload: Workload, ledger: Ledger, talks: Sequence[Talks], drawn: int, plugins: Registry
+) -> Iterator[Asked]:
+    """Requests of a document, as many as are enough to judge it; with sessions, as many as it says.
+
+    More sessions would overlap more. Whoever waits for answers would need a cluster: instead, the times between the
+    prompts are drawn.
+    """
+    clients = list(workload.clients)
+    for at, one in enumerate(talks, len(clients) - len(talks)):
+        client = clients[at]
+        gaps = one.gaps_ms(ledger, answered=False)
+        if client.session is not None and gaps:
+            plain = dict(choose(gaps).data)
+            wait = PluginConfig(kind=str(plain.pop("kind")), settings=cast("dict[str, Setting]", plain))
+            clients[at] = replace(client, session=replace(client.session, think_time_ms=wait, pacing="clock"))
+    workload = replace(workload, clients=tuple(clients))
+    return generate(workload if talks else replace(workload, requests=drawn), 0, plugins)
+
+
+def _turns(ledger: Ledger) -> list[int]:
+    counts: dict[int, int] = {}
+    for code in ledger.sessions.rows:
+        if ledger.sessions.values[code]:
+            counts[code] = counts.get(code, 0) + 1
+    return list(counts.values())
+
+
 def _data(kind: Kind, fitted: FittedClient) -> Json:
     data: dict[str, Json] = {
         "id": fitted.id,
@@ -187,7 +278,11 @@ def _agreement(trace: Ledger, fitted: Ledger) -> dict[str, Agreement]:
         ks = None if sample is None else distance_of_samples(sorted(sample(trace)), sorted(sample(fitted)))
         return Agreement(trace=figure(trace), fitted=figure(fitted), ks=ks)
 
+    turns = {}
+    if any(trace.sessions.values):
+        turns["turns"] = of(lambda one: total_of(_turns(one)) / max(1, len(_turns(one))), _turns)
     return {
+        **turns,
         "requests/s": of(_rate),
         "CV of gaps": of(lambda one: gap_cv(one.arrival_us), _gaps),
         "dispersion by second": of(lambda one: dispersion(one.arrival_us, SECOND)),
@@ -241,7 +336,9 @@ def _remarks(clients: Sequence[FittedClient], agreement: dict[str, Agreement], d
     lines += [f"  {name}: {line}" for name, line in agreement_lines(agreement).items()]
     lines.append("What was chosen, with its distance from the trace (shares are numbers of requests):")
     for one in clients:
-        parts = (("arrivals", one.arrivals), ("prompts", one.input_tokens), ("outputs", one.output_tokens))
+        parts = [("arrivals", one.arrivals), ("prompts", one.input_tokens), ("outputs", one.output_tokens)]
+        parts += [("turns", one.turns)] if one.turns else []
+        parts += [("think time", one.think_time_ms)] if one.think_time_ms else []
         lines.append(f"  {one.id}: " + ", ".join(f"{name} {part.kind} {part.ks:.3f}" for name, part in parts))
     return lines
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.spec.model import Prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from blis_tui.traffic.ledger import Ledger
 
@@ -44,8 +44,11 @@ class Kinds:
 _Key = tuple[str, str, str, Prefix | None]
 
 
-def kinds_of(ledger: Ledger) -> Kinds:
-    """Tell requests apart: by SLO class and model, and by tenant and prefix where there are not too many."""
+def kinds_of(ledger: Ledger, left_out: Collection[int] = ()) -> Kinds:
+    """Tell requests apart: by SLO class and model, and by tenant and prefix where there are not too many.
+
+    Rows that are left out belong to none.
+    """
     notes: list[str] = []
     by_head = _with_heads(ledger)
     by_band = _with_bands(ledger)
@@ -59,7 +62,7 @@ def kinds_of(ledger: Ledger) -> Kinds:
         tries += [(tenants, by_head, ()), (nobody, by_head, (by_tenant,))]
     tries += [(tenants, by_band, (by_length,)), (nobody, by_band, (by_tenant, by_length))]
     for names, prefix_of, told in tries:
-        groups = _grouped(ledger, names, prefix_of)
+        groups = _grouped(ledger, names, prefix_of, left_out)
         if len(groups) <= _MOST or names is nobody:
             notes += [one for one in told if one != by_length or any(key[3] for key in groups)]
             break
@@ -67,11 +70,13 @@ def kinds_of(ledger: Ledger) -> Kinds:
 
 
 def _grouped(
-    ledger: Ledger, tenants: Sequence[str], prefix_of: Callable[[int], Prefix | None]
+    ledger: Ledger, tenants: Sequence[str], prefix_of: Callable[[int], Prefix | None], left_out: Collection[int]
 ) -> dict[_Key, list[int]]:
     classes, models = ledger.names["slo_class"], ledger.names["model"]
     groups: dict[_Key, list[int]] = {}
     for row, tenant in enumerate(tenants):
+        if row in left_out:
+            continue
         key = (tenant, classes.values[classes.rows[row]], models.values[models.rows[row]], prefix_of(row))
         groups.setdefault(key, []).append(row)
     return groups

@@ -53,6 +53,7 @@ class Ledger:
         output_tokens: tokens of their answers.
         found_tokens: tokens of their prompts that an infinite cache would find.
         names: grouping -> which group each belongs to.
+        e2e_us: what their answers took, where that was recorded; -1 = it was not.
         sessions: which conversation each belongs to; empty = none.
         heads: what its prompt shares with others.
 
@@ -63,6 +64,7 @@ class Ledger:
     def __init__(self, asked: Iterable[Asked], block_size_tokens: int) -> None:
         self.block_size_tokens = block_size_tokens
         self.arrival_us, self.input_tokens, self.output_tokens, self.found_tokens = (array("q") for _ in range(4))
+        self.e2e_us = array("q")
         self.names = {grouping: Repeated[str]() for grouping in GROUPINGS}
         self.sessions = Repeated[str]()
         self.heads = Repeated[Segments]()
@@ -80,6 +82,7 @@ class Ledger:
             names["slo_class"].append(request.slo_class)
             names["model"].append(request.model)
             sessions.append(request.session_id)
+            self.e2e_us.append(one.e2e_us)
             heads.append(request.segments)
         if not self.arrival_us:
             raise InputError("there are no requests", help="a longer horizon, or more of the trace, has some")

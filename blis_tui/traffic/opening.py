@@ -22,6 +22,7 @@ from blis_tui.spec.source import Source, as_map
 from blis_tui.spec.workloads import open_workload
 from blis_tui.traffic.recognise import format_of
 from blis_tui.workload.factory import create_source
+from blis_tui.workload.source import TraceSource
 from blis_tui.workload.trace_segments import read_segments
 from blis_tui.workload.traces import TRACES
 
@@ -44,6 +45,8 @@ class Asked:
     request: Request
     client: str
     """Empty in a trace."""
+    e2e_us: int = -1
+    """What the answer took, where that was recorded or simulated; -1 = it was not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +202,8 @@ def generate(workload: Workload, seed: int, plugins: Registry) -> Iterator[Asked
     source = create_source(replace(workload, clients=tuple(marked)), seed, plugins)
     while (request := source.next_request()) is not None:
         if not clients:
-            yield Asked(request=request, client="")
+            took = source.table.took_us(request.index) if isinstance(source, TraceSource) else -1
+            yield Asked(request=request, client="", e2e_us=took)
             continue
         client = clients[int(request.tenant)]
         request.tenant = client.tenant
@@ -230,7 +234,7 @@ def _simulated(experiment: Experiment) -> Iterator[Asked]:
         )
         request.reasoning = Reasoning(row.reasoning_tokens) if row.reasoning_tokens else None
         request.media = Media(row.image_tokens, row.audio_tokens, row.video_tokens)
-        yield Asked(request=request, client="")
+        yield Asked(request=request, client="", e2e_us=-1 if row.e2e_us is None else row.e2e_us)
 
 
 def provenance(traffic: Traffic, requests: int) -> tuple[str, ...]:

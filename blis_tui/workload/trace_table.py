@@ -267,6 +267,10 @@ class TraceTable:
         """The same as it was before arrivals were divided."""
         return self._arrival_us[row] if self._scale == 1.0 else int(self._arrival_us[row] * self._scale + 0.5)
 
+    def took_us(self, row: int) -> int:
+        """What its answer took; -1 = the file does not say."""
+        return self._e2e_us[row]
+
     def answered_us(self, row: int) -> int:
         """When its answer was complete, on the same clock; -1 = the file does not say."""
         return -1 if self._e2e_us[row] < 0 else self.recorded_us(row) + self._e2e_us[row]

@@ -96,10 +96,11 @@ def test_what_is_no_short_form_shows_the_line_to_write(old: str, new: str, messa
 
 @pytest.mark.parametrize("kind", ["Experiment", "Policy", "Workload"])
 def test_every_map_with_a_kind_has_a_short_form(kind: str) -> None:
-    """So that the rule is one rule: a word wherever all kinds have default settings, a number wherever lengths are."""
+    """So that the rule is one rule: a word where all kinds have default settings, a number for lengths and ratios."""
     for key in root(kind).walk():
         if key.variants and "kind" in key.children and key.path:
             needed = [any(one.required for one in variant.keys.values()) for variant in key.variants]
             plain = not any(needed) or key.name == "kv_tiers"  # there `none` may stand alone
             alone = "list of maps, or their kinds alone" if key.is_list else "map, or its kind alone"
-            assert key.type == (alone if plain else "map or whole number"), key.dotted
+            number = "map or number" if key.name == "ratio" else "map or whole number"
+            assert key.type == (alone if plain else number), key.dotted

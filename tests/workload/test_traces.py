@@ -19,6 +19,7 @@ from blis_tui.workload.trace_text import Problems, TraceText
 from blis_tui.workload.traces import read_trace
 
 HEADER = "arrival_time_us,input_tokens,output_tokens"
+WHOLE = "write a whole number"
 FULL = (
     "request_id,arrival_time_us,input_tokens,output_tokens,prefix_group,prefix_length,slo_class,tenant_id,"
     "deadline_us,session_id,round_index"
@@ -107,14 +108,19 @@ c,1,2
 d,99999999999999999999,1,,,,,,,,
 """
     assert problems_of(text, tmp_path) == [
-        (3, "arrival_time_us", "'1.5' is not a whole number", None),
-        (3, "input_tokens", "'-3' is negative", None),
-        (3, "output_tokens", "'x' is not a whole number", None),
-        (3, "request_id", "'a' is also the id on line 2", None),
+        (3, "arrival_time_us", "'1.5' is not a whole number", WHOLE),
+        (3, "input_tokens", "'-3' is negative", WHOLE),
+        (3, "output_tokens", "'x' is not a whole number", WHOLE),
+        (3, "request_id", "'a' is also the id on line 2", "give every request an id of its own, or drop the column"),
         (4, "input_tokens", "the prompt has no tokens", "a prompt has at least 1"),
         (4, "slo_class", "there is no service class 'critcal'", "did you mean 'critical'?"),
         (4, "deadline_us", "the deadline 50 is before the arrival 100", "deadlines are absolute; 0 = none"),
-        (5, "", "the line has 3 fields, the header 11", None),
+        (
+            5,
+            "",
+            "the line has 3 fields, the header 11",
+            "cells that say nothing are empty, but their commas are there",
+        ),
         (6, "prefix_group", "prefix_length is 64 but there is no group", "name a prefix_group"),
         (
             6,
@@ -123,7 +129,7 @@ d,99999999999999999999,1,,,,,,,,
             "the service classes are critical, standard, sheddable, batch, background",
         ),
         (6, "request_id", "the cell is empty", "give every request an id or drop the column"),
-        (7, "arrival_time_us", "'99999999999999999999' is larger than 9007199254740992", None),
+        (7, "arrival_time_us", "'99999999999999999999' is larger than 9007199254740992", WHOLE),
         (7, "output_tokens", "the cell is empty", "write a whole number"),
     ]
 
@@ -131,21 +137,24 @@ d,99999999999999999999,1,,,,,,,,
 @pytest.mark.parametrize("cell", ["1_000", "+5", "0x10", "1e3", "٣", "²", "nan", "1 2"])
 def test_only_digits_are_numbers(tmp_path: Path, cell: str) -> None:
     assert problems_of(f"{HEADER}\n1,{cell},3\n", tmp_path) == [
-        (2, "input_tokens", f"{cell!r} is not a whole number", None)
+        (2, "input_tokens", f"{cell!r} is not a whole number", WHOLE)
     ]
 
 
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (b"", (1, "", "the file is empty", None)),
-        (b" \n\n", (1, "", "the file is empty", None)),
-        (HEADER.encode(), (1, "", "there are no requests below the header", None)),
+        (b"", (1, "", "the file is empty", "is it the right one?")),
+        (b" \n\n", (1, "", "the file is empty", "is it the right one?")),
+        (HEADER.encode(), (1, "", "there are no requests below the header", "each line below it is one request")),
         (
             HEADER.encode() + b"\n1,2,3\n1,\xff,3\n",
             (3, "", "byte 0xff is not UTF-8", "save the file as UTF-8"),
         ),
-        (HEADER.encode() + b"\n1,2,3\n4,\0,6\n", (3, "", "there is a NUL character in the line", None)),
+        (
+            HEADER.encode() + b"\n1,2,3\n4,\0,6\n",
+            (3, "", "there is a NUL character in the line", "is it a text file, and complete?"),
+        ),
     ],
 )
 def test_files_that_hold_no_table(tmp_path: Path, data: bytes, expected: tuple[object, ...]) -> None:
@@ -290,9 +299,9 @@ def test_wrong_azure_rows_are_named(tmp_path: Path) -> None:
         (2, "TIMESTAMP", "'2023-02-29 00:00:00.0000000' is not a timestamp", advice),
         (3, "TIMESTAMP", "'2023-11-16 18:15:60.0000000' is not a timestamp", advice),
         (3, "ContextTokens", "the prompt has no tokens", "a prompt has at least 1"),
-        (4, "GeneratedTokens", "'-1' is negative", None),
+        (4, "GeneratedTokens", "'-1' is negative", WHOLE),
         (5, "TIMESTAMP", "'2023-11-16 24:00:00.0000000' is not a timestamp", advice),
-        (6, "", "the line has 4 fields, the header 3", None),
+        (6, "", "the line has 4 fields, the header 3", "cells that contain commas stand in double quotes"),
     ]
     header_only = problems_of("TIMESTAMP,ContextTokens,GeneratedTokens\n", tmp_path, "azure")
-    assert header_only == [(1, "", "there are no requests below the header", None)]
+    assert header_only == [(1, "", "there are no requests below the header", "each line below it is one request")]

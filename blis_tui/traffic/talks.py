@@ -1,0 +1,114 @@
+"""Sessions in a trace: each kind of them becomes a client of a fitted workload that holds sessions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from blis_tui.spec.model import Prefix
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.traffic.ledger import Ledger
+
+_HALF = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Talks:
+    """Sessions that are alike in what is no number.
+
+    Attributes:
+        sessions: the rows of each, in order of arrival.
+        history: whether prompts begin with what was said before, as their lengths tell.
+    """
+
+    tenant: str
+    slo_class: str
+    model: str
+    prefix: Prefix | None
+    sessions: Sequence[Sequence[int]]
+    history: bool
+
+    @property
+    def name(self) -> str:
+        """What to call them."""
+        prefix = self.prefix.group if self.prefix else ""
+        parts = (self.tenant, self.slo_class if self.slo_class != "standard" else "", self.model, prefix, "sessions")
+        return "-".join(part for part in parts if part)[-150:]
+
+    def rows(self) -> list[int]:
+        """All requests."""
+        return [row for session in self.sessions for row in session]
+
+    def new_tokens(self, ledger: Ledger) -> list[int]:
+        """New text of each prompt."""
+        head = self.prefix.tokens if self.prefix else 0
+        found: list[int] = []
+        for session in self.sessions:
+            found.append(max(1, ledger.input_tokens[session[0]] - head))
+            for before, row in pairwise(session):
+                new = _new(ledger, before, row)
+                found.append(new if self.history and new > 0 else max(1, ledger.input_tokens[row] - head))
+        return found
+
+    def gaps_ms(self, ledger: Ledger, *, answered: bool) -> list[int]:
+        """From each request to the next of its session, or from its answer; at least 1."""
+        found = []
+        for before, row in ((one, two) for session in self.sessions for one, two in pairwise(session)):
+            since = ledger.arrival_us[before] + (max(0, ledger.e2e_us[before]) if answered else 0)
+            found.append(max(1, (ledger.arrival_us[row] - since) // 1000))
+        return found
+
+    def answered(self, ledger: Ledger) -> bool:
+        """Whether it is known when answers were there, and none of them came after the next request."""
+        pairs = [pair for session in self.sessions for pair in pairwise(session)]
+        known = [ledger.e2e_us[one] >= 0 for one, _ in pairs]
+        late = [ledger.arrival_us[two] < ledger.arrival_us[one] + ledger.e2e_us[one] for one, two in pairs]
+        return bool(pairs) and all(known) and _HALF * late.count(True) < len(late)
+
+
+def talks_of(ledger: Ledger) -> list[Talks]:
+    """The sessions, told apart by tenant, SLO class, model, and a prefix that several of them share; most first."""
+    rows: dict[str, list[int]] = {}
+    for row, code in enumerate(ledger.sessions.rows):
+        if name := ledger.sessions.values[code]:
+            rows.setdefault(name, []).append(row)
+    sessions = [one for one in rows.values() if len(one) > 1]
+    if not sessions:
+        return []
+    sessions = list(rows.values())
+    heads = [ledger.heads.values[ledger.heads.rows[one[0]]][:1] for one in sessions]
+    groups: dict[tuple[str, str, str, Prefix | None], list[list[int]]] = {}
+    for session, head in zip(sessions, heads, strict=True):
+        shared = bool(head) and heads.count(head) > 1
+        prefix = Prefix(group=head[0][0], tokens=head[0][1]) if shared else None
+        told = [ledger.names[name].values[ledger.names[name].rows[session[0]]] for name in _TOLD]
+        groups.setdefault((told[0], told[1], told[2], prefix), []).append(session)
+    found = [
+        Talks(
+            tenant=key[0],
+            slo_class=key[1],
+            model=key[2],
+            prefix=key[3],
+            sessions=members,
+            history=_said(ledger, members),
+        )
+        for key, members in groups.items()
+    ]
+    return sorted(found, key=lambda one: -len(one.sessions))
+
+
+_TOLD = ("tenant", "slo_class", "model")
+
+
+def _said(ledger: Ledger, sessions: Sequence[Sequence[int]]) -> bool:
+    """Whether at least half of the later prompts are long enough for what was said before."""
+    new = [_new(ledger, before, row) > 0 for session in sessions for before, row in pairwise(session)]
+    return _HALF * new.count(True) >= len(new) > 0
+
+
+def _new(ledger: Ledger, before: int, row: int) -> int:
+    return ledger.input_tokens[row] - ledger.input_tokens[before] - ledger.output_tokens[before]
