@@ -286,9 +286,8 @@ def ranked_requests(view: View) -> Sequence[Ranked]:
 
 def ranking_lines(view: View, found: Sequence[Ranked], width: int, hint: str) -> list[Line]:
     """The ranking; where there is nobody to rank yet, only the hint."""
-    hints = [line((row.plain, "$text-muted")) for row in words(hint, width)]
     if not found:
-        return hints
+        return [line((row.plain, "$text-muted")) for row in words(hint, width)]
     order = ORDERS[view.selection.order]
     top = found[0].value
     names = max(len(one.name) for one in found)
@@ -305,9 +304,7 @@ def ranking_lines(view: View, found: Sequence[Ranked], width: int, hint: str) ->
         if preemptions and not counts:
             parts.append((f"  \N{MULTIPLICATION SIGN} {plural(preemptions, 'preemption')}", "$error"))
         lines.append(line(Content.assemble(*parts), key=REQUEST_KEY + one.name, tip="enter: open; ?: why"))
-    keys = Content.from_markup(
-        "[$accent bold]up down[/][$text-muted] choose  [/][$accent bold]enter[/][$text-muted] its life  [/]"
-        "[$accent bold]?[/][$text-muted] why  [/][$accent bold]$again[/][$text-muted] rank by another metric[/]",
-        again=shown_key(named("look.rank").keys[0]),
-    )
-    return [*lines, BLANK, line(keys)]
+    again = shown_key(named("look.rank").keys[0])
+    keys = {"up down": "choose", "enter": "its life", "?": "why", again: "rank by another metric"}
+    hints = [Content.assemble((key, "$accent bold"), (f" {does}", "$text-muted")) for key, does in keys.items()]
+    return [*lines, BLANK, *map(line, flow(hints, width))]

@@ -250,7 +250,7 @@ class DebuggerScreen(Asking):
     def action_look_arrivals(self) -> None:
         """Show whose requests arrive when, by the next grouping."""
         if not self.query_one(Timeline).turn():
-            self.notify("All requests come from one client, and have no tenant.", markup=False)
+            self.notify("All requests come from one client, and none has a tenant.", markup=False)
 
     def action_look_filter(self) -> None:
         """Narrow the event list."""
