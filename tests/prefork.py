@@ -82,13 +82,13 @@ def _serve() -> None:
     os.environ.update(environment)
     sys.path[0] = folder
     sys.argv[:] = arguments
-    code: str | int = 0
+    code = 0
     try:
         runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
     except SystemExit as ended:
-        code = ended.code or 0
-        if not isinstance(code, int):
+        if isinstance(ended.code, str):
             raise
+        code = ended.code or 0
     # As at any exit, but for cleaning up: that would touch, and so copy, all that was imported.
     atexit._run_exitfuncs()
     sys.stdout.flush()
