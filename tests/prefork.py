@@ -7,6 +7,7 @@ thread and does nothing but fork: a program gets its own working folder, environ
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
 import runpy
@@ -62,6 +63,8 @@ def _serve() -> None:
     import blis_tui.study.sweep  # noqa: PLC0415
 
     blis_tui.load("quickstart")
+    gc.collect()
+    gc.freeze()  # who is forked need not look at it
     for line in sys.stdin:
         arguments, folder, environment, streams = json.loads(line)
         child = os.fork()
@@ -79,7 +82,18 @@ def _serve() -> None:
     os.environ.update(environment)
     sys.path[0] = folder
     sys.argv[:] = arguments
-    runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+    code = 0
+    try:
+        runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        if isinstance(ended.code, str):
+            raise
+        code = ended.code or 0
+    # As at any exit, but for cleaning up: that would touch, and so copy, all that was imported.
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from blis_tui.engine.preemption.records import RestoreChosen, SwappedBack, Tiers
 from blis_tui.engine.records import ChunkDone, FirstToken, Preempted, Scheduled, StepFinished
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blis_tui.engine.batch import Batch
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.plan import Plan
@@ -56,6 +58,11 @@ def emit_plan(observers: Observers, index: int, now: int, plan: Plan) -> None:
             observers.emit(SwappedBack(event, now, request.request_id, index, tokens, blocks, took))
 
 
+def _names(requests: Sequence[Request]) -> tuple[str, ...]:
+    """Most steps admit and end nobody: that costs nothing."""
+    return tuple([request.request_id for request in requests]) if requests else ()
+
+
 def emit_step(observers: Observers, index: int, number: int, batch: Batch, plan: Plan, done: Done) -> None:
     """A StepFinished record; the batch is as after the step."""
     if StepFinished in observers.kinds:
@@ -65,15 +72,15 @@ def emit_step(observers: Observers, index: int, number: int, batch: Batch, plan:
                 done.start_us,
                 index,
                 number,
-                tuple(request.request_id for request in plan.admitted),
-                tuple(one.victim.request_id for one in plan.preempted),
-                tuple(ChunkDone(c.request.request_id, c.computed, c.new) for c in plan.chunks),
+                _names(plan.admitted),
+                _names([one.victim for one in plan.preempted]),
+                tuple([ChunkDone(c.request.request_id, c.computed, c.new) for c in plan.chunks]) if plan.chunks else (),
                 done.decode_requests,
                 done.decode_context_tokens,
-                tuple(batch.stalled[slot].request_id for slot in sorted(batch.stalled) if slot not in batch.busy),
+                _names([batch.stalled[slot] for slot in sorted(batch.stalled) if slot not in batch.busy]),
                 done.duration_us,
-                tuple(request.request_id for request in done.first_tokens),
-                tuple(request.request_id for request in done.finishing),
+                _names(done.first_tokens),
+                _names(done.finishing),
                 len(batch.waiting.items),
                 len(batch.running),
                 batch.pool.used,

@@ -22,8 +22,14 @@ LOOKS = 23
 """Digests compared on the way from one checkpoint to the next."""
 
 
+def step_to(simulation: Simulation, events: int) -> None:
+    """Go on to event number ``events``."""
+    while simulation.events < events:
+        simulation.step()
+
+
 def advance(simulation: Simulation, events: int) -> list[str]:
-    """Go on to event number ``events``; the digests seen on the way, the last event's included."""
+    """The same, and the digests seen on the way, the last event's included."""
     pause = max(1, (events - simulation.events) // LOOKS)
     digests = []
     while simulation.events < events:
@@ -38,7 +44,7 @@ def test_back_and_forth(name: str, loaded: dict[str, Experiment], baseline: dict
     total = baseline[name].events
     simulation = Simulation(loaded[name])
     start, start_digest = simulation.checkpoint(), simulation.digest()
-    advance(simulation, total // 3)
+    step_to(simulation, total // 3)
     early, early_digest = simulation.checkpoint(), simulation.digest()
     digests = advance(simulation, total * 2 // 3)
     late, late_digest = simulation.checkpoint(), simulation.digest()
@@ -64,7 +70,7 @@ def test_a_fresh_simulation_goes_on_where_another_was_saved(
     name: str, loaded: dict[str, Experiment], baseline: dict[str, Outcome]
 ) -> None:
     simulation = Simulation(loaded[name])
-    advance(simulation, baseline[name].events // 2)
+    step_to(simulation, baseline[name].events // 2)
     saved, digest = simulation.checkpoint(), simulation.digest()
 
     fresh = Simulation(loaded[name])
@@ -82,7 +88,7 @@ def test_a_checkpoint_of_a_restored_simulation(
     """Saving, restoring and saving again, many times over, loses nothing."""
     simulation = Simulation(loaded[name])
     for part in range(1, 8):
-        advance(simulation, baseline[name].events * part // 8)
+        step_to(simulation, baseline[name].events * part // 8)
         saved, digest = simulation.checkpoint(), simulation.digest()
         simulation = Simulation(loaded[name])
         simulation.restore(saved)

@@ -10,6 +10,7 @@ import textual.app
 import textual.pilot
 from textual import constants
 from textual._compositor import Compositor
+from textual.css.stylesheet import Stylesheet
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -17,6 +18,9 @@ from tests.tui.screens import draw, idle
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from textual.css.model import RuleSet
+    from textual.css.types import CSSLocation
 
 LAB = {
     "mine.blis.yaml": """\
@@ -77,6 +81,26 @@ def _quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Pilot, "_wait_for_screen", _wait_for_screen)
     monkeypatch.setattr(Pilot, "pause", _pause)
     monkeypatch.setattr(Compositor, "render_update", lambda _self, **_how: None)
+    monkeypatch.setattr(Stylesheet, "_parse_rules", _parse_rules)
+
+
+_parsed: dict[tuple[object, ...], list[RuleSet]] = {}
+_parse = Stylesheet._parse_rules
+
+
+def _parse_rules(
+    sheet: Stylesheet,
+    css: str,
+    read_from: CSSLocation,
+    is_default_rules: bool = False,
+    tie_breaker: int = 0,
+    scope: str = "",
+) -> list[RuleSet]:
+    """Textual's own remembers what it has parsed for one app; here every test has an app, all with the same styles."""
+    key = (css, read_from, is_default_rules, tie_breaker, scope, *sheet._variables.items())
+    if key not in _parsed:
+        _parsed[key] = _parse(sheet, css, read_from, is_default_rules, tie_breaker, scope)
+    return _parsed[key]
 
 
 async def _wait_for_screen(pilot: Pilot[None]) -> bool:
