@@ -53,6 +53,18 @@ class Board:
         self._adapters: list[list[str]] = [[] for _ in instances]
         self.now = 0
 
+    def add(self, one: Instance) -> None:
+        """One more instance; its list is that of the cluster."""
+        self.seen.append(Seen(one.number, len(one.pool.blocks)))
+        self._caches.append(set())
+        self._adapters.append([])
+
+    def used_now(self, one: Instance) -> int:
+        """The KV blocks in use as others see it; those of who has left may be in use again."""
+        leaving = [] if self.early else one.leaving
+        used = len(one.pool.blocks) - len(one.pool.free) + sum(blocks for _, blocks in leaving)
+        return min(used, len(one.pool.blocks))
+
     def in_flight(self, number: int) -> int:
         return sum(job.counted.count(number) for job in self._jobs)
 
@@ -67,8 +79,7 @@ class Board:
             leaving = [] if self.early else one.leaving
             seen.waiting = len(one.waiting)
             seen.running = len(one.running) + len(leaving)
-            used = len(one.pool.blocks) - len(one.pool.free) + sum(blocks for _, blocks in leaving)
-            seen.used = min(used, len(one.pool.blocks))
+            seen.used = self.used_now(one)
         if renews:
             self._refreshed_us = now
         if self._delay_us and now - self._cached_us >= self._delay_us:

@@ -12,12 +12,15 @@ from blis_tui.spec.limits import UNLIMITED
 from blis_tui.spec.model import (
     SLO_CLASSES,
     SLO_PRIORITIES,
+    Autoscaler,
     Cluster,
+    Delay,
     Disaggregation,
     Engine,
     Failure,
     Gateway,
     Lifecycle,
+    NodePool,
     PluginConfig,
     Policy,
     Pool,
@@ -314,6 +317,76 @@ def draw_mortal_fleet(draw: Draw) -> Scenario:
         assemble(policy, cluster, pools, horizon_us=draw(st.sampled_from((None, None, 300)))),
         _asked(draw, engine.kv_blocks, engine.block_size_tokens),
     )
+
+
+def _delay(draw: Draw) -> Delay:
+    return Delay(mean_us=_one_of(draw, 0, 10, 50), std_dev_us=_one_of(draw, 0, 0, 20))
+
+
+def _deaths(draw: Draw) -> tuple[Failure, ...]:
+    """By chance, of any instance or those of a pool."""
+    return tuple(
+        replace(
+            failure,
+            pool=draw(st.sampled_from((None, "only"))) if failure.instance is None else None,
+            at_us=None,
+            mean_time_between_us=_one_of(draw, 60, 200, 600),
+        )
+        if draw(st.booleans())
+        else failure
+        for failure in _failures(draw, 4)
+    )
+
+
+def _nodes(draw: Draw) -> tuple[NodePool, ...]:
+    """One kind of node or two, few of each; on some there is no room for every instance."""
+    return tuple(
+        NodePool(
+            name=name,
+            gpu="slow",
+            gpus_per_node=_one_of(draw, 1, 2, 2, 3),
+            initial=_one_of(draw, 0, 1, 2),
+            min=_one_of(draw, 0, 0, 1),
+            max=_one_of(draw, 1, 2, 4),
+            provisioning_delay=_delay(draw),
+            cost_per_hour=draw(st.sampled_from((None, 1.0, 1.0, 3.0))),
+        )
+        for name in ("small", "large")[: _one_of(draw, 1, 1, 2)]
+    )
+
+
+def _autoscaler(draw: Draw, pools: tuple[Pool, ...]) -> Autoscaler:
+    return Autoscaler(
+        interval_us=_one_of(draw, 15, 40, 100),
+        bounds={pool.name: (_one_of(draw, 0, 0, 1), pool.instances + _one_of(draw, 0, 1, 3)) for pool in pools},
+        kv_utilization_threshold=draw(st.sampled_from((0.2, 0.8, 1.0))),
+        scale_up_threshold=draw(st.sampled_from((0.5, 0.8))),
+        scale_down_boundary=draw(st.sampled_from((0.1, 0.4))),
+        avg_input_tokens=_one_of(draw, 4, 20, 100),
+        scale_up_window_us=_one_of(draw, 0, 0, 30, 60),
+        scale_down_window_us=_one_of(draw, 0, 30, 60),
+        scrape_delay=_delay(draw),
+    )
+
+
+def draw_living_fleet(draw: Draw) -> Scenario:
+    """One whose instances come and go in all ways: by chance, for want of nodes, as the autoscaler says."""
+    scenario = draw_mortal_fleet(draw)
+    experiment = scenario.experiment
+    lifecycle = Lifecycle(
+        loading_delay_us=_one_of(draw, 0, 0, 40),
+        warm_up_requests=_one_of(draw, 0, 1, 3),
+        warm_up_factor=draw(st.sampled_from((1.0, 1.5, 3.0))),
+        drain=draw(st.sampled_from(("wait", "redirect", "immediate"))),
+    )
+    cluster = replace(
+        experiment.cluster,
+        lifecycle=lifecycle,
+        failures=_deaths(draw) if draw(st.booleans()) else (),
+        nodes=_nodes(draw) if draw(st.booleans()) else (),
+        autoscaler=_autoscaler(draw, experiment.pools) if draw(st.integers(0, 2)) else None,
+    )
+    return Scenario(replace(experiment, cluster=cluster), scenario.asked)
 
 
 def draw_fleet(draw: Draw) -> Scenario:

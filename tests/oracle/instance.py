@@ -310,6 +310,8 @@ class Instance:
         self.policy = policy
         self.rule = policy.batching.kind
         self.latency = latency
+        self.slowness = 1.0
+        """How many times as long its steps take as when it is warm."""
         self.vllm = self.rule == "vllm-v1"
         self.blis = self.rule == "blis"
         self.pool = Pool(
@@ -817,7 +819,7 @@ class Instance:
             sizes = [1, 2, 4, 8, *range(16, most, 16), most]
             padded = min((size for size in sizes if size >= load.decode_requests), default=load.decode_requests)
             load = StepLoad([], min(padded, most), load.decode_context_tokens)
-        duration = self.latency.step_time_us(load)
+        duration = int(self.latency.step_time_us(load) * self.slowness)
         return duration if self.shelf is None else int(duration * self.shelf.factor())
 
     def advance(self, plan: Plan, end: int, duration_us: int) -> tuple[list[Job], list[Job]]:

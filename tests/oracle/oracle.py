@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.records import Record
     from blis_tui.spec.model import Experiment
+    from blis_tui.spec.model import Pool as PoolSpec
 
     from .instance import Plan
     from .pipelines import BatchQueue
@@ -105,13 +106,8 @@ class Oracle:
         self.instances: list[Instance] = []
         roles: list[str] = []
         for pool in experiment.pools:
-            latency = create_latency(experiment.plugins, pool)
             for _ in range(pool.instances):
-                one = Instance(len(self.instances), pool, policy, latency, experiment.seed)
-                one.early_transfers = self.settings.disaggregation is not None and (
-                    self.settings.disaggregation.transfer.starts == "step-start"
-                )
-                self.instances.append(one)
+                self._create(pool)
                 roles.append(pool.role)
         self.jobs = [Job(request) for request in requests]
         self.arrived: list[Job] = []
@@ -159,6 +155,21 @@ class Oracle:
     def of(cls, scenario: Scenario, max_steps: int) -> Self:
         """What runs a scenario."""
         return cls(scenario.experiment, scenario.requests(), max_steps)
+
+    def _create(self, pool: PoolSpec) -> Instance:
+        """One more instance, of which nobody has heard."""
+        latency = create_latency(self.experiment.plugins, pool)
+        one = Instance(len(self.instances), pool, self.policy, latency, self.experiment.seed)
+        split = self.settings.disaggregation
+        one.early_transfers = split is not None and split.transfer.starts == "step-start"
+        self.instances.append(one)
+        return one
+
+    def _new_instance(self, pool: PoolSpec) -> int:
+        """One more instance, empty, that nobody can be sent to yet; answers its number."""
+        one = self._create(pool)
+        self.board.add(one)
+        return one.number
 
     @property
     def steps(self) -> list[StepFinished]:

@@ -16,17 +16,25 @@ from blis_tui.errors import StalledError
 from blis_tui.simulation import Simulation
 
 from .draws import drawn
-from .fleets import draw_fleet, draw_fleet_with_adapters, draw_mortal_fleet, draw_mortal_fleet_with_adapters
+from .fleets import (
+    draw_fleet,
+    draw_fleet_with_adapters,
+    draw_living_fleet,
+    draw_mortal_fleet,
+    draw_mortal_fleet_with_adapters,
+)
 from .mortal import MortalOracle
 from .oracle import Oracle, OracleHangError, OracleStalledError
 from .other_rules import OTHERS
 from .runs import books_of, check_many, event, examples
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from random import Random
 
     from blis_tui.engine.records import Record
 
+    from .draws import Draw
     from .strategies import Scenario
 
 _MANY: Final = 1_000_000
@@ -129,14 +137,17 @@ def test_many_clusters_agree_with_the_oracle(part: int) -> None:
 
 
 @examples(30)
-@given(drawn(draw_mortal_fleet), st.floats(0, 1))
-def test_clusters_whose_instances_die_agree_with_the_oracle(scenario: Scenario, share: float) -> None:
+@given(drawn(draw_living_fleet), st.floats(0, 1))
+def test_clusters_whose_instances_come_and_go_agree_with_the_oracle(scenario: Scenario, share: float) -> None:
     _check(scenario, share, MortalOracle, 3)
 
 
 @pytest.mark.slow
-def test_many_clusters_whose_instances_die_agree_with_the_oracle() -> None:
-    check_many(250, draw_mortal_fleet, partial(_check_some, kind=MortalOracle, retries=3))
+@pytest.mark.parametrize(("draw", "count"), [(draw_mortal_fleet, 80), (draw_living_fleet, 170)])
+def test_many_clusters_whose_instances_come_and_go_agree_with_the_oracle(
+    draw: Callable[[Draw], Scenario], count: int
+) -> None:
+    check_many(count, draw, partial(_check_some, kind=MortalOracle, retries=3))
 
 
 @examples(20)
