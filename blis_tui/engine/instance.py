@@ -133,10 +133,7 @@ class Instance:
     @property
     def seen_kv_used(self) -> int:
         """Blocks in use as others see it: never more than there are, though left ones may be in use again."""
-        used = self.pool.used
-        for blocks in self._leaving.values():
-            used += blocks
-        return min(used, self.pool.total)
+        return min(self.pool.used + sum(self._leaving.values()), self.pool.total)
 
     def policy_state(self) -> tuple[object, ...]:
         """What its rules remember, as plain values (for digests)."""
@@ -509,8 +506,7 @@ class Instance:
         watch = self._watch
         if watch is not None and watch.early_transfers:
             watch.prefilled.append(request)
-        event = RequestCallback("prefill-left", request, self.hand_over, self.index)
-        self._events.push(end, self._order_left, event)
+        self._events.push(end, self._order_left, RequestCallback("prefill-left", request, self.hand_over, self.index))
 
     def _seen_leaving(self, request: Request, place: int, blocks: int) -> None:
         """It has left the batch: others see that now, or at the step's end."""
