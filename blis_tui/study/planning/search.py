@@ -11,7 +11,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Generator, Iterable
 
 _FAR: Final = 4096.0
 """A rate this many times above or below the first guess is not looked for any further."""
@@ -98,9 +98,6 @@ def search_rate(guess: float, *, precision: float, seeds: int) -> RateSearch:
     First one seed brackets and bisects. Then the others are asked at both ends, which move apart until every seed holds
     at the lower and none at the upper one: what lies between is the noise of the workload, or the precision.
 
-    That what holds at a rate holds at a lower one saves runs: a seed that fails at the lower end is not asked at the
-    upper one. Before a rate is said to hold, though, all seeds have been asked about it.
-
     Args:
         guess: where to begin, such as the capacity.
         precision: how far apart the ends may be, as a share of the lower one.
@@ -116,22 +113,24 @@ def search_rate(guess: float, *, precision: float, seeds: int) -> RateSearch:
             low = middle
         else:
             high = middle
-    others = range(1, seeds)
-    verdicts = yield from known.ask(Probe(low, seed) for seed in others)
-    above = [seed for seed, one in zip(others, verdicts, strict=True) if one.holds]
-    lowest = yield from _outwards(known, low, 1 / (1 + precision), range(seeds), holds=True)
-    highest = yield from _outwards(known, high, 1 + precision, above, holds=False)
+    yield from known.ask(Probe(end, seed) for end in (low, high) for seed in range(seeds))
+    lowest = yield from _outwards(known, low, 1 / (1 + precision), holds=True)
+    highest = yield from _outwards(known, high, 1 + precision, holds=False)
     return Knee(holds=lowest, fails=highest)
 
 
 def _outwards(
-    known: _Known, rate: float, step: float, seeds: Sequence[int], *, holds: bool
+    known: _Known, rate: float, step: float, *, holds: bool
 ) -> Generator[list[Probe], list[Verdict], float | None]:
-    """Go on from a rate, in growing steps, until every seed holds (or none does); None = not even far away."""
+    """Go on from a rate, in growing steps, until every seed holds (or none does); None = not even far away.
+
+    Only seeds that disagree are asked again: what holds at a rate holds at a lower one. Before a rate is said to hold,
+    though, all seeds have been asked about it.
+    """
     end = rate
     while True:
-        verdicts = yield from known.ask(Probe(rate, seed) for seed in seeds)
-        astray = [seed for seed, one in zip(seeds, verdicts, strict=True) if one.holds != holds]
+        verdicts = yield from known.ask(Probe(rate, seed) for seed in range(known.seeds))
+        astray = [seed for seed, one in enumerate(verdicts) if one.holds != holds]
         if not astray:
             return rate
         end = rate
