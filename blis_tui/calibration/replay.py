@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from blis_tui.calibration.judge import StepPair
+from blis_tui.calibration.measured import Measured
 from blis_tui.calibration.parts import STEP_TERMS, Parts
 from blis_tui.engine.latency.model import Chunk, StepLoad, create_latency
 from blis_tui.engine.records import StepFinished
@@ -21,7 +22,9 @@ from blis_tui.simulation import Simulation
 from blis_tui.spec.model import PluginConfig, Trace, Workload
 
 if TYPE_CHECKING:
-    from blis_tui.calibration.measured import Measured, Recording
+    from collections.abc import Sequence
+
+    from blis_tui.calibration.measured import Recording
     from blis_tui.calibration.steps import StepLog
     from blis_tui.engine.latency.fitted import Settings
     from blis_tui.metrics.request_log import RequestRow
@@ -105,13 +108,31 @@ def replay(experiment: Experiment, recording: Recording, settings: Settings, *, 
     Raises:
         InputError: it completes none.
     """
-    steps: list[StepFinished] = []
     with TemporaryDirectory() as folder:
         loaded = with_load(with_coefficients(experiment, settings), recording, Path(folder), repeated=repeated)
-        simulation = Simulation(loaded, check="off")
-        simulation.subscribe(StepFinished, steps.append)
-        simulation.run()
-        rows = simulation.report(verify=False).rows
+        found = taken_apart(loaded, settings, recording.requests)
+    if not found:
+        raise InputError(
+            f"no request of {recording.path} completes in the simulation", help="look at the engine's limits"
+        )
+    return found
+
+
+def taken_apart(
+    experiment: Experiment, settings: Settings, requests: Sequence[Measured] | None = None
+) -> list[Answered]:
+    """Simulate an experiment with ``fitted``, and take apart what its requests waited for, coefficient by coefficient.
+
+    Args:
+        experiment: what is simulated.
+        settings: its coefficients.
+        requests: the measured requests beside the simulated ones; by default these stand for themselves.
+    """
+    steps: list[StepFinished] = []
+    simulation = Simulation(experiment, check="off")
+    simulation.subscribe(StepFinished, steps.append)
+    simulation.run()
+    rows = simulation.report(verify=False).rows
     split = Parts(settings, experiment.pools[0])
     each = [
         split.of(
@@ -126,10 +147,14 @@ def replay(experiment: Experiment, recording: Recording, settings: Settings, *, 
     first = {name: at for at, one in enumerate(steps) for name in one.first_tokens}
     last = {name: at for at, one in enumerate(steps) for name in one.completed}
     found: list[Answered] = []
-    for row, measured in zip(rows, recording.requests, strict=True):
+    for number, row in enumerate(rows):
         begin, end = first.get(row.request_id), last.get(row.request_id)
         if begin is None or end is None or row.ttft_us is None or row.e2e_us is None or row.queued_us is None:
             continue
+        if requests is None:
+            measured = Measured(row.arrival_us, row.input_tokens, row.output_tokens, row.ttft_us, row.e2e_us)
+        else:
+            measured = requests[number]
         queued = max(0, bisect_right(starts, row.queued_us) - 1)
         running = steps[queued]
         left = max(0.0, running.time_us + running.duration_us - row.queued_us) / running.duration_us
@@ -146,9 +171,5 @@ def replay(experiment: Experiment, recording: Recording, settings: Settings, *, 
                 (decoding[end + 1] - decoding[begin + 1]) / count,
                 begin - queued + 1,
             )
-        )
-    if not found:
-        raise InputError(
-            f"no request of {recording.path} completes in the simulation", help="look at the engine's limits"
         )
     return found

@@ -1,0 +1,159 @@
+"""Fit the coefficients of ``fitted`` to measured servers again, and once more without each model.
+
+    python -m benchmarks.refit --data DIR                 what comes out, beside what ships
+    python -m benchmarks.refit --data DIR --write         and write benchmarks/leave_one_out.json
+
+DIR as for ``accuracy.py``, whose runs these are, loaded as they were; the development run of Llama 2 7B is left out, to
+judge by. Each run gives two equations, its mean time to first token and its mean ITL, each the sum of what the
+coefficients stand for in the simulated run. All are solved together: relative errors, large ones counting less, every
+coefficient at or above its physical limit and, by a weak prior, near what ships. Then the runs are simulated with
+what came out, for other step times make other batches, and so on. TensorRT-LLM has a ``layer_us`` and a
+``first_token_us`` of its own. Without a model, the last equations are solved again.
+
+``all: vllm`` are the defaults in ``blis_tui/engine/latency/fitted.py``, which are entered there by hand. It needs scipy
+(the extra ``calibrate``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from statistics import fmean, median
+
+import numpy as np
+from scipy.optimize import least_squares
+
+import blis_tui
+from benchmarks.accuracy import HERE, SORTED_SAMPLING, Run, development_runs, serving_runs, training_runs
+from blis_tui.calibration.fit import with_values
+from blis_tui.calibration.parts import TERMS
+from blis_tui.calibration.replay import taken_apart, with_coefficients
+from blis_tui.engine.latency.fitted import Settings
+
+OWN = ("layer_us", "first_token_us")
+"""Coefficients that TensorRT-LLM has of its own."""
+NAMES = (*TERMS, *(f"trtllm {name}" for name in OWN))
+SOFT = 0.12
+"""Relative errors beyond this count less and less."""
+PRIOR = 1.0
+"""How far from what ships a coefficient may be, as a share of it, for the price of an error of ``SOFT``."""
+
+
+@dataclass(frozen=True)
+class Equation:
+    """A measured mean, and what each of ``NAMES`` stands for in it, as a share of it."""
+
+    run: str
+    model: str
+    metric: str
+    shares: tuple[float, ...]
+
+
+def settings_of(engine: str, values: dict[str, float], *, sorts: bool) -> Settings:
+    """Those of an engine."""
+    own = {name: values[f"trtllm {name}"] for name in OWN} if engine == "trtllm" else {}
+    settings = with_values(Settings(), {**{name: values[name] for name in TERMS}, **own})
+    return Settings(**{**asdict(settings), "sorted_sampling": sorts})
+
+
+def equations(run: Run, values: dict[str, float]) -> list[Equation]:
+    """Those of one run, simulated with these coefficients."""
+    sorts = run.group == "development" and run.model in SORTED_SAMPLING
+    settings = settings_of(run.engine, values, sorts=sorts)
+    experiment = with_coefficients(blis_tui.load({**run.spec, "latency": {"kind": "fitted"}}), settings)
+    answers = [one for one in taken_apart(experiment, settings) if one.measured.arrival_us >= run.warm_up_us]
+    sides = {
+        "ttft": [one.first_parts for one in answers],
+        "itl": [
+            tuple(part / (one.measured.output_tokens - 1) for part in (*one.decode_parts, 0.0, 0.0))
+            for one in answers
+            if one.measured.output_tokens > 1
+        ],
+    }
+    found = []
+    for metric, parts in sides.items():
+        shares = [fmean(column) / 1e3 / run.measured[metric] for column in zip(*parts, strict=True)]
+        own = [0.0] * len(OWN)
+        if run.engine == "trtllm":
+            for at, name in enumerate(OWN):
+                own[at], shares[TERMS.index(name)] = shares[TERMS.index(name)], 0.0
+        found.append(Equation(str(run.spec["metadata"]), run.model, metric, (*shares, *own)))
+    return found
+
+
+def solved(found: list[Equation], at: dict[str, float], ships: dict[str, float]) -> dict[str, float]:
+    """The coefficients that make the equations true as far as can be."""
+    matrix = np.array([one.shares for one in found])
+    limits = {one.name: one.metadata.get("limits", {}).get("minimum", 0.0) for one in fields(Settings)}
+    now = np.array([at[name] for name in NAMES])
+    base = np.array([ships[name] for name in NAMES])
+    scale = np.where(now > 0.0, now, 1.0)
+    lower = np.array([limits[name.removeprefix("trtllm ")] for name in NAMES]) / scale
+    moved = np.where(base > 0.0, base, 1.0) / scale
+
+    def errors(factors: np.ndarray) -> np.ndarray:
+        off = matrix @ factors - 1.0
+        return np.concatenate([off, SOFT / PRIOR * (factors - base / scale) / moved])
+
+    start = np.maximum(np.where(now > 0.0, 1.0, 0.0), lower)
+    result = least_squares(errors, start, bounds=(lower - 1e-9, np.inf), loss="soft_l1", f_scale=SOFT)
+    best = np.maximum(result.x, lower) * scale
+    return {name: float(f"{value:.4g}") for name, value in zip(NAMES, best, strict=True)}
+
+
+def fits(run: Run, most_users: int) -> bool:
+    """Whether to fit on a run."""
+    if (run.group, run.model) == ("development", "llama-2-7b-hf"):
+        return False
+    workload = run.spec["workload"]
+    return isinstance(workload, dict) and workload.get("requests", 0) <= 10 * most_users
+
+
+def document(values: dict[str, float]) -> dict[str, dict[str, float]]:
+    """As ``leave_one_out.json`` has them."""
+    vllm = {name: values[name] for name in sorted(TERMS)} | {"flops_growth": Settings().flops_growth}
+    return {"trtllm": {**vllm, **{name: values[f"trtllm {name}"] for name in OWN}}, "vllm": vllm}
+
+
+def main() -> int:
+    """Fit, tell, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder of the measurements")
+    parser.add_argument("--every", type=int, default=3, metavar="N", help="take every N-th of the serving runs")
+    parser.add_argument("--most-users", type=int, default=128, help="leave out serving runs with more")
+    parser.add_argument("--groups", nargs="+", default=["development", "training", "serving"])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=None, help="processes (default: one a core)")
+    parser.add_argument("--write", action="store_true", help="write leave_one_out.json")
+    options = parser.parse_args()
+    makers = {"development": development_runs, "training": training_runs, "serving": serving_runs}
+    runs: list[Run] = []
+    for group in options.groups:
+        there = [run for run in makers[group](options.data) if fits(run, options.most_users)]
+        runs += there[:: options.every] if group == "serving" else there
+    shipped = json.loads((HERE / "leave_one_out.json").read_text())["all"]
+    ships = {name: float(getattr(Settings(), name)) for name in TERMS}
+    ships |= {f"trtllm {name}": float(shipped["trtllm"][name]) for name in OWN}
+    values, found = ships, list[Equation]()
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for number in range(options.rounds):
+            found = [one for each in pool.map(equations, runs, [values] * len(runs)) for one in each]
+            values = solved(found, values, ships)
+            off = [abs(sum(one.shares) - 1.0) * 100 for one in found]
+            sys.stderr.write(f"round {number + 1}: {fmean(off):.1f} / {median(off):.1f} % off before it\n")
+    sys.stdout.write(f"{'coefficient':22}{'ships':>10}{'fitted':>10}\n")
+    sys.stdout.writelines(f"{name:22}{ships[name]:>10.4g}{values[name]:>10.4g}\n" for name in NAMES)
+    out = {"all": document(values)}
+    for model in sorted({one.model for one in found}):
+        out[model] = document(solved([one for one in found if one.model != model], values, ships))
+    if options.write:
+        (HERE / "leave_one_out.json").write_text(json.dumps(out, indent=1, sort_keys=True) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
