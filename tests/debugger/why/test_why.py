@@ -114,6 +114,42 @@ def test_waiting_for_blocks() -> None:
     assert "Most are held by request_" in told
 
 
+@pytest.mark.parametrize("overlap", [False, True])
+def test_waiting_for_what_a_rule_asks_beside_blocks(overlap: bool) -> None:
+    made = blis_tui.load(
+        {
+            "apiVersion": "blis/v1",
+            "kind": "Experiment",
+            "metadata": {"name": "guaranteed"},
+            "model": "llama-3.1-8b-instruct",
+            "hardware": "h100",
+            "latency": "operators",
+            "engine": {"kv_blocks": 60, "max_model_len": 900, "max_num_batched_tokens": 2048},
+            "policy": {
+                "apiVersion": "blis/v1",
+                "kind": "Policy",
+                "metadata": {"name": "guaranteed"},
+                "batching": {"kind": "tensorrt-llm", "disable_overlap_scheduler": not overlap},
+            },
+            "workload": {
+                "requests": 8,
+                "clients": [
+                    {
+                        "id": "users",
+                        "arrivals": {"kind": "closed-loop", "users": 4},
+                        "input_tokens": 200,
+                        "output_tokens": 100,
+                    }
+                ],
+            },
+        }
+    )
+    debugger = Debugger(made)
+    run_to_stop(debugger.run())
+    told = sentences(part(waiting_behind(debugger, "GUARANTEED_NO_EVICT"), "Why it waits now"))
+    assert "The blocks of everybody's prompt and whole declared answer must fit (GUARANTEED_NO_EVICT)." in told
+
+
 def test_head_of_line_blocking_is_called_by_its_name() -> None:
     debugger = finished("kv-pressure")
     explanation = waiting_behind(debugger, "Head-of-line blocking")
