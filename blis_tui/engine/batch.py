@@ -399,10 +399,12 @@ class Batch:
         """How many of its tokens have content in the cache; vLLM notes it when it grants a token that it knows."""
         computed = request.computed_tokens
         noted = computed if self.speculative is None else self.speculative.noted_tokens(request)
-        if not self.traits.orders_blocks_as_vllm:
+        notes_grants = self.traits.orders_blocks_as_vllm
+        if not (notes_grants or self.traits.plans_ahead):
             return computed
         expected = request.joined_us > self.now
         if granted:
+            granted = granted if notes_grants else 0
             return min(computed + granted, request.input_tokens + request.generated_tokens - expected)
         if not self.traits.plans_ahead:
             return noted - (request.index in self.blind)

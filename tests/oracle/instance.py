@@ -17,6 +17,7 @@ from tests.builders import number_of
 
 from .adapters import Shelf
 from .drafts import Drafter
+from .gathering import Gathering
 from .host import Host
 from .other_rules import OTHERS
 from .pipelines import BatchQueue
@@ -186,6 +187,8 @@ class Job:
         self.cached_tokens = 0
         self.found_now = 0
         self.preemptions = 0
+        self.declared = 0
+        """What it may say at most."""
         self.wanted = 0
         self.capped = False
         self.target = request.input_tokens
@@ -350,6 +353,7 @@ class Instance:
         self.itl_us: Counter[int] = Counter()
         self.threshold = self.engine.long_prefill_token_threshold
         self.max_running = self.engine.max_num_seqs
+        self.watermark_blocks = 0
         self.plans_ahead = self.new = self.early_transfers = False
         self.stages = [0] * self.engine.pipeline_parallel
         """When each is free."""
@@ -368,6 +372,10 @@ class Instance:
                 self.threshold = longest * 4 // 100
             if self.new and "max_num_active_seqs" in settings:
                 self.max_running = min(self.max_running, int(number_of(self.policy.batching, "max_num_active_seqs")))
+        self.gathering: Gathering | None = None
+        if self.rule == "tensorrt-llm":
+            self.gathering = Gathering(self)
+            self.plans_ahead = not self.policy.batching.settings["disable_overlap_scheduler"]
 
     # The waiting queue.
 
@@ -384,6 +392,7 @@ class Instance:
                 declared = longest - request.input_tokens
             else:
                 return f"prompt of {request.input_tokens} + {declared} output tokens, max_model_len is {longest}"
+        job.declared = declared
         job.wanted = min(declared, request.output_tokens)
         context = request.input_tokens + (0 if job.split and not job.parted else max(job.wanted, 1) - 1)
         if self.drafter is not None and context > request.input_tokens:
@@ -498,6 +507,8 @@ class Instance:
 
     def _fill_up(self, plan: Plan, now: int) -> None:
         """Schedule requests from the queue."""
+        if self.gathering is not None and self.gathering.waits(plan):
+            return
         while self.waiting and len(self.running) + len(self.ending) < self.max_running and plan.budget > 0:
             head = self._next(now)
             if head is None:
@@ -648,6 +659,8 @@ class Instance:
             self._join(plan, job, now)
             self.grant(plan, job, 1, now)
             return True
+        if self.gathering is not None and not self.gathering.has_place(job):
+            return False
         swapped = 0 if self.host is None else self.host.tokens_of(job)
         limit = (swapped or job.target - (self.rule != "blis")) // pool.size
         found = pool.cached(job.tokens, limit)
@@ -663,7 +676,8 @@ class Instance:
             wanted = min(job.target - start, self._threshold(plan) or job.target)
             if wanted > plan.budget and not bool(settings.settings["enable_chunked_prefill"]):
                 return False
-            whole = job.target if bool(settings.settings["reserve_full_input"]) else start + tokens
+            known = self.gathering is not None or bool(settings.settings["reserve_full_input"])
+            whole = job.target if known else start + tokens
             reserve = self.watermark_blocks if self.running or self.ending else 0
             fits = pool.blocks_for(whole) - len(found) <= len(pool.free) - idle - reserve
         if not fits:

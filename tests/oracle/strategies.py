@@ -457,6 +457,28 @@ def _in_stages(draw: Draw, experiment: Experiment) -> Experiment:
     return replace(experiment, pools=(replace(pool, engine=replace(engine, pipeline_parallel=stages)),))
 
 
+def draw_tensorrt_llm(draw: Draw) -> Scenario:
+    """Any small simulation with TensorRT-LLM's rule, often short of KV blocks."""
+    scenario = draw_scenario(draw, starved=draw(st.booleans()))
+    experiment = scenario.experiment
+    (pool,) = experiment.pools
+    engine = replace(pool.engine, speculative=None, pipeline_parallel=1)
+    chunked = draw(st.booleans())
+    if not chunked:
+        engine = replace(engine, max_num_batched_tokens=max(engine.max_num_batched_tokens, 100))
+    settings: dict[str, object] = {
+        "capacity_scheduler_policy": draw(
+            st.sampled_from(("GUARANTEED_NO_EVICT", "GUARANTEED_NO_EVICT", "MAX_UTILIZATION"))
+        ),
+        "enable_chunked_prefill": chunked,
+        "disable_overlap_scheduler": draw(st.booleans()),
+        "batch_wait_timeout_iters": draw(st.sampled_from((0, 1, 2, 5))),
+        "batch_wait_max_tokens_ratio": draw(st.sampled_from((0.0, 0.1, 0.5, 0.9))),
+    }
+    policy = replace(experiment.policy, batching=PluginConfig(kind="tensorrt-llm", settings=settings))
+    return Scenario(replace(experiment, policy=policy, pools=(replace(pool, engine=engine),)), scenario.asked)
+
+
 def draw_overload(draw: Draw) -> Scenario:
     """One instance whose KV cache is far too small, under any rule; no step is too small for a whole prompt."""
     engine = _engine_short_of_blocks(draw)

@@ -1,4 +1,4 @@
-"""``nano`` and ``llm-serving-sim``: engine and oracle agree on random simulations, and every run ends."""
+"""``nano``, ``llm-serving-sim`` and ``tensorrt-llm``: engine and oracle agree on random simulations, and every run ends."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 
 from .draws import Draw, drawn
 from .runs import check_many, examples
-from .strategies import Scenario, draw_scenario
+from .strategies import Scenario, draw_scenario, draw_tensorrt_llm
 from .test_against_oracle import check, check_every_event
 
 
@@ -30,3 +30,14 @@ def test_they_agree_at_length() -> None:
 @given(drawn(_draw))
 def test_the_books_are_right_after_every_event(scenario: Scenario) -> None:
     check_every_event(scenario)
+
+
+@examples(25)
+@given(drawn(draw_tensorrt_llm))
+def test_they_agree_on_tensorrt_llm(scenario: Scenario) -> None:
+    check(scenario)
+
+
+@pytest.mark.slow
+def test_they_agree_on_tensorrt_llm_at_length() -> None:
+    check_many(250, draw_tensorrt_llm, lambda scenario, _: check(scenario), part=6)

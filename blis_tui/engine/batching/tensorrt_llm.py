@@ -98,11 +98,12 @@ class TensorRtLlmBatching(RunningFirst):
         """Whether all that run and this one can generate to their ends."""
         if self._evicts or not batch.running:
             return True
-        size = batch.pool.block_size_tokens
+        size, cohort = batch.pool.block_size_tokens, batch.cohort
         need = _blocks(request, size)
-        for one in batch.running.values():
-            need += _blocks(one, size) - one.cached_tokens // size
-        return need <= batch.pool.total
+        for one in batch.running.values():  # decodes of this step have taken the block that they need for it
+            held = one.held_blocks if one.joined_clock < 0 else -(-(cohort.context_tokens(one) + 1) // size)
+            need += _blocks(one, size) - held
+        return need <= batch.pool.free
 
     def _waits(self, batch: Batch, budget: int) -> bool:
         """Whether prompts that could be computed wait for more of them."""

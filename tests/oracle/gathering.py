@@ -1,0 +1,54 @@
+"""What TensorRT-LLM asks for before anybody enters, beside free blocks: places for whole answers, and company."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .instance import Instance, Job, Plan
+
+
+class Gathering:
+    """One instance's."""
+
+    def __init__(self, instance: Instance) -> None:
+        settings = instance.policy.batching.settings
+        self._instance = instance
+        self._answers = settings["capacity_scheduler_policy"] == "GUARANTEED_NO_EVICT"
+        self._most = int(str(settings["batch_wait_timeout_iters"]))
+        self._share = float(str(settings["batch_wait_max_tokens_ratio"]))
+        self._plans = 0
+
+    def _whole(self, job: Job) -> int:
+        tokens = job.request.input_tokens + max(1, job.declared)
+        return self._instance.pool.blocks_for(tokens - 1)
+
+    def has_place(self, job: Job) -> bool:
+        """Whether it and all that run can go on to their ends, whatever they were allowed to say."""
+        pool, running = self._instance.pool, self._instance.running
+        if not self._answers or not running:
+            return True
+        missing = [self._whole(one) - len(one.table) for one in running]
+        return self._whole(job) + sum(missing) <= len(pool.free)
+
+    def waits(self, plan: Plan) -> bool:
+        """Whether prompts wait for more prompts, while there are decodes to do."""
+        instance = self._instance
+        here = len(instance.running) + len(instance.ending)
+        prompts = [job.target for job in instance.waiting[: max(0, instance.max_running - here)]]
+        decodes = any(not job.prefilling for job in instance.running)
+        if not (self._most and self._share and decodes and prompts and plan.budget > 0):
+            return False
+        if not self.has_place(instance.waiting[0]):
+            return False
+        most = instance.engine.max_num_batched_tokens
+        left = plan.budget
+        for prompt in prompts:
+            if prompt > left:
+                break
+            left -= prompt
+        if self._plans == self._most or most - left >= self._share * most:
+            self._plans = 0
+            return False
+        self._plans += 1
+        return True
