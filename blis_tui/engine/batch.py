@@ -69,7 +69,7 @@ class Batch:
         reserved: requests that hold the KV blocks of their prompt and do not run yet, by their index.
         planned: the step that starts when the present one ends, where steps are planned ahead.
         now: when the latest step was planned.
-        refused: the latest attempt to admit that failed: request, pool epoch, token budget.
+        refused: the latest attempt to admit that failed: request, pool epoch, budget, threshold (if there is one).
         adapters: the LoRA adapters; None = there are none.
     """
 
@@ -132,7 +132,7 @@ class Batch:
         self.ending: dict[int, Request] = {}
         self.busy: set[int] = set()
         self.reserved: dict[int, Request] = {}
-        self.refused: tuple[int, int, int] | None = None
+        self.refused: tuple[int, ...] | None = None
         self.planned: Planned | None = None
         self.now = 0
         self._next_slot = 0
@@ -393,8 +393,9 @@ class Batch:
         if not self.traits.orders_blocks_as_vllm:
             return computed
         expected = int(self.traits.plans_ahead and request.joined_us > self.now)
-        if granted:
-            return min(computed + granted, request.input_tokens + request.generated_tokens - expected)
+        if granted:  # (who was prefilled elsewhere may have a token less to its name than it knows)
+            known = computed + 1 if computed >= request.target_tokens else request.target_tokens
+            return min(computed + granted, known - expected)
         decoded = computed > request.target_tokens and request.known_clock != self.cohort.clock
         return noted - (expected if decoded else 0)
 
