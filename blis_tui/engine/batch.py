@@ -60,7 +60,7 @@ class Batch:
         reserved: requests that hold the KV blocks of their prompt and do not run yet, by their index.
         planned: the step that starts when the present one ends, where steps are planned ahead.
         now: when the latest step was planned.
-        refused: the latest attempt to admit that failed: request, pool epoch, token budget.
+        refused: the latest attempt to admit that failed: request, pool epoch, budget, threshold (if there is one).
         adapters: the LoRA adapters; None = there are none.
     """
 
@@ -129,7 +129,7 @@ class Batch:
         self.stale: dict[int, tuple[bool, int]] = {}
         self.blind: dict[int, int] = {}
         self.reserved: dict[int, Request] = {}
-        self.refused: tuple[int, int, int] | None = None
+        self.refused: tuple[int, ...] | None = None
         self.planned: Planned | None = None
         self.now = 0
         self._next_slot = 0
@@ -403,9 +403,9 @@ class Batch:
         if not (notes_grants or self.traits.plans_ahead):
             return computed
         expected = request.joined_us > self.now
-        if granted:
-            granted = granted if notes_grants else 0
-            return min(computed + granted, request.input_tokens + request.generated_tokens - expected)
+        if granted:  # (who was prefilled elsewhere may have a token less to its name than it knows)
+            known = computed + 1 if computed >= request.target_tokens else request.target_tokens
+            return min(computed + granted if notes_grants else computed, known - expected)
         if not self.traits.plans_ahead:
             return noted - (request.index in self.blind)
         decoded = computed > request.target_tokens and request.known_clock != self.cohort.clock

@@ -124,6 +124,8 @@ class Pool:
         for number, block in enumerate(table):
             if block.unsaid:
                 block.unsaid = False
+                self._fills += 1
+                block.filled = self._fills
                 block.computed_us = max(block.computed_us, end)
             block.listed = block.listed or findable or number < shared
         if self.tiers is not None:
@@ -639,9 +641,9 @@ class Instance:
         assert pool.tiers is not None
         pool.tiers.load(contents)
         idle = [block for block in found if not block.references]
-        for block in idle:
-            pool.free.remove(block)
+        pool.free = [block for block in pool.free if block not in idle] + idle  # they are as free as others, but spared
         new = [pool.take() for _ in contents]
+        pool.free = [block for block in pool.free if block not in idle]
         for block, content in zip(new, contents, strict=True):
             pool.fill(block, content)
             block.references = 0
@@ -743,9 +745,9 @@ class Instance:
             job.table.append(self.pool.take())
         known = end
         if self.plans_ahead or self.queue is not None:
-            known = min(end, job.request.input_tokens + job.generated - (job.last_token_us > now))
+            known = min(end, (job.target if job.prefilling else job.computed + 1) - (job.last_token_us > now))
         if self.drafter is not None and not job.prefilling:
-            known = min(end, job.request.input_tokens + job.generated)
+            known = job.computed + 1  # the token that is due
         for block in self._fill(job, known):
             block.computed_us = NEVER
             plan.filled.setdefault(job, []).append(block)

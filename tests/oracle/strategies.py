@@ -466,7 +466,7 @@ def draw_tensorrt_llm(draw: Draw) -> Scenario:
     chunked = draw(st.booleans())
     if not chunked:
         engine = replace(engine, max_num_batched_tokens=max(engine.max_num_batched_tokens, 100))
-    settings: dict[str, object] = {
+    settings: dict[str, bool | float | str] = {
         "capacity_scheduler_policy": draw(
             st.sampled_from(("GUARANTEED_NO_EVICT", "GUARANTEED_NO_EVICT", "MAX_UTILIZATION"))
         ),

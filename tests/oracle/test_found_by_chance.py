@@ -5,10 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from blis_tui.spec.model import Cluster, Engine, Experiment, Lora, PluginConfig, Policy, Signals
+from blis_tui.spec.model import (
+    Cluster,
+    Disaggregation,
+    Engine,
+    Experiment,
+    Lora,
+    PluginConfig,
+    Policy,
+    Signals,
+    Transfer,
+)
 
 from .oracle import Oracle
 from .strategies import Asked, Scenario, assemble, pool_of
+from .talks import Said, TalkingOracle, Talks
 from .test_against_oracle import check as check_instance
 from .test_clusters import check as check_cluster
 
@@ -104,3 +115,56 @@ def test_requests_are_in_flight_for_as_long_whether_the_router_looks_or_not() ->
     scenario = Scenario(_experiment(_ENGINE, _POLICY, cluster, 5), _asked((0, 1, 1, "standard", "")))
     check_cluster(scenario, 0.5)
     assert _oracle(scenario).board.in_flight(0) == 0
+
+
+def test_an_answer_counts_as_filled_when_it_is_over() -> None:
+    """By the clock, the second call computes what the first one is about to answer, before that can be found.
+
+    Of the two copies the newest is hit (``blis``): the answer's, which nobody holds any more when the third call looks.
+    """
+    asked = _asked((0, 2, 4, "standard", ""), (15, 1, 30, "standard", ""), (55, 1, 2, "standard", ""))
+    call, second, third = asked
+    talk = (Said(call, 0, (), history=True), Said(second, 15, (0,), history=True), Said(third, 55, (0,), history=True))
+    policy = replace(_POLICY, batching=PluginConfig(kind="blis"))
+    experiment = _experiment(replace(_ENGINE, kv_blocks=80), policy)
+    scenario = Talks(experiment, asked, (talk,), users=0, by_clock=True, most=3)
+    check_cluster(scenario, 0.5, TalkingOracle)
+
+
+def test_what_came_from_another_instance_has_all_its_tokens_in_the_cache() -> None:
+    """Asynchronous scheduling: the token that it decodes first here was known when that was planned.
+
+    It is its own victim in the plan after that, and finds that token's block when it is scheduled again.
+    """
+    link = Transfer(bandwidth_gb_per_s=1.0, base_latency_us=0, bytes_per_token=1, starts="step-end", contention="none")
+    split = Disaggregation(
+        decider=PluginConfig(kind="always"),
+        order="prefill-first",
+        undisaggregated="decode-pool",
+        transfer=link,
+        prefill_routing=_POLICY.routing,
+        decode_routing=_POLICY.routing,
+    )
+    pools = tuple(
+        pool_of(replace(_ENGINE, kv_blocks=blocks), _STEP, instances=1, name=role, role=role)
+        for role, blocks in (("prefill", 20), ("decode", 7))
+    )
+    experiment = assemble(_POLICY, replace(_CLUSTER, disaggregation=split), pools, horizon_us=None)
+    scenario = Scenario(experiment, _asked((0, 2, 2, "standard", ""), (0, 3, 3, "standard", "")))
+    check_cluster(scenario, 0.5)
+    assert [job.preemptions for job in _oracle(scenario).jobs] == [0, 1]
+
+
+def test_an_arrival_lets_the_queue_head_in_whose_chunk_was_too_long() -> None:
+    """The adaptive threshold goes down with every request: a prefill that did not fit does, without another block."""
+    batching = replace(
+        _ASYNC,
+        settings={**_ASYNC.settings, "async_scheduling": False, "long_prefill_token_threshold_adaptive": True},
+    )
+    engine = replace(
+        _ENGINE, block_size_tokens=4, kv_blocks=4, max_num_batched_tokens=28, long_prefill_token_threshold=1
+    )
+    asked = _asked((0, 2, 8, "standard", ""), (5, 14, 1, "standard", ""), (15, 1, 1, "standard", ""))
+    scenario = Scenario(_experiment(engine, replace(_POLICY, batching=batching)), asked)
+    check_instance(scenario)
+    assert _oracle(scenario).jobs[1].scheduled_us == 20

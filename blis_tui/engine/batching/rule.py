@@ -124,7 +124,7 @@ class RunningFirst(Plain):
                 request = batch.first_with_blocks() or request
             if adapters is not None and not adapters.ready(request):
                 break
-            attempt = (request.index, pool.epoch, budget)
+            attempt = (request.index, pool.epoch, budget, threshold)
             if attempt == batch.refused:
                 if not running and batch.reserved and stuck < 0:
                     stuck = request.index
@@ -162,7 +162,7 @@ class RunningFirst(Plain):
                     reloaded = request.index
                     if batch.reload(plan, request, cached, findable, pool.free - idle):
                         continue
-                batch.refused = (request.index, pool.epoch, budget)
+                batch.refused = attempt
                 if not running and batch.reserved and stuck < 0:
                     stuck = request.index
                     continue
