@@ -1,4 +1,4 @@
-"""``nano``, ``llm-serving-sim``, ``tensorrt-llm``: engine and oracle agree on random simulations, and every run ends."""
+"""``nano``, ``llm-serving-sim``, ``tensorrt-llm``: engine and oracle agree on random runs, and every run ends."""
 
 from __future__ import annotations
 
