@@ -24,6 +24,7 @@ from blis_tui.registry import NoSettings, setting
 from blis_tui.spec.model import Hardware, Model, Pool
 from blis_tui.workload.arrivals import ARRIVALS, Gaps
 from blis_tui.workload.lengths import LENGTHS, TokenCounts
+from blis_tui.workload.ratios import RATIOS, Ratios
 from blis_tui.workload.trace_table import TraceColumns
 from blis_tui.workload.trace_text import Problems, TraceText
 from blis_tui.workload.traces import TRACES
@@ -36,6 +37,7 @@ __all__ = [
     "LATENCY",
     "LENGTHS",
     "PRIORITY",
+    "RATIOS",
     "RESTORE",
     "ROUTING",
     "SATURATION",
@@ -67,6 +69,7 @@ __all__ = [
     "Preemption",
     "PriorityRule",
     "Problems",
+    "Ratios",
     "Request",
     "RestoreRule",
     "RoutingPolicy",

@@ -133,7 +133,10 @@ class Instance:
     @property
     def seen_kv_used(self) -> int:
         """Blocks in use as others see it: never more than there are, though left ones may be in use again."""
-        return min(self.pool.used + sum(self._leaving.values()), self.pool.total)
+        used = self.pool.used
+        for blocks in self._leaving.values():
+            used += blocks
+        return min(used, self.pool.total)
 
     def policy_state(self) -> tuple[object, ...]:
         """What its rules remember, as plain values (for digests)."""
@@ -195,8 +198,7 @@ class Instance:
         if Dropped in observers.kinds:
             observers.emit(Dropped(observers.event, now, request.request_id, self.index, reason))
         self.depart(request)
-        started = request.first_token_us >= 0
-        self._ledger.close(request, client_ttft_us(request, self.latency) if started else -1)
+        self._ledger.close(request, client_ttft_us(request, self.latency) if request.first_token_us >= 0 else -1)
 
     def give_back(self, request: Request, now: int) -> None:
         """Free the blocks, if there are any, of somebody who does not run."""
@@ -246,8 +248,7 @@ class Instance:
         observers, generated = self._observers, request.generated_tokens
         if TimedOut in observers.kinds:
             observers.emit(TimedOut(observers.event, now, request.request_id, self.index, was_running, generated))
-        started = request.first_token_us >= 0
-        self._ledger.close(request, client_ttft_us(request, self.latency) if started else -1)
+        self._ledger.close(request, client_ttft_us(request, self.latency) if request.first_token_us >= 0 else -1)
 
     def depart(self, request: Request) -> None:
         """It no longer counts as in flight."""
@@ -468,8 +469,8 @@ class Instance:
         """Requests outside the cohort have their last token."""
         if len(finishing) > 1:
             finishing.sort(key=slot_of)
-        pool, running, latency, watch = self.pool, self.batch.running, self.latency, self._watch
-        adapters = self.batch.adapters
+        pool, latency, watch = self.pool, self.latency, self._watch
+        running, adapters = self.batch.running, self.batch.adapters
         stores_last_token = self.rule.traits.stores_last_token
         for request in finishing:
             del running[request.batch_slot]
@@ -503,9 +504,8 @@ class Instance:
         self._seen_leaving(request, ~request.index, self.pool.free - free)
         handover_of(request).prefilled = True
         request.state = RequestState.CREATED
-        watch = self._watch
-        if watch is not None and watch.early_transfers:
-            watch.prefilled.append(request)
+        if self._watch is not None and self._watch.early_transfers:
+            self._watch.prefilled.append(request)
         self._events.push(end, self._order_left, RequestCallback("prefill-left", request, self.hand_over, self.index))
 
     def _seen_leaving(self, request: Request, place: int, blocks: int) -> None:

@@ -213,13 +213,15 @@ def test_expectations_can_name_every_figure_of_every_section() -> None:
     sections["sessions"] = blis_tui.run(blis_tui.load("quickstart", set=talks)).to_dict()["sessions"]
     adapted = {
         "workload.clients.0.adapters": {"count": 3},
+        "workload.clients.0.reasoning": {"ratio": 0.5},
+        "workload.clients.0.multimodal": {"images": {"tokens": 20}},
         "engine.lora": {"max_loras": 2},
         "engine.speculative": {"draft_tokens": 2, "acceptance": 0.6},
         "policy.batching": {"kind": "vllm-v1", "async_scheduling": False},
         "workload.requests": 20,
     }
     drafted = blis_tui.run(blis_tui.load("quickstart", set=adapted)).to_dict()
-    sections |= {name: drafted[name] for name in ("adapters", "speculative")}
+    sections |= {name: drafted[name] for name in ("adapters", "speculative", "reasoning", "multimodal")}
     for metric in (one for one in METRICS if not one.startswith("lifecycle.") and one != "requests.lost"):
         group, _, name = metric.rpartition(".")
         inside: object = sections
