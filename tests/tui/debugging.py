@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import blis_tui
 from blis_tui.tui.app import BlisApp, Start
@@ -23,12 +23,37 @@ NORMAL = (140, 40)
 NARROW = (80, 24)
 
 
+SPECIAL: Final[dict[str, tuple[str, dict[str, object]]]] = {
+    "kv-tiers offload": (
+        "kv-tiers",
+        {
+            "engine.kv_tiers": {
+                "kind": "offload",
+                "tiers": [
+                    {"name": "cpu", "blocks": 800, "bandwidth_tokens_per_us": 0.4},
+                    {"name": "disk", "blocks": 4000, "bandwidth_tokens_per_us": 0.05, "base_latency_us": 80},
+                ],
+            }
+        },
+    ),
+    "quickstart drafts": (
+        "quickstart",
+        {
+            "policy.batching": {"kind": "vllm-v1", "async_scheduling": False},
+            "engine.speculative": {"draft_tokens": 3, "acceptance": 0.7},
+        },
+    ),
+}
+"""Shipped experiments with something else set."""
+
+
 @cache
 def experiment(name: str, requests: int | None = None) -> blis_tui.Experiment:
     """A shipped experiment, perhaps with fewer requests; or one of the clusters in ``tests.cluster.fleets``."""
     if name.isupper():
         return fleet(name, requests or 200)
-    return blis_tui.load(name, set={} if requests is None else {"workload.requests": requests})
+    shipped, settings = SPECIAL.get(name, (name, {}))
+    return blis_tui.load(shipped, set=settings if requests is None else {**settings, "workload.requests": requests})
 
 
 class Debugging:

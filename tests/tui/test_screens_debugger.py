@@ -57,6 +57,9 @@ SCENES: Final = (
     Scene(name="request", keys=("end", "3", "enter", "g", ":3300", "3")),
     Scene(name="metrics", at=PREEMPTS, keys=("4",)),
     Scene(name="kv-shared", spec="shared-prefixes", at="300", keys=("5",)),
+    Scene(name="kv-tiers", spec="kv-tiers offload", at="2500", keys=("5",)),
+    Scene(name="drafts", spec="quickstart drafts", at="600", keys=("2", "question_mark")),
+    Scene(name="pipeline", spec="pipeline-bubble", at="300", keys=("2",)),
     Scene(name="changes", at=PREEMPTS, keys=("6",)),
     Scene(name="warnings", keys=("end", "7")),
     Scene(
