@@ -18,7 +18,7 @@ from blis_tui.debugger.why.control import (
     transfer_finished_event,
     transfer_started_event,
 )
-from blis_tui.debugger.why.drafts import drafts_part
+from blis_tui.debugger.why.drafts import drafts_of, drafts_part
 from blis_tui.debugger.why.explanation import (
     Explanation,
     Part,
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.rows import EventRow, StepRow
     from blis_tui.debugger.tape import Tape
     from blis_tui.engine.profile import Profile
+    from blis_tui.engine.speculative.records import DraftsVerified
 
 _EXECUTE: Final = PHASES.index("execute")
 _COMPLETE: Final = PHASES.index("complete")
@@ -220,7 +221,7 @@ def _step(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
         f"Instance {row.instance} {'computed' if phase >= _COMPLETE else 'computes'}"
         f" {plural(figures.batch_tokens, 'token')} for {plural(figures.running + figures.completed, 'request')}"
     )
-    parts = [_batch(record, figures)]
+    parts = [_batch(record, figures, drafts_of(records))]
     if phase >= _EXECUTE:
         head += f" in {span_text(figures.duration_us)}"
         if usual and _is_slow(figures, usual):
@@ -262,12 +263,14 @@ def usual_duration(tape: Tape, instance: int, event: int) -> int | None:
     return durations[len(durations) // 2] if durations else None
 
 
-def _batch(record: StepFinished, figures: StepRow) -> Part:
+def _batch(record: StepFinished, figures: StepRow, drafts: DraftsVerified | None) -> Part:
     rows: list[Row] = []
     total = figures.batch_tokens
     if record.decode_requests:
         share = percent_text(record.decode_requests, total)
-        note = say(f"one token each, {plural(record.decode_context_tokens, 'token')} of context")
+        drafted = 0 if drafts is None else drafts.draft_tokens
+        each = f"one token each, and {plural(drafted, 'drafted token')} to verify" if drafted else "one token each"
+        note = say(f"{each}, {plural(record.decode_context_tokens, 'token')} of context")
         rows.append(Row(plural(record.decode_requests, "decode"), f"{record.decode_requests:,}", share, note))
     chunks = sorted(record.chunks, key=lambda chunk: -chunk.new_tokens)
     for chunk in chunks[:8]:
