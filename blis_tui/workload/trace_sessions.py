@@ -156,7 +156,7 @@ class TracedRun(SessionRun):
         for later in self._prompts[number + 1 :]:
             if later[:place] == prompt and len(later) > place and later[place][1] == answer:
                 return later[: place + 1]
-        return super().content(number) and (*prompt, *super().content(number)[-1:]) if answer else prompt
+        return (*prompt, *super().content(number)[-1:]) if answer else prompt
 
 
 class _Alone:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given
 
-from .draws import Draw, drawn
-from .runs import check_many, examples
+from blis_tui.cluster.cluster import Cluster
+from blis_tui.engine.records import Observers
+from blis_tui.metrics.request_log import RequestLog
+
+from .draws import Draw, at_random, drawn
+from .runs import check_many, examples, source_of
 from .strategies import Scenario, draw_scenario, draw_tensorrt_llm
 from .test_against_oracle import check, check_every_event
 
@@ -36,6 +42,18 @@ def test_the_books_are_right_after_every_event(scenario: Scenario) -> None:
 @given(drawn(draw_tensorrt_llm))
 def test_they_agree_on_tensorrt_llm(scenario: Scenario) -> None:
     check(scenario)
+
+
+def test_with_room_for_whole_answers_tensorrt_llm_evicts_nobody() -> None:
+    guaranteed = 0
+    for seed in range(60):
+        scenario = draw_tensorrt_llm(at_random(Random(seed)))  # noqa: S311  (no secret)
+        if scenario.experiment.policy.batching.settings["capacity_scheduler_policy"] == "GUARANTEED_NO_EVICT":
+            simulation = Cluster(scenario.experiment, source_of(scenario.requests(), 0), RequestLog(), Observers())
+            simulation.run(1_000_000)
+            assert all(not one.tallies.preemptions for one in simulation.instances), seed
+            guaranteed += 1
+    assert guaranteed > 30
 
 
 @pytest.mark.slow

@@ -90,6 +90,8 @@ def test_arguments_of_the_wrong_kind(tmp_path: Path) -> None:
         blis_tui.sweep(3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at least 1, not 0"):
         blis_tui.sweep("quickstart", jobs=0)
+    with pytest.raises(ValueError, match="rate_per_s must be above 0, not 0"):
+        blis_tui.plan("quickstart", slos=["latency.ttft_ms.p99<=300"], rate_per_s=0)
     (tmp_path / "file").touch()
     with pytest.raises(blis_tui.InputError, match="cannot keep results"):
         blis_tui.sweep("quickstart", store=tmp_path / "file")

@@ -66,6 +66,8 @@ def plan(
     """
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, not {jobs}")
+    if rate_per_s is not None and not rate_per_s > 0:
+        raise ValueError(f"rate_per_s must be above 0, not {rate_per_s}")
     size_path, least, most = sizes
     question = Question(
         study=study_from(source, axes or {}, seeds, set or {}, slos, (), plugins),
