@@ -1,0 +1,95 @@
+"""What others see of an instance: who is in flight there, who runs, which KV blocks are in use.
+
+Others hear of what a step computed when it ends, or, where the cluster shows results early, when it starts. Until then
+requests that have left the batch still count.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from blis_tui.engine.batch import Batch
+    from blis_tui.engine.request import Request
+    from blis_tui.engine.watch import Watch
+
+
+class Presence:
+    """How many are there, and that number added up over time."""
+
+    __slots__ = ("_area_us", "_since_us", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._area_us = 0
+        self._since_us = 0
+
+    def change(self, by: int, now: int) -> None:
+        """Some come, or (negative) leave."""
+        self._area_us += self.count * (now - self._since_us)
+        self._since_us = now
+        self.count += by
+
+    def area_us(self, now: int) -> int:
+        """The number present, added up over time until now."""
+        return self._area_us + self.count * (now - self._since_us)
+
+
+class Seen:
+    """One instance from outside.
+
+    Attributes:
+        in_flight: requests that the router sent here and that have not ended.
+        present: those of them in its queue and batch.
+        watch: whom it tells what happens to requests here; None = nobody.
+    """
+
+    __slots__ = ("_batch", "_leaving", "in_flight", "present", "watch")
+
+    def __init__(self, batch: Batch) -> None:
+        self.in_flight = 0
+        self.present = Presence()
+        self.watch: Watch | None = None
+        self._batch = batch
+        self._leaving: dict[int, int] = {}  # blocks by request; by its complement where a prompt was handed over
+
+    @property
+    def running(self) -> int:
+        """Requests in its batch: where results come with a step's end, whoever has not left."""
+        batch = self._batch
+        early = self.watch is not None and self.watch.early
+        return len(batch.running) if early else self.present.count - len(batch.waiting.items)
+
+    @property
+    def kv_used(self) -> int:
+        """Blocks in use: never more than there are, though left ones may be in use again."""
+        used = self._batch.pool.used
+        for blocks in self._leaving.values():
+            used += blocks
+        return min(used, self._batch.pool.total)
+
+    def depart(self, request: Request) -> None:
+        """It no longer counts as in flight."""
+        self.in_flight -= 1
+        if self.watch is not None:
+            self.watch.departed.append(request)
+
+    def vacated(self, request: Request, place: int, blocks: int) -> None:
+        """It has left the batch, and its blocks are free: others see that now, or at the step's end."""
+        watch = self.watch
+        if watch is None:
+            return
+        if watch.early:
+            self.depart(request)
+        else:
+            self._leaving[place] = blocks
+
+    def leave(self, request: Request, place: int, now: int) -> None:
+        """The step is over in which it left the batch."""
+        self.present.change(-1, now)
+        watch = self.watch
+        if watch is None:
+            self.in_flight -= 1
+        elif not watch.early:
+            del self._leaving[place]
+            self.depart(request)
