@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import copyreg
-import io
-import pickle
 import sys
 import traceback
-import zlib
 from dataclasses import dataclass
 from hashlib import sha256
 from struct import error as StructError  # noqa: N812  (it is a class)
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from blis_tui._version import ENGINE, __version__
+from blis_tui.checkpoints import FIXED_AND_LOG, objects_from, packed, unpacked
 from blis_tui.cluster.cluster import Cluster
+from blis_tui.cluster.digest import digest
 from blis_tui.cluster.figures import FIGURES
 from blis_tui.cluster.reroute import Routes, reroutes
-from blis_tui.cluster.snapshot import digest, find_request, peek, take_snapshot
+from blis_tui.cluster.snapshot import find_request, peek, take_snapshot
 from blis_tui.cluster.split_invariants import SPLIT_INVARIANTS, outcomes
 from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.records import Observers, Record, record_classes
@@ -26,7 +24,6 @@ from blis_tui.metrics.report import build_report, check_up
 from blis_tui.metrics.request_log import RequestLog
 from blis_tui.spec.model import Experiment
 from blis_tui.workload.factory import create_source, fixed_part
-from blis_tui.workload.trace_table import TraceTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -290,9 +287,7 @@ class Simulation:
 
     def parts_from(self, modules: Collection[str]) -> list[object]:
         """The objects in its state whose classes are from these modules, such as a plug-in's policies."""
-        collector = _Collector(io.BytesIO(), modules)
-        collector.dump(self._cluster)
-        return collector.found
+        return objects_from(modules, self._cluster)
 
     def verify(self) -> None:
         """Check every invariant now. Raises InvariantError at the first that does not hold."""
@@ -376,9 +371,7 @@ class Simulation:
     def checkpoint(self) -> bytes:
         """The whole state as bytes, for :meth:`restore` on a simulation of the same experiment and engine."""
         self._require_sound()
-        buffer = io.BytesIO()
-        _Pickler(buffer).dump((self._cluster, self.log))
-        content = zlib.compress(buffer.getvalue(), 1)
+        content = packed((self._cluster, self.log))
         return self._seal(content) + content
 
     def mark(self) -> Mark:
@@ -386,17 +379,14 @@ class Simulation:
         self._require_sound()
         if len(self.log) > len(self._archive.log):
             self._archive.log = self.log
-        buffer = io.BytesIO()
-        _Pickler(buffer, _FIXED_AND_LOG).dump(self._cluster)
-        return Mark(self.events, self.now_us, zlib.compress(buffer.getvalue(), 1), self.log.mark())
+        return Mark(self.events, self.now_us, packed(self._cluster, FIXED_AND_LOG), self.log.mark())
 
     def return_to(self, mark: Mark) -> None:
         """Go to where ``mark`` was taken, forwards or backwards; subscriptions stay."""
         if len(self.log) > len(self._archive.log):
             self._archive.log = self.log
         log = self._archive.log.up_to(mark.log)
-        content = io.BytesIO(zlib.decompress(mark.content))
-        self._take(_Unpickler(content, {**self._fixed, "log": log}).load(), log)
+        self._take(cast("Cluster", unpacked(mark.content, {**self._fixed, "log": log})), log)
 
     def twin(self, at: Mark) -> Simulation:
         """Another simulation of the same experiment, at a mark; nobody listens to it yet."""
@@ -423,8 +413,7 @@ class Simulation:
         content = checkpoint[_SEAL_BYTES:]
         if checkpoint[:_SEAL_BYTES] != self._seal(content):
             raise InputError("these bytes are not a checkpoint of this experiment by this engine, or are damaged")
-        cluster, log = _Unpickler(io.BytesIO(zlib.decompress(content)), self._fixed).load()
-        self._take(cluster, log)
+        self._take(*cast("tuple[Cluster, RequestLog]", unpacked(content, self._fixed)))
 
     def _take(self, cluster: Cluster, log: RequestLog) -> None:
         self._cluster = cluster
@@ -457,63 +446,3 @@ def _failed(error: Exception, used: Sequence[Plugin], event: int) -> SimulationE
         names = ", ".join(f"`{plugin.name}`" for plugin in used)
         advice = f"the engine cannot use what one of the plug-ins {names} has answered"
     return SimulationError(f"{type(error).__name__} at event {event}: {error}", help=advice)
-
-
-def _left_out(name: str) -> object:
-    """Stands in a pickle where a fixed part was left out; whoever unpickles puts that part in its place."""
-    raise pickle.UnpicklingError(f"`{name}` is missing")
-
-
-def _without(parts: dict[type, str]) -> dict[type, Callable[[object], tuple[Callable[[str], object], tuple[str]]]]:
-    """A dispatch table for pickling that leaves out objects of these types, each under a name."""
-    return {kind: lambda _, name=name: (_left_out, (name,)) for kind, name in parts.items()}  # type: ignore[misc]
-
-
-_FIXED: Final = {Experiment: "experiment", Observers: "observers", TraceTable: "trace"}
-"""What never changes (the experiment, a trace) and what is no part of the state (observers)."""
-_FIXED_AND_LOG: Final = {**_FIXED, RequestLog: "log"}
-"""For marks also the books of requests that have ended."""
-
-
-class _Pickler(pickle.Pickler):
-    """Leaves out what every simulation of the experiment has anyway, and what the caller names."""
-
-    def __init__(self, buffer: io.BytesIO, without: dict[type, str] = _FIXED) -> None:
-        super().__init__(buffer, protocol=5)
-        self.dispatch_table = {**copyreg.dispatch_table, **_without(without)}
-
-
-class _Collector(_Pickler):
-    """Notes objects on the way."""
-
-    def __init__(self, buffer: io.BytesIO, modules: Collection[str]) -> None:
-        super().__init__(buffer)
-        self.found: list[object] = []
-        self._modules = modules
-
-    def reducer_override(self, item: object) -> str:
-        """Called with every object that is no plain value."""
-        if type(item).__module__ in self._modules:
-            self.found.append(item)
-        return NotImplemented  # type: ignore[no-any-return]  # what pickle calls "nothing special"
-
-
-class _Unpickler(pickle.Unpickler):
-    """Puts a simulation's own fixed parts where the pickle left them out."""
-
-    def __init__(self, buffer: io.BytesIO, fixed: dict[str, object]) -> None:
-        super().__init__(buffer)
-        self._fixed = fixed
-
-    def find_class(self, module: str, name: str) -> object:
-        """The class or function of that name; where a part was left out, what finds it."""
-        if (module, name) == (__name__, "_left_out"):
-            return self._part
-        found: object = super().find_class(module, name)
-        return found
-
-    def _part(self, name: str) -> object:
-        try:
-            return self._fixed[name]
-        except KeyError:
-            raise pickle.UnpicklingError(f"it refers to `{name}`, which this experiment does not have") from None

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from blis_tui.cluster.lives import ACTIVE
 from blis_tui.engine.pipelined_instance import PipelinedInstance
 from blis_tui.engine.records import ChunkDone
-from blis_tui.engine.request import RequestState, handover_of
+from blis_tui.engine.request import handover_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from blis_tui.cluster.disaggregation import Splitter
     from blis_tui.cluster.gateway.gateway import GatewayControl
     from blis_tui.engine.batch import Batch
-    from blis_tui.engine.events import Event
     from blis_tui.engine.instance import Instance
     from blis_tui.engine.profile import Profile
     from blis_tui.engine.request import Request
@@ -438,77 +436,3 @@ def _request(request: Request, instance: Instance | None, phase: str) -> Request
 
 def _happened(value: int) -> int | None:
     return None if value < 0 else value
-
-
-def digest(cluster: Cluster) -> str:
-    """SHA-256 over everything that decides the simulation's future and its report.
-
-    Two simulations of one experiment with equal digests will do the same from here on.
-    """
-    hasher = sha256()
-    for part in _state(cluster):
-        hasher.update(repr(part).encode())
-    return hasher.hexdigest()
-
-
-def _state(cluster: Cluster) -> list[object]:
-    queue = cluster.queue
-    pending = [(time, order, seq, event.kind, _about(event)) for time, order, seq, event in queue.heap]
-    state: list[object] = [
-        (cluster.now, cluster.events, cluster.arrived, cluster.rejected, queue.seq, cluster.offered_output_tokens),
-        sorted(pending),
-        cluster.policy_state(),
-    ]
-    for instance in cluster.instances:
-        batch = instance.batch
-        cohort = batch.cohort
-        state += [
-            (instance.routed, instance.seen.in_flight, instance.input_tokens, instance.step_pending),
-            (instance.seen.present.count, instance.seen.present.area_us(cluster.now)),
-            instance.tallies.state(),
-            instance.policy_state(),
-            (cohort.clock, cohort.last_advance_us, cohort.uneven),
-            (cohort.load.decode_requests, cohort.load.decode_context_tokens),
-            [_request_state(request) for request in batch.waiting.ordered()],
-            [_request_state(request) for request in batch.running.values()],
-            (sorted(batch.prefills), sorted(batch.stalled)),
-            instance.pool.state(),
-            *(() if batch.host is None else (batch.host.state(),)),
-            *(() if instance.pool.tiers is None else (instance.pool.tiers.state(),)),
-            *(() if batch.adapters is None else (batch.adapters.state(),)),
-            instance.plans(),
-        ]
-    state.append(cluster.ledger.fingerprint())
-    return state
-
-
-def _about(event: Event) -> tuple[object, ...]:
-    request = event.request
-    return ("instance", event.instance_index) if request is None else _request_state(request)
-
-
-def _request_state(request: Request) -> tuple[object, ...]:
-    if request.state > RequestState.RUNNING:
-        return (request.index, int(request.state))
-    return (
-        request.index,
-        int(request.state),
-        request.priority,
-        request.queued_us,
-        request.scheduled_us,
-        request.first_token_us,
-        request.computed_tokens,
-        request.generated_tokens,
-        request.target_tokens,
-        request.cached_tokens,
-        request.preemptions,
-        request.batch_slot,
-        request.joined_clock,
-        request.joined_us,
-        request.finish_clock,
-        request.known_clock,
-        request.held_blocks,
-        tuple(key for piece in request.pieces for key in piece.keys),
-        *(() if request.handover is None else request.handover.state()),
-        *(() if request.reasoning is None else request.reasoning.state()),
-    )
