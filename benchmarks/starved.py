@@ -5,7 +5,8 @@
     python benchmarks/starved.py --before FOLDER            each also with the blis_tui in another folder, in turn
 
 Medians in microseconds. `plain`: everybody decodes and nobody waits. `blocked`: nobody is preempted, but the queue's
-head does not fit. `starved`: victims are preempted; the share of each is what that takes beyond a plain step.
+head does not fit (0: there was none). `starved`: victims are preempted; the share of each is what that takes beyond a
+plain step. Arrivals and completions are left out of all of them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from blis_tui.simulation import Simulation
 VICTIMS = ("tail", "priority", "cheapest-recompute")
 BLOCKS_EACH = 40
 """640 tokens, as soon as prompts of 512 have 128 tokens of their answers."""
-STEPS = 300
+STEPS = 100
 """That are timed."""
 
 

@@ -20,6 +20,7 @@ from tests.builders import VLLM, ListSource, Outcome, experiment, request
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from blis_tui.engine.preemption.victims import Seats
     from blis_tui.engine.request import Request
     from blis_tui.spec.model import Experiment, Setting
 
@@ -236,3 +237,28 @@ def test_another_batch_is_another_matter() -> None:
         first, second = batches
         for batch in (first, second, first):
             assert first.victim.choose(batch) is BY_LOOKING[victim](batch)
+
+
+class Walker:
+    """A rule as somebody may plug it in: it knows nothing but the batch."""
+
+    rule = "the youngest"
+    serves_on = False
+
+    def choose(self, seats: Seats) -> Request:
+        return max((*seats.running.values(), *seats.ending.values()), key=lambda one: one.batch_slot)
+
+
+def test_a_rule_needs_nothing_but_choose() -> None:
+    rows = []
+    for rule in (None, Walker()):
+        made, requests = crowd(2, "tail")
+        log = RequestLog()
+        cluster = Cluster(made, ListSource(requests), log, Observers())
+        if rule is not None:
+            cluster.instances[0].batch.victim = rule
+        while cluster.run(1_000):
+            pass
+        assert cluster.instances[0].tallies.preemptions > 20
+        rows.append(([*log.table(cluster)], cluster.instances[0].tallies.state()))
+    assert rows[0] == rows[1]
