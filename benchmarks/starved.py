@@ -46,8 +46,8 @@ class Watch:
         self.starved: list[tuple[float, int]] = []
         self.running: list[int] = []
 
-    def time(self, simulation: Simulation) -> None:
-        """Run until enough steps are timed."""
+    def time(self, simulation: Simulation, *, starved: bool) -> None:
+        """Run until enough steps are timed, starved or plain ones."""
         original = Instance.step
 
         def step(instance: Instance, now: int, *, planned: bool = False) -> int:
@@ -66,7 +66,7 @@ class Watch:
 
         Instance.step = step  # type: ignore[method-assign, assignment]
         try:
-            while max(len(self.plain), len(self.starved)) < STEPS and simulation.run(max_events=20):
+            while len(self.starved if starved else self.plain) < STEPS and simulation.run(max_events=20):
                 pass
         finally:
             Instance.step = original  # type: ignore[method-assign]
@@ -107,7 +107,7 @@ def measure(victim: str, running: int) -> dict[str, float]:
     for starved in (False, True):
         watch = Watch()
         simulation = Simulation(blis_tui.load(spec(victim, running, starved=starved)), check="off")
-        watch.time(simulation)
+        watch.time(simulation, starved=starved)
         if not starved:
             figures["plain"] = median(watch.plain)
             continue

@@ -200,7 +200,8 @@ class Batch:
     def next_waiting(self) -> Request | None:
         """The first in the queue that could be scheduled; whoever has no place for its adapter is passed over."""
         if self.stale:
-            return next((one for one in self.waiting.ordered() if one.index not in self.stale), None)
+            first = self.waiting.first(len(self.stale) + 1)
+            return next((one for one in first if one.index not in self.stale), None)
         return self.waiting.head() if self.adapters is None else self.adapters.next(self.waiting)
 
     def swapped_tokens(self, request: Request) -> int:
