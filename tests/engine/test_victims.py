@@ -10,17 +10,22 @@ import pytest
 
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.engine.batch import Batch
+from blis_tui.engine.cohort import DecodeCohort
+from blis_tui.engine.kv.extent import Piece
+from blis_tui.engine.kv.pool import BlockPool
+from blis_tui.engine.kv.prompt_keys import PromptKeys
+from blis_tui.engine.latency.model import StepLoad
 from blis_tui.engine.preemption.victims import CheapestRecompute, LeastUrgent
 from blis_tui.engine.records import Observers
 from blis_tui.metrics.request_log import RequestLog
-from blis_tui.registry import builtin
+from blis_tui.registry import NoSettings, builtin
 from blis_tui.spec.model import SLO_CLASSES
 from tests.builders import VLLM, ListSource, Outcome, experiment, request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from blis_tui.engine.preemption.victims import Seats
+    from blis_tui.engine.preemption.seats import Seats
     from blis_tui.engine.request import Request
     from blis_tui.spec.model import Experiment, Setting
 
@@ -38,13 +43,13 @@ def youngest(batch: Batch) -> Request:
     return max((*batch.running.values(), *batch.ending.values()), key=lambda one: one.batch_slot)
 
 
-def least_urgent(batch: Batch) -> Request:
+def least_urgent(batch: Batch | Sandbox) -> Request:
     """The largest (priority, arrival), the latest to come of equals."""
     seated = (*batch.running.values(), *batch.ending.values())
     return max(seated, key=lambda one: (one.priority, one.arrival_us, one.index))
 
 
-def cheapest(batch: Batch) -> Request:
+def cheapest(batch: Batch | Sandbox) -> Request:
     """The smallest product; the youngest of equals; the oldest last; who waits for its last token before all."""
     if batch.ending:
         return max(batch.ending.values(), key=lambda one: one.batch_slot)
@@ -52,7 +57,8 @@ def cheapest(batch: Batch) -> Request:
     weights: dict[int, int] = {}
     for place, slot in enumerate(slots[1:], 1):
         one = batch.running[slot]
-        again = batch.cohort.context_tokens(one) - _kept(batch, one) * batch.pool.block_size_tokens
+        kept = batch.kept[one.index] if isinstance(batch, Sandbox) else _kept(batch, one)
+        again = batch.cohort.context_tokens(one) - kept * batch.pool.block_size_tokens
         weights[slot] = again * (len(slots) - 1 - place + 2)
     least = min(weights.values(), default=0)
     return batch.running[max((slot for slot, weight in weights.items() if weight == least), default=slots[0])]
@@ -74,6 +80,93 @@ def _kept(batch: Batch, one: Request) -> int:
                 return kept
             kept += 1
     return kept
+
+
+class Held(BlockPool):
+    """A pool that says of requests what it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(10, 4, PromptKeys(4))
+        self.kept: dict[int, int] = {}
+
+    def kept_by_others(self, request: Request) -> int:
+        return self.kept[request.index]
+
+
+class Sandbox:
+    """A batch to which anything can happen, in any order, and whose requests may have any tokens to compute again."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = Random(seed)  # noqa: S311  (a test)
+        self.running: dict[int, Request] = {}
+        self.ending: dict[int, Request] = {}
+        self.stalled: dict[int, Request] = {}
+        self.stalls = 0
+        self.cohort = DecodeCohort(StepLoad(), 4)
+        held = Held()
+        self.pool: BlockPool = held
+        self.kept = held.kept
+        self._next = 0
+
+    def admit(self, tokens: int = 0) -> Request:
+        """Somebody comes, and prefills for the time being; without ``tokens`` they are drawn, and some are shared."""
+        draw, index = self.draw, self._next
+        self._next += 1
+        one = request(index, 0, 10, 10**6)
+        one.computed_tokens = tokens or draw.choice((draw.randint(1, 9), draw.randint(1, 400)))
+        one.shared_blocks = draw.randint(0, one.computed_tokens // 4) if draw.random() < 0.3 and not tokens else 0
+        one.pieces = [Piece(0, one.shared_blocks, 0)] if one.shared_blocks else []
+        one.batch_slot = index + 3
+        self.kept[index] = one.shared_blocks
+        self.running[one.batch_slot] = one
+        return one
+
+    def some(self, share: float) -> list[Request]:
+        """Some of those who run."""
+        return [one for one in self.running.values() if self.draw.random() < share]
+
+    def decode(self, share: float) -> None:
+        """Some have done with their prompts."""
+        for one in self.some(share):
+            if one.joined_clock < 0:
+                self.cohort.join(one, 0)
+
+    def stall(self, share: float) -> None:
+        """Some get nothing in a step."""
+        left = [one for one in self.some(share) if one.joined_clock >= 0]
+        for one in left:
+            self.cohort.leave(one)
+        self.stalls += 1
+        self.cohort.advance(0, 1, {})
+        for one in left:
+            self.cohort.join(one, 0)
+
+    def depart(self, one: Request) -> None:
+        """Somebody goes, for whatever reason."""
+        if one.joined_clock >= 0:
+            self.cohort.leave(one)
+        del self.running[one.batch_slot]
+
+    def anything(self) -> None:
+        """The next thing that happens."""
+        draw = self.draw
+        what = draw.random()
+        if what < 0.3:
+            for _ in range(draw.randint(1, 12)):
+                self.admit()
+        elif what < 0.5:
+            self.decode(draw.choice((0.1, 0.9, 1.0)))
+        elif what < 0.7:
+            for _ in range(draw.choice((1, 5, 60))):
+                self.cohort.advance(0, 1, {})
+        elif what < 0.75:
+            self.stall(0.2)
+        elif what < 0.9:
+            for one in self.some(draw.choice((0.02, 0.1, 0.3))):
+                self.depart(one)
+        else:
+            for one in self.some(0.2):
+                self.kept[one.index] = draw.randint(0, one.shared_blocks)
 
 
 BY_LOOKING: Final[dict[str, Callable[[Batch], Request]]] = {
@@ -159,6 +252,49 @@ def test_whom_a_look_at_everybody_would_choose(victim: str) -> None:
 @pytest.mark.parametrize("victim", ["priority", "cheapest-recompute"])
 def test_whom_a_look_at_everybody_would_choose_at_length(victim: str) -> None:
     assert sum(follow(*crowd(seed, victim))[0] for seed in range(6, 30)) > 500
+
+
+@pytest.mark.parametrize("rule", [LeastUrgent, CheapestRecompute])
+def test_whatever_happens_to_a_batch(rule: type[LeastUrgent | CheapestRecompute]) -> None:
+    for seed in range(40):
+        batch = Sandbox(seed)
+        victims = rule(NoSettings())
+        for _ in range(90):
+            batch.anything()
+            for _ in range(batch.draw.choice((0, 1, 1, 4))):
+                if not batch.running:
+                    break
+                found = victims.choose(batch)
+                assert found is (cheapest(batch) if rule is CheapestRecompute else least_urgent(batch))
+                batch.depart(found)
+
+
+def a_hundred(tokens_of_one: int) -> tuple[Sandbox, CheapestRecompute, list[Request]]:
+    """Everybody decodes with 1,000 tokens in the cache, but for one, who has 80 younger ones; the index is made."""
+    batch, rule = Sandbox(0), CheapestRecompute(NoSettings())
+    everybody = [batch.admit(tokens_of_one if place == 19 else 1_000) for place in range(100)]
+    batch.decode(1.0)
+    assert rule.choose(batch) is everybody[99]
+    return batch, rule, everybody
+
+
+def test_who_has_fewer_younger_ones_than_before_weighs_less() -> None:
+    """33 x 82 = 2,706 is more than 1,000 x 2; after 30 of the younger ones have gone 33 x 52 = 1,716 is not."""
+    batch, rule, everybody = a_hundred(33)
+    for place in range(45, 75):
+        batch.depart(everybody[place])
+    assert rule.choose(batch) is everybody[19]
+
+
+def test_who_stalls_does_not_grow_with_the_others() -> None:
+    """100 x 82 = 8,200 is more than 1,000 x 2; when the others have 5,000 tokens more, it is less than 6,000 x 2."""
+    batch, rule, everybody = a_hundred(100)
+    batch.cohort.leave(everybody[19])
+    batch.stalls += 1
+    for _ in range(5_000):
+        batch.cohort.advance(0, 1, {})
+    batch.cohort.join(everybody[19], 0)
+    assert rule.choose(batch) is everybody[19]
 
 
 class Counted(dict[int, "Request"]):

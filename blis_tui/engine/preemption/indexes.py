@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from blis_tui.engine.preemption.victims import Seats
+    from blis_tui.engine.preemption.seats import Seats
     from blis_tui.engine.request import Request
 
 _SPARE: Final = 64
