@@ -15,7 +15,8 @@ from blis_tui.engine.latency.model import LATENCY, Chunk, Overheads, StepLoad, S
 from blis_tui.engine.limits import Limits
 from blis_tui.engine.plan import Plan, Preemption
 from blis_tui.engine.preemption.restore import RESTORE, Costs, RestoreRule
-from blis_tui.engine.preemption.victims import VICTIM, Seats, VictimRule
+from blis_tui.engine.preemption.seats import Seats
+from blis_tui.engine.preemption.victims import VICTIM, VictimRule
 from blis_tui.engine.request import Request
 from blis_tui.engine.scheduling.priority import PRIORITY, PriorityRule
 from blis_tui.engine.scheduling.queue import SCHEDULING, FcfsQueue, SortedQueue, WaitingQueue

@@ -42,6 +42,7 @@ class Batch:
         running: batch slot -> request, in the order of admission.
         prefills: those of ``running`` whose prefill is not finished.
         stalled: those of ``running`` that decode, but got no token in the latest step.
+        stalls: how often decodes have left the cohort to be served one by one or not at all.
         cohort: all others of ``running``: they decode in lock-step.
         speculative: the same, where they verify drafts, each at its own pace; else None.
         ending: requests that have left ``running`` and hold their slot and their blocks until the step that computes
@@ -92,6 +93,7 @@ class Batch:
         "speculative",
         "stale",
         "stalled",
+        "stalls",
         "traits",
         "victim",
         "waiting",
@@ -123,6 +125,7 @@ class Batch:
         self.running: dict[int, Request] = {}
         self.prefills: dict[int, Request] = {}
         self.stalled: dict[int, Request] = {}
+        self.stalls = 0
         self.ending: dict[int, Request] = {}
         self.busy: dict[int, int] = {}
         self.paused: Container[int] = ()
@@ -197,7 +200,8 @@ class Batch:
     def next_waiting(self) -> Request | None:
         """The first in the queue that could be scheduled; whoever has no place for its adapter is passed over."""
         if self.stale:
-            return next((one for one in self.waiting.ordered() if one.index not in self.stale), None)
+            first = self.waiting.first(len(self.stale) + 1)
+            return next((one for one in first if one.index not in self.stale), None)
         return self.waiting.head() if self.adapters is None else self.adapters.next(self.waiting)
 
     def swapped_tokens(self, request: Request) -> int:
@@ -343,12 +347,9 @@ class Batch:
             victim.batch_slot = -1
             return
         del self.running[slot]
-        self.prefills.pop(slot, None)
         self.stalled.pop(slot, None)
-        for i, chunk in enumerate(plan.chunks):
-            if chunk.request is victim:
-                del plan.chunks[i]
-                break
+        if self.prefills.pop(slot, None) is not None and granted:
+            plan.chunks = [chunk for chunk in plan.chunks if chunk.request is not victim]
         plan.preempted.append(Preemption(victim, beneficiary, victim.computed_tokens, victim.held_blocks))
         if self.host is not None:
             self._swap_out(plan, self.host, victim)
@@ -413,6 +414,7 @@ class Batch:
 
     def dissolve_cohort(self) -> None:
         """Take every decoding request out of the cohort, to be served one by one."""
+        self.stalls += 1
         for request in self.cohort.members():
             self.cohort.leave(request)
             self.stalled[request.batch_slot] = request

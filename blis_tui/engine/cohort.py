@@ -8,7 +8,7 @@ at join (``calendar``), and so is the step in which a member's context crosses a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from blis_tui.engine.kv.pool import BlockPool
@@ -24,7 +24,7 @@ class DecodeCohort:
         load: the step load whose decode aggregates this cohort keeps.
         calendar: clock value -> members that have their last token then, by their index.
         answers: clock value -> members that have done with reasoning then, and get the first token of their answer.
-        classes: ``classes[clock % block_size]`` are the members that need a block for the next advance.
+        classes: ``classes[clock % block_size]`` are the members that need a block for the next advance, by batch slot.
         last_advance_us: when the latest advance ended.
         uneven: some member's last token is not the latest advance's (it stalled, or joined from elsewhere).
         drafted: tokens that the latest advance verified beside those that were due.
@@ -43,6 +43,9 @@ class DecodeCohort:
         "load",
         "uneven",
     )
+
+    lockstep: ClassVar[bool] = True
+    """Whether each advance is one token for each member."""
 
     def __init__(self, load: StepLoad, block_size_tokens: int) -> None:
         self.load = load
@@ -71,7 +74,7 @@ class DecodeCohort:
             self.calendar[finish] = {request.index: request}
         else:
             finishing[request.index] = request
-        self.classes[(clock - context) % self.block_size_tokens][request.index] = request
+        self.classes[(clock - context) % self.block_size_tokens][request.batch_slot] = request
         load = self.load
         load.decode_requests += 1
         load.decode_context_tokens += context
@@ -92,7 +95,7 @@ class DecodeCohort:
         joined = request.joined_clock
         answer = self._answer_clock(request)
         size = self.block_size_tokens
-        del self.classes[(joined - request.computed_tokens) % size][request.index]
+        del self.classes[(joined - request.computed_tokens) % size][request.batch_slot]
         if joined != clock:
             request.joined_us = self.last_advance_us
             request.computed_tokens += clock - joined
@@ -129,7 +132,7 @@ class DecodeCohort:
         return 1
 
     def due(self) -> dict[int, Request]:
-        """The members that need one more block each before the next advance."""
+        """The members that need one more block each before the next advance, by batch slot."""
         return self.classes[self.clock % self.block_size_tokens]
 
     def advance(self, now: int, duration_us: int, itl_us: dict[int, int]) -> list[Request] | None:

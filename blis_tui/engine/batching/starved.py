@@ -7,11 +7,11 @@ those who ask, and the cohort stays as it is, less the victims.
 
 from __future__ import annotations
 
-from operator import attrgetter
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from blis_tui.engine.batch import Batch
     from blis_tui.engine.plan import Plan
@@ -23,36 +23,45 @@ def serve_with_too_few_blocks(batch: Batch, plan: Plan, wants: Mapping[int, int]
 
     Args:
         batch: the requests.
-        plan: the step.
-        wants: batch slot of each prefill -> tokens it asks for.
+        plan: the step, which grants nothing so far.
+        wants: batch slot of each prefill -> tokens it asks for; the smallest slot first.
         budget: tokens of the step. It covers all wishes, or all prefills stand behind all decodes and it covers these.
     """
-    pool = batch.pool
-    due = dict(batch.cohort.due()) if batch.load.decode_requests else {}
-    asking = sorted((*due.values(), *batch.prefills.values()), key=attrgetter("batch_slot"))
+    pool, running = batch.pool, batch.running
+    due = batch.cohort.due() if batch.load.decode_requests else {}
+    prefills = [*wants]
+    asking = sorted([*due, *prefills])
+    granted: dict[int, int] = {}
+    left = budget - batch.load.decode_requests
+    """Of the budget, beside what the decodes and ``granted`` have of it."""
     at = 0
     while at < len(asking):
-        decodes = _decodes_from(at, asking, wants)
-        if decodes and pool.free:
-            decodes = min(decodes, pool.free)
-            pool.take(decodes)
-            at += decodes
-            continue
-        request = asking[at]
-        slot = request.batch_slot
-        tokens = 0 if decodes else min(wants[slot], _left(batch, plan, budget))
-        if not decodes and not tokens:
-            return
-        need = 1 if decodes else pool.missing(request, request.computed_tokens + tokens)
+        slot = asking[at]
+        tokens = min(wants[slot], left) if slot in wants else 0
+        if not tokens:
+            if slot in wants:
+                return
+            if pool.free:
+                behind = bisect_right(prefills, slot)
+                decodes = (bisect_left(asking, prefills[behind]) if behind < len(prefills) else len(asking)) - at
+                decodes = min(decodes, pool.free)
+                pool.take(decodes)
+                at += decodes
+                continue
+        request = running[slot]
+        need = pool.missing(request, request.computed_tokens + tokens) if tokens else 1
         while need > pool.free and request.batch_slot >= 0:
-            victim = _preempt(batch, plan, request, due)
-            if victim is not request and victim in asking:
-                place = asking.index(victim)
-                del asking[place]
-                at -= place < at
+            victim = batch.choose_victim()
+            gone = victim.batch_slot
+            left += _preempt(batch, plan, victim, request, granted.pop(gone, 0), took_block=gone < slot and gone in due)
+            if gone != slot and _take_out(asking, gone) and gone < slot:
+                at -= 1
+            _take_out(prefills, gone)
         if request.batch_slot >= 0:
             if tokens:
                 batch.grant(plan, request, tokens)
+                granted[slot] = tokens
+                left -= tokens
                 at += 1
             continue
         if not batch.victim.serves_on:
@@ -61,39 +70,33 @@ def serve_with_too_few_blocks(batch: Batch, plan: Plan, wants: Mapping[int, int]
         at += 1
 
 
-def _left(batch: Batch, plan: Plan, budget: int) -> int:
-    """What prefills and all decodes leave of the budget; victims lose what they had of it."""
-    left = budget - batch.load.decode_requests
-    for chunk in plan.chunks:
-        left -= chunk.new
-    return left
+def _take_out(slots: list[int], slot: int) -> bool:
+    """Take a slot out of sorted ones, if it is there."""
+    place = bisect_left(slots, slot)
+    if place == len(slots) or slots[place] != slot:
+        return False
+    del slots[place]
+    return True
 
 
-def _decodes_from(at: int, asking: Sequence[Request], wants: Mapping[int, int]) -> int:
-    """How many decodes stand there, up to the next prefill."""
-    if not wants:
-        return len(asking) - at
-    return next((n for n in range(at, len(asking)) if asking[n].batch_slot in wants), len(asking)) - at
+def _preempt(batch: Batch, plan: Plan, victim: Request, beneficiary: Request, granted: int, *, took_block: bool) -> int:
+    """Preempt somebody, who loses what it was granted in this step; returns how much of the budget that sets free.
 
-
-def _preempt(batch: Batch, plan: Plan, beneficiary: Request, due: Mapping[int, Request]) -> Request:
-    """Preempt the next victim; who stands before the beneficiary has been served, and loses that."""
-    victim = batch.choose_victim()
-    slot, granted = victim.batch_slot, 0
-    served = slot < beneficiary.batch_slot
-    if victim.joined_clock >= 0:
-        took = served and victim.index in due
-        batch.cohort.leave(victim)
-        victim.held_blocks += took
-        granted = int(served)
-    elif served:
-        granted = next((chunk.new for chunk in plan.chunks if chunk.request is victim), 0)
-    batch.preempt(plan, victim, beneficiary, granted)
-    return victim
+    Who decodes and stands before the beneficiary has been served, too.
+    """
+    if victim.joined_clock < 0:
+        batch.preempt(plan, victim, beneficiary, granted)
+        return granted
+    served = victim.batch_slot < beneficiary.batch_slot
+    batch.cohort.leave(victim)
+    victim.held_blocks += took_block
+    batch.preempt(plan, victim, beneficiary, int(served))
+    return 1
 
 
 def _stall_behind(batch: Batch, slot: int) -> None:
     """Nobody behind that place decodes in this step."""
+    batch.stalls += 1
     for request in reversed(batch.running.values()):
         if request.batch_slot < slot:
             break

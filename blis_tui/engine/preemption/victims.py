@@ -8,24 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from blis_tui.engine.preemption.indexes import RecomputeIndex, UrgencyHeap
 from blis_tui.registry import PlugPoint
 
 if TYPE_CHECKING:
-    from blis_tui.engine.cohort import DecodeCohort
-    from blis_tui.engine.kv.pool import BlockPool
+    from blis_tui.engine.preemption.seats import Seats
     from blis_tui.engine.request import Request
     from blis_tui.registry import NoSettings
-
-
-class Seats(Protocol):
-    """Who holds KV blocks, as far as victims are concerned."""
-
-    running: dict[int, Request]
-    """Batch slot -> request, in the order of admission; never empty here."""
-    ending: dict[int, Request]
-    """Those whose last token is being computed: they hold their blocks until then."""
-    cohort: DecodeCohort
-    pool: BlockPool
 
 
 class VictimRule(Protocol):
@@ -37,7 +26,10 @@ class VictimRule(Protocol):
     """Whether those behind a request that is its own victim get their tokens all the same."""
 
     def choose(self, seats: Seats) -> Request:
-        """Who has to go next; somebody runs."""
+        """Who has to go next; somebody runs.
+
+        It is asked once for each victim, so what looks at everybody costs as much as there are running requests.
+        """
 
 
 VICTIM: Final = PlugPoint[[], VictimRule]("policy.preemption.victim", "preemption victim", VictimRule)
@@ -68,10 +60,18 @@ class LeastUrgent:
 
     def __init__(self, settings: NoSettings) -> None:
         del settings
+        self._index: UrgencyHeap | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"_index": None}
 
     def choose(self, seats: Seats) -> Request:
         """The largest (priority, arrival)."""
-        return max((*seats.running.values(), *seats.ending.values()), key=_urgency)
+        index = self._index
+        if index is None or not index.fits(seats):
+            index = self._index = UrgencyHeap(seats)
+        least_urgent = index.largest()
+        return max((least_urgent, *seats.ending.values()), key=_urgency) if seats.ending else least_urgent
 
 
 @VICTIM.plugin("cheapest-recompute", "The running request with the least to recompute, the younger the sooner.")
@@ -88,20 +88,34 @@ class CheapestRecompute:
 
     def __init__(self, settings: NoSettings) -> None:
         del settings
+        self._index: RecomputeIndex | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"_index": None}
 
     def choose(self, seats: Seats) -> Request:
         """The least (tokens to recompute x (younger ones + 2)); of equals the youngest."""
         if seats.ending:
             return max(seats.ending.values(), key=_slot)
-        context_tokens, pool = seats.cohort.context_tokens, seats.pool
-        youngest_first = [*reversed(seats.running.values())]
-        victim, least = youngest_first[0], -1
-        for younger, request in enumerate(youngest_first[:-1]):
-            kept = pool.kept_by_others(request) * pool.block_size_tokens
-            weight = (context_tokens(request) - kept) * (younger + 2)
-            if least < 0 or weight < least:
-                victim, least = request, weight
-        return victim
+        if seats.stalled or not seats.cohort.lockstep:
+            return _cheapest(seats)
+        index = self._index
+        if index is None or not index.fits(seats):
+            index = self._index = RecomputeIndex(seats)
+        return index.cheapest(seats)
+
+
+def _cheapest(seats: Seats) -> Request:
+    """Walk over the batch, of which some member does not advance with the others."""
+    context_tokens, pool = seats.cohort.context_tokens, seats.pool
+    youngest_first = [*reversed(seats.running.values())]
+    victim, least = youngest_first[0], -1
+    for younger, request in enumerate(youngest_first[:-1]):
+        kept = pool.kept_by_others(request) * pool.block_size_tokens
+        weight = (context_tokens(request) - kept) * (younger + 2)
+        if least < 0 or weight < least:
+            victim, least = request, weight
+    return victim
 
 
 def _slot(request: Request) -> int:

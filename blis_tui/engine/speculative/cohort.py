@@ -96,6 +96,8 @@ class SpeculativeCohort(DecodeCohort):
         "tallies",
     )
 
+    lockstep = False
+
     def __init__(
         self, load: StepLoad, block_size_tokens: int, luck: Luck, max_model_len: int | None, *, notes_late: bool
     ) -> None:

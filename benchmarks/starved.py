@@ -1,0 +1,169 @@
+"""What a step costs that runs out of KV blocks, beside a plain one of as many requests, for each rule of victims.
+
+    python benchmarks/starved.py                            256, 1,024 and 4,096 running requests
+    python benchmarks/starved.py --running 4096 --runs 5    other numbers, more runs of each
+    python benchmarks/starved.py --before FOLDER            each also with the blis_tui in another folder, in turn
+
+Medians in microseconds. `plain`: everybody decodes and nobody waits. `blocked`: nobody is preempted, but the queue's
+head does not fit (0: there was none). `starved`: victims are preempted; the share of each is what that takes beyond a
+plain step. Arrivals and completions are left out of all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from statistics import fmean, median
+
+import blis_tui
+from blis_tui.engine.instance import Instance
+from blis_tui.simulation import Simulation
+
+VICTIMS = ("tail", "priority", "cheapest-recompute")
+BLOCKS_EACH = 40
+"""640 tokens, as soon as prompts of 512 have 128 tokens of their answers."""
+STEPS = 100
+"""That are timed."""
+
+
+class Watch:
+    """Times every step of an instance.
+
+    Attributes:
+        plain: microseconds of steps in which nothing was to be decided.
+        blocked: of those in which the head of the queue did not fit.
+        starved: of those that preempted, and how many.
+        running: the requests in the batch, step by step.
+    """
+
+    def __init__(self) -> None:
+        self.plain: list[float] = []
+        self.blocked: list[float] = []
+        self.starved: list[tuple[float, int]] = []
+        self.running: list[int] = []
+
+    def time(self, simulation: Simulation, *, starved: bool) -> None:
+        """Run until enough steps are timed, starved or plain ones."""
+        original = Instance.step
+
+        def step(instance: Instance, now: int, *, planned: bool = False) -> int:
+            batch, tallies = instance.batch, instance.tallies
+            preemptions, waiting, before = tallies.preemptions, len(batch.waiting.items), list(batch.running)
+            start = time.perf_counter_ns()
+            upcoming = original(instance, now, planned=planned)
+            took = (time.perf_counter_ns() - start) / 1000
+            victims = tallies.preemptions - preemptions
+            if victims:
+                self.starved.append((took, victims))
+                self.running.append(len(before))
+            elif not batch.prefills and list(batch.running) == before:
+                (self.blocked if waiting else self.plain).append(took)
+            return upcoming
+
+        Instance.step = step  # type: ignore[method-assign, assignment]
+        try:
+            while len(self.starved if starved else self.plain) < STEPS and simulation.run(max_events=20):
+                pass
+        finally:
+            Instance.step = original  # type: ignore[method-assign]
+
+
+def spec(victim: str, running: int, *, starved: bool) -> dict[str, object]:
+    """So many requests, with room for their answers or not; none of these ends while steps are timed."""
+    clients = [
+        {
+            "id": name,
+            "share": 0.5,
+            "slo_class": name,
+            "input_tokens": {"kind": "gaussian", "mean": 512, "std_dev": 256, "min": 2, "max": 4000},
+            "output_tokens": 2000,
+        }
+        for name in ("standard", "batch")
+    ]
+    return {
+        "apiVersion": "blis/v1",
+        "kind": "Experiment",
+        "metadata": {"name": "starved"},
+        "model": "qwen3-14b",
+        "hardware": "h100",
+        "latency": {"kind": "blackbox", "alpha": [1000, 0.5, 200], "beta": [7000, 17, 70]},
+        "policy": {"priority": "slo-class", "preemption": {"victim": victim}},
+        "engine": {
+            "kv_blocks": running * (BLOCKS_EACH if starved else 5 * BLOCKS_EACH),
+            "max_num_seqs": running,
+            "max_num_batched_tokens": 16384,
+        },
+        "workload": {"requests": running, "rate_per_s": 100_000, "clients": clients},
+    }
+
+
+def measure(victim: str, running: int) -> dict[str, float]:
+    """One row of figures."""
+    figures: dict[str, float] = {}
+    for starved in (False, True):
+        watch = Watch()
+        simulation = Simulation(blis_tui.load(spec(victim, running, starved=starved)), check="off")
+        watch.time(simulation, starved=starved)
+        if not starved:
+            figures["plain"] = median(watch.plain)
+            continue
+        figures["running"] = median(watch.running)
+        figures["blocked"] = median(watch.blocked) if watch.blocked else 0.0
+        figures["starved"] = median(took for took, _ in watch.starved)
+        figures["victims"] = fmean(victims for _, victims in watch.starved)
+        figures["each"] = median((took - figures["plain"]) / victims for took, victims in watch.starved)
+    return figures
+
+
+def in_process(victim: str, running: int, folder: str | None) -> dict[str, float]:
+    """The same in a process of its own, with the ``blis_tui`` in a folder, if one is named."""
+    environment = {**os.environ, "PYTHONPATH": folder} if folder else None
+    command = [sys.executable, __file__, "--one", victim, "--running", str(running)]
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    figures: dict[str, float] = json.loads(done.stdout)
+    return figures
+
+
+def line(name: str, rows: list[dict[str, float]]) -> str:
+    """Medians of several runs, and ratios to a plain step."""
+    mid = {key: median(row[key] for row in rows) for key in rows[0]}
+    plain = mid["plain"]
+    return (
+        f"{name:<32} {mid['running']:6.0f} running  plain {plain:5.1f}  blocked {mid['blocked']:6.1f}  "
+        f"starved {mid['starved']:9.1f} = {mid['starved'] / plain:7.1f} x  {mid['victims']:5.1f} victims, "
+        f"{mid['each']:7.1f} = {mid['each'] / plain:6.2f} x each"
+    )
+
+
+def main() -> None:
+    """Parse the command line and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--running", type=int, nargs="+", default=[256, 1024, 4096], metavar="REQUESTS")
+    parser.add_argument("--victims", nargs="+", default=list(VICTIMS), metavar="RULE")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--before", metavar="FOLDER", help="where another `blis_tui` is, to compare with")
+    parser.add_argument("--one", metavar="RULE", help="one measurement as JSON, for this script itself")
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(measure(arguments.one, arguments.running[0])))
+        return
+    for victim in arguments.victims:
+        for running in arguments.running:
+            pairs = [
+                (
+                    in_process(victim, running, None),
+                    in_process(victim, running, arguments.before) if arguments.before else {},
+                )
+                for _ in range(arguments.runs)
+            ]
+            print(line(victim, [now for now, _ in pairs]), flush=True)
+            if arguments.before:
+                print(line(f"{victim}, before", [then for _, then in pairs]), flush=True)
+
+
+if __name__ == "__main__":
+    main()
