@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.request import Reasoning, Request, Segments
+from blis_tui.engine.request import Media, Reasoning, Request, Segments
 from blis_tui.spec.limits import UNLIMITED
 from blis_tui.spec.model import (
     SLO_CLASSES,
@@ -99,6 +99,7 @@ class Asked:
         )
         made.max_output_tokens = self.declared_tokens
         made.reasoning = thought(index, self.output_tokens)
+        made.media = Media(*(self.input_tokens * (index % part == 0) // 4 for part in (2, 3, 5)))
         return made
 
 
