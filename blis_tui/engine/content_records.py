@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from blis_tui.engine.adapters.records import AdapterReady as _AdapterReady  # noqa: F401  (kinds come in that order)
 from blis_tui.engine.records import Description, Record
 
 
@@ -13,7 +14,7 @@ class AnswerBegun(Record):
 
     shown = Description(
         "answer-begun",
-        sign="◆",
+        sign="A",
         colour="success",
         meaning="a request was done with reasoning, and got the first token of its answer",
         sentence="{request_id} began its answer after {ttfat_us:ms}, behind {reasoning_tokens:reasoning token}",
@@ -37,7 +38,7 @@ class PromptMedia(Record):
 
     shown = Description(
         "prompt-media",
-        sign="▣",
+        sign="▤",
         meaning="a request arrived whose prompt has images, sound or video",
         sentence=(
             "the prompt of {request_id} has {image_tokens:image token}, {audio_tokens:audio token} and"

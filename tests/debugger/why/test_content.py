@@ -36,8 +36,8 @@ CHAT = {"id": "chat", "input_tokens": {"kind": "exponential", "mean": 90}, "outp
 SMALL = {"kv_blocks": 40, "max_model_len": 512}
 
 
-def debugged(requests: int = 60, **changes: object) -> Debugger:
-    workload = {"requests": requests, "rate_per_s": 40, "clients": [CAMERA, CHAT]}
+def debugged(**changes: object) -> Debugger:
+    workload = {"requests": 60, "rate_per_s": 40, "clients": [CAMERA, CHAT]}
     return Debugger(blis_tui.load("quickstart", set={"workload": workload, "expect": [], **changes}))
 
 
@@ -158,4 +158,5 @@ def test_while_it_reasons_it_is_said_how_far_it_is(rows: list[RequestRow]) -> No
     done = live.generated_tokens
     assert 0 < done <= row.reasoning_tokens == live.reasoning_tokens
     assert f"reasoning {done} of {row.reasoning_tokens}" in pane(debugger, row.request_id, answer - 1)
-    assert f"It has {done} of the {row.reasoning_tokens} reasoning tokens" in told(debugger, row.request_id, "Reasoning")
+    why = told(debugger, row.request_id, "Reasoning")
+    assert f"It has {done} of the {row.reasoning_tokens} reasoning tokens" in why
