@@ -44,6 +44,7 @@ from blis_tui.engine.speculative.records import DraftDone, DraftsVerified
 from blis_tui.spec.model import SLO_CLASSES
 
 from .control import Admission, Board, Router, saturation
+from .encoder import TokenByToken
 from .gateway import GatewayQueue, Ticket
 from .instance import Books, Instance, Job
 from .pipelines import StuckError
@@ -160,6 +161,8 @@ class Oracle:
     def _create(self, pool: PoolSpec) -> Instance:
         """One more instance, of which nobody has heard."""
         latency = create_latency(self.experiment.plugins, pool)
+        if pool.engine.encoder is not None:
+            latency = TokenByToken(latency, pool.engine.encoder.token_us)
         one = Instance(len(self.instances), pool, self.policy, latency, self.experiment.seed)
         split = self.settings.disaggregation
         one.early_transfers = split is not None and split.transfer.starts == "step-start"

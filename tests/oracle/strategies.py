@@ -15,6 +15,7 @@ from blis_tui.spec.limits import UNLIMITED
 from blis_tui.spec.model import (
     SLO_CLASSES,
     Cluster,
+    Encoder,
     Engine,
     Experiment,
     Hardware,
@@ -272,6 +273,13 @@ def speculative(draw: Draw) -> Speculative:
     )
 
 
+def encoding(engine: Engine) -> Engine:
+    """Every third engine's encoder takes its time, whatever else is drawn."""
+    return (
+        engine if engine.kv_blocks % 3 else replace(engine, encoder=Encoder(token_us=0.75 * engine.block_size_tokens))
+    )
+
+
 def _any_engine(draw: Draw) -> Engine:
     return Engine(
         max_num_seqs=draw(st.one_of(st.integers(1, 4), st.integers(1, 16))),
@@ -425,7 +433,7 @@ def draw_scenario(draw: Draw, *, running_first: bool = True, starved: bool = Fal
     ``starved``: one with too few KV blocks; ``adapters``: one with LoRA adapters.
     """
     pressure = _SHORT_OF_BLOCKS if starved else draw(st.sampled_from(tuple(_ENGINES)))
-    engine = _ENGINES[pressure](draw)
+    engine = encoding(_ENGINES[pressure](draw))
     asked = _asked(draw, engine, pressure)
     policy = _policy(draw, pressure)
     if not running_first:
