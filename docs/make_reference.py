@@ -18,6 +18,7 @@ import blis_tui
 import blis_tui.cluster.lifecycle_records
 import blis_tui.cluster.records  # their kinds are known once they are imported
 import blis_tui.cluster.session_records
+import blis_tui.engine.content_records
 from blis_tui.authoring.codes import explain
 from blis_tui.authoring.project import write_tree
 from blis_tui.authoring.tree import Key, root

@@ -18,6 +18,7 @@ from blis_tui.engine.kv.pool import BlockPool
 from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.kv.tiers import Tiers
 from blis_tui.engine.latency.captured import CapturedSizes
+from blis_tui.engine.latency.encoding import Encoding
 from blis_tui.engine.latency.model import create_latency
 from blis_tui.engine.limits import Limits
 from blis_tui.engine.parts import Parts
@@ -150,5 +151,6 @@ class InstanceFactory:
 
     def _latency(self, pool: Pool) -> StepTimeModel:
         if pool.name not in self._latencies:
-            self._latencies[pool.name] = create_latency(self._experiment.plugins, pool)
+            latency, encoder = create_latency(self._experiment.plugins, pool), pool.engine.encoder
+            self._latencies[pool.name] = latency if encoder is None else Encoding(latency, encoder.token_us)
         return self._latencies[pool.name]

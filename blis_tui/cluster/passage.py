@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.cluster.records import SentByClient
 from blis_tui.cluster.signals import declared
+from blis_tui.engine.content_records import PromptMedia
 from blis_tui.engine.records import Arrived
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ def tell_arrival(observers: Observers, request: Request, now: int) -> None:
         )
     if SentByClient in observers.kinds and request.client:
         observers.emit(SentByClient(observers.event, now, request.request_id, request.client))
+    if PromptMedia in observers.kinds and any(request.media):
+        observers.emit(PromptMedia(observers.event, now, request.request_id, *request.media))
 
 
 class Signal:

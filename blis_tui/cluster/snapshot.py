@@ -61,6 +61,8 @@ class RequestSnapshot:
     preemptions: int
     slo_class: str
     tenant_id: str
+    reasoning_tokens: int = 0
+    """The first of its output tokens, which are no answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -431,6 +433,7 @@ def _request(request: Request, instance: Instance | None, phase: str) -> Request
         preemptions=request.preemptions,
         slo_class=request.slo_class,
         tenant_id=request.tenant,
+        reasoning_tokens=0 if request.reasoning is None else request.reasoning.tokens,
     )
 
 

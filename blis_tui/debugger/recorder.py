@@ -10,6 +10,7 @@ from blis_tui.cluster.records import SentByClient
 from blis_tui.cluster.session_records import SessionBegun, SessionContinued
 from blis_tui.debugger.session_log import SentCall
 from blis_tui.debugger.tape import CHUNK, LAST_TOKEN, RESUMED, STALLED, STARTED, text_fields
+from blis_tui.engine.content_records import AnswerBegun, PromptMedia
 from blis_tui.engine.records import Arrived, Completed, FirstToken, Preempted, StepFinished, streamed_kinds
 
 if TYPE_CHECKING:
@@ -22,6 +23,18 @@ if TYPE_CHECKING:
 _BUSY_BATCH: Final = 32
 """Requests that a step under memory pressure looks at for the work of one ordinary event (measured, roughly)."""
 _NOTHING: Final = (0, 0, 0)
+
+_WITH_MEANING: Final = (
+    Arrived,
+    Completed,
+    FirstToken,
+    Preempted,
+    SessionBegun,
+    SessionContinued,
+    PromptMedia,
+    AnswerBegun,
+)
+"""Kinds that the tape keeps more of than figures."""
 
 
 class Recorder:
@@ -67,7 +80,7 @@ class Recorder:
         texts = text_fields(kind.kind)
         names = [(name, name in texts) for name in shown.figures]
         has_reason = "reason" in texts
-        has_meaning = kind in (Arrived, Completed, FirstToken, Preempted, SessionBegun, SessionContinued)
+        has_meaning = kind in _WITH_MEANING
 
         def read(record: Record) -> None:
             name: str = getattr(record, "request_id", "")
@@ -118,6 +131,10 @@ class Recorder:
             overview.first_token(record.time_us, record.ttft_us)
         elif isinstance(record, Preempted) and not self._tape.keeps_output:
             latencies.lose(number, record.event)
+        elif isinstance(record, PromptMedia):
+            self._tape.note_media(number, (record.image_tokens, record.audio_tokens, record.video_tokens))
+        elif isinstance(record, AnswerBegun):
+            self._tape.note_reasoning(number, record.reasoning_tokens)
         elif isinstance(record, SessionBegun):
             self._tape.sessions.send(record.session_id, SentCall(record.event, number, -1, -1, 0, 0), record.calls)
         elif isinstance(record, SessionContinued):

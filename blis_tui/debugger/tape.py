@@ -79,6 +79,8 @@ class Tape:
         self.overview = Overview()
         self.sessions = SessionLog(frozenset(paced_by_clock))
         self.arrivals = ArrivalLog()
+        self._media: dict[int, tuple[int, int, int]] = {}
+        self._reasoned: dict[int, int] = {}
         self._work = 0
         self._work_marks = array("q", [0])
 
@@ -252,6 +254,14 @@ class Tape:
         """A request's number, or None when none of that name has arrived."""
         return self._numbers.get(name)
 
+    def media(self, name: str) -> tuple[int, int, int] | None:
+        """Image, audio and video tokens of a request's prompt; None where it is all text."""
+        return self._media.get(self._numbers.get(name, -1))
+
+    def reasoned(self, name: str) -> int:
+        """Tokens that a request whose answer has begun had before: its reasoning."""
+        return self._reasoned[self._numbers[name]]
+
     def life(self, name: str, until: int | None = None, settled: int | None = None) -> tuple[RequestEvent, ...]:
         """What happened to a request, up to and including an event (None = all that is known).
 
@@ -322,6 +332,7 @@ class Tape:
         while self._lives and not self._lives[-1]:
             self._lives.pop()
             del self._numbers[self._names.pop()]
+            self._media.pop(len(self._names), None)
 
     def agrees(self, records: Sequence[Record]) -> bool:
         """Whether the records of a replayed event are what the tape says happened then."""
@@ -372,6 +383,14 @@ class Tape:
     def note(self, number: int, event: int, code: int, first: int = -1, second: int = -1) -> None:
         """Something happened to a request."""
         self._lives[number].extend((event, code, first, second))
+
+    def note_media(self, number: int, tokens: tuple[int, int, int]) -> None:
+        """A request's prompt has media."""
+        self._media[number] = tokens
+
+    def note_reasoning(self, number: int, tokens: int) -> None:
+        """A request has reasoned."""
+        self._reasoned[number] = tokens
 
     def keep_reason(self, event: int, reason: str) -> None:
         """Why an event turned out as it did."""

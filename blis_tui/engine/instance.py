@@ -12,7 +12,7 @@ from blis_tui.engine.latency.model import StepLoad
 from blis_tui.engine.latency.pausing import Pausing
 from blis_tui.engine.plan import Plan
 from blis_tui.engine.profile import Profile
-from blis_tui.engine.reasoning import note_answers, note_if_answer
+from blis_tui.engine.reasoning import emit_answers, note_answers
 from blis_tui.engine.records import Completed, Dropped, Prefilled, Queued, TimedOut
 from blis_tui.engine.request import RequestState, handover_of
 from blis_tui.engine.seen import Seen
@@ -300,8 +300,7 @@ class Instance:
         end = self._free_us = now + duration
         tallies = self.tallies
         finishing = cohort.advance(now, duration, tallies.itl_us)
-        if cohort.answers:
-            note_answers(cohort, end, self.latency)
+        answering = note_answers(cohort, end, self.latency) if cohort.answers else ()
         if finishing is not None:
             for request in finishing:
                 cohort.retire(request)
@@ -312,7 +311,7 @@ class Instance:
             tallies.seqs_wait_us += duration
         upcoming = end if waiting or batch.running else IDLE
         if self._observers.kinds:
-            self._emit_step(_NO_PLAN, Done(now, duration, decodes, context, [], finishing or [], upcoming))
+            self._emit_step(_NO_PLAN, Done(now, duration, decodes, context, [], finishing or [], upcoming, answering))
         return upcoming
 
     def _planned_step(self, now: int) -> int:
@@ -366,8 +365,6 @@ class Instance:
         # Complete.
         cohort = batch.cohort
         finishing = (cohort.advance(now, duration, tallies.itl_us) if decodes else None) or []
-        if decodes and cohort.answers:
-            note_answers(cohort, end, self.latency)
         for request in finishing:
             cohort.retire(request)
         prefilled = plan.instant
@@ -386,6 +383,7 @@ class Instance:
             if request.handover is not None:
                 request.handover.last_step_us = duration
             self._end_prefill(request, end, finishing)
+        answering = note_answers(cohort, end, self.latency, prefilled) if prefilled or cohort.answers else ()
         if finishing:
             self._complete(finishing, end)
         # Next.
@@ -397,7 +395,7 @@ class Instance:
         self._free_us = end
         upcoming = end if waiting or batch.running else IDLE
         if observed:
-            self._emit_step(plan, Done(now, duration, decodes, context, first_tokens, finishing, upcoming))
+            self._emit_step(plan, Done(now, duration, decodes, context, first_tokens, finishing, upcoming, answering))
         return upcoming
 
     def _duration_us(self, load: StepLoad) -> int:
@@ -423,7 +421,6 @@ class Instance:
                 request.handover.first_token_overhead_us = self.latency.output_token_overhead_us
         if wanted:
             request.generated_tokens += 1
-        note_if_answer(request, end, self.latency)
         request.joined_us = end
         if request.generated_tokens >= wanted or (request.handover is not None and not request.handover.prefilled):
             finishing.append(request)
@@ -477,3 +474,4 @@ class Instance:
     def _emit_step(self, plan: Plan, done: Done) -> None:
         emit_step(self._observers, self.index, self.tallies.steps, self.batch, plan, done)
         emit_first_tokens(self._observers, self.index, done, self.latency)
+        emit_answers(self._observers, self.index, done.start_us, done.answering)

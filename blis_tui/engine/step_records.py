@@ -32,6 +32,8 @@ class Done(NamedTuple):
     """Who had the last one."""
     upcoming_us: int
     """Start of the next step, or -1."""
+    answering: Sequence[Request]
+    """Whose answer began in it, behind the reasoning if there was any, in running order."""
 
 
 def emit_plan(observers: Observers, index: int, now: int, plan: Plan) -> None:

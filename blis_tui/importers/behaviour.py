@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import cos, pi
+from math import cos, fsum, pi
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.importers.section import Fate
@@ -20,6 +20,7 @@ _MOST_TURNS: Final = 1000
 _HOUR_S: Final = 3600
 _STEP_S: Final = 1e-6
 """A rate jumps within a microsecond."""
+_DRAWN: Final = "BLIS sends rate x duration requests in each window exactly; here that is how many there are on average"
 _MODALITIES: Final = {"image": "images", "audio": "audio", "video": "video"}
 PATIENCE_US: Final = 300_000_000
 """How long users and sessions of BLIS wait for an answer, if nothing else is said."""
@@ -34,8 +35,18 @@ def user_session(section: Section, requests: int) -> dict[str, Json] | None:
     return {"turns": turns, "think_time_ms": _milliseconds(section, "think_time_us", think_us), "history": "none"}
 
 
-def conversation(section: Section, reasoning: Section | None) -> dict[str, Json] | None:
-    """The ``session`` of a client with conversations; None = it has none."""
+def has_one_session(client: Section) -> bool:
+    """Whether a client has a single conversation."""
+    reasoning = client.section("reasoning")
+    talk = None if reasoning is None else reasoning.section("multi_turn")
+    return talk is not None and talk.given("single_session")
+
+
+def conversation(section: Section, reasoning: Section | None, *, alone: bool) -> dict[str, Json] | None:
+    """The ``session`` of a client with conversations; None = it has none.
+
+    ``alone``: it is the only client, so that the workload can say how many there are.
+    """
     talk = None if reasoning is None else reasoning.section("multi_turn")
     closed = section.get("closed_loop")
     if talk is None:
@@ -49,7 +60,8 @@ def conversation(section: Section, reasoning: Section | None) -> dict[str, Json]
     found["history"] = "full" if grows else "none"
     if closed is False:
         found["pacing"] = "clock"
-    talk.lose("single_session", "sessions begin at the client's rate: write how many there are as `sessions`")
+    if not (alone and talk.given("single_session")):
+        talk.lose("single_session", "sessions begin at the client's rate: write how many there are as `sessions`")
     talk.finish()
     return found
 
@@ -101,6 +113,47 @@ def multimodal_of(media: Section, lengths: Lengths) -> dict[str, Json]:
             media.note(Fate.NO_EFFECT, key, "BLIS needs both how many there are and their tokens")
     media.finish()
     return found
+
+
+def rates_of(section: Section) -> tuple[float, dict[str, Json]] | None:
+    """The highest rate of a client whose windows have rates of their own, and its ``rate_curve``; None and a problem.
+
+    That is how BLIS reads windows of a workload without an `aggregate_rate`: in requests a second.
+    """
+    lifecycle = section.section("lifecycle")
+    spans: list[tuple[float, float, float]] = []
+    for window in [] if lifecycle is None else lifecycle.sections("windows"):
+        start, end = window.whole("start_us"), window.whole("end_us")
+        rate = window.number("trace_rate", required=True)
+        for key in ("arrival", "input_distribution", "output_distribution"):
+            window.lose(key, "a window has the client's own: write a client for each window, with its `rate_curve`")
+        window.finish()
+        if rate is not None and rate > 0 and end > start:
+            spans.append((start / 1e6, end / 1e6, rate))
+    if lifecycle is not None:
+        lifecycle.finish()
+    if not spans:
+        text = "without an `aggregate_rate`, this needs `lifecycle.windows` with a `trace_rate`"
+        section.source.problem(section.path, text, code="BLIS1002", key=True)
+        return None
+    section.note(Fate.APPROXIMATED, "lifecycle", _DRAWN)
+    return _steps(spans)
+
+
+def spike_of(section: Section) -> tuple[float, dict[str, Json]] | None:
+    """The same of a cohort: it has one spike."""
+    part = section.section("spike")
+    if part is None or any(section.given(key) for key in ("diurnal", "drain")):
+        text = "without an `aggregate_rate`, a cohort has a `spike` with a `trace_rate`, and nothing else, in BLIS, too"
+        section.source.problem(section.path, text, code="BLIS1002", key=True)
+        return None
+    start, length = part.whole("start_time_us"), part.whole("duration_us", low=1)
+    rate = part.number("trace_rate", required=True)
+    part.finish()
+    if rate is None or rate <= 0 or not length:
+        return None
+    section.note(Fate.APPROXIMATED, "spike", _DRAWN)
+    return _steps([(start / 1e6, (start + length) / 1e6, rate)])
 
 
 def windows_of(section: Section) -> dict[str, Json] | None:
@@ -161,6 +214,19 @@ def _active(spans: Sequence[tuple[float, float]]) -> dict[str, Json]:
         points += [(start, 0.0), (start + _STEP_S, 1.0)] if points else [(0.0, 1.0)]
         points += [(end, 1.0), (end + _STEP_S, 0.0)]
     return _curve(points)
+
+
+def _steps(spans: Sequence[tuple[float, float, float]]) -> tuple[float, dict[str, Json]]:
+    """The highest of the rates that spans of time have together, and their course as shares of it."""
+    times = sorted({0.0, *(time for start, end, _ in spans for time in (start, end))})
+    rates = [fsum(rate for start, end, rate in spans if start <= time < end) for time in times]
+    peak = max(rates)
+    points = [(0.0, rates[0] / peak)]
+    for time, rate in zip(times[1:], rates[1:], strict=True):
+        if time > points[-1][0]:
+            points.append((time, points[-1][1]))
+        points.append((points[-1][0] + _STEP_S, rate / peak))
+    return peak, _curve(points)
 
 
 def _curve(points: Sequence[tuple[float, float]]) -> dict[str, Json]:

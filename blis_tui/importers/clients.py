@@ -9,8 +9,11 @@ from blis_tui.importers.behaviour import (
     PATIENCE_US,
     conversation,
     course_of,
+    has_one_session,
     multimodal_of,
+    rates_of,
     reasoning_of,
+    spike_of,
     user_session,
     windows_of,
 )
@@ -66,12 +69,18 @@ class Clients:
     Attributes:
         upgrade: whether the classes of version 1 are known.
         requests: how many requests there are at most; 0 = nobody says.
+        absolute: whether windows have rates in requests a second, and the workload has none.
+        alone: whether there is one client only.
+        one_session: whether that one holds a single conversation.
         shares: the rate fractions of all clients in the input.
         kept_shares: the same of those that were carried over.
     """
 
     upgrade: bool
     requests: int = 0
+    absolute: bool = False
+    alone: bool = False
+    one_session: bool = False
     found: list[dict[str, Json]] = field(default_factory=list)
     origins: dict[DataPath, DataPath] = field(default_factory=dict)
     prefix_tokens: dict[str, int] = field(default_factory=dict)
@@ -85,9 +94,8 @@ class Clients:
         if section.whole("concurrency"):
             self._add_users(section, name)
             return
-        share = section.number("rate_fraction", required=True)
         section.note(Fate.NO_EFFECT, "think_time_us", "it matters with `concurrency` only")
-        curve = windows_of(section)
+        share, curve = self._absolute(section, rates_of(section)) if self.absolute else _shared(section)
         body = self._body(section)
         section.finish()
         if body is not None and curve is not None:
@@ -118,12 +126,15 @@ class Clients:
     def add_cohort(self, section: Section) -> None:
         """Carry the members of a cohort over, if their rate has one course."""
         name = section.text("id") or f"cohort-{section.path[-1]}"
-        share = section.number("rate_fraction", required=True)
         population = section.whole("population", low=1)
         if "population" not in section.data:
             section.source.problem(section.path, "the cohort lacks the key `population`", code="BLIS1002", key=True)
         patterns = [key for key in _PATTERNS if section.given(key)]
-        curve = course_of(section, patterns[0]) if len(patterns) == 1 else None
+        if self.absolute:
+            share, curve = self._absolute(section, spike_of(section))
+        else:
+            share = section.number("rate_fraction", required=True)
+            curve = course_of(section, patterns[0]) if len(patterns) == 1 else None
         body = self._body(section)
         if body is not None and curve is not None:
             body["rate_curve"] = curve
@@ -146,6 +157,13 @@ class Clients:
             return
         for member, own in enumerate(_members(body, population, per_member=per_member)):
             self._append(section, self._unique(section, f"{name}-{member}"), share / population, own)
+
+    def _absolute(
+        self, section: Section, found: tuple[float, dict[str, Json]] | None
+    ) -> tuple[float | None, dict[str, Json] | None]:
+        """Rates in requests a second: the highest one is the client's share."""
+        section.note(Fate.NO_EFFECT, "rate_fraction", "the windows have rates of their own")
+        return (None, None) if found is None else found
 
     def _count(self, share: float, *, kept: bool) -> None:
         self.shares.append(share)
@@ -190,7 +208,8 @@ class Clients:
         outputs = section.section("output_distribution")
         more: dict[str, Json] = {}
         inputs = _multimodal(section, inputs, more)
-        _reasoning(section, more)
+        _reasoning(section, more, alone=self.alone)
+        self.one_session = self.alone and has_one_session(section)
         for ours, theirs, part in (
             ("input_tokens", "input_distribution", inputs),
             ("output_tokens", "output_distribution", outputs),
@@ -242,6 +261,11 @@ class Clients:
             section.note(Fate.NO_EFFECT, key, why)
 
 
+def _shared(section: Section) -> tuple[float | None, dict[str, Json] | None]:
+    """A client's share of the rate of all, and when it is active."""
+    return section.number("rate_fraction", required=True), windows_of(section)
+
+
 def _multimodal(section: Section, inputs: Section | None, body: dict[str, Json]) -> Section | None:
     """The lengths of what is text: BLIS prefers the sum of text, images, audio and video to the whole prompt's."""
     media = section.section("multimodal")
@@ -256,9 +280,9 @@ def _multimodal(section: Section, inputs: Section | None, body: dict[str, Json])
     return inputs if text is None else text
 
 
-def _reasoning(section: Section, body: dict[str, Json]) -> None:
+def _reasoning(section: Section, body: dict[str, Json], *, alone: bool) -> None:
     part = section.section("reasoning")
-    session = conversation(section, part)
+    session = conversation(section, part, alone=alone)
     found = reasoning_of(part, "reason_ratio_distribution")
     if part is not None:
         part.finish()

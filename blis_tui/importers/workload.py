@@ -46,11 +46,13 @@ def import_workload(path: Path, *, name: str | None = None) -> Imported:
     root.finish()
     if not clients.found and not given.problems:
         _nothing(root)
-    if not requests and not horizon:
+    if not requests and not horizon and not clients.one_session:
         given.note(
             Fate.ELSEWHERE, (), "nothing ends the workload: set `horizon_us` in the experiment, or `requests` here"
         )
     body: dict[str, Json] = {"requests": requests} if requests else {}
+    if clients.one_session:
+        body = {"sessions": 1}
     body |= {**({"rate_per_s": rate} if rate else {}), "clients": [*clients.found]}
     return Draft(
         source=given,
@@ -86,14 +88,18 @@ def _settings(root: Section) -> int:
 def _clients(root: Section, clients: Clients) -> float:
     """Carry clients and cohorts over; the rate of all of them."""
     rate = root.number("aggregate_rate")
+    clients.absolute = not rate and _has_own_rates(root)
+    clients.alone = len(root.sections("clients")) == 1 and not root.sections("cohorts")
     for section in root.sections("clients"):
         clients.add_client(section)
     for section in root.sections("cohorts"):
         clients.add_cohort(section)
     if not clients.found or not clients.shares:
         return 0.0
+    if clients.absolute:
+        return fsum(clients.kept_shares)
     if not rate:
-        hint = "BLIS takes the rates of such a workload from windows, which cannot be imported"
+        hint = "or windows with a `trace_rate` each, which then are rates in requests a second"
         root.source.problem(("aggregate_rate",), "the workload has no `aggregate_rate`", code="BLIS1002", hint=hint)
         return 0.0
     if len(clients.kept_shares) == len(clients.shares):
@@ -101,6 +107,14 @@ def _clients(root: Section, clients: Clients) -> float:
     kept = rate * fsum(clients.kept_shares) / fsum(clients.shares)
     root.note(Fate.APPROXIMATED, "aggregate_rate", f"{kept:g} of {rate:g}: the share of what is left out is removed")
     return kept
+
+
+def _has_own_rates(root: Section) -> bool:
+    """Whether a window of a client or the spike of a cohort has a rate."""
+    lives = [life for one in root.sections("clients") if (life := one.section("lifecycle")) is not None]
+    spikes = [spike for one in root.sections("cohorts") if (spike := one.section("spike")) is not None]
+    windows = [window for life in lives for window in life.sections("windows")]
+    return any(one.given("trace_rate") for one in (*windows, *spikes))
 
 
 def _inference_perf(root: Section, clients: Clients, requests: int) -> tuple[float, int]:

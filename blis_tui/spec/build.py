@@ -193,6 +193,7 @@ def _engine(part: Part) -> spec.Engine:
         pipeline_parallel=part.integer("pipeline_parallel", 1),
         speculative=_speculative(part.part("speculative")) if "speculative" in part.data else None,
         lora=lora_of(part.part("lora")) if "lora" in part.data else None,
+        encoder=spec.Encoder(token_us=part.part("encoder").number("token_us")) if "encoder" in part.data else None,
     )
 
 

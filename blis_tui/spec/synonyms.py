@@ -39,6 +39,7 @@ _NAMES_OF_KEYS: Final = {
     "engine.speculative.draft_tokens": "num_speculative_tokens speculative_num_draft_tokens num_draft_tokens "
     "num_spec_tokens",
     "engine.speculative.acceptance": "acceptance_rate synthetic_acceptance_rate draft_acceptance_rate",
+    "engine.encoder": "vision_encoder mm_encoder multimodal_encoder encoder_cost",
     "engine.lora": "lora_config",
     "engine.lora.max_loras": "max_loras max_loras_per_batch adapter_capacity",
     "engine.lora.max_cpu_loras": "max_cpu_loras max_loaded_loras",

@@ -13,6 +13,7 @@ from blis_tui.spec.model import PluginConfig
 from blis_tui.spec.source import Source
 from blis_tui.spec.workloads import open_workload
 from blis_tui.spec.yaml_text import yaml_text
+from blis_tui.traffic.beside import Beside, beside_of
 from blis_tui.traffic.curves import distance_of_samples, rounded
 from blis_tui.traffic.figures import MINUTE, SECOND, dispersion, gap_cv, total_of
 from blis_tui.traffic.gaps import choose_gaps
@@ -56,6 +57,8 @@ class FittedClient:
     input_tokens: Chosen
     """Of sessions, the new text of prompts."""
     output_tokens: Chosen
+    beside: Beside | None = None
+    """None = prompts are text, and nobody reasons."""
     turns: Chosen | None = None
     """None = it holds no sessions."""
     think_time_ms: Chosen | None = None
@@ -188,8 +191,9 @@ def _client(ledger: Ledger, kind: Kind, clock: _Stages | None) -> FittedClient:
         id=kind.name,
         requests=len(rows),
         arrivals=choose_gaps(times) if len(rows) > _LEAST and times[-1] > times[0] else poisson,
-        input_tokens=choose([max(1, ledger.input_tokens[row] - head) for row in rows]),
+        input_tokens=choose([max(1, ledger.text_tokens(row) - head) for row in rows]),
         output_tokens=choose([max(1, ledger.output_tokens[row]) for row in rows]),
+        beside=beside_of(ledger, rows),
     )
 
 
@@ -204,6 +208,7 @@ def _sessions(ledger: Ledger, talks: Talks) -> FittedClient:
         arrivals=choose_gaps(begins) if len(begins) > _LEAST and begins[-1] > begins[0] else poisson,
         input_tokens=choose(talks.new_tokens(ledger)),
         output_tokens=choose([max(1, ledger.output_tokens[row]) for row in talks.rows()]),
+        beside=beside_of(ledger, talks.rows(), talks.new_media(ledger)),
         turns=choose([len(one) for one in talks.sessions]),
         think_time_ms=choose(gaps) if gaps else None,
         starts=len(talks.sessions),
@@ -224,6 +229,7 @@ def _session_data(talks: Talks, fitted: FittedClient, ledger: Ledger) -> Json:
         "input_tokens": fitted.input_tokens.data,
         "output_tokens": fitted.output_tokens.data,
         "session": session,
+        **(fitted.beside.data("dropped" if talks.dropped else "kept") if fitted.beside else {}),
     }
     if talks.prefix is not None:
         data["prefix"] = {"group": talks.prefix.group, "tokens": talks.prefix.tokens}
@@ -266,6 +272,7 @@ def _data(kind: Kind, fitted: FittedClient) -> Json:
         "arrivals": fitted.arrivals.data,
         "input_tokens": fitted.input_tokens.data,
         "output_tokens": fitted.output_tokens.data,
+        **(fitted.beside.data() if fitted.beside else {}),
     }
     if kind.prefix is not None:
         data["prefix"] = {"group": kind.prefix.group, "tokens": kind.prefix.tokens}
@@ -281,6 +288,11 @@ def _agreement(trace: Ledger, fitted: Ledger) -> dict[str, Agreement]:
     turns = {}
     if any(trace.sessions.values):
         turns["turns"] = of(lambda one: total_of(_turns(one)) / max(1, len(_turns(one))), _turns)
+    beside = {}
+    if trace.reasoning:
+        beside["reasoning tokens"] = of(lambda one: total_of(_reasoned(one)) / len(one), _reasoned)
+    if trace.media:
+        beside["media tokens"] = of(lambda one: total_of(_media(one)) / len(one), _media)
     return {
         **turns,
         "requests/s": of(_rate),
@@ -292,7 +304,16 @@ def _agreement(trace: Ledger, fitted: Ledger) -> dict[str, Agreement]:
         "prefix reuse": of(
             lambda one: total_of(one.found_tokens) / total_of(one.input_tokens), lambda one: one.found_tokens
         ),
+        **beside,
     }
+
+
+def _reasoned(ledger: Ledger) -> list[int]:
+    return [ledger.reasoning.get(row, 0) for row in range(len(ledger))]
+
+
+def _media(ledger: Ledger) -> list[int]:
+    return [ledger.input_tokens[row] - ledger.text_tokens(row) for row in range(len(ledger))]
 
 
 def _rate(ledger: Ledger) -> float | None:
@@ -337,6 +358,7 @@ def _remarks(clients: Sequence[FittedClient], agreement: dict[str, Agreement], d
     lines.append("What was chosen, with its distance from the trace (shares are numbers of requests):")
     for one in clients:
         parts = [("arrivals", one.arrivals), ("prompts", one.input_tokens), ("outputs", one.output_tokens)]
+        parts += one.beside.parts() if one.beside else []
         parts += [("turns", one.turns)] if one.turns else []
         parts += [("think time", one.think_time_ms)] if one.think_time_ms else []
         lines.append(f"  {one.id}: " + ", ".join(f"{name} {part.kind} {part.ks:.3f}" for name, part in parts))

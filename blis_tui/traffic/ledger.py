@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from blis_tui.engine.request import Segments
+from blis_tui.engine.request import Media, Segments
 from blis_tui.errors import InputError
 from blis_tui.traffic.reuse import InfiniteCache
 
@@ -56,6 +56,8 @@ class Ledger:
         e2e_us: what their answers took, where that was recorded; -1 = it was not.
         sessions: which conversation each belongs to; empty = none.
         heads: what its prompt shares with others.
+        reasoning: row -> tokens of its answer that are reasoning, where any are.
+        media: row -> tokens of its prompt that are no text, where any are.
 
     Raises:
         InputError: there are none.
@@ -68,10 +70,16 @@ class Ledger:
         self.names = {grouping: Repeated[str]() for grouping in GROUPINGS}
         self.sessions = Repeated[str]()
         self.heads = Repeated[Segments]()
+        self.reasoning: dict[int, int] = {}
+        self.media: dict[int, Media] = {}
         cache = InfiniteCache(block_size_tokens)
         names, sessions, heads = self.names, self.sessions, self.heads
-        for one in asked:
+        for row, one in enumerate(asked):
             request = one.request
+            if request.reasoning is not None and request.reasoning.tokens:
+                self.reasoning[row] = request.reasoning.tokens
+            if any(request.media):
+                self.media[row] = request.media
             self.arrival_us.append(request.arrival_us)
             self.input_tokens.append(request.input_tokens)
             self.output_tokens.append(request.output_tokens)
@@ -89,6 +97,11 @@ class Ledger:
 
     def __len__(self) -> int:
         return len(self.arrival_us)
+
+    def text_tokens(self, row: int) -> int:
+        """Tokens of a prompt that are text."""
+        media = self.media.get(row)
+        return self.input_tokens[row] - (media.tokens if media is not None else 0)
 
     def groups(self, grouping: str) -> dict[str, list[int]]:
         """The rows of each group, in the order in which the groups first appear."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from blis_tui.engine.request import NO_MEDIA, Media
 from blis_tui.spec.model import Prefix
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from blis_tui.traffic.ledger import Ledger
 
 _HALF = 2
+_NEARLY_ALL = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +25,7 @@ class Talks:
     Attributes:
         sessions: the rows of each, in order of arrival.
         history: whether prompts begin with what was said before, as their lengths tell.
+        dropped: whether reasoning is no part of that, likewise.
     """
 
     tenant: str
@@ -31,6 +34,7 @@ class Talks:
     prefix: Prefix | None
     sessions: Sequence[Sequence[int]]
     history: bool
+    dropped: bool
 
     @property
     def name(self) -> str:
@@ -48,10 +52,21 @@ class Talks:
         head = self.prefix.tokens if self.prefix else 0
         found: list[int] = []
         for session in self.sessions:
-            found.append(max(1, ledger.input_tokens[session[0]] - head))
+            found.append(max(1, ledger.text_tokens(session[0]) - head))
             for before, row in pairwise(session):
-                new = _new(ledger, before, row)
-                found.append(new if self.history and new > 0 else max(1, ledger.input_tokens[row] - head))
+                new = _new(ledger, before, row, dropped=self.dropped)
+                found.append(new if self.history and new > 0 else max(1, ledger.text_tokens(row) - head))
+        return found
+
+    def new_media(self, ledger: Ledger) -> list[Media]:
+        """What each prompt has beside text that those before it had not."""
+        found: list[Media] = []
+        for session in self.sessions:
+            before = NO_MEDIA
+            for row in session:
+                there = ledger.media.get(row, NO_MEDIA)
+                found.append(Media(*(max(0, one - other) for one, other in zip(there, before, strict=True))))
+                before = there if self.history else NO_MEDIA
         return found
 
     def gaps_ms(self, ledger: Ledger, *, answered: bool) -> list[int]:
@@ -87,28 +102,37 @@ def talks_of(ledger: Ledger) -> list[Talks]:
         prefix = Prefix(group=head[0][0], tokens=head[0][1]) if shared else None
         told = [ledger.names[name].values[ledger.names[name].rows[session[0]]] for name in _TOLD]
         groups.setdefault((told[0], told[1], told[2], prefix), []).append(session)
-    found = [
-        Talks(
-            tenant=key[0],
-            slo_class=key[1],
-            model=key[2],
-            prefix=key[3],
-            sessions=members,
-            history=_said(ledger, members),
+    found = []
+    for key, members in groups.items():
+        kept = _said(ledger, members, dropped=False)
+        dropped = _said(ledger, members, dropped=True)
+        # What was kept makes every prompt long enough; what was dropped, many too short.
+        drops = kept < _NEARLY_ALL and dropped > kept
+        history = (dropped if drops else kept) * _HALF >= 1
+        tenant, slo_class, model, prefix = key
+        found.append(
+            Talks(
+                tenant=tenant,
+                slo_class=slo_class,
+                model=model,
+                prefix=prefix,
+                sessions=members,
+                history=history,
+                dropped=drops and history,
+            )
         )
-        for key, members in groups.items()
-    ]
     return sorted(found, key=lambda one: -len(one.sessions))
 
 
 _TOLD = ("tenant", "slo_class", "model")
 
 
-def _said(ledger: Ledger, sessions: Sequence[Sequence[int]]) -> bool:
-    """Whether at least half of the later prompts are long enough for what was said before."""
-    new = [_new(ledger, before, row) > 0 for session in sessions for before, row in pairwise(session)]
-    return _HALF * new.count(True) >= len(new) > 0
+def _said(ledger: Ledger, sessions: Sequence[Sequence[int]], *, dropped: bool) -> float:
+    """The share of the later prompts that are long enough for what was said before, with or without the reasoning."""
+    new = [_new(ledger, before, row, dropped=dropped) > 0 for session in sessions for before, row in pairwise(session)]
+    return new.count(True) / len(new) if new else 0.0
 
 
-def _new(ledger: Ledger, before: int, row: int) -> int:
-    return ledger.input_tokens[row] - ledger.input_tokens[before] - ledger.output_tokens[before]
+def _new(ledger: Ledger, before: int, row: int, *, dropped: bool) -> int:
+    thought = ledger.reasoning.get(before, 0) if dropped else 0
+    return ledger.text_tokens(row) - ledger.text_tokens(before) - ledger.output_tokens[before] + thought

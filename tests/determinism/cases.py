@@ -91,6 +91,7 @@ SHORTER: Final = {
     "stale-signals": 80,
     "steady-chat": 120,
     "tenant-budgets": 100,
+    "thinking": 60,
     "unfair-tenants": 80,
     "vllm-preemption": 90,
 }

@@ -40,6 +40,14 @@ CONFIG = {
 EXPERIMENT = "apiVersion: blis/v1\nkind: Experiment\nmetadata: {{name: e}}\nmodel: {0}\nhardware: {1}\nworkload: {2}\npolicy: {3}\nhorizon_us: 4000000\nengine: {{lora: {{max_loras: 4}}}}\n"  # noqa: E501
 
 
+def windows(*spans: tuple[int, int, float | None]) -> dict[str, Any]:
+    """The life of a client: from and until when in seconds, and its rate then."""
+    found = [
+        {"start_us": start * 1_000_000, "end_us": end * 1_000_000, "trace_rate": rate} for start, end, rate in spans
+    ]
+    return {"lifecycle": {"windows": found}}
+
+
 def shown(documents: list[Imported]) -> str:
     """Documents and list as one text, without the path to this folder."""
     notes = notes_text(documents[0].notes).replace(f"{DATA}/", "")
@@ -186,11 +194,6 @@ def test_keys_of_clients(keys: dict[str, object], ours: dict[str, object], tmp_p
         ({"think_time_us": 9}, "think_time_us", Fate.NO_EFFECT),
         ({"lifecycle": {"windows": []}}, "lifecycle", Fate.NO_EFFECT),
         (
-            {"reasoning": {"multi_turn": {"max_rounds": 2, "single_session": True}}},
-            "reasoning.multi_turn.single_session",
-            Fate.NOT_CARRIED,
-        ),
-        (
             {"reasoning": {"reason_ratio_distribution": {"type": "lognormal"}}},
             "reasoning.reason_ratio_distribution",
             Fate.NOT_CARRIED,
@@ -247,6 +250,9 @@ def test_keys_of_workloads(
         ({"aggregate_rate": 1, "clients": [{**CLIENT, "rate_fraction": 0}]}, "`share` must be greater than 0"),
         ({"aggregate_rate": "x", "clients": [CLIENT]}, "expected a number, found `x`"),
         ({"aggregate_rate": 0, "clients": [CLIENT]}, "no `aggregate_rate`"),
+        ({"aggregate_rate": 0, "clients": [{**CLIENT, **windows((0, 9, 2))}, CLIENT]}, "windows` with a `trace_rate`"),
+        ({"aggregate_rate": 0, "clients": [{**CLIENT, **windows((0, 9, 2), (9, 12, None))}]}, "key `trace_rate`"),
+        ({"clients": [{**CLIENT, **windows((0, 9, 2))}], "cohorts": [{**CLIENT, "population": 1}]}, "has a `spike`"),
         ({"aggregate_rate": -1, "clients": [CLIENT]}, "`rate_per_s` must be greater than 0"),
         ({"aggregate_rate": 1, "version": 3, "clients": [CLIENT]}, "unknown version `3`"),
         ({"aggregate_rate": 1, "category": "poems", "clients": [CLIENT]}, "unknown value `poems`"),
@@ -339,6 +345,64 @@ def test_windows_of_clients(tmp_path: Path) -> None:
         0,
     ]
     assert not listed
+
+
+def test_windows_with_rates_of_their_own(tmp_path: Path) -> None:
+    """Each time has the rates that the windows say then, whatever the shares of the clients are."""
+    spike = {"start_time_us": 30_000_000, "duration_us": 20_000_000, "trace_rate": 9}
+    given = {
+        "aggregate_rate": 0,
+        "clients": [
+            {**CLIENT, "id": "a", **windows((0, 20, 6), (10, 20, 2), (40, 60, 3))},
+            {**CLIENT, "id": "b", "rate_fraction": 7, **windows((20, 40, 5))},
+        ],
+        "cohorts": [{**CLIENT, "id": "m", "population": 3, "spike": spike}],
+    }
+    imported = import_workload(written(tmp_path, given))
+    document = yaml.safe_load(imported.text)
+    shares = [one["share"] for one in document["clients"]]
+    rates = [document["rate_per_s"] * share / sum(shares) for share in shares]
+    expected = {
+        5: [6, 0, 0, 0, 0],
+        15: [8, 0, 0, 0, 0],
+        25: [0, 5, 0, 0, 0],
+        35: [0, 5, 3, 3, 3],
+        45: [3, 0, 3, 3, 3],
+        55: [3, 0, 0, 0, 0],
+        65: [0, 0, 0, 0, 0],
+    }
+    for at, there in expected.items():
+        found = [rate * factor_at(one["rate_curve"], at) for rate, one in zip(rates, document["clients"], strict=True)]
+        assert found == pytest.approx(there), at
+    listed = fates(imported)
+    assert listed["clients.0.lifecycle"] is listed["cohorts.0.spike"] is Fate.APPROXIMATED
+    path = tmp_path / "imported.yaml"
+    path.write_text(imported.text)
+    report = run(load("quickstart", set={"workload": str(path), "horizon_us": 80_000_000, "expect": []}))
+    arrivals = [row.arrival_us / 1e6 for row in report.rows]
+    for start, end, count in ((0, 10, 60), (10, 20, 80), (20, 30, 50), (30, 40, 140), (40, 50, 120), (50, 60, 30)):
+        sent = [at for at in arrivals if start <= at < end]
+        assert len(sent) == pytest.approx(count, abs=4 * count**0.5)
+    assert max(arrivals) < 60
+
+
+def test_a_rate_of_a_window_beside_a_rate_of_all_is_listed(tmp_path: Path) -> None:
+    assert client(tmp_path, **windows((0, 9, 2)))[1] == {"lifecycle.windows.0.trace_rate": Fate.NOT_CARRIED}
+
+
+def test_the_single_session_of_the_only_client(tmp_path: Path) -> None:
+    talk = {**CLIENT, "reasoning": {"multi_turn": {"max_rounds": 3, "think_time_us": 5000, "single_session": True}}}
+    imported = import_workload(written(tmp_path, {"aggregate_rate": 2, "clients": [talk]}))
+    assert not [note for note in imported.notes if note.lossy]
+    path = tmp_path / "imported.yaml"
+    path.write_text(imported.text)
+    report = run(load("quickstart", set={"workload": str(path), "expect": []}))
+    assert report.requests.completed == 3
+    assert len({row.session_id for row in report.rows}) == 1
+    # Of several clients each would have one: how many there are of all together says something else.
+    two = import_workload(written(tmp_path, {"aggregate_rate": 2, "clients": [talk, {**talk, "id": "d"}]}))
+    assert fates(two)["clients.1.reasoning.multi_turn.single_session"] is Fate.NOT_CARRIED
+    assert "sessions:" not in two.text
 
 
 def test_users_of_clients(tmp_path: Path) -> None:

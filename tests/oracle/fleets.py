@@ -31,7 +31,19 @@ from blis_tui.spec.model import (
 
 from . import draws as st
 from .other_rules import OTHERS
-from .strategies import Asked, Scenario, adapted, assemble, lora, other, planning_late, pool_of, speculative, vllm
+from .strategies import (
+    Asked,
+    Scenario,
+    adapted,
+    assemble,
+    encoding,
+    lora,
+    other,
+    planning_late,
+    pool_of,
+    speculative,
+    vllm,
+)
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Segments
@@ -187,7 +199,7 @@ def _disaggregation(draw: Draw, main: PluginConfig) -> Disaggregation:
 
 
 def _engine(draw: Draw) -> Engine:
-    return Engine(
+    engine = Engine(
         max_num_seqs=_one_of(draw, 1, 2, 4, 8),
         max_num_batched_tokens=_one_of(draw, 6, 16, 64, 2048),
         long_prefill_token_threshold=_one_of(draw, 0, 0, 0, 5),
@@ -196,6 +208,7 @@ def _engine(draw: Draw) -> Engine:
         kv_blocks=_one_of(draw, 10, 20, 40, 200),
         enable_prefix_caching=draw(st.sampled_from((True, True, True, False))),
     )
+    return encoding(engine)
 
 
 def _latency(draw: Draw) -> PluginConfig:

@@ -351,6 +351,7 @@ class Instance:
         self.step_pending = False
         self.steps = 0
         self.busy_us = 0
+        self.answering: list[Job] = []
         self.preemptions = 0
         self.itl_us: Counter[int] = Counter()
         self.threshold = self.engine.long_prefill_token_threshold
@@ -841,6 +842,7 @@ class Instance:
     def advance(self, plan: Plan, end: int, duration_us: int) -> tuple[list[Job], list[Job]]:
         """Compute the planned tokens; who got a first token, and who is done (here, if split)."""
         first: list[Job] = []
+        self.answering = []
         for blocks in plan.filled.values():
             for block in blocks:
                 block.computed_us = end
@@ -914,6 +916,7 @@ class Instance:
         if (thought := job.request.reasoning) is not None and before <= thought.tokens < job.generated:
             overhead_us = self.latency.output_token_overhead_us
             if thought.tokens:
+                self.answering.append(job)
                 job.first_answer_us = end
                 tokens_of_decodes = thought.tokens + (0 if job.split else 1)
                 job.ttfat_us = end - job.request.arrival_us + tokens_of_decodes * overhead_us

@@ -20,6 +20,7 @@ from blis_tui.cluster.records import (
     TransferStarted,
 )
 from blis_tui.engine.adapters.records import AdapterLoad
+from blis_tui.engine.content_records import AnswerBegun, PromptMedia
 from blis_tui.engine.latency.model import create_latency
 from blis_tui.engine.preemption.records import RestoreChosen, SwappedBack
 from blis_tui.engine.records import (
@@ -43,6 +44,7 @@ from blis_tui.engine.speculative.records import DraftDone, DraftsVerified
 from blis_tui.spec.model import SLO_CLASSES
 
 from .control import Admission, Board, Router, saturation
+from .encoder import TokenByToken
 from .gateway import GatewayQueue, Ticket
 from .instance import Books, Instance, Job
 from .pipelines import StuckError
@@ -159,6 +161,8 @@ class Oracle:
     def _create(self, pool: PoolSpec) -> Instance:
         """One more instance, of which nobody has heard."""
         latency = create_latency(self.experiment.plugins, pool)
+        if pool.engine.encoder is not None:
+            latency = TokenByToken(latency, pool.engine.encoder.token_us)
         one = Instance(len(self.instances), pool, self.policy, latency, self.experiment.seed)
         split = self.settings.disaggregation
         one.early_transfers = split is not None and split.transfer.starts == "step-start"
@@ -329,6 +333,8 @@ class Oracle:
                 request.tenant,
             )
         )
+        if request.media != (0, 0, 0):
+            self.records.append(PromptMedia(self.events, now, job.name, *request.media))
 
     def _admission(self, job: Job, now: int) -> None:
         there = sum(len(other.counted) for other in self.jobs)
@@ -741,6 +747,10 @@ class Oracle:
         for job in first:
             ttft = end - job.request.arrival_us + instance.latency.output_token_overhead_us
             self.records.append(FirstToken(self.events, now, job.name, instance.number, end, ttft))
+        for job in instance.answering:
+            assert job.request.reasoning is not None
+            thought = job.request.reasoning.tokens
+            self.records.append(AnswerBegun(self.events, now, job.name, instance.number, end, job.ttfat_us, thought))
         if instance.drafter is not None:
             self._tell_drafts(instance, now)
         instance.planned = None

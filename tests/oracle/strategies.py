@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.request import Reasoning, Request, Segments
+from blis_tui.engine.request import Media, Reasoning, Request, Segments
 from blis_tui.spec.limits import UNLIMITED
 from blis_tui.spec.model import (
     SLO_CLASSES,
     Cluster,
+    Encoder,
     Engine,
     Experiment,
     Hardware,
@@ -99,6 +100,7 @@ class Asked:
         )
         made.max_output_tokens = self.declared_tokens
         made.reasoning = thought(index, self.output_tokens)
+        made.media = Media(*(self.input_tokens * (index % part == 0) // 4 for part in (2, 3, 5)))
         return made
 
 
@@ -271,6 +273,13 @@ def speculative(draw: Draw) -> Speculative:
     )
 
 
+def encoding(engine: Engine) -> Engine:
+    """Every third engine's encoder takes its time, whatever else is drawn."""
+    return (
+        engine if engine.kv_blocks % 3 else replace(engine, encoder=Encoder(token_us=0.75 * engine.block_size_tokens))
+    )
+
+
 def _any_engine(draw: Draw) -> Engine:
     return Engine(
         max_num_seqs=draw(st.one_of(st.integers(1, 4), st.integers(1, 16))),
@@ -424,7 +433,7 @@ def draw_scenario(draw: Draw, *, running_first: bool = True, starved: bool = Fal
     ``starved``: one with too few KV blocks; ``adapters``: one with LoRA adapters.
     """
     pressure = _SHORT_OF_BLOCKS if starved else draw(st.sampled_from(tuple(_ENGINES)))
-    engine = _ENGINES[pressure](draw)
+    engine = encoding(_ENGINES[pressure](draw))
     asked = _asked(draw, engine, pressure)
     policy = _policy(draw, pressure)
     if not running_first:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.engine.adapters.records import AdapterEvicted, AdapterHeld, AdapterLoad, AdapterReady
+from blis_tui.engine.content_records import AnswerBegun, PromptMedia
 from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.preemption.records import RestoreChosen, SwappedBack
 from blis_tui.engine.records import Observers, StepFinished
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 _EVENTS_PER_REQUEST: Final = 6
 """Arrival, admission, routing, queued, left, timeout: all there is besides steps."""
 _OF_ADAPTERS: Final = (AdapterHeld, AdapterEvicted, AdapterLoad, AdapterReady)
-_KINDS: Final = (StepFinished, RestoreChosen, SwappedBack, DraftsVerified, *_OF_ADAPTERS)
+_KINDS: Final = (PromptMedia, StepFinished, AnswerBegun, RestoreChosen, SwappedBack, DraftsVerified, *_OF_ADAPTERS)
 _MANY: Final = 1_000_000
 """More events than a scenario has: it runs in one go."""
 

@@ -26,6 +26,7 @@ RUNS: dict[str, dict[str, object]] = {
     "instance-dies": {"workload.requests": 60},
     "autoscaling": {"workload.requests": 120},
     "admission-control": {"workload.requests": 60},
+    "thinking": {"workload.requests": 60},
 }
 
 
@@ -126,6 +127,7 @@ def test_steps_and_requests_are_those_of_the_report(name: str) -> None:
         row = rows[life.name]
         assert life.begin_us == row.arrival_us
         assert life.arguments.get("ttft_us") == row.ttft_us
+        assert life.arguments.get("ttfat_us") == (row.ttfat_us if row.reasoning_tokens else None)
         assert life.arguments.get("e2e_us") == row.e2e_us
         if row.completed_us is not None:
             assert life.end_us == row.completed_us

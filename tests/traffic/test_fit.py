@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from blis_tui.api import load as load_experiment
+from blis_tui.api import run
 from blis_tui.engine.streams import Streams
 from blis_tui.errors import PolicyError
+from blis_tui.metrics.report import Report
+from blis_tui.records.tables import requests_csv
 from blis_tui.registry import builtin
 from blis_tui.spec.model import PluginConfig
 from blis_tui.spec.validate import validate
@@ -152,3 +156,71 @@ def test_requests_that_all_arrive_at_once_have_no_rate(tmp_path: Path) -> None:
     path.write_text("arrival_time_us,input_tokens,output_tokens\n5,9,9\n5,9,9\n")
     with pytest.raises(PolicyError, match="the requests have no rate: all arrive at once"):
         fitted(path)
+
+
+THINKER = {
+    "id": "thinker",
+    "input_tokens": {"kind": "uniform", "min": 50, "max": 150},
+    "output_tokens": {"kind": "uniform", "min": 100, "max": 300},
+    "reasoning": {"ratio": {"kind": "beta", "alpha": 8, "beta": 2}},
+    "multimodal": {
+        "images": {"probability": 0.5, "count": {"kind": "uniform", "min": 1, "max": 3}, "tokens": 768},
+        "audio": {"probability": 0.2, "tokens": {"kind": "uniform", "min": 20, "max": 60}},
+    },
+}
+
+
+def traced(tmp_path: Path, client: Mapping[str, object], **load: object) -> tuple[Path, Report]:
+    """A run's own table as a trace, and its report."""
+    workload = {"rate_per_s": 20, **load, "clients": [client]}
+    report = run(load_experiment("quickstart", set={"workload": workload, "expect": []}))
+    file = tmp_path / "trace.csv"
+    file.write_text("".join(requests_csv(report.rows, report.rows.columns)))
+    return file, report
+
+
+def test_reasoning_and_media_are_carried_over(tmp_path: Path) -> None:
+    file, report = traced(tmp_path, THINKER, requests=600)
+    found = fitted(file)
+    (client,) = yaml.safe_load(found.text)["clients"]
+    rows = [*report.rows]
+    for name, one in (("images", "image_tokens"), ("audio", "audio_tokens")):
+        there = [getattr(row, one) for row in rows if getattr(row, one)]
+        assert client["multimodal"][name]["probability"] == round(len(there) / len(rows), 6)
+    assert client["multimodal"]["images"]["tokens"]["weights"].keys() == {"768", "1536", "2304"}
+    assert "video" not in client["multimodal"]
+    assert client["input_tokens"] == {"kind": "uniform", "min": 50, "max": 150}
+    path = tmp_path / "fitted.yaml"
+    path.write_text(found.text)
+    again = run(load_experiment("quickstart", set={"workload": str(path), "expect": []}))
+    assert again.reasoning is not None
+    assert report.reasoning is not None
+    assert again.reasoning.share == pytest.approx(report.reasoning.share, abs=0.01)
+    assert again.multimodal is not None
+    assert report.multimodal is not None
+    assert again.multimodal.image_tokens == pytest.approx(report.multimodal.image_tokens, rel=0.15)
+    agreement = found.agreement["reasoning tokens"]
+    assert agreement.trace == pytest.approx(sum(row.reasoning_tokens for row in rows) / len(rows))
+    assert agreement.ks is not None
+    assert agreement.ks < 0.05
+
+
+@pytest.mark.parametrize("history", ["dropped", "kept"])
+def test_what_sessions_keep_of_their_reasoning_is_found(history: str, tmp_path: Path) -> None:
+    talk = {**THINKER, "session": {"turns": 4}, "reasoning": {"ratio": 0.75, "history": history}}
+    file, report = traced(tmp_path, talk, sessions=60)
+    (client,) = yaml.safe_load(fitted(file).text)["clients"]
+    assert client["session"]["history"] == "full"
+    assert client["reasoning"]["history"] == history
+    # New text is as long in later prompts as in first ones, whatever stood before it.
+    assert (client["input_tokens"]["min"], client["input_tokens"]["max"]) == pytest.approx((50, 150), abs=3)
+    shown = sum(row.image_tokens > 0 for row in report.rows if row.round_index == 0) / 60
+    assert client["multimodal"]["images"]["probability"] == pytest.approx(shown, abs=0.15)
+
+
+def test_text_alone_says_nothing_of_either(tmp_path: Path) -> None:
+    file, _ = traced(tmp_path, {key: THINKER[key] for key in ("id", "input_tokens", "output_tokens")}, requests=150)
+    found = fitted(file)
+    assert "reasoning" not in found.text
+    assert "multimodal" not in found.text
+    assert "beside" not in json.dumps(found.to_dict())

@@ -96,6 +96,15 @@ def ttft_breakdown(life: Life, tape: Tape) -> Breakdown | None:
     return _broken_down(life, spans, first.second, first.first, tape)
 
 
+def ttfat_breakdown(life: Life, tape: Tape) -> Breakdown | None:
+    """The time to the first token of the answer that it has now, of a request that reasons before."""
+    answer = life.answer
+    if answer is None:
+        return None
+    spans = [_clipped(span, answer.first) for span in life.spans if span.start_us < answer.first]
+    return _broken_down(life, spans, answer.second, answer.first, tape)
+
+
 def e2e_breakdown(life: Life, tape: Tape) -> Breakdown | None:
     """The end-to-end time, as the client measures it; None unless it has completed."""
     end = life.end

@@ -15,8 +15,10 @@ from blis_tui.debugger.why.breakdown import (
     e2e_breakdown,
     prefill_of_others,
     so_far_breakdown,
+    ttfat_breakdown,
     ttft_breakdown,
 )
+from blis_tui.debugger.why.content import content_parts
 from blis_tui.debugger.why.control import record_of, rejection
 from blis_tui.debugger.why.events import event_explanation
 from blis_tui.debugger.why.explanation import Explanation, Part, Ref, Sentence, event_ref, request_ref, say
@@ -78,6 +80,7 @@ def explain_request(debugger: Debugger, name: str) -> Explanation:
     elif life.end is not None and life.end.what != "completed":
         parts.append(_end_part(debugger, life))
     parts += session_parts(debugger, life)
+    parts += content_parts(debugger, life, live)
     parts += adapter_parts(debugger, life)
     whole = e2e_breakdown(life, tape)
     comparison = None if whole is None else compare(life, whole, tape)
@@ -153,6 +156,9 @@ def _latency_parts(life: Life, tape: Tape, whole: Breakdown | None) -> list[Part
             cause = "with its instance" if life.restarts else "to preemption"
             facts.append(say(f"It had a first token before, which was lost {cause}; the last one counts."))
         parts.append(breakdown_part(f"Time to first token: {span_text(first.total_us)}", first, facts))
+    answer = ttfat_breakdown(life, tape)
+    if answer is not None:
+        parts.append(breakdown_part(f"Time to first answer token: {span_text(answer.total_us)}", answer))
     if whole is not None:
         parts.append(breakdown_part(f"End to end: {span_text(whole.total_us)}", whole, _others(life, tape)))
     elif life.end is None or life.end.what == "timed-out":

@@ -116,10 +116,23 @@ class Life:
     @property
     def first_token_loss(self) -> RequestEvent | None:
         """The preemption or new start that took its first token back; None where it has one, or never had one."""
+        return self._loss_of("first-token")
+
+    @property
+    def answer(self) -> RequestEvent | None:
+        """When the answer began that it has now, behind its reasoning; None before, and once that was taken back."""
+        return None if self.answer_loss is not None else self.last("answer-begun")
+
+    @property
+    def answer_loss(self) -> RequestEvent | None:
+        """The preemption or new start that took the beginning of its answer back."""
+        return self._loss_of("answer-begun")
+
+    def _loss_of(self, what: str) -> RequestEvent | None:
         takes = ("retried",) if self.keeps_output else ("retried", "preempted")
         loss = None
         for one in reversed(self.entries):
-            if one.what == "first-token":
+            if one.what == what:
                 return loss
             if one.what in takes:
                 loss = one

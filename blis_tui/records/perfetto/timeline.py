@@ -20,6 +20,7 @@ from blis_tui.cluster.records import (
     TransferFinished,
     TransferStarted,
 )
+from blis_tui.engine.content_records import AnswerBegun
 from blis_tui.engine.records import (
     Arrived,
     Completed,
@@ -65,6 +66,7 @@ class _Life:
     flow: int
     lane: int
     ttft_us: int = -1
+    ttfat_us: int = -1
     visits: dict[int, _Visit] = field(default_factory=dict)
     inner: int = 0
     """Slices in its own that have begun: the gateway's, a transfer's."""
@@ -110,6 +112,7 @@ class Timeline:
             Preempted: self._preempt,
             StepFinished: self._step,
             FirstToken: self._first_token,
+            AnswerBegun: self._answer,
             Completed: self._complete,
             Prefilled: self._prefilled,
             TimedOut: self._time_out,
@@ -235,6 +238,8 @@ class Timeline:
             self._packets.end(life.lane, self._now)
         if life.ttft_us >= 0:
             arguments = {**arguments, "ttft_us": life.ttft_us}
+        if life.ttfat_us >= 0:
+            arguments = {**arguments, "ttfat_us": life.ttfat_us}
         self._packets.end(life.lane, self._now, arguments)
         self._requests.give_back(life.lane)
 
@@ -266,6 +271,9 @@ class Timeline:
     def _first_token(self, record: FirstToken) -> None:
         self._lives[record.request_id].ttft_us = record.ttft_us
 
+    def _answer(self, record: AnswerBegun) -> None:
+        self._lives[record.request_id].ttfat_us = record.ttfat_us
+
     def _complete(self, record: Completed) -> None:
         self._leave(record.request_id, record.instance, "completed")
         self._lives[record.request_id].ttft_us = record.ttft_us
@@ -281,7 +289,7 @@ class Timeline:
 
     def _retry(self, record: Retried) -> None:
         self._leave(record.request_id, record.instance, "retried")
-        self._lives[record.request_id].ttft_us = -1
+        self._lives[record.request_id].ttft_us = self._lives[record.request_id].ttfat_us = -1
 
     def _lose(self, record: Lost) -> None:
         self._leave(record.request_id, record.instance, "lost")

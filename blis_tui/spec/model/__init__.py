@@ -17,6 +17,7 @@ from blis_tui.spec.model.cluster import (
     Signals,
     Transfer,
 )
+from blis_tui.spec.model.encoder import Encoder
 from blis_tui.spec.model.experiment import Engine, Expectation, Experiment, Pool, SloTarget
 from blis_tui.spec.model.lora import Lora
 from blis_tui.spec.model.machine import Hardware, Model
@@ -50,6 +51,7 @@ __all__ = [
     "Cluster",
     "Delay",
     "Disaggregation",
+    "Encoder",
     "Engine",
     "Expectation",
     "Experiment",

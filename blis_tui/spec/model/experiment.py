@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from blis_tui.registry import Plugin, Registry
+    from blis_tui.spec.model.encoder import Encoder
     from blis_tui.spec.model.lora import Lora
     from blis_tui.spec.model.machine import Hardware, Model
     from blis_tui.spec.model.memory import HostLink, KvTiers
@@ -43,6 +44,8 @@ class Engine:
     pipeline_parallel: int = 1
     speculative: Speculative | None = None
     lora: Lora | None = None
+    encoder: Encoder | None = None
+    """None = media become tokens at once."""
 
     @property
     def verify_width(self) -> int:

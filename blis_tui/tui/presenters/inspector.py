@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
+from blis_tui.debugger.why.content import media_text
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.ranking import ORDERS, Position, ranking
 from blis_tui.engine.records import described
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.snapshot import RequestSnapshot
     from blis_tui.debugger.rows import RequestEvent
+    from blis_tui.debugger.tape import Tape
     from blis_tui.debugger.why.lifespans import Life
     from blis_tui.debugger.why.ranking import Ranked
     from blis_tui.tui.presenters.life_line import Stretch
@@ -123,8 +125,12 @@ def _facts(view: View, known: Life, now: Life | None) -> list[Content]:
         if entry.what in _SESSION:
             text = filled(described(entry.what).line, view.tape.values_of(entry))
             facts.append(Content(text))
+    media = view.tape.media(now.name)
+    if media is not None:
+        facts.append(fact("media", media_text(media)))
     if live is not None:
         facts += _standing(live)
+    facts += _reasoning(view.tape, now, live)
     if now.preemptions:
         facts.append(fact("preempted", plural(len(now.preemptions), "time"), "$error"))
     if now.restarts:
@@ -166,6 +172,20 @@ def _standing(live: RequestSnapshot) -> list[Content]:
     return facts
 
 
+def _reasoning(tape: Tape, life: Life, live: RequestSnapshot | None) -> list[Content]:
+    """How far it is with reasoning, or what it has answered since."""
+    if life.answer is None:
+        if live is None or not live.reasoning_tokens:
+            return []
+        done = min(live.generated_tokens, live.reasoning_tokens)
+        return [fact("reasoning", f"{count_text(done)} of {count_text(live.reasoning_tokens)}")]
+    facts = [fact("reasoned", plural(tape.reasoned(life.name), "token"))]
+    end = life.end
+    total = end.first if end is not None and end.what == "completed" else 0
+    total = live.generated_tokens if live is not None else total
+    return [*facts, fact("answer", plural(total - tape.reasoned(life.name), "token"))] if total else facts
+
+
 # ---- latencies ----
 
 
@@ -187,6 +207,11 @@ def _latencies(life: Life | None, parts: Sequence[Stretch], width: int) -> list[
         lines += _latency("time to first token", first.second, sum_text(shares, first.second - own), width)
         counts = _which_counts(life)
         lines += map(line, words(counts, width, "$text-muted") if counts else [])
+    answer = life.answer
+    if answer is not None:
+        shares = totals(_until(past, answer.first))
+        own = answer.first - life.arrival_us
+        lines += _latency("time to first answer token", answer.second, sum_text(shares, answer.second - own), width)
     end = life.end
     if end is not None and end.what == "completed":
         own = end.time_us - life.arrival_us
