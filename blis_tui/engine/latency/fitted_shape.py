@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.latency.shape import check_heads_or_copies, shape_of
+from blis_tui.engine.latency.shape import check_heads_or_copies, expert_layers, shape_of, shared_expert_width
 
 if TYPE_CHECKING:
     from blis_tui.spec.model import Hardware, Model, Pool
@@ -60,10 +60,11 @@ def work_of(pool: Pool) -> Work:
     flops_16_per_us = hardware.peak_tflops_bf16 * 1e6
     flops_per_us = _rate(model.weight_bytes, hardware) * 1e6
     shape = shape_of(model)
-    layers, expert_layers, shared = _layers(model)
+    layers, moe_layers = model.num_hidden_layers, expert_layers(model)
+    shared = float(shared_expert_width(model))
     projections, cached, decoded = _attention(model, split)
-    dense_ffn = 3.0 * shape.hidden * shape.dense_ffn * (layers - expert_layers)
-    dense = layers * projections + dense_ffn + expert_layers * 3.0 * shape.hidden * shared
+    dense_ffn = 3.0 * shape.hidden * shape.dense_ffn * (layers - moe_layers)
+    dense = layers * projections + dense_ffn + moe_layers * 3.0 * shape.hidden * shared
     head = shape.hidden * model.vocab_size
     expert = 3.0 * shape.hidden * shape.expert_ffn
     expert_bytes = model.expert_weight_bytes or model.weight_bytes
@@ -79,8 +80,8 @@ def work_of(pool: Pool) -> Work:
         weights_us=(dense * model.weight_bytes + head * _HEAD_BYTES) / split / bytes_per_us,
         token_us=2.0 * dense / split / flops_per_us,
         row_us=2.0 * head / split / flops_16_per_us,
-        experts_us=_touched(model, expert_layers * expert * expert_bytes / split / bytes_per_us),
-        expert_token_us=expert_layers * 2.0 * model.num_experts_per_tok * expert / split / expert_rate,
+        experts_us=_touched(model, moe_layers * expert * expert_bytes / split / bytes_per_us),
+        expert_token_us=moe_layers * 2.0 * model.num_experts_per_tok * expert / split / expert_rate,
         kv_us=full * context_us,
         kv_window_us=windowed * context_us,
         decode_us=full * decode_us,
@@ -90,7 +91,7 @@ def work_of(pool: Pool) -> Work:
         window=model.sliding_window,
         all_reduce_us=2.0 * layers * shape.hidden * model.activation_bytes * ring / link_per_us if split > 1 else 0.0,
         layers=layers,
-        expert_layers=expert_layers,
+        expert_layers=moe_layers,
     )
 
 
@@ -102,21 +103,6 @@ def _rate(weight_bytes: float, hardware: Hardware) -> float:
     """
     narrow = weight_bytes == 1.0 or (weight_bytes < 1.0 and hardware.peak_tflops_fp4 > 0.0)
     return hardware.peak_tflops_fp8 if narrow and hardware.peak_tflops_fp8 > 0.0 else hardware.peak_tflops_bf16
-
-
-def _layers(model: Model) -> tuple[int, int, float]:
-    """All layers, those with experts, and the width of what each of them applies to all tokens.
-
-    A model of Llama 4's kind has experts in every ``interleave_moe_layer_step``-th layer, beside one of the same width
-    that all tokens pass, which its configuration does not mention.
-    """
-    layers = model.num_hidden_layers
-    shared = float(model.shared_expert_intermediate_size)
-    if model.num_experts <= 1:
-        return layers, 0, 0.0
-    if model.interleave_moe_layer_step > 0:
-        return layers, layers // model.interleave_moe_layer_step, shared or float(model.intermediate_size)
-    return layers, layers - min(layers, model.first_k_dense_replace), shared
 
 
 def _attention(model: Model, split: int) -> tuple[float, float, float]:
