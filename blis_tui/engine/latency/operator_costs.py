@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.latency.operator_layers import layers_of
 from blis_tui.engine.latency.operator_rest import Settings, rest_of
-from blis_tui.engine.latency.operator_tables import Curve, OperatorTables, worst
+from blis_tui.engine.latency.operator_tables import SPREAD_EXPERTS, Curve, OperatorTables, worst
 from blis_tui.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ _GRAPHS: Final = (1, 2, 4, *range(8, 257, 8), *range(272, 513, 16))
 """Batch sizes in tokens for which vLLM captures CUDA graphs; a smaller batch is padded to the next one."""
 _LOGIT_BYTES: Final = 4.0
 _WIDEST_BYTES: Final = 2.0
-_SPREAD_EXPERTS: Final = 128
-"""Of so many experts is the spread given."""
 _AS_FITTED: Final = Settings()
 
 
@@ -56,7 +54,7 @@ class OperatorCosts:
             parts["products"].append((product.times, tables.gemm(product.weights, product.n, product.k)))
         if layers.expert_layers:
             width = model.moe_intermediate_size or model.intermediate_size
-            spread = rest.experts_spread * min(1.0, model.num_experts / _SPREAD_EXPERTS)
+            spread = rest.experts_spread * min(1.0, model.num_experts / SPREAD_EXPERTS)
             shape = (model.hidden_size, width, model.num_experts, model.num_experts_per_tok, split)
             curve = tables.experts(layers.expert_weights, *shape, spread)
             if curve is None:

@@ -26,6 +26,10 @@ _EXPERTS_LAUNCH_US: Final = 30.0
 """The same for routing, sorting and both products of a layer's experts."""
 
 
+SPREAD_EXPERTS: Final = 128
+"""The spread of experts' popularity is given for so many; see :func:`chosen_experts`."""
+
+
 def worst(*known: Known) -> Known:
     """The least known of several."""
     return max(known, key=KNOWN.index, default="measured")
