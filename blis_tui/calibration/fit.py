@@ -233,8 +233,8 @@ def _solve(equations: _Equations, at: Settings, base: Settings) -> tuple[tuple[F
         for number in (_ANSWER, _FIRST, _STEP):
             kind = kinds == number
             if kind.any():
-                alike = _ALIKE if number == _FIRST else 1.0
-                deviation[kind] = max(float(np.median(residual[kind])) * 1.4826 * alike, 1e-6)
+                wider = _ALIKE if number == _FIRST else 1.0
+                deviation[kind] = max(float(np.median(residual[kind])) * 1.4826 * wider, 1e-6)
         weights = np.sqrt(np.minimum(1.0, 4.0 * deviation / np.maximum(residual, 1e-12)))
     covariance = np.linalg.inv(rows.T @ rows)
     sigma = np.sqrt(np.diag(covariance))
