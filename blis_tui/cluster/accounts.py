@@ -40,8 +40,8 @@ def recount(
     counts = [
         Count(
             f"requests in flight on instance {one.index}",
-            one.in_flight,
-            bound[one.index] + len(one.waiting.items) + one.seen_running,
+            one.seen.in_flight,
+            bound[one.index] + len(one.waiting.items) + one.seen.running,
         )
         for one in instances
     ]

@@ -171,7 +171,7 @@ class AutoscalerControl:
                 continue
             if life.state in CANDIDATES:
                 supply += self._capacity(life.pool)
-                demand += instance.seen_kv_used * instance.pool.block_size_tokens
+                demand += instance.seen.kv_used * instance.pool.block_size_tokens
                 waiting += len(instance.waiting.items)
             elif life.state in COMING:
                 pending += self._capacity(life.pool)

@@ -321,7 +321,7 @@ class Cluster(ComingAndGoing):
         total = 0 if self.splitter is None else self.splitter.away_us(self.now)
         total -= 0 if self.lifecycle is None else self.lifecycle.forfeited_us
         for instance in self.instances:
-            total += instance.present.area_us(self.now)
+            total += instance.seen.present.area_us(self.now)
         return total
 
     def closed(self) -> int:
@@ -462,7 +462,7 @@ class Cluster(ComingAndGoing):
         request, instance = passage.request, self.instances[index]
         request.instance = passage.instance_index = index
         instance.routed += 1
-        instance.in_flight += 1
+        instance.seen.in_flight += 1
         if self._watches:
             self._in_flight += 1
             self.board.touched[index] = None

@@ -57,7 +57,7 @@ def _in_transit(cluster: Cluster) -> int:
 
 
 def _load(instance: Instance) -> int:
-    return len(instance.waiting.items) + len(instance.batch.running) + instance.in_flight
+    return len(instance.waiting.items) + len(instance.batch.running) + instance.seen.in_flight
 
 
 def _gateway_waiting(cluster: Cluster) -> int:
@@ -127,7 +127,10 @@ _TABLE: Final = (
     _sum("waiting", "requests", "requests in waiting queues", lambda instance: len(instance.waiting.items)),
     _sum("queue", "requests", "the same", lambda instance: len(instance.waiting.items)),
     _sum(
-        "in_flight", "requests", "requests sent to instances that have not ended", lambda instance: instance.in_flight
+        "in_flight",
+        "requests",
+        "requests sent to instances that have not ended",
+        lambda instance: instance.seen.in_flight,
     ),
     _sum("load", "requests", "queue + batch + in flight: what waits or runs counts twice", _load),
     _sum("running", "requests", "requests in running batches", lambda instance: len(instance.batch.running)),

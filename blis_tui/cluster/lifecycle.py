@@ -250,7 +250,7 @@ class Lifecycle:
     def end_if_empty(self, index: int, now: int) -> None:
         """A draining instance goes when nobody needs it any more, nor the KV blocks that it has or expects."""
         cluster = self._cluster
-        if self.lives[index].state != DRAINING or cluster.instances[index].in_flight:
+        if self.lives[index].state != DRAINING or cluster.instances[index].seen.in_flight:
             return
         if cluster.splitter is None or not cluster.splitter.serves(index):
             self._end(index, now, "drained")
@@ -384,7 +384,7 @@ class Lifecycle:
             return True
         instance = self._cluster.instances[index]
         instance.give_back(request, now)
-        instance.depart(request)
+        instance.seen.depart(request)
         if request.queued_us >= 0:  # its prompt was computed elsewhere
             self.forfeited_us += now - request.queued_us
         if life.state == DRAINING and self._settings.drain == "redirect":
@@ -425,7 +425,7 @@ class Lifecycle:
     def _give_up(self, instance: Instance, request: Request, now: int) -> None:
         self.forfeited_us += now - request.queued_us
         instance.withdraw(request, now)
-        instance.depart(request)
+        instance.seen.depart(request)
 
     def _send_again(self, request: Request, index: int, now: int) -> None:
         self.retried += 1

@@ -192,7 +192,7 @@ class SignalBoard:
         if self.touched:
             in_flight = self.in_flight
             for index in self.touched:
-                in_flight[index] = self._instances[index].in_flight
+                in_flight[index] = self._instances[index].seen.in_flight
             self._stale.update(self.touched)
             for listener in self._listeners:
                 listener.update(self.touched)
@@ -201,8 +201,8 @@ class SignalBoard:
             for index in self._stale:
                 instance = self._instances[index]
                 self.waiting[index] = len(instance.waiting.items)
-                self.running[index] = instance.seen_running
-                self.kv_used[index] = instance.seen_kv_used
+                self.running[index] = instance.seen.running
+                self.kv_used[index] = instance.seen.kv_used
             for listener in self._listeners:
                 listener.update(self._stale)
             self._stale.clear()

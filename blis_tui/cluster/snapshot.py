@@ -354,7 +354,7 @@ def _instance(instance: Instance, cluster: Cluster, window: int | None, transfer
         routed=instance.routed,
         profile=instance.profile,
         pool=cluster.pools[instance.index].name,
-        in_flight=instance.in_flight,
+        in_flight=instance.seen.in_flight,
         life=ACTIVE if cluster.lifecycle is None else cluster.lifecycle.lives[instance.index].state,
         transfers=transfers,
         planned=_planned(instance.batch),
@@ -463,8 +463,8 @@ def _state(cluster: Cluster) -> list[object]:
         batch = instance.batch
         cohort = batch.cohort
         state += [
-            (instance.routed, instance.in_flight, instance.input_tokens, instance.step_pending),
-            (instance.present.count, instance.present.area_us(cluster.now)),
+            (instance.routed, instance.seen.in_flight, instance.input_tokens, instance.step_pending),
+            (instance.seen.present.count, instance.seen.present.area_us(cluster.now)),
             instance.tallies.state(),
             instance.policy_state(),
             (cohort.clock, cohort.last_advance_us, cohort.uneven),

@@ -32,7 +32,7 @@ class HoldingInstance(Instance):
 
     def _vacate(self, request: Request, end: int) -> None:
         """It keeps its slot and its blocks until the step is over."""
-        watch, handover = self._watch, request.handover
+        watch, handover = self.seen.watch, request.handover
         if watch is not None and watch.early_transfers and handover is not None and not handover.prefilled:
             super()._vacate(request, end)  # it is on its way to another instance already
         else:

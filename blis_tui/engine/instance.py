@@ -15,10 +15,11 @@ from blis_tui.engine.profile import Profile
 from blis_tui.engine.reasoning import note_answers, note_if_answer
 from blis_tui.engine.records import Completed, Dropped, Prefilled, Queued, TimedOut
 from blis_tui.engine.request import RequestState, handover_of
+from blis_tui.engine.seen import Seen
 from blis_tui.engine.servable import unservable
 from blis_tui.engine.step_event import IDLE, NO_STEP, Step
 from blis_tui.engine.step_records import Done, emit_first_tokens, emit_plan, emit_step
-from blis_tui.engine.tallies import Presence, Tallies, tally_wait
+from blis_tui.engine.tallies import Tallies, tally_wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,8 +49,7 @@ class Instance:
         order_step: place of its Step events among simultaneous events.
         step_pending: whether a Step event stands in the queue; there is never a second one.
         routed: requests the router sent here.
-        in_flight: those of them that have not ended.
-        present: those of them in its queue and batch.
+        seen: what others see of it and of them.
         input_tokens: prompt tokens of all requests that entered its queue.
         latency: the step-time model; its overheads belong to every latency that a client sees.
     """
@@ -57,23 +57,20 @@ class Instance:
     __slots__ = (
         "_events",
         "_free_us",
-        "_leaving",
         "_ledger",
         "_observers",
         "_order_left",
         "_order_timeout",
         "_priority",
-        "_watch",
         "batch",
-        "in_flight",
         "index",
         "input_tokens",
         "latency",
         "order_step",
         "pool",
-        "present",
         "routed",
         "rule",
+        "seen",
         "step_pending",
         "tallies",
         "waiting",
@@ -88,8 +85,7 @@ class Instance:
         self.tallies = Tallies()
         self.step_pending = False
         self.routed = 0
-        self.in_flight = 0
-        self.present = Presence()
+        self.seen = Seen(batch)
         self.input_tokens = 0
         self.order_step = instance_order(_STEP, index)
         self._order_left = instance_order(_LEFT, index)
@@ -99,15 +95,13 @@ class Instance:
         self._events = parts.events
         self._ledger = parts.ledger
         self._observers = parts.observers
-        self._watch: Watch | None = None
         self._free_us = 0
         if batch.adapters is not None:
             batch.adapters.wake = self._want_step
-        self._leaving: dict[int, int] = {}  # blocks by request; by its complement where a prompt was handed over
 
     def watch(self, watch: Watch) -> None:
         """Tell the control plane from now on what happens to requests here."""
-        self._watch = watch
+        self.seen.watch = watch
         if not watch.early:
             self.pool.hide_unseen()
 
@@ -123,20 +117,6 @@ class Instance:
     def has_work(self) -> bool:
         """Whether somebody waits or runs."""
         return bool(self.batch.running or self.batch.waiting.items)
-
-    @property
-    def seen_running(self) -> int:
-        """Requests in its batch as others see it: where results come with a step's end, whoever has not left."""
-        early = self._watch is not None and self._watch.early
-        return len(self.batch.running) if early else self.present.count - len(self.waiting.items)
-
-    @property
-    def seen_kv_used(self) -> int:
-        """Blocks in use as others see it: never more than there are, though left ones may be in use again."""
-        used = self.pool.used
-        for blocks in self._leaving.values():
-            used += blocks
-        return min(used, self.pool.total)
 
     def policy_state(self) -> tuple[object, ...]:
         """What its rules remember, as plain values (for digests)."""
@@ -197,7 +177,7 @@ class Instance:
         observers = self._observers
         if Dropped in observers.kinds:
             observers.emit(Dropped(observers.event, now, request.request_id, self.index, reason))
-        self.depart(request)
+        self.seen.depart(request)
         self._ledger.close(request, client_ttft_us(request, self.latency) if request.first_token_us >= 0 else -1)
 
     def give_back(self, request: Request, now: int) -> None:
@@ -215,7 +195,7 @@ class Instance:
     def _wait(self, request: Request, now: int) -> None:
         observers = self._observers
         request.state = RequestState.WAITING
-        self.present.change(1, now)
+        self.seen.present.change(1, now)
         request.priority = self._priority.priority(request)
         self.waiting.push(request)
         if request.deadline_us > 0:
@@ -235,7 +215,7 @@ class Instance:
 
     def withdraw(self, request: Request, now: int) -> None:
         """Take out somebody who waits or runs."""
-        self.present.change(-1, now)
+        self.seen.present.change(-1, now)
         if request.state is RequestState.RUNNING:
             self.batch.abort(request)
         else:
@@ -244,22 +224,16 @@ class Instance:
 
     def _expire(self, request: Request, now: int, *, was_running: bool) -> None:
         request.state = RequestState.TIMED_OUT
-        self.depart(request)
+        self.seen.depart(request)
         observers, generated = self._observers, request.generated_tokens
         if TimedOut in observers.kinds:
             observers.emit(TimedOut(observers.event, now, request.request_id, self.index, was_running, generated))
         self._ledger.close(request, client_ttft_us(request, self.latency) if request.first_token_us >= 0 else -1)
 
-    def depart(self, request: Request) -> None:
-        """It no longer counts as in flight."""
-        self.in_flight -= 1
-        if self._watch is not None:
-            self._watch.departed.append(request)
-
     def hand_over(self, request: Request, now: int) -> None:
         """The step is over that computed a prompt for another instance."""
-        self._leave(request, ~request.index, now)
-        watch, observers = self._watch, self._observers
+        self.seen.leave(request, ~request.index, now)
+        watch, observers = self.seen.watch, self._observers
         if watch is not None and not watch.early_transfers:
             watch.prefilled.append(request)
         if Prefilled in observers.kinds:
@@ -274,18 +248,9 @@ class Instance:
         """What is planned and not carried out, as plain values (for digests)."""
         return ()
 
-    def _leave(self, request: Request, place: int, now: int) -> None:
-        self.present.change(-1, now)
-        watch = self._watch
-        if watch is None:
-            self.in_flight -= 1
-        elif not watch.early:
-            del self._leaving[place]
-            self.depart(request)
-
     def leave(self, request: Request, now: int) -> None:
         """The client of a completed request has its whole answer."""
-        self._leave(request, request.index, now)
+        self.seen.leave(request, request.index, now)
         observers = self._observers
         if Completed in observers.kinds:
             latency = self.latency
@@ -469,7 +434,7 @@ class Instance:
         """Requests outside the cohort have their last token."""
         if len(finishing) > 1:
             finishing.sort(key=slot_of)
-        pool, latency, watch = self.pool, self.latency, self._watch
+        pool, latency, watched = self.pool, self.latency, self.seen.watch is not None
         running, adapters = self.batch.running, self.batch.adapters
         stores_last_token = self.rule.traits.stores_last_token
         for request in finishing:
@@ -484,8 +449,8 @@ class Instance:
             if stores_last_token and request.generated_tokens:
                 pool.take_spare(request, request.computed_tokens + 1)
             self._vacate(request, end)
-            if watch is not None:
-                self._seen_leaving(request, request.index, pool.free - free)
+            if watched:
+                self.seen.vacated(request, request.index, pool.free - free)
             request.state = RequestState.COMPLETED
             request.length_capped = request.generated_tokens < request.output_tokens
             request.completed_us = end
@@ -501,19 +466,13 @@ class Instance:
         """A prompt is computed for another instance: what is left of the request happens there."""
         free = self.pool.free
         self._vacate(request, end)
-        self._seen_leaving(request, ~request.index, self.pool.free - free)
+        self.seen.vacated(request, ~request.index, self.pool.free - free)
         handover_of(request).prefilled = True
         request.state = RequestState.CREATED
-        if self._watch is not None and self._watch.early_transfers:
-            self._watch.prefilled.append(request)
+        watch = self.seen.watch
+        if watch is not None and watch.early_transfers:
+            watch.prefilled.append(request)
         self._events.push(end, self._order_left, RequestCallback("prefill-left", request, self.hand_over, self.index))
-
-    def _seen_leaving(self, request: Request, place: int, blocks: int) -> None:
-        """It has left the batch: others see that now, or at the step's end."""
-        if self._watch is not None and self._watch.early:
-            self.depart(request)
-        else:
-            self._leaving[place] = blocks
 
     def _emit_step(self, plan: Plan, done: Done) -> None:
         emit_step(self._observers, self.index, self.tallies.steps, self.batch, plan, done)

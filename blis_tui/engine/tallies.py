@@ -73,27 +73,6 @@ _figures = attrgetter(*(one.name for one in fields(Tallies) if one.name != "itl_
 """All but the last; ``astuple`` would copy every entry of that, each time."""
 
 
-class Presence:
-    """How many are there, and that number added up over time."""
-
-    __slots__ = ("_area_us", "_since_us", "count")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._area_us = 0
-        self._since_us = 0
-
-    def change(self, by: int, now: int) -> None:
-        """Some come, or (negative) leave."""
-        self._area_us += self.count * (now - self._since_us)
-        self._since_us = now
-        self.count += by
-
-    def area_us(self, now: int) -> int:
-        """The number present, added up over time until now."""
-        return self._area_us + self.count * (now - self._since_us)
-
-
 def tally_wait(
     tallies: Tallies, batch: Batch, plan: Plan, epoch: int, finishing: int, duration: int, *, full_budget: bool
 ) -> None:

@@ -33,5 +33,5 @@ def test_blocks_are_seen_until_the_step_of_their_own_request_ends() -> None:
     seen = []
     for time_us in (10, 23, 45):
         cluster.run(100, until_us=time_us)
-        seen.append(instance.seen_kv_used)
+        seen.append(instance.seen.kv_used)
     assert seen == [12, 10, 0]

@@ -34,7 +34,7 @@ def _lose_a_request(cluster: Cluster) -> None:
 
 
 def _miscount_what_is_in_flight(cluster: Cluster) -> None:
-    cluster.instances[0].in_flight += 1
+    cluster.instances[0].seen.in_flight += 1
 
 
 def _confuse_a_state(cluster: Cluster) -> None:

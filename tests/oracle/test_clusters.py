@@ -91,7 +91,7 @@ def _check(
         assert simulation.done
         assert books_of(simulation) == oracle.books()
         for one, naive in zip(simulation._cluster.instances, oracle.instances, strict=True):
-            assert (one.routed, one.in_flight) == (naive.routed, oracle.board.in_flight(naive.number))
+            assert (one.routed, one.seen.in_flight) == (naive.routed, oracle.board.in_flight(naive.number))
             assert one.tallies.itl_us == naive.itl_us
             assert (one.pool.hits, one.pool.misses) == (naive.pool.hits, naive.pool.misses)
             tiers, shelves = one.pool.tiers, naive.pool.tiers
