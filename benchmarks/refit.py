@@ -6,9 +6,9 @@
 DIR as for ``accuracy.py``, whose runs these are, loaded as they were; the development run of Llama 2 7B is left out, to
 judge by. Each run gives two equations, its mean time to first token and its mean ITL, each the sum of what the
 coefficients stand for in the simulated run. All are solved together: relative errors, large ones counting less, every
-coefficient at or above its physical limit and, by a weak prior, near what ships. Then the runs are simulated with
-what came out, for other step times make other batches, and so on. TensorRT-LLM has a ``layer_us`` and a
-``first_token_us`` of its own. Without a model, the last equations are solved again.
+coefficient at or above its physical limit and near what the operators' tables say of it (``TABLES``), or, by a weak
+prior, what ships. Then the runs are simulated with what came out, for other step times make other batches, and so on.
+TensorRT-LLM has some of its own (``OWN``). Without a model, the last equations are solved again.
 
 ``all: vllm`` are the defaults in ``blis_tui/engine/latency/fitted.py``, which are entered there by hand. It needs scipy
 (the extra ``calibrate``).
@@ -34,13 +34,34 @@ from blis_tui.calibration.parts import TERMS
 from blis_tui.calibration.replay import taken_apart, with_coefficients
 from blis_tui.engine.latency.fitted import Settings
 
-OWN = ("layer_us", "first_token_us")
+OWN = ("layer_us", "fp8_uneven", "first_token_us")
 """Coefficients that TensorRT-LLM has of its own."""
 NAMES = (*TERMS, *(f"trtllm {name}" for name in OWN))
 SOFT = 0.12
 """Relative errors beyond this count less and less."""
 PRIOR = 1.0
 """How far from what ships a coefficient may be, as a share of it, for the price of an error of ``SOFT``."""
+TABLES = {
+    "weights": 1.08,
+    "flops": 1.27,
+    "fp8_flops": 1.8,
+    "fp8_uneven": 3.0,
+    "fp8_layer_us": 16.0,
+    "expert_weights": 1.15,
+    "expert_flops": 2.0,
+    "expert_layer_us": 30.0,
+    "kv_read": 1.05,
+    "prefill_attention": 1.5,
+    "all_reduce": 1.75,
+    "moved": 1.8,
+}
+"""What the operators' tables say, without any server: medians over all shapes and GPUs."""
+TABLES_PRIOR = 0.2
+"""How far from these a coefficient may be for that price."""
+
+
+NOTHING = 1e-6
+"""Smaller coefficients are none."""
 
 
 @dataclass(frozen=True)
@@ -90,24 +111,28 @@ def solved(found: list[Equation], at: dict[str, float], ships: dict[str, float])
     matrix = np.array([one.shares for one in found])
     limits = {one.name: one.metadata.get("limits", {}).get("minimum", 0.0) for one in fields(Settings)}
     now = np.array([at[name] for name in NAMES])
-    base = np.array([ships[name] for name in NAMES])
+    base = np.array([TABLES.get(name, ships[name]) for name in NAMES])
+    prior = np.array([TABLES_PRIOR if name in TABLES else PRIOR for name in NAMES])
     scale = np.where(now > 0.0, now, 1.0)
     lower = np.array([limits[name.removeprefix("trtllm ")] for name in NAMES]) / scale
     moved = np.where(base > 0.0, base, 1.0) / scale
 
     def errors(factors: np.ndarray) -> np.ndarray:
         off = matrix @ factors - 1.0
-        return np.concatenate([off, SOFT / PRIOR * (factors - base / scale) / moved])
+        return np.concatenate([off, SOFT / prior * (factors - base / scale) / moved])
 
     start = np.maximum(np.where(now > 0.0, 1.0, 0.0), lower)
     result = least_squares(errors, start, bounds=(lower - 1e-9, np.inf), loss="soft_l1", f_scale=SOFT)
     best = np.maximum(result.x, lower) * scale
+    best[best < NOTHING] = 0.0
     return {name: float(f"{value:.4g}") for name, value in zip(NAMES, best, strict=True)}
 
 
 def fits(run: Run, most_users: int) -> bool:
-    """Whether to fit on a run."""
+    """Whether to fit on a run: not on the development run to judge by, nor on an engine that was never released."""
     if (run.group, run.model) == ("development", "llama-2-7b-hf"):
+        return False
+    if (run.engine, run.model, run.hardware) == ("trtllm", "gpt-oss-120b", "h200"):
         return False
     workload = run.spec["workload"]
     return isinstance(workload, dict) and workload.get("requests", 0) <= 10 * most_users
@@ -137,7 +162,7 @@ def main() -> int:
         runs += there[:: options.every] if group == "serving" else there
     shipped = json.loads((HERE / "leave_one_out.json").read_text())["all"]
     ships = {name: float(getattr(Settings(), name)) for name in TERMS}
-    ships |= {f"trtllm {name}": float(shipped["trtllm"][name]) for name in OWN}
+    ships |= {f"trtllm {name}": float(shipped["trtllm"].get(name, ships[name])) for name in OWN}
     values, found = ships, list[Equation]()
     with ProcessPoolExecutor(options.jobs) as pool:
         for number in range(options.rounds):

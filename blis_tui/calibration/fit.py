@@ -39,6 +39,7 @@ _PRIOR: Final = 0.5
 """How far from its base a coefficient is expected to be, as a share of it."""
 _USEFUL: Final = 0.1
 """Where no coefficient is known this well, there is nothing to write."""
+_KEPT: Final = {"moved": "it grows with tokens as flops does, so it is left as it was"}
 _UNTOLD: Final = 0.4
 """Of a coefficient with a larger standard error the data say next to nothing."""
 _RARE: Final = 0.002
@@ -46,6 +47,8 @@ _RARE: Final = 0.002
 _QUEUED_STEPS: Final = 6
 """A request that waited longer stood in a queue: its time to first token says nothing of single steps."""
 _ANSWER, _FIRST, _STEP = range(3)
+_ALIKE: Final = 2.0
+"""First tokens that come close to each other wait for the same step, so that four of them say about as much as one."""
 _ROBUST_ROUNDS: Final = 4
 _CLOSE: Final = 0.02
 _DAMPING: Final = 0.7
@@ -211,6 +214,7 @@ def _solve(equations: _Equations, at: Settings, base: Settings) -> tuple[tuple[F
     back = np.array([getattr(base, name) / getattr(at, name) if getattr(at, name) else 1.0 for name in TERMS])
     share = parts.mean(axis=0)
     why = {name: _absent(name, equations) for name, part in zip(TERMS, share, strict=True) if part < _RARE}
+    why |= _KEPT
     active = [place for place, name in enumerate(TERMS) if name not in why]
     if not active:
         return (), tuple(LeftOut(name, why[name]) for name in TERMS)
@@ -229,7 +233,8 @@ def _solve(equations: _Equations, at: Settings, base: Settings) -> tuple[tuple[F
         for number in (_ANSWER, _FIRST, _STEP):
             kind = kinds == number
             if kind.any():
-                deviation[kind] = max(float(np.median(residual[kind])) * 1.4826, 1e-6)
+                wider = _ALIKE if number == _FIRST else 1.0
+                deviation[kind] = max(float(np.median(residual[kind])) * 1.4826 * wider, 1e-6)
         weights = np.sqrt(np.minimum(1.0, 4.0 * deviation / np.maximum(residual, 1e-12)))
     covariance = np.linalg.inv(rows.T @ rows)
     sigma = np.sqrt(np.diag(covariance))
@@ -257,7 +262,9 @@ def _absent(name: str, equations: _Equations) -> str:
     """Why the data say nothing of a coefficient that takes no time in them."""
     if name in REQUEST_TERMS and all(kind == _STEP for kind in equations.kinds):
         return "steps say nothing of what requests wait for outside of them"
-    if name in ("flops", "prefill_attention", "prefill_step_us", "eager_step_us", "eager_layer_us", "prompt_token_us"):
+    if name.startswith("fp8"):
+        return "the model has no weights of 8 bits, or hardly any prompt tokens are computed"
+    if name in ("flops", "moved", "prefill_attention", "prefill_step_us", "prompt_token_us"):
         return (
             "requests wait in queues"
             if equations.queued and name != "flops"

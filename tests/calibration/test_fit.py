@@ -106,7 +106,7 @@ def test_cached_prompts_tell_nothing_of_prefill() -> None:
     one = replace(one, workload=replace(one.workload, clients=(prompts,)))
     found = fit([Data(measure(one, TRUTH, 0.01), one, repeated=True)], BASE)
     about = {entry.name: entry.why for entry in found.left_out}
-    assert {"prefill_attention", "eager_step_us"} <= about.keys()
+    assert {"prefill_attention", "prefill_step_us"} <= about.keys()
     assert "flops" not in {entry.name for entry in found.found if entry.told}
 
 

@@ -66,7 +66,7 @@ def test_known_coefficients_are_found_again() -> None:
 @pytest.mark.parametrize(
     "steps",
     [
-        pytest.param((Step(9000.0, 8, 8000.0, ()),) * 50, id="all-equal"),
+        pytest.param((Step(17_000.0, 64, 256_000.0, ()),) * 50, id="all-equal"),
         pytest.param(tuple(Step(9000.0 * (1 + 30 * (at % 3)), 8, 8000.0, ()) for at in range(50)), id="contradictory"),
     ],
 )

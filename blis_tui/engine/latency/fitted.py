@@ -1,8 +1,9 @@
 """Step times from the shapes of model and accelerator, with a handful of named coefficients fitted to measured servers.
 
-A step is the sum of what a GPU does in it: the dense matrix products and those of the experts (each the larger of
-reading the weights and multiplying), attention of decodes (the larger of reading the KV cache and multiplying) and of
-prompt chunks, all-reduces, and time that depends on how many layers, requests and steps there are. Factors are
+A step is the sum of what a GPU does in it: the dense matrix products (the larger of reading the weights and
+multiplying) and those of the experts (the larger of reading, and multiplying while half is read), attention of decodes
+(the larger of reading the KV cache and multiplying) and of prompt chunks, what is moved between them, all-reduces, and
+time that depends on how many layers, requests and steps there are. Factors are
 multiples of what the datasheet allows, so none can be below 1. The law is one for all models, sizes and precisions;
 ``docs/accuracy.md`` says what it was fitted on, and how far off it is.
 """
@@ -32,70 +33,99 @@ class Settings:
 
     weights: float = setting(
         "Reading weights of dense layers, as a multiple of bytes / memory bandwidth.",
-        default=1.081,
+        default=1.137,
         **_FACTOR,
     )
     flops: float = setting(
-        "Dense matrix products, as a multiple of FLOPs / peak rate, for a 16-bit peak of 989.5 TFLOPS (H100).",
-        default=1.742,
+        "Dense 16-bit matrix products, as a multiple of FLOPs / peak rate, for a 16-bit peak of 989.5 TFLOPS (H100).",
+        default=1.294,
         **_FACTOR,
     )
+    fp8_flops: float = setting(
+        "The same for weights of 8 bits, where the accelerator has units for them.",
+        default=1.425,
+        **_FACTOR,
+    )
+    fp8_uneven: float = setting(
+        "More for weights of 8 bits in steps of more tokens than `cuda_graph_tokens`, which are not padded to even"
+        " sizes, as a multiple of bytes / memory bandwidth.",
+        default=2.715,
+        minimum=0,
+        maximum=1e3,
+    )
     flops_growth: float = setting(
-        "How much of a higher peak is lost: `flops` and `expert_flops` grow with (16-bit peak / 989.5 TFLOPS) to"
-        " this power, and stay the same below.",
+        "How much of a higher peak is lost: `flops`, `fp8_flops` and `expert_flops` grow with (16-bit peak / 989.5"
+        " TFLOPS) to this power, and stay the same below.",
         default=0.172,
         minimum=0,
         maximum=1,
     )
     expert_weights: float = setting(
         "Reading the weights of the experts that a step's tokens choose, as a multiple of bytes / memory bandwidth.",
-        default=1.091,
+        default=1.154,
         **_FACTOR,
     )
     expert_flops: float = setting(
-        "Matrix products of experts, as a multiple of FLOPs / peak rate: their batches are small.",
-        default=4.639,
+        "Matrix products of experts, as a multiple of FLOPs / peak rate, beside reading them: their batches are small.",
+        default=3.389,
         **_FACTOR,
+    )
+    expert_spread: float = setting(
+        "How unevenly tokens choose: squared coefficient of variation of the popularity of 128 experts. Fewer are as"
+        " many times less uneven, each being several finer ones in sum; more are as uneven.",
+        default=1.0,
+        minimum=0,
+        maximum=16,
     )
     kv_read: float = setting(
         "Reading the KV cache in the attention of decodes, as a multiple of bytes / memory bandwidth.",
-        default=1.054,
+        default=1.129,
         **_FACTOR,
     )
     decode_attention: float = setting(
         "Multiplying in the attention of decodes, as a multiple of FLOPs / 16-bit peak rate; counts where it takes"
         " longer than reading, as with an 8-bit KV cache.",
-        default=26.88,
+        default=27.47,
         **_FACTOR,
     )
     prefill_attention: float = setting(
         "Attention of prompt chunks, as a multiple of FLOPs / 16-bit peak rate.",
-        default=1.5,
+        default=1.468,
         **_FACTOR,
     )
     all_reduce: float = setting(
         "All-reduces of tensor parallelism, as a multiple of bytes / bandwidth of the interconnect in one direction.",
-        default=1.754,
+        default=1.697,
+        **_FACTOR,
+    )
+    moved: float = setting(
+        "Norms, rotations, activations, as a multiple of the bytes they read and write / memory bandwidth.",
+        default=1.855,
         **_FACTOR,
     )
     layer_us: float = setting(
         "Per layer: small kernels and gaps between them. Microseconds.",
-        default=58.86,
+        default=40.61,
         **_TIME,
     )
     layer_tp_us: float = setting(
         "Per layer and log2 of `tensor_parallel`: the latency of two all-reduces. Microseconds.",
-        default=4.52,
+        default=8.296,
+        **_TIME,
+    )
+    fp8_layer_us: float = setting(
+        "More per layer with weights of 8 bits: quantizing what they are multiplied with. Microseconds.",
+        default=16.05,
         **_TIME,
     )
     expert_layer_us: float = setting(
         "Per layer with experts: routing and sorting tokens. Microseconds.",
-        default=17.53,
+        default=30.65,
         **_TIME,
     )
     request_us: float = setting(
         "Per request in the step: sampling and bookkeeping. Microseconds.",
-        default=7.13,
+        default=0.3654,
         **_TIME,
     )
     step_us: float = setting(
@@ -105,17 +135,7 @@ class Settings:
     )
     prefill_step_us: float = setting(
         "Per step that computes prompt tokens. Microseconds.",
-        default=1599.0,
-        **_TIME,
-    )
-    eager_step_us: float = setting(
-        "Per step of more tokens than `cuda_graph_tokens`. Microseconds.",
-        default=3500.0,
-        **_TIME,
-    )
-    eager_layer_us: float = setting(
-        "Per layer in steps of more tokens than `cuda_graph_tokens`: kernels launched one by one. Microseconds.",
-        default=251.3,
+        default=0.0,
         **_TIME,
     )
     cuda_graph_tokens: int = setting(
@@ -126,7 +146,7 @@ class Settings:
     )
     sampler_us: float = setting(
         "Per request and 1,000 entries of the vocabulary, where `sorted_sampling` holds. Microseconds.",
-        default=0.241,
+        default=0.2394,
         **_TIME,
     )
     sorted_sampling: bool = setting(
@@ -136,16 +156,18 @@ class Settings:
     )
     first_token_us: float = setting(
         "Per request before its first step: HTTP, scheduling, streaming. Microseconds.",
-        default=7031.0,
+        default=8803.0,
         **_TIME,
     )
     prompt_token_us: float = setting(
         "Per prompt token before the first step: tokenization. Microseconds.",
-        default=1.426,
+        default=2.585,
         **_TIME,
     )
 
 
+EXPOSED_READING: Final = 0.5
+"""Share of reading experts that products of many tokens do not hide, as all tables of ``operators`` show it."""
 REFERENCE_TFLOPS: Final = 989.5
 """16-bit peak of the accelerator for which ``flops`` is given."""
 
@@ -159,16 +181,14 @@ class FittedModel(Overheads):
     """A few products and comparisons a step; heads and KV heads divide by ``tensor_parallel``, or are copied."""
 
     __slots__ = (
-        "_all_reduce_us",
         "_decode_us",
         "_decode_window_us",
         "_drafts",
-        "_eager_from",
-        "_eager_us",
         "_expert_token_us",
         "_experts_us",
         "_kv_us",
         "_kv_window_us",
+        "_moved_us",
         "_prefill_step_us",
         "_prefill_us",
         "_prefill_window_us",
@@ -176,6 +196,8 @@ class FittedModel(Overheads):
         "_row_us",
         "_step_us",
         "_token_us",
+        "_uneven_from",
+        "_uneven_us",
         "_weights_us",
         "_window",
     )
@@ -188,12 +210,12 @@ class FittedModel(Overheads):
             post_decode_us=0.0,
         )
         _check(settings)
-        work = work_of(pool)
+        work = work_of(pool, settings.expert_spread)
         growth = power(max(1.0, pool.hardware.peak_tflops_bf16 / REFERENCE_TFLOPS), settings.flops_growth)
-        flops = settings.flops * growth
+        flops = settings.fp8_flops if work.fp8 else settings.flops
         self._weights_us = settings.weights * work.weights_us
-        self._token_us = flops * work.token_us
-        self._row_us = flops * work.row_us
+        self._token_us = flops * growth * work.token_us
+        self._row_us = settings.flops * growth * work.row_us
         self._experts_us = tuple(settings.expert_weights * time_us for time_us in work.experts_us)
         self._expert_token_us = settings.expert_flops * growth * work.expert_token_us
         width = pool.engine.verify_width
@@ -205,15 +227,16 @@ class FittedModel(Overheads):
         self._prefill_us = settings.prefill_attention * work.prefill_us
         self._prefill_window_us = settings.prefill_attention * work.prefill_window_us
         self._window = work.window
-        self._all_reduce_us = settings.all_reduce * work.all_reduce_us
+        self._moved_us = settings.moved * work.moved_us + settings.all_reduce * work.all_reduce_us
         splits = ln(pool.tensor_parallel) / ln(2.0)
         self._step_us = settings.step_us + work.expert_layers * settings.expert_layer_us
         self._step_us += work.layers * (settings.layer_us + settings.layer_tp_us * splits)
+        self._step_us += work.layers * settings.fp8_layer_us if work.fp8 else 0.0
         sampler_us = settings.sampler_us * pool.model.vocab_size / 1e3 if settings.sorted_sampling else 0.0
         self._request_us = settings.request_us + sampler_us
         self._prefill_step_us = settings.prefill_step_us
-        self._eager_from = settings.cuda_graph_tokens
-        self._eager_us = settings.eager_step_us + settings.eager_layer_us * work.layers
+        self._uneven_from = settings.cuda_graph_tokens
+        self._uneven_us = settings.fp8_uneven * work.fp8_us
 
     def step_time_us(self, load: StepLoad) -> int:
         """Duration of a step with this load, at least 1 us."""
@@ -234,8 +257,8 @@ class FittedModel(Overheads):
                 windowed += new * min(before, self._window)
             rows += len(load.chunks)
             time_us += self._prefill_step_us + attended * self._prefill_us + windowed * self._prefill_window_us
-            if tokens > self._eager_from:
-                time_us += self._eager_us
+            if tokens > self._uneven_from:
+                time_us += self._uneven_us
         elif not rows:
             return 1
         multiplied = tokens * self._token_us + rows * self._row_us
@@ -246,9 +269,9 @@ class FittedModel(Overheads):
         if self._expert_token_us:
             listed = self._experts_us
             read = listed[tokens] if tokens < len(listed) else listed[-1]
-            multiplied = (tokens + drafts) * self._expert_token_us
+            multiplied = (tokens + drafts) * self._expert_token_us + EXPOSED_READING * read
             time_us += read if read > multiplied else multiplied  # noqa: FURB136  (as above)
-        time_us += tokens * self._all_reduce_us + rows * self._request_us
+        time_us += tokens * self._moved_us + rows * self._request_us
         return int(time_us) if time_us >= 1.0 else 1
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.latency.shape import check_heads_or_copies, shape_of
+from blis_tui.engine.latency.operator_layers import layers_of
+from blis_tui.engine.latency.operator_tables import SPREAD_EXPERTS, chosen_experts
+from blis_tui.engine.latency.shape import check_heads_or_copies, expert_layers, shape_of, shared_expert_width
 
 if TYPE_CHECKING:
     from blis_tui.spec.model import Hardware, Model, Pool
 
 _HEAD_BYTES: Final = 2.0
 """The output head stays at 16 bits, whatever the weights are."""
-_NEARLY: Final = 1e-6
-_MOST_TOKENS: Final = 65_536
-"""Experts a longer step might still miss do not count."""
+_MOST_TOKENS: Final = 1024
+"""Longer steps read all experts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,10 @@ class Work:
     """Reading all dense weights and the output head, once a step."""
     token_us: float
     """Multiplying them with one token."""
+    fp8: bool
+    """Whether that is done in 8 bits."""
+    fp8_us: float
+    """Reading the weights that are multiplied in 8 bits."""
     row_us: float
     """The output head for one request."""
     experts_us: tuple[float, ...]
@@ -44,12 +49,18 @@ class Work:
     """Tokens that layers with a sliding window see."""
     all_reduce_us: float
     """Of one token."""
+    moved_us: float
+    """Reading and writing what is between the products of one token."""
     layers: int
     expert_layers: int
 
 
-def work_of(pool: Pool) -> Work:
+def work_of(pool: Pool, expert_spread: float = 0.0) -> Work:
     """The work of a pool's model on its accelerators.
+
+    Args:
+        pool: the model, the accelerator, how many share the model.
+        expert_spread: how unevenly tokens choose among 128 experts.
 
     Raises:
         PolicyError: heads do not divide by ``tensor_parallel``.
@@ -60,14 +71,17 @@ def work_of(pool: Pool) -> Work:
     flops_16_per_us = hardware.peak_tflops_bf16 * 1e6
     flops_per_us = _rate(model.weight_bytes, hardware) * 1e6
     shape = shape_of(model)
-    layers, expert_layers, shared = _layers(model)
+    layers, moe_layers = model.num_hidden_layers, expert_layers(model)
+    shared = float(shared_expert_width(model))
     projections, cached, decoded = _attention(model, split)
-    dense_ffn = 3.0 * shape.hidden * shape.dense_ffn * (layers - expert_layers)
-    dense = layers * projections + dense_ffn + expert_layers * 3.0 * shape.hidden * shared
+    dense_ffn = 3.0 * shape.hidden * shape.dense_ffn * (layers - moe_layers)
+    dense = layers * projections + dense_ffn + moe_layers * 3.0 * shape.hidden * shared
     head = shape.hidden * model.vocab_size
     expert = 3.0 * shape.hidden * shape.expert_ffn
     expert_bytes = model.expert_weight_bytes or model.weight_bytes
-    expert_rate = _rate(expert_bytes, hardware) * 1e6
+    expert_rate = _expert_rate(expert_bytes, hardware) * 1e6
+    fp8 = _narrow(model.weight_bytes, hardware)
+    dense_us = dense * model.weight_bytes / split / bytes_per_us
     windowed = min(model.sliding_window_layers, layers)
     full = layers - windowed
     context_us = cached * model.kv_cache_bytes / bytes_per_us
@@ -76,11 +90,13 @@ def work_of(pool: Pool) -> Work:
     link_per_us = hardware.interconnect_gb_per_s / 2.0 * 1e3
     ring = 2.0 * (split - 1) / split
     return Work(
-        weights_us=(dense * model.weight_bytes + head * _HEAD_BYTES) / split / bytes_per_us,
+        weights_us=dense_us + head * _HEAD_BYTES / split / bytes_per_us,
         token_us=2.0 * dense / split / flops_per_us,
+        fp8=fp8,
+        fp8_us=dense_us if fp8 else 0.0,
         row_us=2.0 * head / split / flops_16_per_us,
-        experts_us=_touched(model, expert_layers * expert * expert_bytes / split / bytes_per_us),
-        expert_token_us=expert_layers * 2.0 * model.num_experts_per_tok * expert / split / expert_rate,
+        experts_us=_touched(model, expert_spread, moe_layers * expert * expert_bytes / split / bytes_per_us),
+        expert_token_us=moe_layers * 2.0 * model.num_experts_per_tok * expert / split / expert_rate,
         kv_us=full * context_us,
         kv_window_us=windowed * context_us,
         decode_us=full * decode_us,
@@ -89,34 +105,36 @@ def work_of(pool: Pool) -> Work:
         prefill_window_us=windowed * heads_us,
         window=model.sliding_window,
         all_reduce_us=2.0 * layers * shape.hidden * model.activation_bytes * ring / link_per_us if split > 1 else 0.0,
+        moved_us=layers_of(model, split).moved_bytes / bytes_per_us,
         layers=layers,
-        expert_layers=expert_layers,
+        expert_layers=moe_layers,
     )
 
 
-def _rate(weight_bytes: float, hardware: Hardware) -> float:
-    """TFLOPS of matrix products with weights of that size.
+def _narrow(weight_bytes: float, hardware: Hardware) -> bool:
+    """Whether matrix products with weights of that size use 8-bit units.
 
-    8-bit weights use the FP8 units; narrower ones are widened to 16 bits first, unless the accelerator has units for 4
-    bits: there, activations of 8 bits multiply them.
+    8-bit weights do; narrower ones are widened to 16 bits first, unless the accelerator has units for 4 bits: there,
+    activations of 8 bits multiply them.
     """
     narrow = weight_bytes == 1.0 or (weight_bytes < 1.0 and hardware.peak_tflops_fp4 > 0.0)
-    return hardware.peak_tflops_fp8 if narrow and hardware.peak_tflops_fp8 > 0.0 else hardware.peak_tflops_bf16
+    return narrow and hardware.peak_tflops_fp8 > 0.0
 
 
-def _layers(model: Model) -> tuple[int, int, float]:
-    """All layers, those with experts, and the width of what each of them applies to all tokens.
+def _rate(weight_bytes: float, hardware: Hardware) -> float:
+    """TFLOPS of dense matrix products with weights of that size."""
+    return hardware.peak_tflops_fp8 if _narrow(weight_bytes, hardware) else hardware.peak_tflops_bf16
 
-    A model of Llama 4's kind has experts in every ``interleave_moe_layer_step``-th layer, beside one of the same width
-    that all tokens pass, which its configuration does not mention.
+
+def _expert_rate(weight_bytes: float, hardware: Hardware) -> float:
+    """TFLOPS of experts.
+
+    On accelerators without units for 4 bits, kernels of 8-bit experts are no faster than those of 16 bits, and those of
+    4 bits, which widen weights as they multiply, half as fast: so it is in all tables of ``operators``.
     """
-    layers = model.num_hidden_layers
-    shared = float(model.shared_expert_intermediate_size)
-    if model.num_experts <= 1:
-        return layers, 0, 0.0
-    if model.interleave_moe_layer_step > 0:
-        return layers, layers // model.interleave_moe_layer_step, shared or float(model.intermediate_size)
-    return layers, layers - min(layers, model.first_k_dense_replace), shared
+    if hardware.peak_tflops_fp4 > 0.0:
+        return _rate(weight_bytes, hardware)
+    return hardware.peak_tflops_bf16 * (0.5 if weight_bytes < 1.0 else 1.0)
 
 
 def _attention(model: Model, split: int) -> tuple[float, float, float]:
@@ -131,14 +149,11 @@ def _attention(model: Model, split: int) -> tuple[float, float, float]:
     return weights, 2.0 * max(heads / split, 1.0) * model.head_dim, 4.0 * query / split
 
 
-def _touched(model: Model, expert_us: float) -> tuple[float, ...]:
-    """Reading the experts that 0, 1, 2, … tokens choose: ``N (1 - (1 - k/N)^T)`` of the ``N`` in each layer."""
+def _touched(model: Model, spread: float, expert_us: float) -> tuple[float, ...]:
+    """Reading the experts that 0, 1, 2, ... tokens choose in each layer."""
     if not expert_us:
         return (0.0,)
-    experts, missed = float(model.num_experts), 1.0
-    rate = 1.0 - model.num_experts_per_tok / experts
-    times = [0.0]
-    while missed > _NEARLY and len(times) < _MOST_TOKENS:
-        missed *= rate
-        times.append(expert_us * experts * (1.0 - missed))
-    return tuple(times)
+    experts, chosen = model.num_experts, model.num_experts_per_tok
+    own = spread * min(1.0, experts / SPREAD_EXPERTS)
+    times = [expert_us * chosen_experts(experts, chosen, tokens, own) for tokens in range(_MOST_TOKENS)]
+    return (*times, expert_us * experts)

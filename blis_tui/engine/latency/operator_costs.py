@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.latency.operator_layers import layers_of
-from blis_tui.engine.latency.operator_tables import Curve, OperatorTables, worst
+from blis_tui.engine.latency.operator_rest import Settings, rest_of
+from blis_tui.engine.latency.operator_tables import SPREAD_EXPERTS, Curve, OperatorTables, worst
 from blis_tui.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ _GRAPHS: Final = (1, 2, 4, *range(8, 257, 8), *range(272, 513, 16))
 """Batch sizes in tokens for which vLLM captures CUDA graphs; a smaller batch is padded to the next one."""
 _LOGIT_BYTES: Final = 4.0
 _WIDEST_BYTES: Final = 2.0
+_AS_FITTED: Final = Settings()
 
 
 class OperatorCosts:
@@ -30,28 +32,31 @@ class OperatorCosts:
         document: the tables of the GPU.
         model: what runs on it.
         split: GPUs of an instance.
+        settings: what is said of the fitted rest.
 
     Raises:
         PolicyError: the tables lack what the model needs.
     """
 
-    def __init__(self, document: Mapping[str, object], model: Model, split: int) -> None:
+    def __init__(
+        self, document: Mapping[str, object], model: Model, split: int, settings: Settings = _AS_FITTED
+    ) -> None:
         tables = OperatorTables(document)
         if max(model.weight_bytes, model.activation_bytes) > _WIDEST_BYTES:
             raise PolicyError(
                 f"no operators of {max(model.weight_bytes, model.activation_bytes):g}-byte numbers were measured"
             )
         self.layers = layers = layers_of(model, split)
-        self.capability = tables.capability
+        self.rest = rest = rest_of(settings, tables.capability, sparse=layers.expert_layers > 0)
         self._hidden_bytes = model.hidden_size * model.activation_bytes
         parts: dict[str, list[tuple[float, Curve]]] = {"products": []}
         for product in layers.products:
             parts["products"].append((product.times, tables.gemm(product.weights, product.n, product.k)))
         if layers.expert_layers:
             width = model.moe_intermediate_size or model.intermediate_size
-            curve = tables.experts(
-                layers.expert_weights, model.hidden_size, width, model.num_experts, model.num_experts_per_tok, split
-            )
+            spread = rest.experts_spread * min(1.0, model.num_experts / SPREAD_EXPERTS)
+            shape = (model.hidden_size, width, model.num_experts, model.num_experts_per_tok, split)
+            curve = tables.experts(layers.expert_weights, *shape, spread)
             if curve is None:
                 raise PolicyError(f"no mixture of experts was measured on {tables.name}")
             parts["experts"] = [(layers.expert_layers, curve)]
@@ -65,8 +70,10 @@ class OperatorCosts:
             )
             parts["all-reduce"] = [(layers.sums, over_tokens)]
         self._parts = parts
+        self._scale(rest)
         self.head = tables.gemm(layers.head.weights, layers.head.n, layers.head.k)
-        self._decodes = tables.decode_attention(layers.kv_cache, layers.cache_dim, layers.kv_heads)
+        read = "bfloat16" if rest.attention_16_bit else layers.kv_cache
+        self._decodes = tables.decode_attention(read, layers.cache_dim, layers.kv_heads)
         prompts = tables.prefill_attention(layers.kv_cache, layers.head_dim, layers.heads)
         self.alone, self.shared = prompts.alone, prompts.shared
         self._one = self.decode_attention(1)
@@ -74,7 +81,7 @@ class OperatorCosts:
         self.moved_us_per_token = layers.moved_bytes / tables.bytes_per_us
         self.logits_us = _LOGIT_BYTES * model.vocab_size / tables.bytes_per_us
 
-    def scale(self, rest: Rest) -> None:
+    def _scale(self, rest: Rest) -> None:
         """Take the fitted rest into account where it concerns operators."""
         factors = {"products": rest.products}
         if self.layers.expert_scales == "channel":
@@ -83,11 +90,12 @@ class OperatorCosts:
             self._parts[name] = [(times * factor, curve) for times, curve in self._parts.get(name, [])]
         if self.layers.expert_weights == "mxfp4" and "experts" in self._parts:
             [(times, curve)] = self._parts["experts"]
-            eager = tuple(
+            around = tuple(
                 time * rest.experts_mxfp4 + size * rest.experts_token_us if size > _GRAPHS[-1] else time
                 for size, time in zip(curve.sizes, curve.times_us, strict=True)
             )
-            self._parts["experts"] = [(times, replace(curve, times_us=eager))]
+            slower = replace(curve, times_us=tuple(time + rest.experts_layer_us for time in around))
+            self._parts["experts"] = [(times, slower)]
 
     def known(self) -> dict[str, Known]:
         """For each operator, how well its times are known within the sizes that were measured."""

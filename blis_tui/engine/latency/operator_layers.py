@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.engine.latency.shape import expert_layers, shared_expert_width
+
 if TYPE_CHECKING:
     from blis_tui.spec.model import Model
 
@@ -59,7 +61,7 @@ def layers_of(model: Model, split: int) -> Layers:
     hidden, layers, act = model.hidden_size, model.num_hidden_layers, model.activation_bytes
     query = model.num_attention_heads * model.head_dim
     kv_heads = max(1, model.num_key_value_heads // split)
-    experts = _expert_layers(model)
+    experts = expert_layers(model)
     expert_bytes = model.expert_weight_bytes or model.weight_bytes
     width = model.intermediate_size or 4 * hidden
     dense = (model.dense_intermediate_size or width) if model.num_experts > 1 else width
@@ -72,7 +74,7 @@ def layers_of(model: Model, split: int) -> Layers:
     weights = weight_type(model.weight_bytes)
     products = [Product(layers, n, k, weights) for n, k in attention]
     moved = layers * (8.0 * hidden + (3.0 * query + elements) / split) * act
-    for count, wide in ((layers - experts, dense), (experts, model.shared_expert_intermediate_size)):
+    for count, wide in ((layers - experts, dense), (experts, shared_expert_width(model))):
         if count and wide:
             products.append(Product(count, 2 * wide // split, hidden, weights))
             products.append(Product(count, hidden, wide // split, weights))
@@ -110,11 +112,3 @@ def _latent_attention(model: Model, split: int) -> list[tuple[int, int]]:
         (heads * wide, rank),
         (model.hidden_size, heads * wide),
     ]
-
-
-def _expert_layers(model: Model) -> int:
-    if model.num_experts <= 1:
-        return 0
-    if model.interleave_moe_layer_step > 0:
-        return model.num_hidden_layers // (model.interleave_moe_layer_step + 1)
-    return model.num_hidden_layers - model.first_k_dense_replace

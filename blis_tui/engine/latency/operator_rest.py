@@ -2,8 +2,8 @@
 
 Fitted on 146 measured decode steps of vLLM 0.15 on H100 (Llama 2 7B and 70B, Code Llama 34B, Mixtral 8x7B; TP 1, 2, 4)
 and on 138 measured servers of Llama 3.3 70B in FP8 (H100, H200, B200; TP 1 and 4; vLLM 0.10 and TensorRT-LLM 1.1);
-sampling on vLLM servers of Llama 3.1 70B and Qwen2.5 7B; MXFP4 experts on measured servers of gpt-oss-120b (H100, H200,
-B200; TP 1 and 4). ``docs/operators.md`` shows what remains.
+sampling on vLLM servers of Llama 3.1 70B and Qwen2.5 7B; MXFP4 experts and their spread on measured servers of
+gpt-oss-120b (H100, H200, B200; TP 1 and 4). ``docs/operators.md`` shows what remains.
 """
 
 from __future__ import annotations
@@ -28,10 +28,13 @@ class Rest:
     products: float = 1.0
     layer_tp_us: float = 8.0
     moved: float = 1.8
-    experts_fp8_channel: float = 1.9
+    experts_fp8_channel: float = 0.95
+    experts_spread: float = 1.0
+    experts_layer_us: float = 0.0
     experts_mxfp4: float = 1.0
     experts_token_us: float = 0.1
     queue_us: float = 8200.0
+    attention_16_bit: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +60,8 @@ class Settings:
     )
     layer_tp_us: float | None = setting(
         "Per layer and doubling of `tensor_parallel`: norms beside the all-reduces, waiting for the slowest GPU (us)."
-        " Default: 8 for vLLM; 0 for TensorRT-LLM and on GPUs where both engines fuse them.",
+        " Default: 8 for vLLM; 0 for TensorRT-LLM, and on Blackwell, where all-reduce and norm are one kernel; there 4"
+        " for vLLM where a model has experts, whose sums are none.",
         default=None,
         minimum=0,
     )
@@ -67,9 +71,22 @@ class Settings:
         minimum=1,
     )
     experts_fp8_channel: float | None = setting(
-        "FP8 experts with a scale per channel, relative to block-wise scales, which were measured. Default: 1.9.",
+        "FP8 experts with a scale per channel, relative to block-wise scales, which were measured. Default: 0.95.",
         default=None,
-        minimum=1,
+        exclusiveMinimum=0,
+    )
+    experts_spread: float | None = setting(
+        "How unevenly tokens choose: squared coefficient of variation of the popularity of 128 experts. Fewer are as"
+        " many times less uneven, each being several finer ones in sum; more are as uneven. Default: 1.",
+        default=None,
+        minimum=0,
+        maximum=16,
+    )
+    experts_layer_us: float | None = setting(
+        "Around MXFP4 experts with 8-bit activations: routing and quantizing, per layer (us). Default: 6 on Blackwell;"
+        " 0 elsewhere, where activations keep their 16 bits.",
+        default=None,
+        minimum=0,
     )
     experts_mxfp4: float | None = setting(
         "MXFP4 experts in steps outside of CUDA graphs, relative to their tables. Default: 2 on Hopper, where servers"
@@ -88,6 +105,11 @@ class Settings:
         " TensorRT-LLM.",
         default=None,
         minimum=0,
+    )
+    attention_16_bit: bool | None = setting(
+        "Whether decodes attend to an 8-bit KV cache no faster than to one of 16 bits. Default: true for vLLM on"
+        " Hopper, whose kernel (FlashAttention 3) gained nothing by it.",
+        default=None,
     )
     queue_per_token_us: float = setting("The same, more per input token (us).", default=0.0, minimum=0)
     output_token_us: float = setting("More until a client sees a token (us).", default=0.0, minimum=0)
@@ -111,19 +133,27 @@ _PRESETS: Final[Mapping[str, Rest]] = MappingProxyType(
 )
 
 
-_ON_BLACKWELL: Final[Mapping[str, float]] = MappingProxyType({"layer_tp_us": 0.0})
+_ON_BLACKWELL: Final[Mapping[str, float]] = MappingProxyType({"layer_tp_us": 0.0, "experts_layer_us": 6.0})
 """There all-reduces include the norms beside them."""
+_SPARSE_VLLM_ON_BLACKWELL: Final[Mapping[str, float]] = MappingProxyType({"layer_tp_us": 4.0})
+"""The sum of the experts is one of a layer's two all-reduces, and is no part of such a kernel."""
 _ON_HOPPER: Final[Mapping[str, float]] = MappingProxyType({"experts_mxfp4": 2.0})
+_VLLM_ON_HOPPER: Final[Mapping[str, float]] = MappingProxyType({"attention_16_bit": True})
 
 
-def rest_of(settings: Settings, capability: float) -> Rest:
+def rest_of(settings: Settings, capability: float, *, sparse: bool = False) -> Rest:
     """The coefficients that count: what is said of them, else those of the engine on that GPU.
 
     Args:
         settings: what is said.
         capability: the GPU's compute capability.
+        sparse: whether the model has experts.
     """
-    of_gpu = _ON_BLACKWELL if 10 <= capability < 12 else _ON_HOPPER if 9 <= capability < 10 else {}
-    preset = {**asdict(_PRESETS[settings.engine]), **of_gpu}
+    preset = asdict(_PRESETS[settings.engine])
+    vllm = settings.engine == "vllm"
+    if 10 <= capability < 12:
+        preset |= {**_ON_BLACKWELL, **(_SPARSE_VLLM_ON_BLACKWELL if vllm and sparse else {})}
+    elif 9 <= capability < 10:
+        preset |= {**_ON_HOPPER, **(_VLLM_ON_HOPPER if vllm else {})}
     said = {name: getattr(settings, name) for name in preset}
     return Rest(**{name: preset[name] if value is None else value for name, value in said.items()})

@@ -8,10 +8,10 @@ last ratio stays: the time scales as the work does.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from blis_tui.engine.portable_math import ln
+from blis_tui.engine.portable_math import ln, power
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +24,10 @@ _LAUNCH_US: Final = 2.0
 """Added to rooflines: no kernel takes less."""
 _EXPERTS_LAUNCH_US: Final = 30.0
 """The same for routing, sorting and both products of a layer's experts."""
+
+
+SPREAD_EXPERTS: Final = 128
+"""The spread of experts' popularity is given for so many; see :func:`chosen_experts`."""
 
 
 def worst(*known: Known) -> Known:
@@ -115,6 +119,18 @@ def touched_experts(experts: int, top_k: int, tokens: float) -> float:
     return experts * (1.0 - idle)
 
 
+def chosen_experts(experts: int, top_k: int, tokens: float, spread: float) -> float:
+    """Experts that so many tokens use when some are chosen more often than others.
+
+    Their popularity is taken as gamma-distributed with a squared coefficient of variation ``spread``, which leaves
+    ``(1 + spread tokens k/N) ** (-1/spread)`` of them idle; without spread that is :func:`touched_experts`.
+    """
+    even = touched_experts(experts, top_k, tokens)
+    if not spread:
+        return even
+    return min(even, experts * (1.0 - power(1.0 + spread * tokens * top_k / experts, -1.0 / spread)))
+
+
 class OperatorTables:
     """The tables of one GPU.
 
@@ -194,7 +210,7 @@ class OperatorTables:
         element = {"fp8": 1.0}.get(kv_cache, 2.0) / {"fp8": 1.0}.get(table.kv_cache, 2.0)
         return DecodeAttention(
             batches=table.batches,
-            curves=tuple(_filled(table.contexts, row) for row in table.rows),
+            curves=_growing([_filled(table.contexts, row) for row in table.rows]),
             batch_scale=kv_heads / table.kv_heads,
             context_scale=head_dim / table.head_dim * element,
             known=known,
@@ -215,15 +231,17 @@ class OperatorTables:
     def prefill_attention(self, kv_cache: str, head_dim: int, heads: int) -> PrefillAttention:
         """Attention of prompts in one layer."""
         table = min(self._prompts, key=lambda one: (one.kv_cache != kv_cache, abs(ln(one.head_dim / head_dim))))
-        first, after, weight, inside = _between(table.heads, heads)
+        measured = [at for at, row in enumerate(table.rows) if row[0] is not None]
+        first, after, weight, inside = _between([table.heads[at] for at in measured], heads)
+        low_row, high_row = table.rows[measured[first]], table.rows[measured[after]]
+        more = max(1.0, heads / table.heads[measured[-1]])
         scale = head_dim / table.head_dim
         alone = []
-        for at in range(len(table.lengths)):
-            low, high = table.rows[first][at], table.rows[after][at]
+        for length, low, high in zip(table.lengths, low_row, high_row, strict=True):
             if low is None or high is None:
                 continue
-            time = low + (high - low) * weight if inside else high * max(1.0, heads / table.heads[-1])
-            alone.append((table.lengths[at], time * scale))
+            time = low + (high - low) * weight if inside else high * more
+            alone.append((length, time * scale))
         shared = [
             (length, time * heads * scale)
             for length, time in zip(table.lengths, table.saturated, strict=True)
@@ -235,8 +253,13 @@ class OperatorTables:
         )
         return PrefillAttention(_over_area(alone, known), _over_area(shared, known))
 
-    def experts(self, kind: str, hidden: int, intermediate: int, experts: int, top_k: int, split: int) -> Curve | None:
-        """The expert part of a layer over tokens; None = the tables have no experts at all."""
+    def experts(
+        self, kind: str, hidden: int, intermediate: int, experts: int, top_k: int, split: int, spread: float = 0.0
+    ) -> Curve | None:
+        """The expert part of a layer over tokens; None = the tables have no experts at all.
+
+        Tables are of tokens that choose each expert as often. With a ``spread`` they choose fewer.
+        """
 
         def distance(one: _Mixture) -> tuple[bool, float]:
             sizes = (
@@ -254,26 +277,22 @@ class OperatorTables:
             return None
         nearest = min(self._mixtures, key=distance)
         row = _filled(self._tokens, nearest.row)
-        ours = (hidden, intermediate / split, experts, top_k)
-        theirs = (nearest.hidden, nearest.intermediate / nearest.split, nearest.experts, nearest.top_k)
-        exact = nearest.kind == kind and ours == theirs
+        ours = (hidden, intermediate / split, top_k)
+        theirs = (nearest.hidden, nearest.intermediate / nearest.split, nearest.top_k)
+        exact = nearest.kind == kind and ours == theirs and nearest.experts == experts
         times = []
         for tokens, time in zip(row.sizes, row.times_us, strict=True):
-            scale = (
-                1.0
-                if exact
-                else self._experts_us(kind, tokens, *ours) / self._experts_us(nearest.kind, tokens, *theirs)
-            )
+            used = chosen_experts(experts, top_k, tokens, spread)
+            there = touched_experts(nearest.experts, nearest.top_k, tokens)
+            scale = self._experts_us(kind, tokens, used, *ours) / self._experts_us(nearest.kind, tokens, there, *theirs)
             times.append(time * scale)
         return Curve(row.sizes, _rising(times), "measured" if exact else "extrapolated", row.measured_up_to)
 
-    def _experts_us(self, kind: str, tokens: float, hidden: int, width: float, experts: int, top_k: int) -> float:
-        """Roofline of a layer's experts."""
+    def _experts_us(self, kind: str, tokens: float, used: float, hidden: int, width: float, top_k: int) -> float:
+        """Roofline of a layer's experts, of which so many are used."""
         peak = self._peak_per_us.get(kind if kind in self._peak_per_us else "bfloat16", 0.0)
         compute = 6.0 * tokens * top_k * hidden * width / peak
-        traffic = (
-            3.0 * touched_experts(experts, top_k, tokens) * hidden * width * WEIGHT_BYTES[kind] / self.bytes_per_us
-        )
+        traffic = 3.0 * used * hidden * width * WEIGHT_BYTES[kind] / self.bytes_per_us
         return max(compute, traffic) + _EXPERTS_LAUNCH_US
 
     def all_reduce(self, gpus: int) -> Curve:
@@ -346,6 +365,19 @@ def _rising(times: Sequence[float]) -> tuple[float, ...]:
     for time in times:
         highest = max(highest, time)
         found.append(highest)
+    return tuple(found)
+
+
+def _growing(curves: Sequence[Curve]) -> tuple[Curve, ...]:
+    """The same, but none below the one before it."""
+    found: list[Curve] = []
+    for curve in curves:
+        if found:
+            least = found[-1]
+            sizes = tuple(sorted({*curve.sizes, *least.sizes}))
+            times = [max(curve.at(size), least.at(size)) for size in sizes]
+            curve = replace(curve, sizes=sizes, times_us=_rising(times))  # noqa: PLW2901
+        found.append(curve)
     return tuple(found)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.latency.model import LATENCY, Overheads
 from blis_tui.engine.latency.operator_costs import OperatorCosts
-from blis_tui.engine.latency.operator_rest import Settings, rest_of
+from blis_tui.engine.latency.operator_rest import Settings
 from blis_tui.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -64,9 +64,8 @@ class OperatorModel(Overheads):
     def __init__(self, settings: Settings, pool: Pool) -> None:
         if pool.operators is None:
             raise PolicyError(f"no operators were measured on {pool.hardware.name!r}", help="take another kind")
-        self.costs = costs = OperatorCosts(pool.operators, pool.model, pool.tensor_parallel)
-        rest = rest_of(settings, costs.capability)
-        costs.scale(rest)
+        self.costs = costs = OperatorCosts(pool.operators, pool.model, pool.tensor_parallel, settings)
+        rest = costs.rest
         super().__init__(
             queue_us=rest.queue_us,
             queue_per_token_us=settings.queue_per_token_us,

@@ -61,6 +61,25 @@ def shape_of(model: Model) -> Shape:
     )
 
 
+def expert_layers(model: Model) -> int:
+    """Layers with experts, as engines build them: all but a dense prefix, or every ``interleave_moe_layer_step``-th."""
+    if model.num_experts <= 1:
+        return 0
+    if model.interleave_moe_layer_step > 0:
+        return model.num_hidden_layers // model.interleave_moe_layer_step
+    return model.num_hidden_layers - min(model.num_hidden_layers, model.first_k_dense_replace)
+
+
+def shared_expert_width(model: Model) -> int:
+    """Width of what each layer with experts applies to all tokens.
+
+    A model of Llama 4's kind has one beside its experts, as wide as they are, that its configuration does not mention.
+    """
+    if model.num_experts > 1 and model.interleave_moe_layer_step > 0:
+        return model.shared_expert_intermediate_size or model.intermediate_size
+    return model.shared_expert_intermediate_size
+
+
 def check_heads(kind: str, pool: Pool) -> None:
     """For formulas that give each accelerator its share of the heads.
 

@@ -137,7 +137,44 @@ def test_8_bits_halve_weights_and_cache() -> None:
 def test_4_bit_experts_multiply_in_8_bits_where_there_are_units_for_4() -> None:
     model = replace(MIXTRAL, expert_weight_bytes=0.53125)
     hopper, blackwell = (work_of(pool_of(model, one, 1)).expert_token_us for one in (H100, B200))
-    assert hopper / blackwell == pytest.approx(4500 / 989.5)
+    assert hopper / blackwell == pytest.approx(4500 / (989.5 / 2))
+
+
+def test_8_bit_weights_cost_quantizing_and_uneven_steps_cost_reading_them_again() -> None:
+    def more(load: StepLoad, model: Model) -> int:
+        return time_us(load, model) - time_us(load, model, H100, 2, fp8_layer_us=0.0, fp8_uneven=0.0)
+
+    model = replace(LLAMA_70B_FP8, vocab_size=1)
+    small, large = prefill((0, 512, 512)), prefill((0, 513, 513))
+    quantizing = 80 * Settings().fp8_layer_us
+    assert more(small, model) == pytest.approx(quantizing, abs=1)
+    weights_us = work_of(pool_of(model)).fp8_us
+    assert weights_us == pytest.approx(80 * (3 * 28672 + 2 * 8192 + 2 * 1024) * 8192 / 2 / 3.35e6)
+    assert more(large, model) == pytest.approx(quantizing + Settings().fp8_uneven * weights_us, abs=1)
+    assert more(large, CODELLAMA_34B) == 0
+
+
+def test_few_tokens_wait_for_experts_and_many_for_products() -> None:
+    """Half of the reading is hidden behind products: on two H100 they take longer from some 200 tokens on."""
+    work = work_of(pool_of(MIXTRAL), Settings().expert_spread)
+    read, per_token = Settings().expert_weights * work.experts_us[-1], Settings().expert_flops * work.expert_token_us
+    few, many = prefill((0, 100, 100)), prefill((0, 4096, 4096))
+    assert 100 * per_token < read / 2 < 4096 * per_token
+    assert time_us(few, MIXTRAL, expert_flops=1.0) == time_us(few, MIXTRAL)
+    gain = time_us(many, MIXTRAL) - time_us(many, MIXTRAL, expert_flops=1.0)
+    assert gain == pytest.approx(4096 * per_token * (1 - 1 / Settings().expert_flops), abs=1)
+    gain = time_us(few, MIXTRAL) - time_us(few, MIXTRAL, expert_weights=1.0)
+    assert gain == pytest.approx(read * (1 - 1 / Settings().expert_weights), rel=0.01)
+
+
+def test_tokens_that_favour_experts_read_fewer() -> None:
+    model = replace(MIXTRAL, num_experts=128, num_experts_per_tok=4)
+    even, spread = (work_of(pool_of(model), one).experts_us for one in (0.0, 1.0))
+    assert even[32] / even[-1] == pytest.approx(1 - (1 - 4 / 128) ** 32)
+    assert spread[32] / spread[-1] == pytest.approx(0.5)
+    # Eight experts are sixteen finer ones each: nearly even.
+    coarse = [work_of(pool_of(MIXTRAL), one).experts_us[2] for one in (0.0, 1.0)]
+    assert coarse[0] * 0.85 < coarse[1] <= coarse[0]
 
 
 def test_a_sliding_window_caps_what_is_read() -> None:
@@ -175,7 +212,7 @@ def test_sampling_from_a_sorted_vocabulary_takes_the_same_time_on_every_accelera
 
 def test_no_factor_is_below_what_the_datasheet_allows() -> None:
     factors = [one.name for one in fields(Settings) if one.metadata["limits"].get("maximum") == 1e4]
-    assert len(factors) == 8
+    assert len(factors) == 10
     plain = pool_of(CODELLAMA_34B)
     for name in factors:
         assert getattr(Settings(), name) >= 1.0

@@ -10,7 +10,7 @@ import pytest
 import blis_tui
 from blis_tui.engine.latency.model import Chunk, StepLoad, create_latency
 from blis_tui.engine.latency.operator_costs import OperatorCosts
-from blis_tui.engine.latency.operator_tables import OperatorTables, touched_experts
+from blis_tui.engine.latency.operator_tables import OperatorTables, chosen_experts, touched_experts
 from blis_tui.engine.latency.operators import OperatorModel
 from blis_tui.spec.operator_files import read_tables, table_names, tables_of
 from tests.builders import request
@@ -232,11 +232,40 @@ def test_a_sliding_window_bounds_what_its_layers_read() -> None:
     assert prefilling(half, 8000) < prefilling(full, 8000)
 
 
-def test_a_narrow_cache_is_read_faster() -> None:
-    wide = steps("llama-3.1-8b-instruct", "h100")
-    narrow = steps("llama-3.1-8b-instruct", "h100", engine__kv_cache_dtype="fp8")
+@pytest.mark.parametrize(
+    ("gpu", "more", "faster"),
+    [
+        ("h100", {}, False),
+        ("h100", {"latency__attention_16_bit": False}, True),
+        ("h100", {"latency__engine": "tensorrt-llm"}, True),
+        ("b200", {}, True),
+    ],
+)
+def test_vllm_on_hopper_reads_a_narrow_cache_no_faster(gpu: str, more: dict[str, object], *, faster: bool) -> None:
+    """Servers of Llama 3.3 70B with an 8-bit cache, 64 long requests: 10 to 20 % slower than tables of 8 bits say."""
+    wide = steps("llama-3.1-8b-instruct", gpu, 1, **more)
+    narrow = steps("llama-3.1-8b-instruct", gpu, 1, engine__kv_cache_dtype="fp8", **more)
     ratio = narrow.costs.decode_attention(64).at(16_000) / wide.costs.decode_attention(64).at(16_000)
-    assert 0.45 < ratio < 0.8
+    assert (0.45 < ratio < 0.8) if faster else ratio == 1.0
+
+
+def test_experts_of_uneven_popularity_are_fewer() -> None:
+    """With exponential popularity (spread 1), 32 tokens with 4 of 128 leave half of them idle: 1 / (1 + 32 x 4/128)."""
+    assert chosen_experts(128, 4, 32, 1.0) == pytest.approx(64.0)
+    assert chosen_experts(128, 4, 32, 0.0) == touched_experts(128, 4, 32)
+    assert chosen_experts(128, 4, 32, 1e-6) == pytest.approx(touched_experts(128, 4, 32), rel=0.02)
+    assert chosen_experts(128, 4, 1, 1.0) <= 4.0
+    even, spread = (steps("gpt-oss-120b", "h200", latency__experts_spread=one) for one in (0, 1))
+    assert decoding(spread, 32, 1000) < 0.9 * decoding(even, 32, 1000)
+    assert prefilling(spread, 8192) == pytest.approx(prefilling(even, 8192), rel=0.01)
+
+
+def test_experts_of_llama_4_are_in_every_layer_of_scout() -> None:
+    """``interleave_moe_layer_step: 1``; beside them an expert of the same width that all tokens pass."""
+    layers = steps("llama-4-scout-17b-16e-instruct-fp8-dynamic", "h100", 2).costs.layers
+    assert layers.expert_layers == 48
+    assert [one.times for one in layers.products] == [48, 48, 48, 48, 48]
+    assert (layers.products[2].n, layers.products[3].k) == (8192, 4096)
 
 
 def test_engines_and_sampling_differ_by_their_coefficients() -> None:

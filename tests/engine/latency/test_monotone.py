@@ -1,0 +1,68 @@
+"""More work takes no less time: every shipped model on every GPU, by the tables and by the law."""
+
+from __future__ import annotations
+
+from itertools import cycle, pairwise, product
+from typing import TYPE_CHECKING
+
+import pytest
+
+import blis_tui
+from blis_tui.engine.latency.model import Chunk, StepLoad, create_latency
+from blis_tui.spec.library import names
+from blis_tui.spec.operator_files import tables_of
+from tests.builders import request
+
+if TYPE_CHECKING:
+    from blis_tui.engine.latency.model import StepTimeModel
+
+TOKENS = (1, 2, 3, 8, 16, 33, 64, 100, 200, 257, 400, 512, 513, 600, 1024, 1500, 2048, 4096, 6000, 8192)
+CONTEXTS = (1, 10, 100, 128, 129, 500, 1000, 4000, 8000, 16_000, 64_000)
+BATCHES = (1, 2, 3, 4, 7, 8, 12, 16, 24, 32, 48, 64, 100, 128, 200, 256)
+GPUS = names("Hardware")
+SPLITS = cycle((1, 2, 4, 8))
+CASES = [
+    (model, gpu, 4 if model.startswith("qwen2.5") else split, kind)
+    for (model, gpu, kind), split in zip(product(names("Model"), GPUS, ("operators", "fitted")), SPLITS, strict=False)
+    if kind == "fitted" or tables_of(gpu)
+]
+
+
+def step_time(model: str, gpu: str, split: int, kind: str) -> StepTimeModel:
+    settings = {"model": model, "hardware": gpu, "cluster.tensor_parallel": split, "latency": {"kind": kind}}
+    made = blis_tui.load(
+        "steady-chat", set={**settings, "engine.kv_blocks": 20_000, "workload.requests": 5, "expect": []}
+    )
+    return create_latency(made.plugins, made.pools[0])
+
+
+def taken(latency: StepTimeModel, new: int, before: int = 0, decodes: int = 0, context: int = 0) -> int:
+    """Time of a step with a chunk and decodes of that mean context."""
+    whole = request(0, 0, before + new, 1)
+    chunks = [Chunk(whole, before, new, before + new)] if new else []
+    return latency.step_time_us(StepLoad(chunks, decodes, decodes * context))
+
+
+@pytest.mark.parametrize("model", names("Model"))
+def test_more_work_takes_no_less_time(model: str) -> None:
+    for case in CASES:
+        if case[0] != model:
+            continue
+        latency = step_time(*case)
+        courses = {
+            "tokens": [taken(latency, new) for new in TOKENS],
+            "tokens beside decodes": [taken(latency, new, 0, 16, 1000) for new in (0, *TOKENS)],
+            "tokens before the chunk": [taken(latency, 512, before) for before in (0, *CONTEXTS)],
+            "decodes": [taken(latency, 0, 0, batch, 1000) for batch in BATCHES],
+            "context of one decode": [taken(latency, 0, 0, 1, context) for context in CONTEXTS],
+            "context of 16 decodes": [taken(latency, 0, 0, 16, context) for context in CONTEXTS],
+        }
+        for name, times in courses.items():
+            assert all(0 < low <= high for low, high in pairwise(times)), (*case, name, times)
+
+
+@pytest.mark.parametrize("split", [1, 2, 4, 8])
+def test_prompt_attention_where_the_most_heads_were_not_measured(split: int) -> None:
+    """H100's tables have no prompts of 64 heads as wide as those of GLM 5.2."""
+    latency = step_time("glm-5.2-fp8", "h100", split, "operators")
+    assert taken(latency, 8192) > taken(latency, 1024) > 10_000
