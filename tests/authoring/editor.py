@@ -9,6 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 TIMEOUT_S = 90
@@ -60,14 +61,19 @@ class Editor:
 
     def diagnostics(self, path: Path, text: str) -> list[dict[str, Any]]:
         """What the editor underlines in a file with this text."""
-        uri = path.as_uri()
-        self._diagnostics.pop(uri, None)
-        document = self._document(uri, text)
-        self._notify("textDocument/didOpen", {"textDocument": document})
-        while uri not in self._diagnostics:
+        return self.diagnostics_of_all({path: text})[path]
+
+    def diagnostics_of_all(self, texts: Mapping[Path, str]) -> dict[Path, list[dict[str, Any]]]:
+        """The same of many files, opened together: the server waits before it looks at each."""
+        uris = {path: path.as_uri() for path in texts}
+        for path, uri in uris.items():
+            self._diagnostics.pop(uri, None)
+            self._notify("textDocument/didOpen", {"textDocument": self._document(uri, texts[path])})
+        while any(uri not in self._diagnostics for uri in uris.values()):
             self._take(self._messages.get(timeout=TIMEOUT_S))
-        self._notify("textDocument/didClose", {"textDocument": {"uri": uri}})
-        found = self._diagnostics.pop(uri)
+        for uri in uris.values():
+            self._notify("textDocument/didClose", {"textDocument": {"uri": uri}})
+        found = {path: self._diagnostics.pop(uri) for path, uri in uris.items()}
         while not self._messages.empty():
             self._take(self._messages.get())
         return found

@@ -64,8 +64,8 @@ def with_modeline(text: str, kind: str = "Experiment") -> str:
 
 
 def test_an_editor_has_nothing_to_say_about_shipped_documents(editor: Editor) -> None:
-    wrong = {path.name: editor.diagnostics(path, path.read_text(encoding="utf-8")) for path in DOCUMENTS}
-    assert {name: found for name, found in wrong.items() if found} == {}
+    wrong = editor.diagnostics_of_all({path: path.read_text(encoding="utf-8") for path in DOCUMENTS})
+    assert {path.name: found for path, found in wrong.items() if found} == {}
 
 
 @pytest.mark.parametrize("kind", KINDS)
