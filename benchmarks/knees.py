@@ -1,6 +1,8 @@
 """Is the highest rate that `blis-tui plan --max-rate` finds the true one? Random clusters, against brute force.
 
-    python benchmarks/knees.py [STUDIES]
+    python benchmarks/knees.py [STUDIES] [--from NUMBER] [--others]
+
+Each number is another study; `--others` bounds other figures than the usual ones, SLO attainment among them.
 
 For each study every rate of a fine grid around the found interval runs with every seed. The true knee lies between the
 largest rate up to which every seed holds and the smallest from which on none does.
@@ -8,10 +10,12 @@ largest rate up to which every seed holds and the smallest from which on none do
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import sys
-from typing import TYPE_CHECKING
+from math import fsum
+from typing import TYPE_CHECKING, Any
 
 from blis_tui.spec.loader import parse
 from blis_tui.spec.source import Source, as_map
@@ -38,14 +42,23 @@ BOUNDS = {
     "latency.tpot_ms.p90": (10.0, 30.0),
     "latency.ttft_ms.mean": (40.0, 300.0),
 }
+OTHERS = {
+    "latency.ttft_ms.p50": (30.0, 200.0),
+    "latency.e2e_ms.mean": (2_000.0, 9_000.0),
+    "latency.tpot_ms.mean": (9.0, 20.0),
+    "latency.itl_ms.p90": (9.0, 25.0),
+    "slo.attainment": (0.8, 0.97),
+}
+LOWER = {"slo.attainment"}
+"""Figures with a lower bound."""
 
 
-def random_question(number: int) -> Question:
+def random_question(number: int, bounds: dict[str, tuple[float, float]]) -> Question:
     """A cluster, a workload and a bound, drawn from a number."""
     draw = random.Random(number)  # noqa: S311
     mean = draw.choice([64, 256, 800])
-    metric = draw.choice(list(BOUNDS))
-    study = {
+    metric = draw.choice(list(bounds))
+    study: dict[str, Any] = {
         "apiVersion": "blis/v1",
         "kind": "Study",
         "metadata": {"name": f"knee-{number}"},
@@ -61,8 +74,13 @@ def random_question(number: int) -> Question:
             "engine.max_num_seqs": draw.choice([32, 256]),
         },
         "seeds": 3,
-        "constraints": [{"metric": metric, "max": round(draw.uniform(*BOUNDS[metric]), 1)}],
     }
+    bound = draw.uniform(*bounds[metric])
+    if metric in LOWER:
+        study["constraints"] = [{"metric": metric, "min": round(bound, 3)}]
+        study["set"]["slo_targets"] = {"standard": {"ttft_ms": 200, "tpot_ms": 20}}
+    else:
+        study["constraints"] = [{"metric": metric, "max": round(bound, 1)}]
     document = parse(Source("knee", json.dumps(study)))
     return Question(study=read_study(document), max_rate=True, duration_s=15.0)
 
@@ -83,34 +101,46 @@ def shares(question: Question, rates: list[float]) -> dict[float, int]:
     return dict(zip(rates, found, strict=True))
 
 
-def main(studies: int) -> int:
+def main(numbers: range, bounds: dict[str, tuple[float, float]]) -> int:
     """Print a line a study; the number of those whose knee is elsewhere."""
     wrong = runs = 0
-    for number in range(studies):
-        question = random_question(number)
+    widths = []
+    for number in numbers:
+        question = random_question(number, bounds)
         answer = plan(question, ProcessRunner(2))
-        knee = answer.candidates[0].knee
+        found = answer.candidates[0]
         runs += answer.runs - len(answer.opinions)
-        if knee is None or knee.holds is None or knee.fails is None:
-            print(f"{number:3}  {question.study.constraints[0]}  no knee: {answer.candidates[0].why_not}")
+        if found.interval is None:
+            print(f"{number:3}  {question.study.constraints[0]}  no knee: {found.why_not}")
             continue
-        rate, rates = knee.holds / BEYOND, []
-        while rate < knee.fails * BEYOND:
+        low, high = found.interval
+        rate, rates = low / BEYOND, []
+        while rate < high * BEYOND:
             rates.append(float(f"{rate:.6g}"))
             rate *= GRID
         holding = shares(question, rates)
         all_hold = max((r for r in rates if all(holding[s] == 3 for s in rates if s <= r)), default=0.0)
         none_hold = min((r for r in rates if all(holding[s] == 0 for s in rates if s >= r)), default=1e9)
-        inside = knee.holds <= all_hold * GRID and none_hold <= knee.fails * GRID
+        inside = low <= all_hold * GRID and none_hold <= high * GRID
         wrong += not inside
+        widths.append(high / low / max(1 + question.precision, none_hold / all_hold / GRID if all_hold else 1.0))
         print(
-            f"{number:3}  {answer.runs - len(answer.opinions):3} runs  [{knee.holds:g}, {knee.fails:g}]"
-            f"  brute force [{all_hold:.3g}, {none_hold:.3g}]  {'ok' if inside else 'ELSEWHERE'}",
+            f"{number:3}  {answer.runs - len(answer.opinions):3} runs  [{low:.4g}, {high:.4g}]"
+            f"  brute force [{all_hold:.4g}, {none_hold:.4g}]  {'ok' if inside else 'ELSEWHERE'}"
+            f"  {question.study.constraints[0].metric}",
             flush=True,
         )
-    print(f"{studies - wrong} of {studies} lie inside; {runs / studies:.1f} runs a search on average")
+    print(f"{len(numbers) - wrong} of {len(numbers)} lie inside; {runs / len(numbers):.1f} runs a search on average")
+    if widths:
+        print(f"intervals are {fsum(widths) / len(widths):.2f} times as wide as the seeds' spread, or the precision")
     return wrong
 
 
 if __name__ == "__main__":
-    sys.exit(1 if main(int(sys.argv[1]) if len(sys.argv) > 1 else 20) else 0)
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("studies", nargs="?", type=int, default=20, help="how many")
+    arguments.add_argument("--from", dest="first", type=int, default=0, help="number of the first one")
+    arguments.add_argument("--others", action="store_true", help="bound other figures, and SLO attainment")
+    asked = arguments.parse_args()
+    chosen = range(asked.first, asked.first + asked.studies)
+    sys.exit(1 if main(chosen, OTHERS if asked.others else BOUNDS) else 0)

@@ -23,6 +23,7 @@ from blis_tui.cli.sweep import (
     jobs_option,
     open_page,
     open_study,
+    price_option,
     runner_of,
     slo_option,
     store_of,
@@ -73,6 +74,7 @@ _SIZES: Final = re.compile(r"([A-Za-z0-9_.]+)=([1-9][0-9]{0,4})\.\.([1-9][0-9]{0
     show_default=True,
     help="With --max-rate: how far the rate that fails may be above the one that holds.",
 )
+@price_option
 @set_option
 @case_option
 @plugins_option
@@ -101,6 +103,7 @@ def plan(
     seeds: str,
     duration: float,
     precision: float,
+    prices: tuple[str, ...],
     overrides: tuple[str, ...],
     case: str | None,
     plugins: tuple[str, ...],
@@ -134,7 +137,7 @@ def plan(
     given = [f"hardware={hardware}"] if hardware else []
     given += [f"cluster.tensor_parallel={tensor_parallel}"] if tensor_parallel else []
     with ending_on_signals():
-        study = open_study(source, (*given, *axes), slos, (), seeds, overrides, known_plugins(plugins), case)
+        study = open_study(source, (*given, *axes), slos, (), seeds, overrides, known_plugins(plugins), case, prices)
         if size_path in study.paths:
             raise click.UsageError(f"`{size_path}` is what may grow, and cannot be an axis: see --sizes")
         question = Question(

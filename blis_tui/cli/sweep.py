@@ -39,6 +39,13 @@ slo_option: Final = click.option(
     shell_complete=completion.metrics,
     help="What must hold, such as 'latency.ttft_ms.p99<=300'; repeatable.",
 )
+price_option: Final = click.option(
+    "--price",
+    "prices",
+    multiple=True,
+    metavar="GPU=USD",
+    help="What one GPU costs in US dollars an hour, such as h100=2.5; repeatable.",
+)
 jobs_option: Final = click.option(
     "-j",
     "--jobs",
@@ -90,6 +97,7 @@ early_stop_option: Final = click.option(
 @seeds_option
 @slo_option
 @objective_option
+@price_option
 @set_option
 @plugins_option
 @jobs_option
@@ -120,6 +128,7 @@ def sweep(
     seeds: str,
     slos: tuple[str, ...],
     objectives: tuple[str, ...],
+    prices: tuple[str, ...],
     overrides: tuple[str, ...],
     plugins: tuple[str, ...],
     jobs: int | None,
@@ -142,7 +151,7 @@ def sweep(
     endings = [_ending(name) for name in outputs]
     require_different_files({**{f"-o number {at}": name for at, name in enumerate(outputs, 1)}, "--html": html_file})
     with ending_on_signals():
-        study = open_study(source, axes, slos, objectives, seeds, overrides, known_plugins(plugins), case)
+        study = open_study(source, axes, slos, objectives, seeds, overrides, known_plugins(plugins), case, prices)
         with ExitStack() as opened:
             writers = _open(opened, outputs, endings)
             page = None if html_file is None else open_page(opened, html_file)
@@ -166,6 +175,7 @@ def open_study(
     overrides: tuple[str, ...],
     plugins: Registry | None,
     case: str | None = None,
+    prices: Iterable[str] = (),
 ) -> Study:
     """The study that a command line describes: a document of its own, or an experiment and what varies.
 
@@ -180,7 +190,7 @@ def open_study(
 
     stdin_text = read_standard_input_text() if source == "-" else None
     document, base = open_study_or_experiment(source, stdin_text)
-    study_of_arguments(document, axes=axes, slos=slos, objectives=objectives, seeds=seeds, case=case)
+    study_of_arguments(document, axes=axes, slos=slos, objectives=objectives, seeds=seeds, case=case, prices=prices)
     study = read_study(document, base=base, given=overrides, plugins=plugins)
     require_figures(study)
     return study

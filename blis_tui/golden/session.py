@@ -101,7 +101,7 @@ def run_case(
     """
     experiment = None if case.is_study else case.load()
     if experiment is None:
-        result, trouble = produce_study(case.load_study(), spec=spec, case=case.name), ""
+        result, trouble = produce_study(case.load_study(), spec=spec, case=case.name, checks=settings.checks)
     else:
         result = produce(experiment, spec=spec, case=case.name, go_on=go_on)
         trouble = nondeterminism(experiment, result, settings.checks)

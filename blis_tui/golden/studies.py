@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Final
 from blis_tui._version import ENGINE
 from blis_tui.canonical import to_line, to_sorted_json
 from blis_tui.golden.chain import Chain
-from blis_tui.golden.produce import schemas_digest
+from blis_tui.golden.produce import nondeterminism, produce, schemas_digest
 from blis_tui.golden.store import Baseline, Golden
+from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.figures import require_figures
+from blis_tui.study.rows import row_of
 from blis_tui.study.summary import pareto_front, summaries
 from blis_tui.study.sweep import Sweep
+from blis_tui.study.task import Outcome
 from blis_tui.study.text import short_names, value_text, wanted
 
 if TYPE_CHECKING:
@@ -27,13 +30,17 @@ NO_RECORDS: Final = Chain(events=0, records=0, sha256="", every=1, entries=())
 _SHOWN: Final = 5
 
 
-def produce_study(study: Study, *, spec: str, case: str) -> Golden:
-    """Make all runs of a study as a golden test.
+def produce_study(study: Study, *, spec: str, case: str, checks: tuple[str, ...] = ()) -> tuple[Golden, str]:
+    """Make all runs of a study as a golden test; second, why they cannot be relied on (empty: they can).
+
+    The checks are made of one run, the last that came to its end (axes begin with what is small): what is wrong with
+    one is most often wrong with all, and to make every run several times would take several times as long.
 
     Args:
         study: what to run.
         spec: its file, as it is stored.
         case: which of the file's tests it is.
+        checks: ways of repeating a run that must give the same bytes.
 
     Raises:
         SpecError: no run can have a figure that it asks for.
@@ -44,7 +51,7 @@ def produce_study(study: Study, *, spec: str, case: str) -> Golden:
         pass
     result = sweep.result()
     made_of = to_sorted_json([study.document, [row.sha256 for row in result.rows]])
-    return Golden(
+    golden = Golden(
         report=_report(result),
         spec=spec,
         case=case,
@@ -55,6 +62,19 @@ def produce_study(study: Study, *, spec: str, case: str) -> Golden:
         chain=NO_RECORDS,
         document=study.document,
     )
+    last = next((row for row in reversed(result.rows) if row.status == "done"), None)
+    return golden, _nondeterminism(study, last, checks) if last is not None and checks else ""
+
+
+def _nondeterminism(study: Study, row: Row, checks: tuple[str, ...]) -> str:
+    """Why a run of the sweep cannot be relied on: by itself, or repeated, it gives something else."""
+    experiment = experiment_of(study, row.point, row.seed)
+    alone = produce(experiment, spec=study.name, case="")
+    outcome = Outcome(status="done", report=alone.report)
+    if row_of(study, row.point, row.seed, experiment, outcome) != row:
+        return "its last run gives other figures when it is made by itself"
+    trouble = nondeterminism(experiment, alone, checks)
+    return f"of its last run, {trouble}" if trouble else ""
 
 
 def _report(result: StudyResult) -> str:

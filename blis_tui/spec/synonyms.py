@@ -139,6 +139,7 @@ _NAMES_OF_KEYS: Final = {
     "random_seeds",
     "study.objectives": "objective metrics metric goals optimize optimise minimize minimise maximize maximise targets",
     "study.constraints": "slo slos constraint goodput limits sla slas expect expectations bounds slo_targets",
+    "study.prices": "price cost costs cost_per_hour_usd usd_per_hour price_per_hour hourly_price",
     "study.objectives.goal": "direction sense mode optimize order",
     "study.axes.from": "start low begin min minimum first lower",
     "study.axes.to": "stop end high until max maximum last upper",

@@ -38,6 +38,7 @@ def sweep(
     set: Mapping[str, object] | None = None,  # noqa: A002  (the command line's word for it)
     slos: Sequence[str] = (),
     objectives: Sequence[str] = (),
+    prices: Mapping[str, float] | None = None,
     plugins: Sequence[str | Path] = (),
     jobs: int = 1,
     dask: str | None = None,
@@ -55,6 +56,7 @@ def sweep(
         set: values that all runs have, by dotted path.
         slos: what must hold, such as ``"latency.ttft_ms.p99<=300"``.
         objectives: what should be small (``"cost.gpus"``) or large (``"max:throughput.output_tokens_per_s"``).
+        prices: what an accelerator costs in US dollars an hour, by hardware: ``{"h100": 2.5}``.
         plugins: as in :func:`blis_tui.load`.
         jobs: how many runs are made at the same time; more than one in processes of their own, which a script has to
             allow: ``if __name__ == "__main__":``.
@@ -74,7 +76,7 @@ def sweep(
     """
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, not {jobs}")
-    study = study_from(source, axes or {}, seeds, set or {}, slos, objectives, plugins)
+    study = study_from(source, axes or {}, seeds, set or {}, slos, objectives, plugins, prices or {})
     kept = None if store is None else FolderStore(Path(store))
     if kept is not None:
         kept.require_writable()
@@ -94,6 +96,7 @@ def study_from(
     slos: Sequence[str],
     objectives: Sequence[str],
     plugins: Sequence[str | Path],
+    prices: Mapping[str, float],
 ) -> Study:
     """The study that the arguments of :func:`sweep` describe. Raises as that does."""
     if isinstance(source, Mapping):
@@ -107,7 +110,13 @@ def study_from(
         if not isinstance(data.get("axes"), dict):
             data["axes"] = {}
         document.graft(("axes", path), parse(Source(f"axes: {path}", _json(values))))
-    study_of_arguments(document, slos=slos, objectives=objectives, seeds="" if seeds is None else _json(seeds))
+    study_of_arguments(
+        document,
+        slos=slos,
+        objectives=objectives,
+        seeds="" if seeds is None else _json(seeds),
+        prices=[f"{name}={price}" for name, price in prices.items()],
+    )
     known = load_plugins(plugins) if plugins else None
     study = read_study(document, base=base, given=[as_text(*one) for one in given.items()], plugins=known)
     require_figures(study)

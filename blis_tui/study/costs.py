@@ -2,7 +2,7 @@
 
 A document's ``cost_per_hour_usd`` and ``watts`` are of one accelerator; where one that is in use lacks what a figure
 needs, the figure is None. Prices differ by place and by the day, so documents that come with the package have none:
-give one as ``hardware.cost_per_hour_usd``.
+give them as ``prices`` of a study (``--price h100=2.5``), or as ``hardware.cost_per_hour_usd``.
 
 The energy model is the usual one of first order: the power of a machine lies between idle and peak in proportion to how
 busy it is (Fan, Weber and Barroso: Power Provisioning for a Warehouse-sized Computer, ISCA 2007),
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import fsum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.spec.document_parts import Part
@@ -41,12 +42,15 @@ class _Held:
     """The part of that time in which they computed; of a pipeline, each stage by itself."""
 
 
-def cost_figures(experiment: Experiment, report: Mapping[str, object]) -> dict[str, float | None]:
+def cost_figures(
+    experiment: Experiment, report: Mapping[str, object], prices: Mapping[str, float] = MappingProxyType({})
+) -> dict[str, float | None]:
     """The figures of ``spec.study.metrics.COSTS``; None = documents do not say what it takes, or nothing was generated.
 
     Args:
         experiment: what ran.
         report: of its run, as plain data.
+        prices: US dollars an hour by hardware, in place of what its documents say.
     """
     said = Part(report, "")
     held = list(_held(experiment, said))
@@ -54,7 +58,7 @@ def cost_figures(experiment: Experiment, report: Mapping[str, object]) -> dict[s
     gpu_us = 0
     for one in held:
         gpu_us += one.gpu_us
-    usd_us = _total((one.hardware.usd_per_hour, one.gpu_us) for one in held)
+    usd_us = _total((prices.get(one.hardware.name, one.hardware.usd_per_hour), one.gpu_us) for one in held)
     peak_us = _total((one.hardware.peak_watts, one.gpu_us) for one in held)
     idle_us = _total((one.hardware.idle_watts, one.gpu_us - one.busy_gpu_us) for one in held)
     busy_us = _total((one.hardware.peak_watts, one.busy_gpu_us) for one in held)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +12,7 @@ from blis_tui.metrics.report import GroupReport
 from blis_tui.simulation import Simulation
 from blis_tui.spec.checks import metrics_of
 from blis_tui.spec.diagnostics import about, in_order, suggestion
+from blis_tui.spec.library import names
 from blis_tui.spec.load import build
 from blis_tui.spec.source import as_map
 from blis_tui.spec.study.document import resolve_point
@@ -19,6 +21,7 @@ from blis_tui.spec.study.metrics import COSTS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from blis_tui.spec.diagnostics import Diagnostic
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.source import DataPath, Json
     from blis_tui.spec.study.model import Study
@@ -58,6 +61,8 @@ _SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
 def require_figures(study: Study) -> None:
     """Refuse a study whose objectives or constraints are about figures that none of its points can have.
 
+    A price must be of hardware that it uses, or that there is: the rest are mistyped.
+
     Which sections a report has follows from the experiment, so one of a run without a single event has them all.
 
     Raises:
@@ -75,13 +80,25 @@ def require_figures(study: Study) -> None:
         hints = {metric: hint for metric, hint in told.items() if hint is not None}
         missing = {metric: place for metric, place in missing.items() if metric in hints}
         if not missing:
-            return
-    found = [
+            break
+    found = list(_mistyped(study)) if study.prices else []
+    found += [
         about(study.written, missing[metric], "BLIS2069", f"no run of this study reports `{metric}`", hint=hint)
         for metric, hint in hints.items()
     ]
     if found:
         raise SpecError(in_order(found))
+
+
+def _mistyped(study: Study) -> Iterator[Diagnostic]:
+    """Prices of what is no hardware."""
+    used = {pool.hardware.name for experiment in _experiments(study) for pool in experiment.pools}
+    known = sorted({*used, *names("Hardware", Path.cwd())})
+    for name in study.prices:
+        if name not in known:
+            hint = suggestion(name, known, otherwise="there are")
+            message = f"no hardware is named `{name}`"
+            yield about(study.written, ("prices", name), "BLIS2001", message, key=True, hint=hint)
 
 
 def _experiments(study: Study) -> Iterator[Experiment]:

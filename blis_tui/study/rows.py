@@ -134,7 +134,7 @@ def row_of(study: Study, point: Point, seed: int, experiment: Experiment, outcom
     if outcome.status == "failed":
         return Row(point=point, seed=seed, sha256=experiment.sha256, status="failed", ok=None, why=outcome.why)
     report = json.loads(outcome.report)
-    said = {**report, "cost": _nested(cost_figures(experiment, report))}
+    said = {**report, "cost": _nested(cost_figures(experiment, report, study.prices))}
     verdicts = [judge(one, said) for one in study.constraints]
     broken = [one.sentence() for one in verdicts if not one.ok]
     stopped = outcome.status == "stopped"

@@ -12,6 +12,7 @@ from blis_tui.golden.case import cases_of
 from blis_tui.golden.review import accept, difference_text, look, record_full
 from blis_tui.golden.session import Settings, run_case
 from blis_tui.golden.store import files_of
+from blis_tui.user_plugins import load_plugins
 
 from .projects import SPEC, blis_in, files, project, pytest_in
 
@@ -78,6 +79,32 @@ def test_a_study_has_a_line_for_each_run_and_says_what_has_become_of_its_answer(
     accept(stored)
     assert look(stored, tmp_path).state == "golden"
     assert "no records" in record_full(stored, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("choose", "trouble"),
+    [
+        # What an earlier run has left behind; and what a run keeps for itself.
+        ("SEEN[0] += 1; return SEEN[0] // 3 % 2, ''", "its last run gives other figures when it is made by itself"),
+        ("self.own = getattr(self, 'own', 0) + 1; return self.own % 2, ''", ""),
+    ],
+)
+def test_a_run_of_a_study_is_repeated(choose: str, trouble: str, tmp_path: Path) -> None:
+    plugin = tmp_path / "own.py"
+    plugin.write_text(
+        "from blis_tui.plugins import ROUTING\n\nSEEN = [0]\n\n"
+        "@ROUTING.plugin('own', 'For tests.')\nclass Own:\n    rule = ''\n"
+        "    def __init__(self, settings):\n        pass\n"
+        f"    def choose(self, request, fleet, context):\n        {choose}\n"
+        "    def state(self):\n        return ()\n",
+        encoding="utf-8",
+    )
+    spec = study_in(tmp_path, f"{STUDY}set: {{policy.routing: own}}\n".replace("[1, 2]", "[2]"))
+    (case,) = cases_of(spec, load_plugins([plugin]))
+    stored = files_of(spec, case.name, folder=tmp_path / "golden", root=tmp_path)
+    outcome = run_case(case, stored, spec.name, Settings(mode="unseen", checks=("observers", "checkpoint")))
+    assert outcome.status == ("nondeterministic" if trouble else "written")
+    assert trouble in outcome.text
 
 
 def test_a_study_is_no_single_run(tmp_path: Path) -> None:

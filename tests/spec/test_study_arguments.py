@@ -50,15 +50,17 @@ WRONG = {
         "instances.7.kv.peak_used<=300",
     ),
     "--objective": ("min:", "smallest:cost.gpus", "cost.gpu", "max:goodput", "max: cost gpus"),
+    "--price": ("h100", "h100=", "=2.5", "h100=-1", "h100=cheap", "h100=.inf", "h10=2.5", "[h100]=1"),
     "--seeds": ("0", "few", "1,1", "1,-2", "[1,2", "5000"),
 }
 
 
 def study_of(option: str, *texts: str, source: str = "quickstart") -> Study:
     document, base = open_study_or_experiment(source)
-    axes, slos, objectives = (texts if option == name else () for name in ("--axis", "--slo", "--objective"))
+    lists = ("--axis", "--slo", "--objective", "--price")
+    axes, slos, objectives, prices = (texts if option == name else () for name in lists)
     seeds = texts[0] if option == "--seeds" else ""
-    study_of_arguments(document, axes=axes, slos=slos, objectives=objectives, seeds=seeds)
+    study_of_arguments(document, axes=axes, slos=slos, objectives=objectives, seeds=seeds, prices=prices)
     study = read_study(document, base=base)
     require_figures(study)
     return study
@@ -77,6 +79,13 @@ def test_diagnostics(option: str, file_regression: FileRegressionFixture) -> Non
 def test_an_axis_given_twice_is_told() -> None:
     with pytest.raises(SpecError, match=r"`cluster\.instances` is the path of two axes"):
         study_of("--axis", "cluster.instances=1..2", "cluster.instances=4")
+
+
+def test_a_price_given_twice_is_told_and_one_of_the_document_replaced() -> None:
+    with pytest.raises(SpecError, match="`h100` has two prices"):
+        study_of("--price", "h100=1", "h100=2")
+    assert study_of("--price", "h100=2.5", "l40s=0.9").prices == {"h100": 2.5, "l40s": 0.9}
+    assert study_of("--price").prices == {}
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,14 @@ def test_each_figure_of_equal_instances_from_their_steps() -> None:
     assert list(seen.figures) == list(COSTS)
 
 
+def test_a_studys_prices_go_before_those_of_documents() -> None:
+    seen = _seen("mixed-fleet", {**_PRICED, "workload.requests": 50})
+    assert seen.figures["cost.usd_per_hour"] is None  # nobody says what an L40S costs
+    priced = cost_figures(seen.simulation.experiment, json.loads(seen.report.to_json()), {"h100": 4.0, "l40s": 1.0})
+    assert priced["cost.usd_per_hour"] == pytest.approx(2 * 4 + 2 * 1)
+    assert {**priced, "cost.usd_per_hour": None, "cost.usd_per_million_output_tokens": None} == seen.figures
+
+
 def test_pools_have_their_own_hardware() -> None:
     overrides = {"workload.requests": 50, "hardware.cost_per_hour_usd": 3, "hardware.watts.idle": 70}
     fast_only = _seen("mixed-fleet", overrides).figures

@@ -34,6 +34,7 @@ def study_of_arguments(
     objectives: Iterable[str] = (),
     seeds: str = "",
     case: str | None = None,
+    prices: Iterable[str] = (),
 ) -> None:
     """Add what a command line says to a study document, in place; an axis replaces the document's of the same path.
 
@@ -44,12 +45,15 @@ def study_of_arguments(
         return
     found: list[Diagnostic] = []
     given: list[str] = []
+    priced: list[str] = []
     for text in axes:
         _take(text, parse_axis, found, lambda one: _add_axis(document, one, given))
     for text in slos:
         _take(text, parse_bound, found, lambda one: _add_entry(document, "constraints", one))
     for text in objectives:
         _take(text, parse_objective, found, lambda one: _add_entry(document, "objectives", one))
+    for text in prices:
+        _take(text, parse_price, found, lambda one: _add_price(document, one, priced))
     if seeds:
         _take(seeds, parse_seeds, found, lambda one: document.graft(("seeds",), one))
     if case is not None:
@@ -81,6 +85,33 @@ def _add_entry(document: Document, key: str, entry: Document) -> None:
     as_map(document.data)[key] = entries
     entries.append(None)
     document.graft((key, len(entries) - 1), entry)
+
+
+def _add_price(document: Document, price: tuple[str, Document], given: list[str]) -> None:
+    name, value = price
+    if name in given:
+        raise SpecError([located("BLIS1009", f"`{name}` has two prices", value.keys[()])])
+    given.append(name)
+    if not isinstance(document.get("prices"), dict):
+        as_map(document.data)["prices"] = {}
+    document.graft(("prices", name), value)
+
+
+def parse_price(text: str) -> tuple[str, Document]:
+    """``h100=2.5``: the name of a hardware, and what one of it costs in US dollars an hour.
+
+    Raises:
+        SpecError: it is not of that form.
+    """
+    source = Source("--price", text)
+    name, equals, price = text.partition("=")
+    if not equals or not name.strip() or not price.strip():
+        message = f"`{text[:60]}` is not a price"
+        hint = "write it as `h100=2.5`, in US dollars an hour for one GPU"
+        raise SpecError([located("BLIS1009", message, _whole(source), hint=hint)])
+    document = _parsed(source, len(name) + 1, whole=True)
+    document.keys[()] = Location(source, Span(1, 1, len(name) + 1))
+    return name.strip(), document
 
 
 def parse_axis(text: str) -> tuple[str, Document]:

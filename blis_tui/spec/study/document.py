@@ -86,6 +86,7 @@ def read_study(
         seeds=_seeds(data["seeds"], first.document.get("seed")),
         objectives=tuple(_objective(as_map(one)) for one in as_list(data["objectives"])),
         constraints=tuple(_constraint(one) for one in as_list(data["constraints"])),
+        prices={name: float(str(price)) for name, price in as_map(data.get("prices")).items()},
         plugins=plugins,
         document=data,
         written=document,

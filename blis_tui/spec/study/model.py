@@ -69,6 +69,8 @@ class Study:
     """Each point runs once with each of them."""
     objectives: tuple[Objective, ...] = ()
     constraints: tuple[Expectation, ...] = ()
+    prices: Mapping[str, float] = field(default_factory=dict)
+    """US dollars an hour for one accelerator, by the name of its hardware."""
     plugins: Registry | None = None
     document: Mapping[str, Json] = field(repr=False)
     """The study as plain data, complete."""

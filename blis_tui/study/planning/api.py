@@ -29,6 +29,7 @@ def plan(
     seeds: int | Sequence[int] = 3,
     duration_s: float = 60.0,
     precision: float = 0.1,
+    prices: Mapping[str, float] | None = None,
     set: Mapping[str, object] | None = None,  # noqa: A002  (the command line's word for it)
     plugins: Sequence[str | Path] = (),
     jobs: int = 1,
@@ -48,6 +49,7 @@ def plan(
         seeds: how many runs have to agree, or their seeds.
         duration_s: for how long requests arrive in each run, at least.
         precision: with ``max_rate``: how far the rate that fails may be above the one that holds, where seeds agree.
+        prices: as in :func:`blis_tui.sweep`; configurations are compared by them.
         set: values that all runs have, by dotted path.
         plugins: as in :func:`blis_tui.load`.
         jobs: as in :func:`blis_tui.sweep`, as are ``dask`` and ``store``.
@@ -70,7 +72,7 @@ def plan(
         raise ValueError(f"rate_per_s must be above 0, not {rate_per_s}")
     size_path, least, most = sizes
     question = Question(
-        study=study_from(source, axes or {}, seeds, set or {}, slos, (), plugins),
+        study=study_from(source, axes or {}, seeds, set or {}, slos, (), plugins, prices or {}),
         rate_per_s=rate_per_s,
         max_rate=max_rate,
         size_path=size_path,

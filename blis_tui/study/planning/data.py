@@ -22,6 +22,7 @@ def plan_data(plan: Plan) -> dict[str, object]:
         "max_rate": question.max_rate,
         "seeds": list(question.study.seeds),
         "compared_by": plan.cost,
+        "prices_usd_per_hour": dict(question.study.prices),
         "best": None if plan.best is None else plan.candidates.index(plan.best),
         "binding": None if plan.binding is None else asdict(plan.binding),
         "step_time": {
@@ -42,6 +43,7 @@ def _candidate(one: Candidate) -> dict[str, object]:
         "size": one.size,
         "rate_that_holds_per_s": None if knee is None else knee.holds,
         "rate_that_fails_per_s": None if knee is None else knee.fails,
+        "knee_between_per_s": one.interval,
         "why_not": one.why_not,
         "tried": [
             {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, fsum
+from math import ceil, fsum, sqrt
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from blis_tui.errors import InputError, SpecError
@@ -111,6 +111,28 @@ class Candidate:
     def coordinates(self) -> Mapping[str, Json]:
         """What makes the configuration."""
         return self.point.coordinates
+
+    @property
+    def accuracy(self) -> float | None:
+        """How well its runs know a rate, as a share of it; None where no rate was found.
+
+        So many Poisson arrivals, those of all seeds together, have a rate that is off by one part in the square root of
+        their number (its standard error). Rates that are closer than that are the same to these runs, and near its knee
+        a seed's verdict does go to and fro: it is monotone in expectation only.
+        """
+        found = None if self.knee is None else self.found
+        if found is None:
+            return None
+        arrivals = fsum(found.values("sessions.started" if self.of == "sessions" else "requests.total"))
+        return 1 / sqrt(arrivals) if arrivals else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """In which the knee lies: the rates of ``knee``, farther out by the accuracy; None where one is missing."""
+        knee, off = self.knee, self.accuracy
+        if knee is None or knee.holds is None or knee.fails is None or off is None:
+            return None
+        return knee.holds / (1 + off), knee.fails * (1 + off)
 
     def at(self, *, size: int | None, rate_per_s: float | None) -> Tried | None:
         """The runs at a size and rate, if there are any."""

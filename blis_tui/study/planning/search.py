@@ -17,7 +17,7 @@ _FAR: Final = 4096.0
 """A rate this many times above or below the first guess is not looked for any further."""
 _STEP: Final = 1.2
 """The first two steps away from a guess; each one after them is the square of the one before."""
-_FAILED_BEFORE_IDLE: Final = 2
+_FAILED_BEFORE_IDLE: Final = 3
 """After so many rates that fail, one after the other, it is asked whether there is any that holds."""
 _NEAR: Final = 0.5
 """From this share of a bound on, figures rise so steeply that the rate which fails is next to the one that holds."""

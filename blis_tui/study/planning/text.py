@@ -117,6 +117,12 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
         one = plan.binding
         yield f"The tightest bound is {one.metric}: {number(one.value)} of {one.bound:g} ({100 * one.of_bound:.0f} %)."
         yield from _next(plan, best, one.metric)
+    if best.interval is not None and best.accuracy is not None:
+        low, high = best.interval
+        yield (
+            f"So many {best.of} tell rates apart to {100 * best.accuracy:.1f} %: the knee lies between {low:.3g} and"
+            f" {high:.3g} {best.of}/s."
+        )
     yield _step_times(plan)
     for other in plan.opinions:
         if other.apart:
@@ -131,8 +137,11 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
     if plan.cost == "cost.gpus" and not question.max_rate and _several_gpus(plan):
         yield (
             "Configurations are compared by the number of GPUs: not all have a price"
-            " (hardware.cost_per_hour_usd in the hardware document)."
+            " (--price h100=2.5, or hardware.cost_per_hour_usd in the hardware document)."
         )
+    if question.study.prices and plan.cost != "cost.gpus":
+        given = ", ".join(f"{name} {price:g}" for name, price in question.study.prices.items())
+        yield f"Prices as given, in USD for a GPU and hour: {given}."
 
 
 def _next(plan: Plan, best: Candidate, metric: str) -> Iterator[str]:

@@ -1,6 +1,8 @@
 """The planner's answers, against runs made one by one."""
 
 import json
+import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -113,6 +115,39 @@ def test_the_highest_rate_lies_between_one_that_holds_and_one_that_does_not(stor
         for seed in (42, 43):
             values = {"workload.rate_per_s": rate, "workload.requests": max(200, -int(-2 * rate // 1))}
             assert (by_hand(seed, **values, **{"cluster.instances": 1}) <= 120.0) is wanted
+
+
+def test_the_interval_is_wider_by_how_well_so_many_arrivals_know_a_rate(store: MemoryStore) -> None:
+    found = plan(question(max_rate=True), HereRunner(), store)
+    best = found.best
+    assert best is not None
+    assert best.knee is not None
+    assert best.knee.holds is not None
+    assert best.knee.fails is not None
+    assert best.interval is not None
+    arrivals = 2 * max(200, math.ceil(2 * best.knee.holds))  # two seeds, two seconds each, at least 200
+    low, high = best.interval
+    assert best.knee.holds / low == pytest.approx(1 + arrivals**-0.5)
+    assert high / best.knee.fails == pytest.approx(1 + arrivals**-0.5)
+    assert f"the knee lies between {low:.3g} and {high:.3g} requests/s" in plan_text(found)
+    assert plan(question(rate_per_s=120.0), HereRunner(), store).candidates[0].interval is None
+
+
+def test_prices_decide_where_every_gpu_has_one(store: MemoryStore) -> None:
+    axes = {"hardware": ["h100", "l40s"]}
+    by_gpus = plan(question(axes=axes, rate_per_s=60.0, bound=2000.0), HereRunner(), store)
+    assert by_gpus.cost == "cost.gpus"
+    assert "not all have a price" in plan_text(by_gpus)
+    asked = question(axes=axes, rate_per_s=60.0, bound=2000.0)
+    for dear, cheap in (("h100", "l40s"), ("l40s", "h100")):
+        prices = {dear: 100.0, cheap: 1.0}
+        found = plan(replace(asked, study=replace(asked.study, prices=prices)), HereRunner(), store)
+        assert found.cost == "cost.usd_per_hour"
+        assert found.best is not None
+        assert found.best.found is not None
+        assert found.best.coordinates == {"hardware": cheap}
+        assert found.best.found.mean("cost.usd_per_hour") == found.best.found.mean("cost.gpus")
+        assert f"{dear} 100" in plan_text(found)
 
 
 def test_configurations_are_compared_and_the_cheapest_is_taken(store: MemoryStore) -> None:

@@ -65,7 +65,7 @@ def test_a_search_takes_few_runs(noise: float, most: float) -> None:
 def test_a_rate_that_is_never_or_always_good_ends_the_search() -> None:
     never, asked = drive(search_rate(10.0, precision=0.1, seeds=3), lambda _: Verdict(holds=False))
     assert never == Knee(holds=None, fails=0.0)
-    assert len(asked) == 3
+    assert len(asked) == 4
     always, _ = drive(search_rate(10.0, precision=0.1, seeds=3), lambda _: Verdict(holds=True))
     assert isinstance(always, Knee)
     assert always.fails is None
