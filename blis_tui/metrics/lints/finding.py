@@ -1,12 +1,12 @@
-"""What a check looks at, and what it says."""
+"""What a check looks at, and what it says: a warning, why it cannot be made yet, or ``""`` where nothing is wrong."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.engine.instance import Instance
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from blis_tui.metrics.load import Flow
     from blis_tui.metrics.request_log import RequestTable
     from blis_tui.spec.model import Experiment
+
+MANY: Final = 20
+"""Requests below which nothing is said about trends and shares."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,3 +115,10 @@ class Seen:
     def limits(self) -> Limits:
         """What bounds the first instance; the checks that use it say what an instance is like."""
         return self.cluster.instances[0].batch.limits
+
+
+def worst(found: Iterable[Finding | str]) -> Finding | str:
+    """What is said of several pools: the first finding; if there is none, why one of them could not be checked."""
+    said = [*found]
+    reasons = [one for one in said if isinstance(one, str)]
+    return next((one for one in said if isinstance(one, Finding)), max(reasons, default=""))

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.metrics.lints import adapters, checks, step_times
-from blis_tui.metrics.lints.checks import REJECTED_SHARE
+from blis_tui.metrics.lints import adapters, defects, limits, load, served, step_times
 from blis_tui.metrics.lints.finding import Finding
 from blis_tui.metrics.lints.host_link import host_link
+from blis_tui.metrics.lints.served import REJECTED_SHARE
 from blis_tui.metrics.lints.stranded import stranded
 from blis_tui.metrics.load import THRASHING
 
@@ -67,14 +67,14 @@ def _severity(finding: Finding) -> int:
 
 
 LINTS: Final[tuple[Lint, ...]] = (
-    Lint("littles-law", "requests present and their own times agree (Little's law)", checks.littles_law),
-    Lint("dropped", "every request can be served", checks.dropped),
-    Lint("timed-out", "no request timed out", checks.timed_out),
-    Lint("rejected", f"at most {REJECTED_SHARE} % of the requests were rejected", checks.rejected),
-    Lint("unfinished", "hardly any request is cut off by the horizon", checks.unfinished),
+    Lint("littles-law", "requests present and their own times agree (Little's law)", defects.littles_law),
+    Lint("dropped", "every request can be served", served.dropped),
+    Lint("timed-out", "no request timed out", served.timed_out),
+    Lint("rejected", f"at most {REJECTED_SHARE} % of the requests were rejected", served.rejected),
+    Lint("unfinished", "hardly any request is cut off by the horizon", served.unfinished),
     Lint("stranded", "an instance came up for every request", stranded),
-    Lint("overload", "the queue does not keep growing", checks.overload),
-    Lint("kv-cache", "the KV cache is large enough", checks.kv_cache),
+    Lint("overload", "the queue does not keep growing", load.overload),
+    Lint("kv-cache", "the KV cache is large enough", limits.kv_cache),
     Lint("host-link", "host memory is described only where requests are swapped to it", host_link),
     Lint("adapter-places", "instances have places for the LoRA adapters that are asked for", adapters.adapter_places),
     Lint(
@@ -82,15 +82,15 @@ LINTS: Final[tuple[Lint, ...]] = (
         "LoRA adapters are named where instances have some",
         adapters.adapters_without_cost,
     ),
-    Lint("thrashing", f"no request was preempted {THRASHING} times", checks.thrashing),
-    Lint("max-num-seqs", "max_num_seqs keeps no request waiting while token budget is left", checks.max_num_seqs),
-    Lint("token-budget", "steps rarely spend the whole token budget", checks.token_budget),
-    Lint("decode-tail", "prefill of other requests does not slow decodes", checks.decode_tail),
+    Lint("thrashing", f"no request was preempted {THRASHING} times", limits.thrashing),
+    Lint("max-num-seqs", "max_num_seqs keeps no request waiting while token budget is left", limits.max_num_seqs),
+    Lint("token-budget", "steps rarely spend the whole token budget", limits.token_budget),
+    Lint("decode-tail", "prefill of other requests does not slow decodes", limits.decode_tail),
     Lint("extrapolated", "step times come from measured operators, or from no tables at all", step_times.extrapolated),
-    Lint("imbalance", "no instance has twice the mean load", checks.imbalance),
-    Lint("unused-capacity", "fewer instances would not be enough", checks.unused_capacity),
-    Lint("prefix-cache", "shared prefixes hit the cache", checks.prefix_cache),
-    Lint("few-requests", "enough requests completed to speak of p99", checks.few_requests),
-    Lint("start-and-drain", "the run is longer than its start and its drain", checks.edges),
+    Lint("imbalance", "no instance has twice the mean load", load.imbalance),
+    Lint("unused-capacity", "fewer instances would not be enough", load.unused_capacity),
+    Lint("prefix-cache", "shared prefixes hit the cache", limits.prefix_cache),
+    Lint("few-requests", "enough requests completed to speak of p99", load.few_requests),
+    Lint("start-and-drain", "the run is longer than its start and its drain", load.edges),
 )
 """Every check, in the order in which they are told."""

@@ -1,0 +1,190 @@
+"""Checks of the limits that hold a cluster back: KV cache, token budget, batch size, prefix cache."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.request import RequestState
+from blis_tui.metrics.lints.finding import MANY, Finding, worst
+from blis_tui.metrics.load import THRASHING
+from blis_tui.metrics.stats import of_histogram
+from blis_tui.units import percent_text, plural
+
+if TYPE_CHECKING:
+    from blis_tui.metrics.lints.finding import Group, Seen
+
+_PREEMPTED_SHARE: Final = 1
+"""Percent of all requests from which on a check speaks."""
+_KV_SHARE: Final = 10
+_SEQS_SHARE: Final = 10
+_FULL_SHARE: Final = 50
+"""Percent of the time of all steps from which on a check speaks."""
+_TAIL: Final = 4
+"""Times the median inter-token latency that the 99th percentile is worth a warning from."""
+_BESIDE_SHARE: Final = 20
+"""Percent of all inter-token latencies, added up, that fell into steps with prefill, from which on those cause it."""
+
+
+def kv_cache(seen: Seen) -> Finding | str:
+    """The KV cache is too small: requests wait for blocks in more than 10 % of the step time, or 1 % are preempted."""
+    return worst(map(_kv_cache, seen.by_pool()))
+
+
+def _kv_cache(pool: Group) -> Finding | str:
+    busy_us, waited_us = pool.total("busy_us"), pool.total("kv_wait_us")
+    preemptions, preempted = pool.total("preemptions"), pool.total("preempted_requests")
+    arrived = pool.arrived
+    if 100 * waited_us <= _KV_SHARE * busy_us and 100 * preempted <= _PREEMPTED_SHARE * arrived:
+        return ""
+    engine = pool.limits
+    return Finding(
+        id="kv-cache",
+        message=(
+            f"The KV cache of {engine.kv_blocks:,} blocks ({engine.kv_blocks * engine.block_size_tokens:,} tokens)"
+            f"{pool.of} is too small for this load: requests waited for blocks in {percent_text(waited_us, busy_us)}"
+            f" of the step time, and {preempted:,} of {plural(arrived, 'request')} were preempted,"
+            f" {preemptions:,} times in all."
+        ),
+        figures={
+            "kv_blocks": engine.kv_blocks,
+            "kv_wait_us": waited_us,
+            "busy_us": busy_us,
+            "preemptions": preemptions,
+            "preempted_requests": preempted,
+            "arrived": arrived,
+        },
+        advice=(
+            "More KV blocks (engine.kv_blocks, engine.gpu_memory_utilization, cluster.tensor_parallel) or more"
+            " instances help; a lower engine.max_num_seqs trades preemptions for waiting."
+        ),
+        keys=(
+            "engine.kv_blocks",
+            "engine.gpu_memory_utilization",
+            "cluster.tensor_parallel",
+            "cluster.instances",
+            "engine.max_num_seqs",
+        ),
+    )
+
+
+def thrashing(seen: Seen) -> Finding | str:
+    """Requests are preempted three times or more."""
+    thrashed = seen.flow.thrashed
+    if not thrashed:
+        return ""
+    most, number = seen.flow.worst
+    name = seen.table.name(number)
+    return Finding(
+        id="thrashing",
+        message=(
+            f"{plural(thrashed, 'request')} {'was' if thrashed == 1 else 'were'} preempted {THRASHING} times or more,"
+            f" up to {most:,} times ({name})."
+        ),
+        figures={"requests": thrashed, "most_preemptions": most},
+        advice="Work is recomputed repeatedly: more KV blocks, a lower max_num_seqs, or a watermark (vllm-v1) help.",
+        keys=("engine.kv_blocks", "engine.max_num_seqs", "policy.batching.watermark"),
+        request=name,
+    )
+
+
+def token_budget(seen: Seen) -> Finding | str:
+    """In more than half of the step time, steps use up the whole ``max_num_batched_tokens``."""
+    return worst(map(_token_budget, seen.by_pool()))
+
+
+def _token_budget(pool: Group) -> Finding | str:
+    full_us, busy_us = pool.total("full_budget_us"), pool.total("busy_us")
+    if 100 * full_us <= _FULL_SHARE * busy_us:
+        return ""
+    budget = pool.limits.max_num_batched_tokens
+    return Finding(
+        id="token-budget",
+        message=(
+            f"Steps that used up the whole budget of {budget:,} tokens took {percent_text(full_us, busy_us)} of the"
+            f" step time{pool.of}: prefill is what limits the run."
+        ),
+        figures={"full_budget_us": full_us, "busy_us": busy_us, "max_num_batched_tokens": budget},
+        advice="Raise engine.max_num_batched_tokens, or add instances.",
+        keys=("engine.max_num_batched_tokens", "cluster.instances"),
+    )
+
+
+def decode_tail(seen: Seen) -> Finding | str:
+    """The 99th percentile of ITL is four times the median, and steps that carry prefill hold the decodes up."""
+    gaps = seen.gaps_us
+    itl = of_histogram(gaps)
+    if itl.p50 is None or itl.p99 is None:
+        return "no request has decoded yet"
+    total_us = 0
+    for gap_us, count in gaps.items():
+        total_us += gap_us * count
+    beside_us = seen.total("beside_prefill_us")
+    if itl.p99 < _TAIL * itl.p50 or 100 * beside_us < _BESIDE_SHARE * total_us:
+        return ""
+    budget = seen.limits.max_num_batched_tokens
+    return Finding(
+        id="decode-tail",
+        message=(
+            f"The p99 of the inter-token latency, {itl.p99:,.1f} ms, is {itl.p99 / itl.p50:,.1f} times its median of"
+            f" {itl.p50:,.1f} ms: decodes spent {percent_text(beside_us, total_us)} of their time in steps that also"
+            " computed prompts of other requests."
+        ),
+        figures={
+            "itl_p50_ms": itl.p50,
+            "itl_p99_ms": itl.p99,
+            "beside_prefill_us": beside_us,
+            "inter_token_us": total_us,
+            "max_num_batched_tokens": budget,
+        },
+        advice=(
+            "Smaller prefill chunks shorten those steps, at the price of a later first token: lower"
+            " engine.max_num_batched_tokens, or set engine.long_prefill_token_threshold."
+        ),
+        keys=("engine.max_num_batched_tokens", "engine.long_prefill_token_threshold", "cluster.instances"),
+    )
+
+
+def max_num_seqs(seen: Seen) -> Finding | str:
+    """In more than 10 % of the step time, requests wait for a place in the batch though tokens are left."""
+    return worst(map(_max_num_seqs, seen.by_pool()))
+
+
+def _max_num_seqs(pool: Group) -> Finding | str:
+    waited_us, busy_us = pool.total("seqs_wait_us"), pool.total("busy_us")
+    engine = pool.limits
+    if 100 * waited_us <= _SEQS_SHARE * busy_us or engine.max_num_seqs >= engine.max_num_batched_tokens:
+        return ""
+    return Finding(
+        id="max-num-seqs",
+        message=(
+            f"Requests waited because {engine.max_num_seqs:,} already ran (max_num_seqs), though the token budget was"
+            f" not used up, in {percent_text(waited_us, busy_us)} of the step time{pool.of}."
+        ),
+        figures={"seqs_wait_us": waited_us, "busy_us": busy_us, "max_num_seqs": engine.max_num_seqs},
+        advice="Raise engine.max_num_seqs as long as the KV cache has room, or add instances.",
+        keys=("engine.max_num_seqs", "cluster.instances"),
+    )
+
+
+def prefix_cache(seen: Seen) -> Finding | str:
+    """Prompts share prefixes, but nothing is found in the cache."""
+    workload = seen.experiment.workload
+    if workload.trace is not None:
+        return "a trace does not say beforehand which requests share a prefix"
+    size = min(instance.batch.limits.block_size_tokens for instance in seen.cluster.instances)
+    prefixes = [client.prefix.tokens for client in workload.clients if client.prefix is not None]
+    if not prefixes:
+        return "no client has a prefix"
+    if seen.flow.states[RequestState.COMPLETED] < MANY:
+        return "too few requests have completed yet"
+    if seen.flow.cached_tokens:
+        return ""
+    longest = max(prefixes)
+    why = f"; none is as long as a block ({size} tokens)" if longest < size else ""
+    return Finding(
+        id="prefix-cache",
+        message=f"Prompts share prefixes of up to {longest:,} tokens, but nothing was found in the cache{why}.",
+        figures={"longest_prefix_tokens": longest, "block_size_tokens": size, "cached_tokens": 0},
+        advice="Only whole blocks are shared, and only while they are kept: longer prefixes or more KV blocks help.",
+        keys=("workload.clients", "engine.block_size_tokens", "engine.kv_blocks"),
+    )

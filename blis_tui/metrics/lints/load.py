@@ -1,0 +1,201 @@
+"""Checks of the load: too much, too little, unevenly spread, too short to judge."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import ceil
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.latency.model import StepLoad
+from blis_tui.engine.request import RequestState
+from blis_tui.metrics.lints.finding import MANY, Finding, worst
+from blis_tui.units import percent_text, plural, span_text
+
+if TYPE_CHECKING:
+    from blis_tui.metrics.lints.finding import Group, Seen
+
+_P99: Final = 100
+"""Completed requests below which the 99th percentile is all but the maximum."""
+_GROWN: Final = 8
+"""Mean length of the queue from which on its growth is worth a warning."""
+_EDGES_SHARE: Final = 33
+"""Percent of a run that its start and its drain may take."""
+_UTILIZATION: Final = 70
+"""Percent of what an instance can serve that the load may be before fewer instances are suggested."""
+
+
+def overload(seen: Seen) -> Finding | str:
+    """More arrives than is served: while requests arrive, the queue keeps growing.
+
+    Its mean length rises from the second quarter of the arrivals to the third and the last: there to at least 8,
+    and to twice that of the second quarter.
+    """
+    span = seen.flow.arrivals()
+    if seen.flow.total < MANY or span is None:
+        return "too few requests have arrived yet"
+    first, last = span
+    if last - first < 4:
+        return "all requests arrived at once"
+    waiting = seen.flow.waiting()
+    cuts = [first + (last - first) * quarter // 4 for quarter in range(5)]
+    means = [waiting.mean(start, end) for start, end in pairwise(cuts)]
+    if not (means[1] < means[2] < means[3] and means[3] >= _GROWN and means[3] >= 2 * means[1]):
+        return ""
+    steady = seen.flow.steady()
+    arriving, completing = steady.offered_requests_per_s or 0.0, steady.requests_per_s or 0.0
+    served = max(completing, 1e6 * seen.flow.states[RequestState.COMPLETED] / seen.duration_us)
+    return Finding(
+        id="overload",
+        message=(
+            f"The load is above the capacity: {arriving:,.1f} requests/s arrived, at most {served:,.1f} were completed,"
+            f" and the queue kept growing, from {means[1]:,.1f} requests on average in the second quarter of the"
+            f" arrivals to {means[3]:,.1f} in the last."
+        ),
+        figures={
+            "offered_requests_per_s": arriving,
+            "served_requests_per_s": served,
+            "waiting_second_quarter": means[1],
+            "waiting_third_quarter": means[2],
+            "waiting_last_quarter": means[3],
+        },
+        advice=(
+            "Latencies depend on how long the run is. Add instances (cluster.instances), lower workload.rate_per_s, or"
+            " see what keeps requests waiting."
+        ),
+        keys=("cluster.instances", "workload.rate_per_s"),
+    )
+
+
+def few_requests(seen: Seen) -> Finding | str:
+    """Fewer than 100 requests completed, so that p99 is that of the slowest one or two."""
+    if not seen.done:
+        return "the run has not ended yet"
+    completed = seen.flow.states[RequestState.COMPLETED]
+    if not 0 < completed < _P99:
+        return ""
+    return Finding(
+        id="few-requests",
+        message=f"Only {plural(completed, 'request')} completed: p99 is practically the slowest of them.",
+        figures={"completed": completed, "needed": _P99},
+        advice=f"Simulate at least {_P99} requests before reading p99, better {10 * _P99:,} (workload.requests).",
+        keys=("workload.requests",),
+    )
+
+
+def edges(seen: Seen) -> Finding | str:
+    """The start (the batch fills) and the drain (nothing arrives any more) are more than a third of the run.
+
+    A batch has filled when requests leave it as fast as they enter, which takes about as long as a request runs.
+    """
+    if not seen.done:
+        return "the run has not ended yet"
+    span = seen.flow.arrivals()
+    if seen.flow.total < MANY or span is None:
+        return "too few requests arrived, or all at once"
+    if not isinstance(overload(seen), str):
+        return "under overload there is no steady state"
+    first, last = span
+    running_us = seen.flow.mean_run_us(seen.cluster.now)
+    start_us, drain_us, run_us = min(running_us, last - first), seen.duration_us - last, seen.duration_us - first
+    if 100 * (start_us + drain_us) <= _EDGES_SHARE * run_us:
+        return ""
+    return Finding(
+        id="start-and-drain",
+        message=(
+            f"{percent_text(start_us + drain_us, run_us)} of the run is start and drain: a request runs for"
+            f" {span_text(running_us)} on average, about the time in which the batch fills, and after the last arrival"
+            f" the rest took {span_text(drain_us)}."
+        ),
+        figures={"mean_running_us": running_us, "drain_us": drain_us, "run_us": run_us},
+        advice=(
+            "Throughput and latencies of the whole run say little about a steady load: simulate more requests"
+            " (workload.requests), and compare `steady` with `offered`."
+        ),
+        keys=("workload.requests",),
+    )
+
+
+def imbalance(seen: Seen) -> Finding | str:
+    """One instance is busy more than twice as long as the mean of its pool."""
+    if seen.experiment.cluster.varies:
+        return "instances may come and go"
+    pools = [pool for pool in seen.by_pool() if len(pool.instances) >= 3]
+    return worst(map(_imbalance, pools)) if pools else "it needs at least three instances"
+
+
+def _imbalance(pool: Group) -> Finding | str:
+    instances, routed = pool.instances, pool.routed
+    if routed < MANY:
+        return "too few requests have been routed yet"
+    busiest = max(instances, key=lambda one: one.tallies.busy_us)
+    busy_us, total = busiest.tallies.busy_us, pool.total("busy_us")
+    if busy_us * len(instances) <= 2 * total:
+        return ""
+    ratio = busy_us * len(instances) / total
+    return Finding(
+        id="imbalance",
+        message=(
+            f"instance {busiest.index} was busy for {span_text(busy_us)}, {ratio:.1f} times the mean of all"
+            f" {len(instances)} instances{pool.of}; it got {busiest.routed:,} of {routed:,} requests."
+        ),
+        figures={"busy_us": busy_us, "times_mean": ratio, "routed": busiest.routed, "routed_in_all": routed},
+        advice="The router does not spread the work evenly: look at policy.routing.",
+        keys=("policy.routing",),
+        instance=busiest.index,
+    )
+
+
+def unused_capacity(seen: Seen) -> Finding | str:
+    """Fewer instances would serve the load.
+
+    What a request costs an instance at full batches: its share of the steps with prefill, as observed, and of the
+    decode steps of the largest batch that ``max_num_seqs`` and the KV cache allow, by the step-time model. Under more
+    load prompts share steps, so that an instance serves rather more than this.
+    """
+    cluster, flow, engine = seen.cluster, seen.flow, seen.limits
+    instances = len(cluster.instances)
+    if instances < 2:
+        return "there is one instance"
+    if seen.experiment.cluster.varies or engine.max_loras:
+        return "LoRA adapters need places" if engine.max_loras else "instances may come and go"
+    if len(seen.experiment.pools) > 1:
+        return "the instances are not alike"
+    if cluster.gateway is not None:
+        return "the gateway decides how much the instances get"
+    if not seen.done:
+        return "the run has not ended yet"
+    completed = flow.states[RequestState.COMPLETED]
+    rate = flow.offered(0).requests_per_s
+    if completed < _P99 or rate is None:
+        return "too few requests completed, or all arrived at once"
+    running, used = seen.total("peak_running"), 0
+    for instance in cluster.instances:
+        used += instance.pool.total - instance.pool.min_free
+    batch = max(1, min(engine.max_num_seqs, engine.kv_blocks * running // used))
+    answers = flow.answer_tokens
+    context = batch * (2 * flow.input_tokens * completed + answers * flow.total) // (2 * flow.total * completed)
+    step_us = cluster.instances[0].latency.step_time_us(StepLoad([], batch, context))
+    capacity = 1e6 * completed * batch / (seen.total("prefill_us") * batch + answers * step_us)
+    needed = max(
+        ceil(100 * rate / (_UTILIZATION * capacity)), -(-running // engine.max_num_seqs), -(-used // engine.kv_blocks)
+    )
+    if needed >= instances:
+        return ""
+    return Finding(
+        id="unused-capacity",
+        message=(
+            f"{plural(needed, 'instance')} instead of {instances} would be enough: {rate:,.1f} requests/s were offered,"
+            f" one instance can serve at least about {capacity:,.1f}, and the peaks of all add up to"
+            f" {plural(running, 'running request')} and {percent_text(used, engine.kv_blocks)} of one KV cache."
+        ),
+        figures={
+            "instances": instances,
+            "instances_needed": needed,
+            "offered_requests_per_s": rate,
+            "one_serves_requests_per_s": capacity,
+            "peak_running": running,
+            "peak_kv_blocks": used,
+        },
+        advice=f"Try cluster.instances={needed}, and look at the latencies: larger batches make slower steps.",
+        keys=("cluster.instances",),
+    )

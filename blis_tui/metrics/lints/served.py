@@ -1,0 +1,104 @@
+"""Checks for requests that were not served."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.request import RequestState
+from blis_tui.metrics.lints.finding import Finding
+from blis_tui.units import percent_text, plural
+
+if TYPE_CHECKING:
+    from blis_tui.metrics.lints.finding import Seen
+
+_UNFINISHED_SHARE: Final = 5
+REJECTED_SHARE: Final = 5
+"""Percent of all requests from which on a check speaks."""
+
+
+def _lost(seen: Seen, state: RequestState) -> tuple[int, int, str, str]:
+    """How many requests ended so, how many arrived, their share in words, and the first of them."""
+    count, arrived = seen.flow.states[state], seen.flow.total
+    first = seen.table.name(seen.flow.first[state]) if count else ""
+    return count, arrived, percent_text(count, arrived), first
+
+
+def dropped(seen: Seen) -> Finding | str:
+    """Requests that no instance can ever serve."""
+    count, arrived, share, first = _lost(seen, RequestState.DROPPED_UNSERVABLE)
+    if not count:
+        return ""
+    return Finding(
+        id="dropped",
+        severity="error",
+        message=f"{plural(count, 'request')} of {arrived:,} ({share}) can never be served; the first is {first}.",
+        figures={"dropped": count, "arrived": arrived},
+        advice="Raise engine.max_model_len or engine.kv_blocks, or shorten the prompts.",
+        keys=("engine.max_model_len", "engine.kv_blocks"),
+        request=first,
+    )
+
+
+def timed_out(seen: Seen) -> Finding | str:
+    """Requests whose deadline passed."""
+    count, arrived, share, first = _lost(seen, RequestState.TIMED_OUT)
+    if not count:
+        return ""
+    return Finding(
+        id="timed-out",
+        message=f"{plural(count, 'request')} of {arrived:,} ({share}) timed out; the first was {first}.",
+        figures={"timed_out": count, "arrived": arrived},
+        advice="Lower the load, add instances, or allow clients more time (timeout_us); work on them is discarded.",
+        keys=("workload.rate_per_s", "cluster.instances"),
+        request=first,
+    )
+
+
+def rejected(seen: Seen) -> Finding | str:
+    """Admission control, tenants' budgets and gateway turned more than 5 % of the requests away."""
+    count, arrived, share, first = _lost(seen, RequestState.REJECTED)
+    if 100 * count <= REJECTED_SHARE * arrived:
+        return ""
+    causes = seen.cluster.rejections
+    by = [f"{number:,} by {cause}" for cause, number in causes.items()]
+    alone = [*causes] == [seen.cluster.admission.name]
+    what = f"{plural(count, 'request')} of {arrived:,} ({share})"
+    return Finding(
+        id="rejected",
+        message=(
+            f"Admission control rejected {what}; the first was {first}."
+            if alone
+            else f"{what} were turned away, {', '.join(by)}; the first was {first}."
+        ),
+        figures={"rejected": count, "arrived": arrived},
+        advice=(
+            "Latencies are those of the others. Lower the load, or let admission control admit more."
+            if alone
+            else "Latencies are those of the others. Lower the load, add instances, or turn fewer away."
+        ),
+        keys=("workload.rate_per_s", *(["policy.admission"] if alone else ["cluster.instances", "policy"])),
+        request=first,
+    )
+
+
+def unfinished(seen: Seen) -> Finding | str:
+    """When the horizon ended the run, more than 5 % of the requests were still waiting or running."""
+    if not seen.done:
+        return "the run has not ended yet"
+    states, arrived = seen.flow.states, seen.flow.total
+    queued = states[RequestState.WAITING] + states[RequestState.CREATED]
+    running = states[RequestState.RUNNING]
+    cut = seen.cluster.queue.heap  # else they wait for an instance that never came
+    if not cut or 100 * (queued + running) <= _UNFINISHED_SHARE * arrived:
+        return ""
+    share = percent_text(queued + running, arrived)
+    return Finding(
+        id="unfinished",
+        message=(
+            f"When the horizon ended the run, {queued:,} of {plural(arrived, 'request')} still waited and {running:,}"
+            f" ran ({share} together)."
+        ),
+        figures={"still_queued": queued, "still_running": running, "arrived": arrived},
+        advice="End-to-end latencies are without them: raise horizon_us, or lower the load if the queue is long.",
+        keys=("horizon_us", "workload.rate_per_s"),
+    )
