@@ -84,8 +84,8 @@ SCENES: Final = (
     Scene(name="sessions", spec="conversations", at="3000", keys=("S", "down", "down")),
     Scene(name="session", spec="conversations", at="3000", keys=("S", "down", "down", "enter")),
     Scene(name="reasoning", spec="thinking", at="2600", keys=("g", ":request_67", "g", ":2600", "3")),
-    Scene(name="answer", spec="thinking", at="2700", keys=("g", ":request_64", "g", ":2700", "3")),
-    Scene(name="why-answer", spec="thinking", at="2700", keys=("g", ":request_64", "g", ":2700", "3", "question_mark")),
+    Scene(name="answer", spec="thinking", at="2890", keys=("g", ":request_64", "g", ":2890", "3")),
+    Scene(name="why-answer", spec="thinking", at="2890", keys=("g", ":request_64", "g", ":2890", "3", "question_mark")),
     Scene(name="arrivals", spec="kv-tiers", at="1000", keys=("a",)),
     # What lies above the debugger.
     Scene(name="export", at=PREEMPTS, keys=("x",)),
