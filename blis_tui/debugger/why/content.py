@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blis_tui.debugger.why.explanation import Part, Sentence, event_ref, say
+from blis_tui.engine.content_records import AnswerBegun
 from blis_tui.units import percent_text, plural, span_text
 
 if TYPE_CHECKING:
     from blis_tui.cluster.snapshot import RequestSnapshot
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.why.lifespans import Life
+    from blis_tui.engine.records import Record
 
 _MEDIA = ("image", "audio", "video")
 
@@ -18,6 +20,11 @@ _MEDIA = ("image", "audio", "video")
 def media_text(tokens: tuple[int, int, int]) -> str:
     """How many tokens of a prompt are which media; those that it has none of are left out."""
     return ", ".join(plural(count, f"{name} token") for name, count in zip(_MEDIA, tokens, strict=True) if count)
+
+
+def answers_begun(records: tuple[Record, ...]) -> tuple[str, ...]:
+    """The requests that got the first token of their answer, by the records of an event."""
+    return tuple(one.request_id for one in records if isinstance(one, AnswerBegun))
 
 
 def content_parts(debugger: Debugger, life: Life, live: RequestSnapshot | None) -> list[Part]:

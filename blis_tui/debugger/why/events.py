@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.cluster.decisions import TOP
 from blis_tui.debugger.conditions.probes import sentence
 from blis_tui.debugger.moment import LAST_PHASE, PHASES
+from blis_tui.debugger.why.content import answers_begun, media_text
 from blis_tui.debugger.why.control import (
     decision_parts,
     deferred_event,
@@ -98,6 +99,9 @@ def _arrived(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     facts = [say("The request is ", _subject(debugger.tape, row), f", with a prompt of {plural(prompt, 'token')}.")]
     if declared:
         facts.append(say(f"It asks for at most {plural(declared, 'output token')}."))
+    media = debugger.tape.media(debugger.tape.name(row.request))
+    if media is not None:
+        facts.append(say(f"Of its prompt, {media_text(media)} are no text."))
     return f"A request with a prompt of {plural(prompt, 'token')} arrived.", [Part("The request", tuple(facts))]
 
 
@@ -232,7 +236,11 @@ def _step(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     if debugger.tape.plans_ahead:
         parts.insert(0, _plan(debugger.tape, row, figures))
     if phase >= _COMPLETE:
-        parts += [_outcome(record), drafts_part(records), _admissions(debugger, row, record, figures)]
+        parts += [
+            _outcome(record, answers_begun(records)),
+            drafts_part(records),
+            _admissions(debugger, row, record, figures),
+        ]
     return f"{head}.", [part for part in parts if part.sentences or part.rows]
 
 
@@ -327,8 +335,12 @@ def _decisions(record: StepFinished, preempted: tuple[tuple[str, str], ...]) -> 
     return Part("What it scheduled", tuple(facts))
 
 
-def _outcome(record: StepFinished) -> Part:
-    facts = _named(("First token", record.first_tokens), ("Completed", record.completed))
+def _outcome(record: StepFinished, answers: tuple[str, ...]) -> Part:
+    facts = _named(
+        ("First token", record.first_tokens),
+        ("First token of the answer, behind its reasoning", answers),
+        ("Completed", record.completed),
+    )
     after = f"After it, {count_text(record.running)} were running, {count_text(record.waiting)} waiting"
     facts.append(say(f"{after}, and {plural(record.kv_used_blocks, 'KV block')} were in use."))
     return Part("Its result", tuple(facts))

@@ -11,7 +11,7 @@ import blis_tui
 from blis_tui.debugger.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.moves import run_to_stop
-from blis_tui.debugger.why.explain import explain_request
+from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.explanation import said
 from blis_tui.engine.content_records import AnswerBegun, PromptMedia
 from blis_tui.tui.presenters.inspector import inspector_lines
@@ -61,6 +61,10 @@ def pane(debugger: Debugger, name: str, event: int | None = None) -> str:
 def told(debugger: Debugger, name: str, heading: str) -> str:
     parts = [part for part in explain_request(debugger, name).parts if part.heading.startswith(heading)]
     return " ".join(said(sentence) for part in parts for sentence in part.sentences)
+
+
+def sentences(debugger: Debugger, event: int) -> list[str]:
+    return [said(one) for part in explain_event(debugger, event).parts for one in part.sentences]
 
 
 @pytest.mark.parametrize(
@@ -141,6 +145,20 @@ def test_media_are_shown_by_their_kind(whole: Debugger, rows: list[RequestRow]) 
         assert f"media {by_kind}" in pane(whole, row.request_id)
         assert by_kind in told(whole, row.request_id, "Media")
     assert not told(whole, next(row.request_id for row in rows if row.request_id not in arrivals), "Media")
+
+
+def test_an_event_tells_of_the_media_and_the_answers_in_it(whole: Debugger, rows: list[RequestRow]) -> None:
+    for row in rows:
+        arrival = " ".join(sentences(whole, whole.tape.first_event_of(row.request_id)))
+        assert (f"Of its prompt, {row.image_tokens} image tokens" in arrival) == (row.image_tokens > 0)
+    told = 0
+    for event in range(1, len(whole.tape) + 1):
+        begun = [one.request_id for one in whole.records_of(event) if isinstance(one, AnswerBegun)]
+        said_so = [one for one in sentences(whole, event) if one.startswith("First token of the answer")]
+        assert len(said_so) == bool(begun)
+        assert all(name in said_so[0] for name in begun[:5])
+        told += len(begun)
+    assert told == sum(row.first_answer_us is not None and row.reasoning_tokens > 0 for row in rows)
 
 
 def test_while_it_reasons_it_is_said_how_far_it_is(rows: list[RequestRow]) -> None:
