@@ -592,11 +592,15 @@ class Instance:
         """How much it would have to compute again."""
         return job.computed - self._kept(job)
 
-    def _preempt(self, plan: Plan, job: Job, beneficiary: Job) -> None:
-        plan.budget += plan.tokens.pop(job, 0)
+    def take_back(self, plan: Plan, job: Job) -> None:
+        """What it would have computed in this step is not there; vLLM had it in its books already."""
         for block in plan.filled.pop(job, []):
             if not self.vllm:
-                block.content = None  # it would have been computed in this step
+                block.content = None
+
+    def _preempt(self, plan: Plan, job: Job, beneficiary: Job) -> None:
+        plan.budget += plan.tokens.pop(job, 0)
+        self.take_back(plan, job)
         plan.preempted.append(Preemption(job, beneficiary, job.computed, len(job.table)))
         if self.queue is not None:
             self.queue.lost(job)
