@@ -114,11 +114,7 @@ ANEW: Final = {"past", "request", "jump"}
 
 async def run_to_stop(here: Debugging, scene: Scene) -> None:
     """Press the scene's keys."""
-    for key in scene.keys:
-        if key.startswith(":"):
-            await here.type(key[1:])
-        else:
-            await here.press(key)
+    await here.press(*scene.keys)
 
 
 async def look(scene: Scene, sizes: Sequence[tuple[int, int]], file_regression: FileRegressionFixture) -> None:
