@@ -97,10 +97,23 @@ def _parse_rules(
     scope: str = "",
 ) -> list[RuleSet]:
     """Textual's own remembers what it has parsed for one app; here every test has an app, all with the same styles."""
-    key = (css, read_from, is_default_rules, tie_breaker, scope, *sheet._variables.items())
+    key = (css, read_from, is_default_rules, tie_breaker, scope, _number(sheet._variables))
     if key not in _parsed:
         _parsed[key] = _parse(sheet, css, read_from, is_default_rules, tie_breaker, scope)
     return _parsed[key]
+
+
+_numbers: dict[tuple[tuple[str, str], ...], int] = {}
+_latest: dict[str, tuple[dict[str, str], int]] = {}
+
+
+def _number(variables: dict[str, str]) -> int:
+    """One number for all variables of the same values: there are two hundred, and they are asked for at each rule."""
+    latest = _latest.get("")
+    if latest is None or latest[0] is not variables:
+        latest = (variables, _numbers.setdefault(tuple(variables.items()), len(_numbers)))
+        _latest[""] = latest
+    return latest[1]
 
 
 async def _wait_for_screen(pilot: Pilot[None]) -> bool:

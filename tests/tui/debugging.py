@@ -76,23 +76,37 @@ class Debugging:
         return self.app.screen is self.screen
 
     async def press(self, *keys: str) -> None:
-        """Press keys, and wait after each until nothing is under way any more."""
+        """Press keys, and wait after each until nothing is under way any more; drawn is what the last one leads to.
+
+        What begins with a colon is a text, typed and entered at once.
+        """
         for key in keys:
-            await self.pilot.press(key)
-            await self.idle()
+            await self._press(key)
+            await self._come_to_rest()
+        await settle(self.pilot)
 
     async def type(self, text: str) -> None:
         """Type a text into what has the focus, and press enter."""
-        for character in text:
+        await self.press(f":{text}")
+
+    async def _press(self, key: str) -> None:
+        if not key.startswith(":"):
+            await self.pilot.press(key)
+            return
+        for character in key[1:]:
             await self.pilot.press(NAMES.get(character, character))
-        await self.press("enter")
+        await self.pilot.press("enter")
 
     async def idle(self) -> None:
         """Wait for the move, the filter and the workers; what is shown on the way is not drawn."""
+        await self._come_to_rest()
+        await settle(self.pilot)
+
+    async def _come_to_rest(self) -> None:
         await finish(self.pilot)
         while self.session.driver.busy or self._searching():  # noqa: ASYNC110  (the product has no event to tell)
             await asyncio.sleep(0.005)
-        await settle(self.pilot)
+        await finish(self.pilot)
 
     def _searching(self) -> bool:
         events = self.screen.query_one(EventList)

@@ -87,8 +87,8 @@ async def settle(pilot: Pilot[None]) -> None:
 
 
 async def press(pilot: Pilot[None], *keys: str) -> None:
-    """Press keys, one after the other, each when the one before is done."""
+    """Press keys, one after the other, each when the one before is done; drawn is what the last one leads to."""
     for key in keys:
         await pilot.press(key)
-        await pilot.pause()
+        await finish(pilot)
     await settle(pilot)

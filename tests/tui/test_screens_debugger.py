@@ -87,15 +87,17 @@ SCENES: Final = (
     Scene(name="answer", spec="thinking", at="2890", keys=("g", ":request_64", "g", ":2890", "3")),
     Scene(name="why-answer", spec="thinking", at="2890", keys=("g", ":request_64", "g", ":2890", "3", "question_mark")),
     Scene(name="arrivals", spec="kv-tiers", at="1000", keys=("a",)),
-    # What lies above the debugger.
-    Scene(name="export", at=PREEMPTS, keys=("x",)),
-    Scene(name="go-to-wrong", at=PREEMPTS, keys=("g", *"9999999999999s")),
-    Scene(name="breakpoint-wrong", at=PREEMPTS, keys=("B", *"kv.usd", "space", "greater_than_sign", "space", "3")),
-    Scene(name="jump", at=PREEMPTS, keys=("ctrl+o",)),
-    Scene(name="help", at=PREEMPTS, keys=("h",)),
-    Scene(name="palette", at=PREEMPTS, keys=("ctrl+p",)),
     Scene(name="palette-why", keys=("end", "ctrl+p", *"why")),
 )
+WINDOWS: Final = {
+    "export": ("x",),
+    "go-to-wrong": ("g", *"9999999999999s"),
+    "breakpoint-wrong": ("B", *"kv.usd", "space", "greater_than_sign", "space", "3"),
+    "help": ("h",),
+    "palette": ("ctrl+p",),
+    "jump": ("ctrl+o",),
+}
+"""What lies above the debugger: the keys that open it, at ``PREEMPTS``."""
 BY_NAME: Final = {scene.name: scene for scene in SCENES}
 SMALLEST: Final = (60, 16)
 TWO_PANES: Final = (110, 30)
@@ -108,17 +110,13 @@ OTHER_SIZES: Final = {
     **dict.fromkeys(("fleet", "fleet-512", "fleet-life", "fleet-drain", "router", "whatif", "gateway"), (LARGE,)),
 }
 """Sizes in which a scene is looked at besides the two usual ones."""
-ANEW: Final = {"past", "request", "jump"}
+ANEW: Final = {"past", "request"}
 """Scenes played once for each size: a new size leaves lists scrolled and letters on panes where they are."""
 
 
 async def run_to_stop(here: Debugging, scene: Scene) -> None:
     """Press the scene's keys."""
-    for key in scene.keys:
-        if key.startswith(":"):
-            await here.type(key[1:])
-        else:
-            await here.press(key)
+    await here.press(*scene.keys)
 
 
 async def look(scene: Scene, sizes: Sequence[tuple[int, int]], file_regression: FileRegressionFixture) -> None:
@@ -143,6 +141,19 @@ async def test_the_debugger(name: str, file_regression: FileRegressionFixture) -
     sizes = (NORMAL, NARROW, *OTHER_SIZES.get(name, ()))
     for some in [(size,) for size in sizes] if name in ANEW else [sizes]:
         await look(BY_NAME[name], some, file_regression)
+
+
+@pytest.mark.parametrize("size", [NORMAL, NARROW])
+async def test_the_windows_above_it(size: tuple[int, int], file_regression: FileRegressionFixture) -> None:
+    """One after the other over the same debugger, which is as before when each is closed."""
+    async with debugging(size=size, requests=None, at=PREEMPTS, at_once=True) as here:
+        below = screen_text(here.app)
+        for name, keys in WINDOWS.items():
+            await here.press(*keys)
+            check_screen(here.app, file_regression, f"debugger-{name}")
+            await here.press("escape")
+            assert here.on_top, name
+            assert screen_text(here.app) == below, name
 
 
 async def test_a_failure(monkeypatch: pytest.MonkeyPatch, file_regression: FileRegressionFixture) -> None:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 def session_parts(debugger: Debugger, life: Life) -> list[Part]:
     """The request's place in its session; nothing where it has none."""
+    number = debugger.tape.number(life.name)
+    if number is None or debugger.tape.sessions.of_request(number) is None:
+        return []  # without doing its arrival again to find no record of a session there
     event = life.entries[0].event
     begun = record_of(debugger, event, SessionBegun, life.name)
     if begun is not None:

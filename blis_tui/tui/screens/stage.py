@@ -289,14 +289,17 @@ class Stage(Screen[None]):
         self.query_one("#upper").display = bool(uppers)
         self.query_one("#lower").display = bool(lowers)
         fits = width_class(self.size.width)
-        body = self.query_one("#body")
-        body.set_class(len(shown) == 1, "-single")
-        body.set_class(fits in (WIDE, HUGE), "-three")
-        body.set_class(fits == HUGE, "-huge")
         tall = self.arrangement.size == "tall"
         in_upper = any(pane.id == self.arrangement.active for pane in uppers)
-        body.set_class(tall and in_upper, "-tall-upper")
-        body.set_class(tall and not in_upper, "-tall-lower")
+        looks = {
+            "-single": len(shown) == 1,
+            "-three": fits in (WIDE, HUGE),
+            "-huge": fits == HUGE,
+            "-tall-upper": tall and in_upper,
+            "-tall-lower": tall and not in_upper,
+        }
+        # All at once: after each change the styles of everything inside are looked up again.
+        self.query_one("#body").set_classes(name for name, holds in looks.items() if holds)
         self.query_one(f"#{self.arrangement.active}").focus()
         self.show_view()
 
