@@ -14,7 +14,7 @@ from .talks import TalkingOracle, Talks, draw_talks
 from .test_clusters import check, check_some
 
 
-@examples(40)
+@examples(10)
 @given(drawn(draw_talks), st.floats(0, 1))
 def test_sessions_agree_with_the_oracle(scenario: Talks, share: float) -> None:
     check(scenario, share, TalkingOracle)
