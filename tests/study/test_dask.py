@@ -112,7 +112,8 @@ def test_workers_that_come_later_with_another_engine_are_an_error(
 
 
 @pytest.mark.parametrize("given", ["nonsense", "carrier-pigeon://there:1", "", "tcp://127.0.0.1:{free}"])
-def test_where_no_scheduler_answers_it_is_told_soon(given: str) -> None:
+def test_where_no_scheduler_answers_it_is_told_soon(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dask_runner, "_ANSWER_S", 1)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         where = given.replace("{free}", str(free.getsockname()[1]))
@@ -129,7 +130,7 @@ def test_a_cluster_without_workers_is_told(monkeypatch: pytest.MonkeyPatch) -> N
         DaskRunner(cluster.scheduler_address)
 
 
-def test_a_cluster_that_goes_away_ends_the_sweep() -> None:
+def test_a_cluster_that_goes_away_ends_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0", silence_logs="CRITICAL")
     with DaskRunner(cluster.scheduler_address) as runner:
         sweep = Sweep(study_of({"workload.requests": list(range(20, 60))}, set={"expect": []}))
@@ -139,6 +140,7 @@ def test_a_cluster_that_goes_away_ends_the_sweep() -> None:
         with pytest.raises(SimulationError, match="makes no runs any more"):
             list(going)
         assert 0 < len(sweep.result()) < 40
+    monkeypatch.setattr(dask_runner, "_ANSWER_S", 1)
     with pytest.raises(InputError, match="no Dask scheduler answers"):
         DaskRunner(cluster.scheduler_address)
 
