@@ -333,6 +333,7 @@ class Tape:
             self._lives.pop()
             del self._numbers[self._names.pop()]
             self._media.pop(len(self._names), None)
+            self._reasoned.pop(len(self._names), None)
 
     def agrees(self, records: Sequence[Record]) -> bool:
         """Whether the records of a replayed event are what the tape says happened then."""
