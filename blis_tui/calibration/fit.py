@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.calibration.parts import REQUEST_TERMS, STEP_TERMS, TERMS
-from blis_tui.calibration.replay import parts_of, replay, stepped, with_coefficients
+from blis_tui.calibration.replay import parts_of, replay, simulate, stepped, with_coefficients
 from blis_tui.calibration.steps import StepLog
 from blis_tui.engine.latency.fitted import Settings
 from blis_tui.errors import InputError
@@ -137,9 +137,13 @@ def _paced(data: Sequence[Data], base: Settings) -> Settings:
                     measured += pair.measured.duration_us
                     simulated += pair.step_us
                 continue
-            for answer in replay(one.experiment, one.recording, settings, repeated=one.repeated):
-                measured += answer.measured.e2e_us - answer.measured.ttft_us
-                simulated += answer.e2e_us - answer.ttft_us
+            paced = with_coefficients(one.experiment, settings)
+            for asked, row in zip(
+                one.recording.requests, simulate(paced, one.recording, repeated=one.repeated), strict=True
+            ):
+                if row.ttft_us is not None and row.e2e_us is not None:
+                    measured += asked.e2e_us - asked.ttft_us
+                    simulated += row.e2e_us - row.ttft_us
         if not simulated or abs(measured / simulated - 1.0) < _CLOSE:
             break
         pace *= (measured / simulated) ** _DAMPING

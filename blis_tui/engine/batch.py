@@ -404,9 +404,9 @@ class Batch:
         if not (notes_grants or self.traits.plans_ahead):
             return computed
         expected = request.joined_us > self.now
-        if granted:  # (who was prefilled elsewhere may have a token less to its name than it knows)
+        if granted and notes_grants:  # (who was prefilled elsewhere may have a token less to its name than it knows)
             known = computed + 1 if computed >= request.target_tokens else request.target_tokens
-            return min(computed + granted if notes_grants else computed, known - expected)
+            return min(computed + granted, known - expected)
         if not self.traits.plans_ahead:
             return noted - (request.index in self.blind)
         decoded = computed > request.target_tokens and request.known_clock != self.cohort.clock

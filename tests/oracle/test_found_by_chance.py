@@ -10,6 +10,8 @@ from blis_tui.spec.model import (
     Disaggregation,
     Engine,
     Experiment,
+    KvTier,
+    KvTiers,
     Lora,
     PluginConfig,
     Policy,
@@ -168,3 +170,25 @@ def test_an_arrival_lets_the_queue_head_in_whose_chunk_was_too_long() -> None:
     scenario = Scenario(_experiment(engine, replace(_POLICY, batching=batching)), asked)
     check_instance(scenario)
     assert _oracle(scenario).jobs[1].scheduled_us == 20
+
+
+def test_a_victim_that_was_served_before_it_leaves_with_what_has_been_computed() -> None:
+    """``tensorrt-llm`` plans a token for it and preempts it for somebody behind it, in the same plan.
+
+    The block of its latest token is being computed then, and goes to no tier: the host has the one before it.
+    """
+    settings: dict[str, bool | float | str] = {
+        "capacity_scheduler_policy": "MAX_UTILIZATION",
+        "enable_chunked_prefill": False,
+        "disable_overlap_scheduler": False,
+        "batch_wait_timeout_iters": 0,
+        "batch_wait_max_tokens_ratio": 0.0,
+    }
+    policy = replace(
+        _POLICY, batching=PluginConfig(kind="tensorrt-llm", settings=settings), preemption_victim="priority"
+    )
+    host = KvTier(name="cpu", blocks=9, bandwidth_tokens_per_us=1.0, base_latency_us=0)
+    engine = replace(_ENGINE, kv_blocks=5, kv_tiers=KvTiers(kind="mirror", tiers=(host,)))
+    scenario = Scenario(_experiment(engine, policy), _asked((0, 1, 4, "batch", ""), (10, 1, 2, "critical", "")))
+    check_instance(scenario)
+    assert [job.preemptions for job in _oracle(scenario).jobs] == [1, 0]
