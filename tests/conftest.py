@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -26,3 +27,10 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ["PYTHONPYCACHEPREFIX"] = folder
         sys.dont_write_bytecode, sys.pycache_prefix = False, folder
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what lives as long as the tests: modules, and the tests themselves."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000)

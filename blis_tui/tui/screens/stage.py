@@ -68,6 +68,7 @@ class Stage(Screen[None]):
     NAME = "debugger"
     BINDINGS: ClassVar = [*bindings("debugger")]
     AUTO_FOCUS = None
+    HORIZONTAL_BREAKPOINTS = []  # noqa: RUF012  (Textual's type; panes are arranged by their number, see place_panes)
 
     def __init__(self, experiment: Experiment, *, source: str, routes: Routes | None = None) -> None:
         super().__init__()
@@ -85,7 +86,7 @@ class Stage(Screen[None]):
         """Title, timeline, the panes, the line of tabs, the keys."""
         yield TitleBar(id="status")
         yield Timeline(id="timeline")
-        with Vertical(id="body"):
+        with Vertical(id="body", classes=" ".join(self._looks())):
             with Horizontal(id="upper"):
                 yield EventList(id="events")
                 yield InstancesPane(id="instances")
@@ -267,7 +268,7 @@ class Stage(Screen[None]):
         )
 
     def _show_tabs(self) -> None:
-        shown = self.arrangement.shown(self.size.width)
+        shown = self.arrangement.shown(self.app.size.width)
         badges = {
             "warnings": str(self.query_one(WarningsPane).count or ""),
             "breakpoints": str(len(self.session.breakpoints) or ""),
@@ -281,16 +282,23 @@ class Stage(Screen[None]):
 
     def place_panes(self) -> None:
         """Show the panes there is room for, and put the focus on the one in use."""
-        shown = self.arrangement.shown(self.size.width)
+        shown = self.arrangement.shown(self.app.size.width)
         for pane in self.panes:
             self.query_one(f"#{pane.id}").display = pane.id in shown
-        uppers = [pane for pane in self.panes if pane.upper and pane.id in shown]
-        lowers = [pane for pane in self.panes if not pane.upper and pane.id in shown]
-        self.query_one("#upper").display = bool(uppers)
-        self.query_one("#lower").display = bool(lowers)
-        fits = width_class(self.size.width)
+        self.query_one("#upper").display = any(pane.upper and pane.id in shown for pane in self.panes)
+        self.query_one("#lower").display = any(not pane.upper and pane.id in shown for pane in self.panes)
+        # All at once: after each change the styles of everything inside are looked up again.
+        self.query_one("#body").set_classes(self._looks())
+        self.query_one(f"#{self.arrangement.active}").focus()
+        self.show_view()
+
+    def _looks(self) -> list[str]:
+        """The classes of the body, by which the panes in it share its room."""
+        width = self.app.size.width
+        shown = self.arrangement.shown(width)
+        fits = width_class(width)
         tall = self.arrangement.size == "tall"
-        in_upper = any(pane.id == self.arrangement.active for pane in uppers)
+        in_upper = any(pane.upper and pane.id == self.arrangement.active for pane in self.panes if pane.id in shown)
         looks = {
             "-single": len(shown) == 1,
             "-three": fits in (WIDE, HUGE),
@@ -298,16 +306,13 @@ class Stage(Screen[None]):
             "-tall-upper": tall and in_upper,
             "-tall-lower": tall and not in_upper,
         }
-        # All at once: after each change the styles of everything inside are looked up again.
-        self.query_one("#body").set_classes(name for name, holds in looks.items() if holds)
-        self.query_one(f"#{self.arrangement.active}").focus()
-        self.show_view()
+        return [name for name, holds in looks.items() if holds]
 
     def activate(self, pane: str) -> None:
         """Go to a pane."""
-        shown = self.arrangement.shown(self.size.width)
+        shown = self.arrangement.shown(self.app.size.width)
         self.arrangement = self.arrangement.with_active(pane)
-        if self.arrangement.shown(self.size.width) != shown or self.arrangement.size != "shared":
+        if self.arrangement.shown(self.app.size.width) != shown or self.arrangement.size != "shared":
             self.place_panes()
             return
         self.query_one(f"#{pane}").focus()
