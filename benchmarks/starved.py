@@ -3,10 +3,14 @@
     python benchmarks/starved.py                            256, 1,024 and 4,096 running requests
     python benchmarks/starved.py --running 4096 --runs 5    other numbers, more runs of each
     python benchmarks/starved.py --before FOLDER            each also with the blis_tui in another folder, in turn
+    python benchmarks/starved.py --whole                    whole runs, arrivals and completions included
 
 Medians in microseconds. `plain`: everybody decodes and nobody waits. `blocked`: nobody is preempted, but the queue's
 head does not fit (0: there was none). `starved`: victims are preempted; the share of each is what that takes beyond a
 plain step. Arrivals and completions are left out of all of them.
+
+With `--whole`: what a step takes on average of a run that always has a full batch and a long queue, with blocks for
+everybody and with six tenths of them.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import subprocess
 import sys
 import time
 from statistics import fmean, median
+from typing import Any, cast
 
 import blis_tui
 from blis_tui.engine.instance import Instance
@@ -119,10 +124,30 @@ def measure(victim: str, running: int) -> dict[str, float]:
     return figures
 
 
-def in_process(victim: str, running: int, folder: str | None) -> dict[str, float]:
+def measure_whole(victim: str, running: int) -> dict[str, float]:
+    """Microseconds a step of two whole runs, and the victims a step of the second."""
+    figures: dict[str, float] = {}
+    for name, share in (("enough", 1.2), ("short", 0.6)):
+        document = spec(victim, running, starved=True)
+        workload = cast("dict[str, Any]", document["workload"])
+        workload["requests"] = 4 * running
+        for client in workload["clients"]:
+            client["output_tokens"] = {"kind": "uniform", "min": 100, "max": 900}
+        cast("dict[str, Any]", document["engine"])["kv_blocks"] = int(share * 48 * running)
+        simulation = Simulation(blis_tui.load(document), check="off")
+        start = time.perf_counter_ns()
+        simulation.run()
+        took = (time.perf_counter_ns() - start) / 1000
+        tallies = simulation.cluster.instances[0].tallies
+        figures[name] = took / tallies.steps
+        figures["victims"] = tallies.preemptions / tallies.steps
+    return figures
+
+
+def in_process(victim: str, running: int, folder: str | None, *, whole: bool = False) -> dict[str, float]:
     """The same in a process of its own, with the ``blis_tui`` in a folder, if one is named."""
     environment = {**os.environ, "PYTHONPATH": folder} if folder else None
-    command = [sys.executable, __file__, "--one", victim, "--running", str(running)]
+    command = [sys.executable, __file__, "--one", victim, "--running", str(running), *(["--whole"] if whole else [])]
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     figures: dict[str, float] = json.loads(done.stdout)
     return figures
@@ -139,6 +164,16 @@ def line(name: str, rows: list[dict[str, float]]) -> str:
     )
 
 
+def whole_line(victim: str, running: int, rows: list[dict[str, float]]) -> str:
+    """Medians of several pairs of whole runs, and of their ratios."""
+    enough, short, victims = (median(row[key] for row in rows) for key in ("enough", "short", "victims"))
+    ratio = median(row["short"] / row["enough"] for row in rows)
+    return (
+        f"{victim:<20} {running:5d} places  enough blocks {enough:6.1f} a step  too few {short:6.1f} = {ratio:4.2f} x, "
+        f"{victims:4.2f} victims a step"
+    )
+
+
 def main() -> None:
     """Parse the command line and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -146,13 +181,19 @@ def main() -> None:
     parser.add_argument("--victims", nargs="+", default=list(VICTIMS), metavar="RULE")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--before", metavar="FOLDER", help="where another `blis_tui` is, to compare with")
+    parser.add_argument("--whole", action="store_true", help="measure whole runs")
     parser.add_argument("--one", metavar="RULE", help="one measurement as JSON, for this script itself")
     arguments = parser.parse_args()
     if arguments.one:
-        print(json.dumps(measure(arguments.one, arguments.running[0])))
+        made = measure_whole if arguments.whole else measure
+        print(json.dumps(made(arguments.one, arguments.running[0])))
         return
     for victim in arguments.victims:
         for running in arguments.running:
+            if arguments.whole:
+                runs = [in_process(victim, running, None, whole=True) for _ in range(arguments.runs)]
+                print(whole_line(victim, running, runs), flush=True)
+                continue
             pairs = [
                 (
                     in_process(victim, running, None),
