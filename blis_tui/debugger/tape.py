@@ -123,9 +123,14 @@ class Tape:
 
     def steps_of(self, instance: int, first: int, last: int) -> Iterator[tuple[int, int, StepRow]]:
         """The steps of an instance from one event to another: event, time, figures."""
-        for place in range(first - 1, last):
-            if self._kinds[place] == STEP and self._instances[place] == instance:
-                yield place + 1, self._times[place], self.step(self._subjects[place])
+        if first > last:
+            return
+        there = slice(first - 1, last)
+        make, figures, width = StepRow._make, self._steps, _STEP_WIDTH
+        events = zip(self._kinds[there], self._instances[there], self._times[there], self._subjects[there], strict=True)
+        for event, (kind, on, time_us, step) in enumerate(events, first):
+            if kind == STEP and on == instance:
+                yield event, time_us, make(figures[step * width : (step + 1) * width])
 
     def work(self, event: int) -> int:
         """How much work the events up to this one were, in ordinary events; under memory pressure steps count more."""

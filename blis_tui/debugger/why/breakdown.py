@@ -275,9 +275,10 @@ def _decode_steps(life: Life, tape: Tape, span: Span) -> Iterator[tuple[int, int
 def _told_apart(spans: list[Span], life: Life, tape: Tape) -> tuple[_Steps, _Steps, _Steps]:
     """The steps of some decodes by kind, in the order of ``DECODES``."""
     found = {kind: _Steps() for kind in DECODES}
+    stalls = life.stalls
     for span in spans:
         for _, start_us, row in _decode_steps(life, tape, span):
-            stalled = any(since <= start_us < until for since, until in life.stalls)
+            stalled = bool(stalls) and any(since <= start_us < until for since, until in stalls)
             kind = "stalled" if stalled else "beside-prefill" if row.prefill_tokens else "decode-only"
             steps = found[kind]
             steps.count += 1

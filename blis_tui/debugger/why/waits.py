@@ -32,7 +32,7 @@ from blis_tui.debugger.why.lifespans import next_step, steps_within
 from blis_tui.units import span_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from blis_tui.debugger.rows import StepRow
     from blis_tui.debugger.tape import Tape
@@ -96,12 +96,10 @@ def wait_causes(tape: Tape, profile: Profile, span: Span, instance: int, life: L
     if span.what == "planned":
         return WaitCauses({"planned": span.duration_us}, steps)
     cause, since = "step", span.start_us
-    for event, start_us, row in steps_within(tape, instance, span.start_us, span.end_us, until):
+    for event, start_us, row, following in _with_following(tape, instance, span, until):
         us[cause] += start_us - since
         if profile.traits.plans_ahead:
-            following = next_step(tape, instance, event, until)
-            figures = tape.step(tape.row(following).step) if following else None
-            cause = planned_cause(event, row, figures, profile)
+            cause = planned_cause(event, row, following, profile)
         else:
             cause = step_cause(row, profile)
         if held_from is not None and event >= held_from and cause in ("blocks", "room"):
@@ -110,6 +108,20 @@ def wait_causes(tape: Tape, profile: Profile, span: Span, instance: int, life: L
         steps[cause] += cause != "step"
     us[cause] += span.end_us - since
     return WaitCauses({name: value for name, value in us.items() if value}, steps)
+
+
+def _with_following(
+    tape: Tape, instance: int, span: Span, until: int
+) -> Iterator[tuple[int, int, StepRow, StepRow | None]]:
+    """The steps that began in a span: event, start, figures, and those of the step after it, if it has started."""
+    before: tuple[int, int, StepRow] | None = None
+    for step in steps_within(tape, instance, span.start_us, span.end_us, until):
+        if before is not None:
+            yield *before, step[2]
+        before = step
+    if before is not None:
+        following = next_step(tape, instance, before[0], until)
+        yield *before, tape.step(tape.row(following).step) if following else None
 
 
 def preempted_by(tape: Tape, event: int, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
