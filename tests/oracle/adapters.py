@@ -64,9 +64,13 @@ class Shelf:
         used = tuple(self.in_use())
         self.news.append(AdapterHeld(event, now, job.name, self.number, job.adapter, reason, used))
 
+    def has(self, job: Job) -> bool:
+        """Whether it need not wait for its adapter."""
+        return not self.beside or not job.adapter or job.adapter in self.there
+
     def ready(self, job: Job, now: int, event: int) -> bool:
         """Whether it can go; if not, its load begins beside steps, if there is a place."""
-        if not self.beside or not job.adapter or job.adapter in self.there:
+        if self.has(job):
             return True
         idle = [name for name in self.there if name not in self.in_use()]
         starts = self.coming is None and (len(self.there) < self.lora.max_loras or bool(idle))

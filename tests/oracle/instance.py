@@ -517,7 +517,7 @@ class Instance:
             if head is None:
                 break
             holders = [] if self.running else [job for job in self.waiting if job.reserved]
-            if holders and head.preemptions:
+            if holders and (head.preemptions or self._has_adapter_before(holders[0], head)):
                 head = holders[0]
             if not self._ready(head, now):
                 break
@@ -542,6 +542,9 @@ class Instance:
             if job not in self.shelf.aside:
                 self.shelf.aside.append(job)
         return None
+
+    def _has_adapter_before(self, job: Job, other: Job) -> bool:
+        return self.shelf is not None and self.shelf.has(job) and not self.shelf.has(other)
 
     def _ready(self, job: Job, now: int) -> bool:
         return self.shelf is None or self.shelf.ready(job, now, self.event)

@@ -593,7 +593,8 @@ class Oracle:
             (instance.shelf.stop if was_running else instance.shelf.forget)(job)
         if instance.planned is not None:
             instance.planned.tokens.pop(job, None)
-            instance.take_back(instance.planned, job)
+            if not instance.vllm:
+                instance.take_back(instance.planned, job)
             instance.planned.admitted = [other for other in instance.planned.admitted if other is not job]
             if not instance.running and not instance.waiting:
                 instance.lapse(instance.planned)

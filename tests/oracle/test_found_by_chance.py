@@ -192,3 +192,46 @@ def test_a_victim_that_was_served_before_it_leaves_with_what_has_been_computed()
     scenario = Scenario(_experiment(engine, policy), _asked((0, 1, 4, "batch", ""), (10, 1, 2, "critical", "")))
     check_instance(scenario)
     assert [job.preemptions for job in _oracle(scenario).jobs] == [1, 0]
+
+
+def test_two_adapters_are_not_loaded_in_turn_for_ever() -> None:
+    """Nobody runs, one adapter fits: the queue's head needs blocks of somebody behind it, who needs another adapter."""
+    link = Transfer(
+        bandwidth_gb_per_s=0.008, base_latency_us=25, bytes_per_token=1, starts="step-end", contention="none"
+    )
+    split = Disaggregation(
+        decider=PluginConfig(kind="always"),
+        order="prefill-first",
+        undisaggregated="all",
+        transfer=link,
+        prefill_routing=_POLICY.routing,
+        decode_routing=_POLICY.routing,
+    )
+    pools = tuple(
+        pool_of(
+            replace(
+                _ENGINE,
+                max_num_seqs=1,
+                block_size_tokens=2,
+                kv_blocks=20,
+                lora=Lora(max_loras=1, max_cpu_loras=2, max_lora_rank=8, bytes_per_rank=1, base_latency_us=load_us),
+            ),
+            _STEP,
+            instances=1,
+            name=role,
+            role=role,
+        )
+        for role, load_us in (("any", 200), ("prefill", 1))
+    )
+    policy = replace(_POLICY, batching=PluginConfig(kind="blis"))
+    asked = _asked(
+        (0, 12, 3, "critical", "q"),
+        (0, 9, 1, "standard", "r"),
+        (0, 32, 2, "background", "r"),
+        (0, 34, 3, "sheddable", ""),
+        (0, 26, 1, "batch", ""),
+        (0, 23, 3, "background", "r"),
+    )
+    scenario = Scenario(assemble(policy, replace(_CLUSTER, disaggregation=split), pools, horizon_us=None), asked)
+    check_cluster(scenario, 0.5)
+    assert _oracle(scenario).events < 200

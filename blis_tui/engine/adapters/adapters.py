@@ -193,10 +193,14 @@ class Adapters:
     def _has_place(self, adapter: str) -> bool:
         return not adapter or adapter in self.in_use or len(self.in_use) < self._slots
 
+    def has(self, request: Request) -> bool:
+        """Whether a request would not have to wait for its adapter."""
+        return not self.beside or not request.adapter or request.adapter in self.resident
+
     def ready(self, request: Request) -> bool:
         """Whether a request that is next can be admitted; where loads run beside steps, its own may begin."""
         adapter = request.adapter
-        if not self.beside or not adapter or adapter in self.resident:
+        if self.has(request):
             return True
         starts = self.loading is None and (len(self.resident) < self._slots or bool(self._idle))
         self._hold(request, "load" if starts or self.loading is not None else "slots")

@@ -61,6 +61,8 @@ def plan_step(rule: BatchRule, batch: Batch, *, ahead: bool) -> Plan | None:
     while batch.reserved and not batch.running:
         preempted.append(batch.dispossess())
         plan = rule.plan(batch)
+        if batch.awaits_adapter():
+            break
     plan.preempted[:0] = preempted
     return plan
 
@@ -106,7 +108,8 @@ class RunningFirst(Plain):
         """Admit from the head of the queue for as long as everything fits: nobody overtakes.
 
         But where nobody runs, and the head is a victim or does not fit, whoever holds KV blocks already goes first: the
-        head could have them only then.
+        head could have them only then. So it does where its LoRA adapter is there and the head's is not: with places
+        for one of the two, each would be loaded in turn for ever.
         """
         traits = self.traits
         waiting, running, pool, adapters = batch.waiting, batch.running, batch.pool, batch.adapters
@@ -120,8 +123,11 @@ class RunningFirst(Plain):
             request = batch.next_waiting()
             if request is None:
                 break
-            if not running and batch.reserved and (request.preemptions or request.index == stuck):
-                request = batch.first_with_blocks() or request
+            if not running and batch.reserved:
+                holder = batch.first_with_blocks() or request
+                here = adapters is not None and adapters.has(holder) and not adapters.has(request)
+                if request.preemptions or request.index == stuck or here:
+                    request = holder
             if adapters is not None and not adapters.ready(request):
                 break
             attempt = (request.index, pool.epoch, budget, threshold)
