@@ -184,6 +184,8 @@ def main() -> None:
     parser.add_argument("--whole", action="store_true", help="measure whole runs")
     parser.add_argument("--one", metavar="RULE", help="one measurement as JSON, for this script itself")
     arguments = parser.parse_args()
+    if arguments.whole and arguments.before:
+        parser.error("--whole knows no --before")
     if arguments.one:
         made = measure_whole if arguments.whole else measure
         print(json.dumps(made(arguments.one, arguments.running[0])))

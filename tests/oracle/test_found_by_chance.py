@@ -64,6 +64,24 @@ def _experiment(
     return assemble(policy, cluster, (pool_of(engine, _STEP, instances=1),), horizon_us=horizon_us)
 
 
+def _split(undisaggregated: str, *, bandwidth_gb_per_s: float, base_latency_us: int) -> Disaggregation:
+    """Every request is prefilled first, and then goes over this link."""
+    return Disaggregation(
+        decider=PluginConfig(kind="always"),
+        order="prefill-first",
+        undisaggregated=undisaggregated,
+        transfer=Transfer(
+            bandwidth_gb_per_s=bandwidth_gb_per_s,
+            base_latency_us=base_latency_us,
+            bytes_per_token=1,
+            starts="step-end",
+            contention="none",
+        ),
+        prefill_routing=_POLICY.routing,
+        decode_routing=_POLICY.routing,
+    )
+
+
 def _asked(*requests: tuple[int, int, int, str, str]) -> tuple[Asked, ...]:
     """Arrival, prompt, answer, SLO class, LoRA adapter."""
     return tuple(
@@ -138,15 +156,7 @@ def test_what_came_from_another_instance_has_all_its_tokens_in_the_cache() -> No
 
     It is its own victim in the plan after that, and finds that token's block when it is scheduled again.
     """
-    link = Transfer(bandwidth_gb_per_s=1.0, base_latency_us=0, bytes_per_token=1, starts="step-end", contention="none")
-    split = Disaggregation(
-        decider=PluginConfig(kind="always"),
-        order="prefill-first",
-        undisaggregated="decode-pool",
-        transfer=link,
-        prefill_routing=_POLICY.routing,
-        decode_routing=_POLICY.routing,
-    )
+    split = _split("decode-pool", bandwidth_gb_per_s=1.0, base_latency_us=0)
     pools = tuple(
         pool_of(replace(_ENGINE, kv_blocks=blocks), _STEP, instances=1, name=role, role=role)
         for role, blocks in (("prefill", 20), ("decode", 7))
@@ -196,17 +206,7 @@ def test_a_victim_that_was_served_before_it_leaves_with_what_has_been_computed()
 
 def test_two_adapters_are_not_loaded_in_turn_for_ever() -> None:
     """Nobody runs, one adapter fits: the queue's head needs blocks of somebody behind it, who needs another adapter."""
-    link = Transfer(
-        bandwidth_gb_per_s=0.008, base_latency_us=25, bytes_per_token=1, starts="step-end", contention="none"
-    )
-    split = Disaggregation(
-        decider=PluginConfig(kind="always"),
-        order="prefill-first",
-        undisaggregated="all",
-        transfer=link,
-        prefill_routing=_POLICY.routing,
-        decode_routing=_POLICY.routing,
-    )
+    split = _split("all", bandwidth_gb_per_s=0.008, base_latency_us=25)
     pools = tuple(
         pool_of(
             replace(

@@ -68,7 +68,7 @@ class Stage(Screen[None]):
     NAME = "debugger"
     BINDINGS: ClassVar = [*bindings("debugger")]
     AUTO_FOCUS = None
-    HORIZONTAL_BREAKPOINTS = []  # noqa: RUF012  (Textual's type; panes are arranged by their number, see place_panes)
+    HORIZONTAL_BREAKPOINTS = []  # noqa: RUF012  (Textual's type; place_panes asks for the width itself)
 
     def __init__(self, experiment: Experiment, *, source: str, routes: Routes | None = None) -> None:
         super().__init__()
