@@ -51,7 +51,8 @@ class OperatorCosts:
         self._hidden_bytes = model.hidden_size * model.activation_bytes
         parts: dict[str, list[tuple[float, Curve]]] = {"products": []}
         for product in layers.products:
-            parts["products"].append((product.times, tables.gemm(product.weights, product.n, product.k)))
+            factor = rest.products_fp8 if product.weights == "fp8" else rest.products
+            parts["products"].append((product.times * factor, tables.gemm(product.weights, product.n, product.k)))
         if layers.expert_layers:
             width = model.moe_intermediate_size or model.intermediate_size
             spread = rest.experts_spread * min(1.0, model.num_experts / SPREAD_EXPERTS)
@@ -61,7 +62,7 @@ class OperatorCosts:
                 raise PolicyError(f"no mixture of experts was measured on {tables.name}")
             parts["experts"] = [(layers.expert_layers, curve)]
         if layers.sums:
-            curve = tables.all_reduce(split)
+            curve = tables.all_reduce(split, settings.engine, peer_to_peer=settings.peer_to_peer)
             over_tokens = Curve(
                 tuple(size / self._hidden_bytes for size in curve.sizes),
                 curve.times_us,
@@ -83,11 +84,9 @@ class OperatorCosts:
 
     def _scale(self, rest: Rest) -> None:
         """Take the fitted rest into account where it concerns operators."""
-        factors = {"products": rest.products}
-        if self.layers.expert_scales == "channel":
-            factors["experts"] = rest.experts_fp8_channel
-        for name, factor in factors.items():
-            self._parts[name] = [(times * factor, curve) for times, curve in self._parts.get(name, [])]
+        if self.layers.expert_scales == "channel" and "experts" in self._parts:
+            [(times, curve)] = self._parts["experts"]
+            self._parts["experts"] = [(times * rest.experts_fp8_channel, curve)]
         if self.layers.expert_weights == "mxfp4" and "experts" in self._parts:
             [(times, curve)] = self._parts["experts"]
             around = tuple(

@@ -26,6 +26,7 @@ class Rest:
     """The coefficients of an engine."""
 
     products: float = 1.0
+    products_fp8: float = 1.0
     layer_tp_us: float = 8.0
     moved: float = 1.8
     experts_fp8_channel: float = 0.95
@@ -47,6 +48,11 @@ class Settings:
     )
     tables_sha256: str | None = setting("SHA-256 of their file; filled in.", default=None)
     engine: str = setting("Whose coefficients count where they are not given.", default=ENGINES[0], enum=list(ENGINES))
+    peer_to_peer: bool = setting(
+        "Whether GPUs without NVLink read each other's memory over PCIe, which many machines, above all virtual ones,"
+        " do not allow: sums then go through the host's memory, where that was measured (two RTX PRO 6000).",
+        default=False,
+    )
     sampling: str | None = setting(
         "How tokens are chosen: `plain` (greedy, or from all logits), `top-p` (or top-k: logits sorted), `penalties`"
         " (and sorted, and earlier tokens counted). Default: as the model's `generation_config` says.",
@@ -54,7 +60,13 @@ class Settings:
         enum=list(SAMPLING),
     )
     products: float | None = setting(
-        "Dense products relative to their tables. Default: 1 for vLLM, 0.85 for TensorRT-LLM.",
+        "Dense products of 16 bits relative to their tables. Default: 1, as TensorRT-LLM's own tables are, within 5 %.",
+        default=None,
+        exclusiveMinimum=0,
+    )
+    products_fp8: float | None = setting(
+        "The same of FP8 products. Default: 1 for vLLM; 0.85 for TensorRT-LLM, whose kernels reach the share of the"
+        " memory's bandwidth that 16-bit products do.",
         default=None,
         exclusiveMinimum=0,
     )
@@ -128,7 +140,7 @@ class Settings:
 _PRESETS: Final[Mapping[str, Rest]] = MappingProxyType(
     {
         "vllm": Rest(),
-        "tensorrt-llm": Rest(products=0.85, layer_tp_us=0.0, experts_token_us=0.05, queue_us=18000.0),
+        "tensorrt-llm": Rest(products_fp8=0.85, layer_tp_us=0.0, experts_token_us=0.05, queue_us=18000.0),
     }
 )
 

@@ -154,7 +154,8 @@ class OperatorTables:
         self._mixtures = tuple(_mixture(line) for line in mixtures.lines("us"))
         sums = part.part("all_reduce")
         self._messages = sums.numbers("bytes")
-        self._all_reduce = dict(zip(sums.numbers("gpus"), sums.rows("us"), strict=True))
+        times = sums.part("us")
+        self._all_reduce = {kind: {int(gpus): _row(text) for gpus, text in times.texts(kind)} for kind in times.data}
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -295,12 +296,20 @@ class OperatorTables:
         traffic = 3.0 * used * hidden * width * WEIGHT_BYTES[kind] / self.bytes_per_us
         return max(compute, traffic) + _EXPERTS_LAUNCH_US
 
-    def all_reduce(self, gpus: int) -> Curve:
-        """Sum over GPUs, over the message's bytes."""
-        if gpus in self._all_reduce:
-            return _filled(self._messages, self._all_reduce[gpus])
-        nearest = min(self._all_reduce, key=lambda count: abs(ln(count / gpus)))
-        curve = _filled(self._messages, self._all_reduce[nearest])
+    def all_reduce(self, gpus: int, engine: str = "vllm", *, peer_to_peer: bool = False) -> Curve:
+        """Sum over GPUs, over the message's bytes.
+
+        Args:
+            gpus: how many.
+            engine: whose kernels.
+            peer_to_peer: whether GPUs without NVLink read each other's memory; else, as far as that was measured, sums
+                go through the host's memory.
+        """
+        measured = self._all_reduce[engine] | ({} if peer_to_peer else self._all_reduce.get("through_host", {}))
+        if gpus in measured:
+            return _filled(self._messages, measured[gpus])
+        nearest = min(measured, key=lambda count: abs(ln(count / gpus)))
+        curve = _filled(self._messages, measured[nearest])
         # A ring moves each byte 2 (g - 1) / g times.
         scale = max(1.0, (gpus - 1) / gpus / ((nearest - 1) / nearest))
         return Curve(curve.sizes, tuple(time * scale for time in curve.times_us), "extrapolated")
@@ -432,6 +441,9 @@ class _Part:
 
     def lines(self, key: str) -> tuple[str, ...]:
         return tuple(map(str, self._list(key)))
+
+    def texts(self, key: str) -> list[tuple[str, str]]:
+        return [(name, str(value)) for name, value in self.part(key).data.items()]
 
     def rows(self, key: str) -> tuple[tuple[float | None, ...], ...]:
         return tuple(map(_row, self.lines(key)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 import blis_tui
 from blis_tui.engine.latency.model import Chunk, StepLoad, create_latency
 from blis_tui.engine.latency.operator_costs import OperatorCosts
-from blis_tui.engine.latency.operator_tables import OperatorTables, chosen_experts, touched_experts
+from blis_tui.engine.latency.operator_tables import WEIGHT_BYTES, OperatorTables, chosen_experts, touched_experts
 from blis_tui.engine.latency.operators import OperatorModel
 from blis_tui.spec.operator_files import read_tables, table_names, tables_of
 from tests.builders import request
@@ -275,6 +275,54 @@ def test_engines_and_sampling_differ_by_their_coefficients() -> None:
     plain = steps(name, "h200", 4, latency__sampling="plain")
     # 128,256 logits of 16 requests are sorted, in 22 us each, and 130 us a step.
     assert decoding(vllm, 16, 1000) - decoding(plain, 16, 1000) == pytest.approx(130 + 16 * 0.17 * 128.256, abs=2)
+
+
+@pytest.mark.parametrize("name", table_names())
+def test_no_weights_are_read_faster_than_memory_is(name: str) -> None:
+    """Tables of GPUs with a large L2 had products and single experts that came from there."""
+    tables = OperatorTables(read_tables(name))
+    for kind in tables.types:
+        for n, k in product((1024, 2048, 4096, 8192), repeat=2):
+            read_us = n * k * WEIGHT_BYTES[kind] / tables.bytes_per_us
+            assert tables.gemm(kind, n, k).at(1) > read_us
+    for kind, split in product(tables.types, (1, 2, 4, 8)):
+        experts = tables.experts(kind, 4096, 14336, 8, 2, split)
+        assert experts is not None
+        assert experts.at(1) > 2 * 3 * 4096 * 14336 / split * WEIGHT_BYTES[kind] / tables.bytes_per_us
+
+
+def test_engines_sum_over_gpus_with_kernels_of_their_own() -> None:
+    """On Blackwell vLLM borrows TensorRT-LLM's for short messages: up to 1 MiB over eight B200, where its own stall."""
+    b200, h200 = (OperatorTables(read_tables(name)) for name in ("b200", "h200"))
+    vllm, other = (b200.all_reduce(8, engine) for engine in ("vllm", "tensorrt-llm"))
+    kib = 1024.0
+    assert [vllm.at(size * kib) for size in (64, 256, 512)] == [other.at(size * kib) for size in (64, 256, 512)]
+    assert vllm.at(4096 * kib) < 0.8 * other.at(4096 * kib)
+    assert vllm.at(256 * kib) < 10.0 < vllm.at(1024 * kib) < 18.0
+    on_hopper = [h200.all_reduce(4, engine).at(16 * kib) for engine in ("vllm", "tensorrt-llm")]
+    assert on_hopper[1] < 0.75 * on_hopper[0]
+
+
+def test_without_peer_to_peer_sums_go_through_the_host() -> None:
+    """Messages of 16 MiB over two RTX PRO 6000 go at 15 GB/s a way through the host, and at 36 GB/s over PCIe."""
+    name = "llama-3.1-8b-instruct"
+    direct, host = (steps(name, "rtx-pro-6000", 2, latency__peer_to_peer=one) for one in (True, False))
+    assert decoding(direct, 1, 1000) + 64 * 10 < decoding(host, 1, 1000)
+    assert prefilling(direct, 4096) < 0.8 * prefilling(host, 4096)
+    tables = OperatorTables(read_tables("rtx-pro-6000"))
+    gb_per_s = [2**24 / 1e3 / tables.all_reduce(2, peer_to_peer=one).at(2**24) for one in (False, True)]
+    assert gb_per_s == pytest.approx([15.0, 35.3], rel=0.02)
+    nvlink = [steps(name, "h100", 2, latency__peer_to_peer=one) for one in (True, False)]
+    assert prefilling(nvlink[0], 4096) == prefilling(nvlink[1], 4096)
+
+
+def test_tensorrt_llm_is_faster_in_fp8_only() -> None:
+    """Its 16-bit products take what vLLM's do."""
+    sums = {"latency__layer_tp_us": 0, "latency__engine": "tensorrt-llm"}
+    sixteen = [steps("llama-3.1-70b-instruct", "h200", 1, **one) for one in ({}, sums)]
+    assert prefilling(sixteen[1], 4096) == prefilling(sixteen[0], 4096)
+    eight = [steps("llama-4-scout-17b-16e-instruct-fp8-dynamic", "h200", 1, **one) for one in ({}, sums)]
+    assert prefilling(eight[1], 4096) < 0.95 * prefilling(eight[0], 4096)
 
 
 def test_where_engines_fuse_all_reduce_and_norm_nothing_is_added_for_it() -> None:
