@@ -290,7 +290,9 @@ def latency_of(kind: str, run: Run, left_out: dict[str, dict[str, dict[str, floa
     The one development run of Llama 2 7B was not in the fit at all; the training runs of that model were.
     """
     if kind == "operators":
-        return {"kind": kind, "engine": "tensorrt-llm" if run.engine == "trtllm" else run.engine}
+        # The clients of the serving runs ask for temperature 0; the others' left it to the model.
+        greedy = {"sampling": "plain"} if run.users else {}
+        return {"kind": kind, "engine": "tensorrt-llm" if run.engine == "trtllm" else run.engine, **greedy}
     if not kind.startswith("fitted"):
         return {"kind": kind}
     known = left_out.get(run.model) if (run.group, run.model) != ("development", "llama-2-7b-hf") else None
