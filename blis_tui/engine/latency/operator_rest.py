@@ -34,7 +34,10 @@ class Rest:
     experts_layer_us: float = 0.0
     experts_mxfp4: float = 1.0
     experts_token_us: float = 0.1
-    queue_us: float = 8200.0
+    queue_us: float = 0.0
+    request_us: float = 8500.0
+    prompt_token_us: float = 0.5
+    stream_us: float = 20.0
     attention_16_bit: bool = False
 
 
@@ -55,7 +58,9 @@ class Settings:
     )
     sampling: str | None = setting(
         "How tokens are chosen: `plain` (greedy, or from all logits), `top-p` (or top-k: logits sorted), `penalties`"
-        " (and sorted, and earlier tokens counted). Default: as the model's `generation_config` says.",
+        " (and sorted, and earlier tokens counted). Default: as the model's `generation_config` says, or, where its"
+        " document has none, that of its family. For loads with temperature 0, such as those of `vllm bench serve`:"
+        " `plain`.",
         default=None,
         enum=list(SAMPLING),
     )
@@ -113,7 +118,7 @@ class Settings:
         minimum=0,
     )
     queue_us: float | None = setting(
-        "From a request's arrival until it waits: HTTP, tokenizing (us). Default: 8200 for vLLM, 18000 for"
+        "From a request's arrival until it waits, whatever else goes on (us). Default: 0 for vLLM, 9000 for"
         " TensorRT-LLM.",
         default=None,
         minimum=0,
@@ -122,6 +127,21 @@ class Settings:
         "Whether decodes attend to an 8-bit KV cache no faster than to one of 16 bits. Default: true for vLLM on"
         " Hopper, whose kernel (FlashAttention 3) gained nothing by it.",
         default=None,
+    )
+    request_us: float | None = setting(
+        "The process in front of the engine: a request (us). It takes requests in one after the other; half of the time"
+        " varies from request to request. Default: 8500 for vLLM, 9000 for TensorRT-LLM.",
+        default=None,
+        minimum=0,
+    )
+    prompt_token_us: float | None = setting(
+        "The same: tokenizing, per token of a prompt (us). Default: 0.5.", default=None, minimum=0
+    )
+    stream_us: float | None = setting(
+        "The same: a token for a client (us). While it streams, requests take longer, up to five times. Default: 20 for"
+        " vLLM, 15 for TensorRT-LLM, which sends ten tokens at a time.",
+        default=None,
+        minimum=0,
     )
     queue_per_token_us: float = setting("The same, more per input token (us).", default=0.0, minimum=0)
     output_token_us: float = setting("More until a client sees a token (us).", default=0.0, minimum=0)
@@ -140,7 +160,14 @@ class Settings:
 _PRESETS: Final[Mapping[str, Rest]] = MappingProxyType(
     {
         "vllm": Rest(),
-        "tensorrt-llm": Rest(products_fp8=0.85, layer_tp_us=0.0, experts_token_us=0.05, queue_us=18000.0),
+        "tensorrt-llm": Rest(
+            products_fp8=0.85,
+            layer_tp_us=0.0,
+            experts_token_us=0.05,
+            queue_us=9000.0,
+            request_us=9000.0,
+            stream_us=15.0,
+        ),
     }
 )
 
