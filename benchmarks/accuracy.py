@@ -121,6 +121,7 @@ class Run:
     """Of the weights."""
     prompt_tokens: int = 0
     """The longest prompt, prefix included."""
+    expert_parallel: int = 1
     users: int = 0
     """Of a closed loop; 0 = requests come whatever becomes of others."""
 
@@ -280,6 +281,7 @@ def serving_runs(data: Path) -> Iterator[Run]:
             measured,
             precision=row["precision"],
             prompt_tokens=int(row["isl"]),
+            expert_parallel=int(row["expert_parallel"]),
             users=users,
         )
 
@@ -292,7 +294,8 @@ def latency_of(kind: str, run: Run, left_out: dict[str, dict[str, dict[str, floa
     if kind == "operators":
         # The clients of the serving runs ask for temperature 0; the others' left it to the model.
         greedy = {"sampling": "plain"} if run.users else {}
-        return {"kind": kind, "engine": "tensorrt-llm" if run.engine == "trtllm" else run.engine, **greedy}
+        engine = "tensorrt-llm" if run.engine == "trtllm" else run.engine
+        return {"kind": kind, "engine": engine, "expert_parallel": run.expert_parallel, **greedy}
     if not kind.startswith("fitted"):
         return {"kind": kind}
     known = left_out.get(run.model) if (run.group, run.model) != ("development", "llama-2-7b-hf") else None

@@ -35,6 +35,7 @@ CONTEXTS: Final = (1, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 6
 LENGTHS: Final = (1, 16, 64, 128, 256, 512, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384)
 HEADS: Final = (1, 2, 4, 8, 16, 32, 64)
 KV_HEADS: Final = (1, 2, 4, 8)
+LATENT_HEADS: Final = (4, 8, 16, 32, 64, 128)
 HEAD_DIMS: Final = (64, 128, 256)
 TOKENS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 SPLITS: Final = (1, 2, 4, 8)
@@ -257,6 +258,47 @@ def prefill_attention(rows: Sequence[Row]) -> list[object]:
     return tables
 
 
+def latent_attention(decodes: Sequence[Row], prompts: Sequence[Row], gpu: Gpu) -> dict[str, object]:
+    """Multi-head latent attention: heads of DeepSeek V3 (a rank of 512 and 64 rotated elements) on one GPU.
+
+    vLLM's own tables have whole modules, with their products. SGLang's and TensorRT-LLM's have attention alone, with
+    the kernels that vLLM calls, too; the faster of both counts. What fits into L2 is left out as for other decodes.
+    """
+    element = {"bfloat16": 2, "fp8": 1}
+    steps: list[object] = []
+    whole: list[object] = []
+    for cache, size in element.items():
+        best = fastest((row for row in decodes if row["kv_cache_dtype"] == cache), "num_heads", "batch_size", "step")
+        for heads in LATENT_HEADS:
+            lines = []
+            for batch in BATCHES:
+                values: list[float | None] = []
+                for context in CONTEXTS:
+                    mib = batch * context * (512 + 64) * size / 2**20
+                    value = best.get((heads, batch, context - 1 if context > 1 else 1))
+                    values.append(None if gpu.l2_mib / 8 < mib <= 1.2 * gpu.l2_mib else value)
+                lines.append(text(rising(values)))
+            if any(line.strip("- ") for line in lines):
+                steps.append(
+                    {"kv_cache": cache, "heads": heads, "batch": list(BATCHES), "context": list(CONTEXTS), "us": lines}
+                )
+        alone = fastest((row for row in prompts if row["kv_cache_dtype"] == cache), "num_heads", "batch_size", "isl")
+        shares: dict[int, float] = {}
+        for (heads, batch, length), value in alone.items():
+            shares[length] = min(shares.get(length, float("inf")), value / heads / batch)
+        if alone:
+            whole.append(
+                {
+                    "kv_cache": cache,
+                    "heads": list(LATENT_HEADS),
+                    "length": list(LENGTHS),
+                    "us": [text(rising([alone.get((heads, 1, one)) for one in LENGTHS])) for heads in LATENT_HEADS],
+                    "saturated_us": text(rising([shares.get(one) for one in LENGTHS])),
+                }
+            )
+    return {"decode": steps, "prefill": whole}
+
+
 def experts(rows: Sequence[Row], memory: Memory) -> dict[str, object]:
     """The expert part of a layer (routing, both products, sum), its experts split over ``split`` GPUs.
 
@@ -330,9 +372,10 @@ def _at(sizes: Sequence[int], times: Sequence[float], size: float) -> float:
     return times[-1]
 
 
-FUSED_SUMS_MIB: Final = {10.0: {2: 64, 4: 32, 8: 1}, 10.3: {2: 64, 4: 64, 8: 2}}
-"""Up to which message vLLM sums over so many GPUs with FlashInfer's kernel, which adds the norm that follows: its
-``FI_ALLREDUCE_FUSION_MAX_SIZE_MB`` by compute capability (``compilation/passes/fusion/allreduce_rms_fusion.py``)."""
+FUSED_SUMS_MIB: Final = {10.0: {2: 64, 4: 0.25, 8: 1}, 10.3: {2: 64, 4: 0.25, 8: 2}}
+"""Up to which message vLLM sums over so many GPUs with FlashInfer's kernel, which adds the norm that follows, by compute
+capability: ``FI_ALLREDUCE_FUSION_MAX_SIZE_MB`` in ``compilation/passes/fusion/allreduce_rms_fusion.py``. Over four it was
+1 MiB divided among them until vLLM 0.11 (``_FI_MAX_SIZES``), and is 32 MiB today; measured servers are as with the former."""
 
 
 THROUGH_HOST: Final = {"rtx-pro-6000": "0.19.0"}
@@ -381,6 +424,12 @@ def document(systems: Path, version: str, gpu: Gpu) -> dict[str, object]:
     if 10 <= gpu.capability < 12:
         mixtures = with_8_bit_activations(mixtures, read(systems, gpu, "moe", "moe_perf", "sglang")[0])
     sums, others = (read(systems, gpu, "comm", "custom_allreduce_perf", engine)[0] for engine in ("vllm", "trtllm"))
+    latent = {
+        kind: [
+            row for engine in ("sglang", "trtllm") for row in read(systems, gpu, "mla", f"{kind}_mla_perf", engine)[0]
+        ]
+        for kind in ("generation", "context")
+    }
     host = THROUGH_HOST.get(gpu.name)
     through_host = read(systems, gpu, "comm", "custom_allreduce_perf", version=host)[0] if host else []
     memory = Memory.of(products, gpu)
@@ -398,6 +447,7 @@ def document(systems: Path, version: str, gpu: Gpu) -> dict[str, object]:
         "gemm": gemm(products, memory),
         "decode_attention": decode_attention(decodes, gpu),
         "prefill_attention": prefill_attention(prompts),
+        "latent_attention": latent_attention(latent["generation"], latent["context"], gpu),
         "experts": experts(mixtures, memory),
         "all_reduce": all_reduce(sums, others, through_host, gpu),
     }

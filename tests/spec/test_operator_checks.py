@@ -67,8 +67,8 @@ def test_of_other_families_nothing_is_assumed() -> None:
 
 def test_what_a_model_says_of_sampling_counts_more_than_its_family() -> None:
     inline = {key: value for key, value in shipped("qwen3-14b").items() if key != "generation_config"}
-    for more, sampling in (({}, "top-p"), ({"generation_config": {}}, "plain")):
-        made = blis_tui.load("steady-chat", set={**OPERATORS, "model": {**inline, **more}})
+    for one, sampling in ((inline, "top-p"), ({**inline, "generation_config": {}}, "plain")):
+        made = blis_tui.load("steady-chat", set={**OPERATORS, "model": one})
         assert made.pools[0].latency.settings["sampling"] == sampling
 
 

@@ -35,7 +35,7 @@ class Rest:
     experts_mxfp4: float = 1.0
     experts_token_us: float = 0.1
     queue_us: float = 0.0
-    request_us: float = 8500.0
+    request_us: float = 7500.0
     prompt_token_us: float = 0.5
     stream_us: float = 20.0
     attention_16_bit: bool = False
@@ -55,6 +55,13 @@ class Settings:
         "Whether GPUs without NVLink read each other's memory over PCIe, which many machines, above all virtual ones,"
         " do not allow: sums then go through the host's memory, where that was measured (two RTX PRO 6000).",
         default=False,
+    )
+    expert_parallel: int = setting(
+        "Over how many of an instance's GPUs experts are spread, each whole (vLLM's `--enable-expert-parallel`: all of"
+        " them; TensorRT-LLM's `--ep_size`); 1 = each expert is split over all. The busiest GPU counts.",
+        default=1,
+        minimum=1,
+        maximum=1024,
     )
     sampling: str | None = setting(
         "How tokens are chosen: `plain` (greedy, or from all logits), `top-p` (or top-k: logits sorted), `penalties`"
@@ -77,7 +84,7 @@ class Settings:
     )
     layer_tp_us: float | None = setting(
         "Per layer and doubling of `tensor_parallel`: norms beside the all-reduces, waiting for the slowest GPU (us)."
-        " Default: 8 for vLLM; 0 for TensorRT-LLM, and on Blackwell, where all-reduce and norm are one kernel; there 4"
+        " Default: 8 for vLLM; 0 for TensorRT-LLM, and on Blackwell, where all-reduce and norm are one kernel; there 6"
         " for vLLM where a model has experts, whose sums are none.",
         default=None,
         minimum=0,
@@ -130,7 +137,7 @@ class Settings:
     )
     request_us: float | None = setting(
         "The process in front of the engine: a request (us). It takes requests in one after the other; half of the time"
-        " varies from request to request. Default: 8500 for vLLM, 9000 for TensorRT-LLM.",
+        " varies from request to request. Default: 7500 for vLLM, 9000 for TensorRT-LLM.",
         default=None,
         minimum=0,
     )
@@ -174,7 +181,7 @@ _PRESETS: Final[Mapping[str, Rest]] = MappingProxyType(
 
 _ON_BLACKWELL: Final[Mapping[str, float]] = MappingProxyType({"layer_tp_us": 0.0, "experts_layer_us": 6.0})
 """There all-reduces include the norms beside them."""
-_SPARSE_VLLM_ON_BLACKWELL: Final[Mapping[str, float]] = MappingProxyType({"layer_tp_us": 4.0})
+_SPARSE_VLLM_ON_BLACKWELL: Final[Mapping[str, float]] = MappingProxyType({"layer_tp_us": 6.0})
 """The sum of the experts is one of a layer's two all-reduces, and is no part of such a kernel."""
 _ON_HOPPER: Final[Mapping[str, float]] = MappingProxyType({"experts_mxfp4": 2.0})
 _VLLM_ON_HOPPER: Final[Mapping[str, float]] = MappingProxyType({"attention_16_bit": True})

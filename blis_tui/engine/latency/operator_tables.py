@@ -96,6 +96,17 @@ class _Prompts:
 
 
 @dataclass(frozen=True, slots=True)
+class _LatentDecodes:
+    """Latent attention of one query per sequence, for one number of heads."""
+
+    kv_cache: str
+    heads: int
+    batches: tuple[int, ...]
+    contexts: tuple[int, ...]
+    rows: tuple[tuple[float | None, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _Mixture:
     """Expert layers of one shape."""
 
@@ -108,7 +119,7 @@ class _Mixture:
     row: tuple[float | None, ...]
 
 
-def touched_experts(experts: int, top_k: int, tokens: float) -> float:
+def touched_experts(experts: int, top_k: float, tokens: float) -> float:
     """Experts that so many tokens use when each picks its own: ``N (1 - (1 - k/N) ** tokens)``, by squaring."""
     idle, factor, exponent = 1.0, 1.0 - top_k / experts, int(tokens)
     while exponent:
@@ -119,7 +130,7 @@ def touched_experts(experts: int, top_k: int, tokens: float) -> float:
     return experts * (1.0 - idle)
 
 
-def chosen_experts(experts: int, top_k: int, tokens: float, spread: float) -> float:
+def chosen_experts(experts: int, top_k: float, tokens: float, spread: float) -> float:
     """Experts that so many tokens use when some are chosen more often than others.
 
     Their popularity is taken as gamma-distributed with a squared coefficient of variation ``spread``, which leaves
@@ -149,6 +160,9 @@ class OperatorTables:
         self._grids = {kind: _grid(products.part(kind)) for kind in products.data}
         self._decodes = tuple(_decodes(one) for one in part.parts("decode_attention"))
         self._prompts = tuple(_prompts(one) for one in part.parts("prefill_attention"))
+        latent = part.part("latent_attention")
+        self._latent_decodes = tuple(_latent_decodes(one) for one in latent.parts("decode"))
+        self._latent_prompts = tuple(_prompts(one) for one in latent.parts("prefill"))
         mixtures = part.part("experts")
         self._tokens = mixtures.numbers("tokens")
         self._mixtures = tuple(_mixture(line) for line in mixtures.lines("us"))
@@ -231,7 +245,37 @@ class OperatorTables:
 
     def prefill_attention(self, kv_cache: str, head_dim: int, heads: int) -> PrefillAttention:
         """Attention of prompts in one layer."""
-        table = min(self._prompts, key=lambda one: (one.kv_cache != kv_cache, abs(ln(one.head_dim / head_dim))))
+        return self._prompts_attention(self._prompts, kv_cache, head_dim, heads)
+
+    def latent_decodes(self, kv_cache: str, heads: int, cached: int) -> DecodeAttention | None:
+        """Latent attention of decodes in one layer, ``cached`` elements a token; None = there are no tables of it."""
+        if not self._latent_decodes:
+            return None
+
+        def distance(table: _LatentDecodes) -> tuple[bool, float]:
+            return table.kv_cache != kv_cache, abs(ln(table.heads / heads))
+
+        table = min(self._latent_decodes, key=distance)
+        exact = distance(table) == (False, 0.0) and cached == LATENT_ELEMENTS
+        element = {"fp8": 1.0}.get(kv_cache, 2.0) / {"fp8": 1.0}.get(table.kv_cache, 2.0)
+        return DecodeAttention(
+            batches=table.batches,
+            curves=_growing([_filled(table.contexts, row) for row in table.rows]),
+            batch_scale=max(1.0, heads / table.heads),
+            context_scale=cached / LATENT_ELEMENTS * element,
+            known="measured" if exact else "extrapolated",
+        )
+
+    def latent_prefill(self, kv_cache: str, head_dim: int, heads: int) -> PrefillAttention | None:
+        """Latent attention of prompts in one layer; None = there are no tables of it."""
+        if not self._latent_prompts:
+            return None
+        return self._prompts_attention(self._latent_prompts, kv_cache, head_dim, heads)
+
+    def _prompts_attention(
+        self, tables: Sequence[_Prompts], kv_cache: str, head_dim: int, heads: int
+    ) -> PrefillAttention:
+        table = min(tables, key=lambda one: (one.kv_cache != kv_cache, abs(ln(one.head_dim / head_dim))))
         measured = [at for at, row in enumerate(table.rows) if row[0] is not None]
         first, after, weight, inside = _between([table.heads[at] for at in measured], heads)
         low_row, high_row = table.rows[measured[first]], table.rows[measured[after]]
@@ -255,11 +299,12 @@ class OperatorTables:
         return PrefillAttention(_over_area(alone, known), _over_area(shared, known))
 
     def experts(
-        self, kind: str, hidden: int, intermediate: int, experts: int, top_k: int, split: int, spread: float = 0.0
+        self, kind: str, hidden: int, intermediate: int, experts: int, top_k: float, split: int, spread: float = 0.0
     ) -> Curve | None:
         """The expert part of a layer over tokens; None = the tables have no experts at all.
 
-        Tables are of tokens that choose each expert as often. With a ``spread`` they choose fewer.
+        Tables are of tokens that choose each expert as often. With a ``spread`` they choose fewer. Of some of the
+        experts, tokens choose a part of one in the mean.
         """
 
         def distance(one: _Mixture) -> tuple[bool, float]:
@@ -279,7 +324,7 @@ class OperatorTables:
         nearest = min(self._mixtures, key=distance)
         row = _filled(self._tokens, nearest.row)
         ours = (hidden, intermediate / split, top_k)
-        theirs = (nearest.hidden, nearest.intermediate / nearest.split, nearest.top_k)
+        theirs = (nearest.hidden, nearest.intermediate / nearest.split, float(nearest.top_k))
         exact = nearest.kind == kind and ours == theirs and nearest.experts == experts
         times = []
         for tokens, time in zip(row.sizes, row.times_us, strict=True):
@@ -289,7 +334,7 @@ class OperatorTables:
             times.append(time * scale)
         return Curve(row.sizes, _rising(times), "measured" if exact else "extrapolated", row.measured_up_to)
 
-    def _experts_us(self, kind: str, tokens: float, used: float, hidden: int, width: float, top_k: int) -> float:
+    def _experts_us(self, kind: str, tokens: float, used: float, hidden: int, width: float, top_k: float) -> float:
         """Roofline of a layer's experts, of which so many are used."""
         peak = self._peak_per_us.get(kind if kind in self._peak_per_us else "bfloat16", 0.0)
         compute = 6.0 * tokens * top_k * hidden * width / peak
@@ -314,6 +359,11 @@ class OperatorTables:
         scale = max(1.0, (gpus - 1) / gpus / ((nearest - 1) / nearest))
         return Curve(curve.sizes, tuple(time * scale for time in curve.times_us), "extrapolated")
 
+
+LATENT_ELEMENTS: Final = 512 + 64
+"""What a token has in the compressed KV cache of the measured latent attention."""
+LATENT_HEAD_DIM: Final = 128
+"""Width of its heads in prompts, beside what is rotated."""
 
 WEIGHT_BYTES: Final = {"bfloat16": 2.0, "fp8": 1.0, "int4": 0.5, "mxfp4": 0.53125}
 """Bytes of a weight; MXFP4 has a scale of a byte for every 32."""
@@ -474,10 +524,20 @@ def _decodes(part: _Part) -> _Decodes:
     )
 
 
+def _latent_decodes(part: _Part) -> _LatentDecodes:
+    return _LatentDecodes(
+        part.text("kv_cache"),
+        part.integer("heads"),
+        part.numbers("batch"),
+        part.numbers("context"),
+        part.rows("us"),
+    )
+
+
 def _prompts(part: _Part) -> _Prompts:
     return _Prompts(
         part.text("kv_cache"),
-        part.integer("head_dim"),
+        part.integer("head_dim") if "head_dim" in part.data else LATENT_HEAD_DIM,
         part.numbers("heads"),
         part.numbers("length"),
         part.rows("us"),

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from itertools import pairwise, product
+from math import fsum, log, sqrt
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 import blis_tui
 from blis_tui.engine.latency.model import Chunk, StepLoad, create_latency
 from blis_tui.engine.latency.operator_costs import OperatorCosts
 from blis_tui.engine.latency.operator_tables import WEIGHT_BYTES, OperatorTables, chosen_experts, touched_experts
 from blis_tui.engine.latency.operators import OperatorModel
+from blis_tui.engine.streams import Streams
+from blis_tui.errors import PolicyError
 from blis_tui.spec.operator_files import read_tables, table_names, tables_of
+from blis_tui.spec.places import shipped_specs
 from tests.builders import request
 
 if TYPE_CHECKING:
@@ -21,7 +26,7 @@ if TYPE_CHECKING:
 SMALL = {"workload.requests": 5, "expect": []}
 
 
-def loaded(model: str, hardware: str, split: int = 1, **more: object) -> Experiment:
+def loaded(model: object, hardware: str, split: int = 1, **more: object) -> Experiment:
     settings = {
         "model": model,
         "hardware": hardware,
@@ -33,7 +38,7 @@ def loaded(model: str, hardware: str, split: int = 1, **more: object) -> Experim
     return blis_tui.load("steady-chat", set=settings | {key.replace("__", "."): value for key, value in more.items()})
 
 
-def steps(model: str, hardware: str, split: int = 1, **more: object) -> OperatorModel:
+def steps(model: object, hardware: str, split: int = 1, **more: object) -> OperatorModel:
     made = loaded(model, hardware, split, **more)
     found = create_latency(made.plugins, made.pools[0])
     assert isinstance(found, OperatorModel)
@@ -266,6 +271,75 @@ def test_experts_of_llama_4_are_in_every_layer_of_scout() -> None:
     assert layers.expert_layers == 48
     assert [one.times for one in layers.products] == [48, 48, 48, 48, 48]
     assert (layers.products[2].n, layers.products[3].k) == (8192, 4096)
+
+
+@pytest.mark.parametrize("gpu", ["h200", "b200"])
+def test_latent_attention_is_as_measured(gpu: str) -> None:
+    """A row of the tables; with 128 heads it is limited by multiplying where 16 heads are by reading, on Hopper."""
+    document = read_tables(gpu)
+    tables = OperatorTables(document)
+    shown = next(
+        one
+        for one in document["latent_attention"]["decode"]  # type: ignore[index]
+        if (one["kv_cache"], one["heads"]) == ("bfloat16", 16)
+    )
+    row = shown["us"][shown["batch"].index(64)].split()
+    few, many = (tables.latent_decodes("bfloat16", heads, 576) for heads in (16, 128))
+    assert few is not None
+    assert many is not None
+    assert few.known == many.known == "measured"
+    assert few.over_context(64).at(8192) == float(row[shown["context"].index(8192)])
+    read_us = 64 * 8192 * 576 * 2 / tables.bytes_per_us
+    assert 1.0 < few.over_context(64).at(8192) / read_us < 1.7
+    assert (many.over_context(64).at(8192) > 1.5 * few.over_context(64).at(8192)) == (gpu == "h200")
+    eight = tables.latent_decodes("fp8", 16, 576)
+    assert eight is not None
+    assert eight.over_context(64).at(8192) < few.over_context(64).at(8192)
+
+
+def test_queries_that_are_compressed_have_two_smaller_products() -> None:
+    inline = yaml.safe_load((shipped_specs() / "models" / "deepseek-v2-lite.yaml").read_text(encoding="utf-8"))
+    small = {**inline, "config": {**inline["config"], "q_lora_rank": 256}}
+    whole, compressed = (steps(one, "h100", 2).costs.layers for one in (inline, small))
+    assert [(one.n, one.k) for one in whole.products[:1]] == [(8 * (128 + 64), 2048)]
+    assert [(one.n, one.k) for one in compressed.products[:2]] == [(256, 2048), (8 * (128 + 64), 256)]
+    assert compressed.products[2:] == whole.products[1:]
+
+
+def test_norms_over_the_heads_of_all_gpus_are_two_more_sums_a_layer() -> None:
+    """As in MiniMax M2; over each head, as in Qwen3, they only move what they normalise."""
+    inline = yaml.safe_load((shipped_specs() / "models" / "qwen3-30b-a3b.yaml").read_text(encoding="utf-8"))
+    made = []
+    for kind in ("mixtral", "qwen3_moe", "minimax_m2"):
+        model = {**inline, "config": {**inline["config"], "model_type": kind}, "generation_config": {}}
+        made.append(steps(model, "h200", 4))
+    plain, heads, layer = made
+    sum_us = OperatorTables(read_tables("h200")).all_reduce(4).at(4.0)
+    assert decoding(layer, 1, 1000) - decoding(heads, 1, 1000) == pytest.approx(48 * 2 * sum_us, abs=2)
+    moved = 48 * 2 * (32 + 4) * 128 / 4 * 2 / 4.8e6 * 1.8
+    assert prefilling(heads, 8000) - prefilling(plain, 8000) == pytest.approx(8000 * moved, rel=0.01)
+
+
+def test_the_busiest_of_the_gpus_that_share_experts_counts() -> None:
+    """Gamma-distributed popularity: the mean largest share of four GPUs, drawn, against what the law says."""
+    even, uneven = (
+        steps("gpt-oss-120b", "h200", 4, latency__expert_parallel=4, latency__experts_spread=one) for one in (0, 1)
+    )
+    experts, stream = 128, Streams(3).stream("popularity")
+    largest = []
+    for _ in range(300):
+        popularity = [stream.exponential() for _ in range(experts)]
+        shares = [fsum(popularity[at : at + 32]) / fsum(popularity) for at in range(0, experts, 32)]
+        largest.append(4 * max(shares))
+    more = fsum(largest) / len(largest)
+    assert more == pytest.approx(1.0 + sqrt(4 / 128) * sqrt(2 * log(4)), abs=0.12)
+    computed = [one.costs.parts_us(8192, 0)["experts"][0] for one in (even, uneven)]
+    assert computed[1] / computed[0] == pytest.approx(more, rel=0.12)
+
+
+def test_experts_are_spread_over_as_many_gpus_as_divide_them() -> None:
+    with pytest.raises(PolicyError, match="expert_parallel 3 does not divide 4 GPUs and 128 experts"):
+        steps("gpt-oss-120b", "h200", 4, latency__expert_parallel=3)
 
 
 def test_engines_and_sampling_differ_by_their_coefficients() -> None:
