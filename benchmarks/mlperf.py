@@ -125,7 +125,7 @@ def simulated(row: Row, settings: dict[str, object], kind: str) -> tuple[float, 
     report = simulation.report(verify=False)
     if row.scenario != "Offline":
         return report.throughput.output_tokens_per_s, report.latency.tpot_ms.mean
-    # While the last ones end, the batch is not full: what was done until the first user had nobody behind.
+    # At first all prompts come at once, and while the last ones end, the batch is not full: the half between counts.
     ends = sorted((one.completed_us, one.output_tokens) for one in report.rows if one.completed_us is not None)
     half = ends[len(ends) // 4 : 3 * len(ends) // 4]
     return 1e6 * mean(tokens for _, tokens in half) * len(half) / (half[-1][0] - half[0][0]), None

@@ -373,9 +373,10 @@ def _at(sizes: Sequence[int], times: Sequence[float], size: float) -> float:
 
 
 FUSED_SUMS_MIB: Final = {10.0: {2: 64, 4: 0.25, 8: 1}, 10.3: {2: 64, 4: 0.25, 8: 2}}
-"""Up to which message vLLM sums over so many GPUs with FlashInfer's kernel, which adds the norm that follows, by compute
-capability: ``FI_ALLREDUCE_FUSION_MAX_SIZE_MB`` in ``compilation/passes/fusion/allreduce_rms_fusion.py``. Over four it was
-1 MiB divided among them until vLLM 0.11 (``_FI_MAX_SIZES``), and is 32 MiB today; measured servers are as with the former."""
+"""Up to which message vLLM sums over so many GPUs with FlashInfer's kernel, which adds the norm that follows, by
+compute capability: ``FI_ALLREDUCE_FUSION_MAX_SIZE_MB`` in ``compilation/passes/fusion/allreduce_rms_fusion.py``. Over
+four it was 1 MiB divided among them until vLLM 0.11 (``_FI_MAX_SIZES``), and is 32 MiB today; measured servers are as
+with the former."""
 
 
 THROUGH_HOST: Final = {"rtx-pro-6000": "0.19.0"}
