@@ -11,10 +11,21 @@ from bisect import bisect_right
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from blis_tui.engine.latency.operator_document import (
+    Part,
+    decodes_of,
+    grid_of,
+    latent_decodes_of,
+    mixture_of,
+    prompts_of,
+    row_of,
+)
 from blis_tui.engine.portable_math import ln, power
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.engine.latency.operator_document import Decodes, LatentDecodes, Mixture, Prompts
 
 Known: TypeAlias = Literal["measured", "interpolated", "extrapolated"]
 """How well a time is known."""
@@ -61,64 +72,6 @@ class Curve:
         return self.known if size in self.sizes else worst(self.known, "interpolated")
 
 
-@dataclass(frozen=True, slots=True)
-class _Grid:
-    """Dense products of one type."""
-
-    m: tuple[int, ...]
-    n: tuple[int, ...]
-    k: tuple[int, ...]
-    rows: tuple[tuple[float | None, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Decodes:
-    """Attention of one query per sequence, for one number of KV heads."""
-
-    kv_cache: str
-    head_dim: int
-    kv_heads: int
-    batches: tuple[int, ...]
-    contexts: tuple[int, ...]
-    rows: tuple[tuple[float | None, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Prompts:
-    """Causal attention of whole prompts."""
-
-    kv_cache: str
-    head_dim: int
-    heads: tuple[int, ...]
-    lengths: tuple[int, ...]
-    rows: tuple[tuple[float | None, ...], ...]
-    saturated: tuple[float | None, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _LatentDecodes:
-    """Latent attention of one query per sequence, for one number of heads."""
-
-    kv_cache: str
-    heads: int
-    batches: tuple[int, ...]
-    contexts: tuple[int, ...]
-    rows: tuple[tuple[float | None, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Mixture:
-    """Expert layers of one shape."""
-
-    kind: str
-    hidden: int
-    intermediate: int
-    experts: int
-    top_k: int
-    split: int
-    row: tuple[float | None, ...]
-
-
 def touched_experts(experts: int, top_k: float, tokens: float) -> float:
     """Experts that so many tokens use when each picks its own: ``N (1 - (1 - k/N) ** tokens)``, by squaring."""
     idle, factor, exponent = 1.0, 1.0 - top_k / experts, int(tokens)
@@ -150,26 +103,26 @@ class OperatorTables:
     """
 
     def __init__(self, document: Mapping[str, object]) -> None:
-        part = _Part(document)
+        part = Part(document)
         self.name = part.text("name")
         self.capability = part.number("compute_capability")
         peaks = part.part("peak_tflops")
         self._peak_per_us = {kind: peaks.number(kind) * 1e6 for kind in peaks.data}
         self.bytes_per_us = part.number("memory_bandwidth_tb_per_s") * 1e6
         products = part.part("gemm")
-        self._grids = {kind: _grid(products.part(kind)) for kind in products.data}
-        self._decodes = tuple(_decodes(one) for one in part.parts("decode_attention"))
-        self._prompts = tuple(_prompts(one) for one in part.parts("prefill_attention"))
+        self._grids = {kind: grid_of(products.part(kind)) for kind in products.data}
+        self._decodes = tuple(decodes_of(one) for one in part.parts("decode_attention"))
+        self._prompts = tuple(prompts_of(one) for one in part.parts("prefill_attention"))
         latent = part.part("latent_attention")
-        self._latent_decodes = tuple(_latent_decodes(one) for one in latent.parts("decode"))
-        self._latent_prompts = tuple(_prompts(one) for one in latent.parts("prefill"))
+        self._latent_decodes = tuple(latent_decodes_of(one) for one in latent.parts("decode"))
+        self._latent_prompts = tuple(prompts_of(one) for one in latent.parts("prefill"))
         mixtures = part.part("experts")
         self._tokens = mixtures.numbers("tokens")
-        self._mixtures = tuple(_mixture(line) for line in mixtures.lines("us"))
+        self._mixtures = tuple(mixture_of(line) for line in mixtures.lines("us"))
         sums = part.part("all_reduce")
         self._messages = sums.numbers("bytes")
         times = sums.part("us")
-        self._all_reduce = {kind: {int(gpus): _row(text) for gpus, text in times.texts(kind)} for kind in times.data}
+        self._all_reduce = {kind: {int(gpus): row_of(text) for gpus, text in times.texts(kind)} for kind in times.data}
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -231,8 +184,8 @@ class OperatorTables:
             known=known,
         )
 
-    def _nearest_decodes(self, kv_cache: str, head_dim: int, kv_heads: int) -> tuple[_Decodes, Known]:
-        def distance(table: _Decodes) -> tuple[bool, float, float]:
+    def _nearest_decodes(self, kv_cache: str, head_dim: int, kv_heads: int) -> tuple[Decodes, Known]:
+        def distance(table: Decodes) -> tuple[bool, float, float]:
             heads = abs(ln(table.kv_heads / kv_heads))
             return table.kv_cache != kv_cache, abs(ln(table.head_dim / head_dim)), heads
 
@@ -252,7 +205,7 @@ class OperatorTables:
         if not self._latent_decodes:
             return None
 
-        def distance(table: _LatentDecodes) -> tuple[bool, float]:
+        def distance(table: LatentDecodes) -> tuple[bool, float]:
             return table.kv_cache != kv_cache, abs(ln(table.heads / heads))
 
         table = min(self._latent_decodes, key=distance)
@@ -273,7 +226,7 @@ class OperatorTables:
         return self._prompts_attention(self._latent_prompts, kv_cache, head_dim, heads)
 
     def _prompts_attention(
-        self, tables: Sequence[_Prompts], kv_cache: str, head_dim: int, heads: int
+        self, tables: Sequence[Prompts], kv_cache: str, head_dim: int, heads: int
     ) -> PrefillAttention:
         table = min(tables, key=lambda one: (one.kv_cache != kv_cache, abs(ln(one.head_dim / head_dim))))
         measured = [at for at, row in enumerate(table.rows) if row[0] is not None]
@@ -307,7 +260,7 @@ class OperatorTables:
         experts, tokens choose a part of one in the mean.
         """
 
-        def distance(one: _Mixture) -> tuple[bool, float]:
+        def distance(one: Mixture) -> tuple[bool, float]:
             sizes = (
                 (one.hidden, hidden),
                 (one.intermediate / one.split, intermediate / split),
@@ -362,8 +315,6 @@ class OperatorTables:
 
 LATENT_ELEMENTS: Final = 512 + 64
 """What a token has in the compressed KV cache of the measured latent attention."""
-LATENT_HEAD_DIM: Final = 128
-"""Width of its heads in prompts, beside what is rotated."""
 
 WEIGHT_BYTES: Final = {"bfloat16": 2.0, "fp8": 1.0, "int4": 0.5, "mxfp4": 0.53125}
 """Bytes of a weight; MXFP4 has a scale of a byte for every 32."""
@@ -461,92 +412,3 @@ def _between_linear(sizes: Sequence[int], size: float) -> tuple[int, int, float,
     """The same with a linear weight."""
     at, after, _, inside = _between(sizes, size)
     return at, after, 0.0 if at == after else (size - sizes[at]) / (sizes[after] - sizes[at]), inside
-
-
-class _Part:
-    """Typed access to a document that is known to be well-formed."""
-
-    def __init__(self, data: object) -> None:
-        if not isinstance(data, dict):
-            raise TypeError("not a map")
-        self.data: dict[str, object] = data
-
-    def part(self, key: str) -> _Part:
-        return _Part(self.data[key])
-
-    def parts(self, key: str) -> Iterator[_Part]:
-        return map(_Part, self._list(key))
-
-    def text(self, key: str) -> str:
-        return str(self.data[key])
-
-    def number(self, key: str) -> float:
-        return float(str(self.data[key]))
-
-    def integer(self, key: str) -> int:
-        return int(str(self.data[key]))
-
-    def numbers(self, key: str) -> tuple[int, ...]:
-        return tuple(int(str(one)) for one in self._list(key))
-
-    def lines(self, key: str) -> tuple[str, ...]:
-        return tuple(map(str, self._list(key)))
-
-    def texts(self, key: str) -> list[tuple[str, str]]:
-        return [(name, str(value)) for name, value in self.part(key).data.items()]
-
-    def rows(self, key: str) -> tuple[tuple[float | None, ...], ...]:
-        return tuple(map(_row, self.lines(key)))
-
-    def _list(self, key: str) -> list[object]:
-        found = self.data[key]
-        if not isinstance(found, list):
-            raise TypeError(f"{key} is no list")
-        return found
-
-
-def _row(text: str) -> tuple[float | None, ...]:
-    return tuple(None if one == "-" else float(one) for one in text.split())
-
-
-def _grid(part: _Part) -> _Grid:
-    return _Grid(part.numbers("m"), part.numbers("n"), part.numbers("k"), part.rows("us"))
-
-
-def _decodes(part: _Part) -> _Decodes:
-    return _Decodes(
-        part.text("kv_cache"),
-        part.integer("head_dim"),
-        part.integer("kv_heads"),
-        part.numbers("batch"),
-        part.numbers("context"),
-        part.rows("us"),
-    )
-
-
-def _latent_decodes(part: _Part) -> _LatentDecodes:
-    return _LatentDecodes(
-        part.text("kv_cache"),
-        part.integer("heads"),
-        part.numbers("batch"),
-        part.numbers("context"),
-        part.rows("us"),
-    )
-
-
-def _prompts(part: _Part) -> _Prompts:
-    return _Prompts(
-        part.text("kv_cache"),
-        part.integer("head_dim") if "head_dim" in part.data else LATENT_HEAD_DIM,
-        part.numbers("heads"),
-        part.numbers("length"),
-        part.rows("us"),
-        _row(part.text("saturated_us")),
-    )
-
-
-def _mixture(line: str) -> _Mixture:
-    shape, _, times = line.partition(":")
-    kind, *sizes = shape.split()
-    hidden, intermediate, experts, top_k, split = map(int, sizes)
-    return _Mixture(kind, hidden, intermediate, experts, top_k, split, _row(times))
