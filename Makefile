@@ -23,6 +23,7 @@ golden: .venv/installed
 
 docs: .venv/installed
 	$(BIN)/python docs/make_schemas.py
+	$(BIN)/python docs/make_plugins.py
 	$(BIN)/python docs/make_reference.py
 	$(BIN)/python docs/make_terminal_reference.py
 	$(BIN)/python docs/make_schedulers.py

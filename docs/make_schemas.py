@@ -9,12 +9,13 @@ import json
 import sys
 
 from blis_tui.authoring.project import write_tree
-from blis_tui.registry import builtin
-from blis_tui.spec.branches import PLACES, with_plugins
+from blis_tui.plug_points import POINTS
+from blis_tui.shipped import builtin
+from blis_tui.spec.branches import with_plugins
 from blis_tui.spec.library import schema_path
 from blis_tui.spec.schema import schema
 
-NAMES = tuple(dict.fromkeys(("latency", *(file for file, _ in PLACES.values()))))
+NAMES = tuple(dict.fromkeys(("latency", *(row.schema for row in POINTS))))
 """The schemas that name plug-ins."""
 
 

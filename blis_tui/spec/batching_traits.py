@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from blis_tui.engine.batching.rule import BATCHING
 from blis_tui.engine.batching.traits import Traits
 from blis_tui.errors import PolicyError
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.spec.document_parts import Part, plugin_of
 
 if TYPE_CHECKING:

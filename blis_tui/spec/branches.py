@@ -9,8 +9,9 @@ from __future__ import annotations
 import copy
 import json
 from dataclasses import MISSING, fields
-from typing import TYPE_CHECKING, Final, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, TypeAlias, get_type_hints
 
+from blis_tui.plug_points import POINTS
 from blis_tui.registry import json_type
 from blis_tui.spec.source import as_list, as_map
 
@@ -18,55 +19,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from blis_tui.registry import Plugin, Registry
-    from blis_tui.spec.source import DataPath, Json
+    from blis_tui.spec.source import Json
 
 _Part: TypeAlias = "dict[str, Json]"
-
-PLACES: Final = {
-    **{
-        f"policy.{name}": ("policy", ("document", "properties", name))
-        for name in ("admission", "routing", "scheduling", "priority", "batching")
-    },
-    **{
-        f"policy.preemption.{name}": ("policy", ("document", "properties", "preemption", "properties", name))
-        for name in ("victim", "restore")
-    },
-    "policy.routing.scorers": ("policy", ("scorer",)),
-    "policy.gateway.saturation": (
-        "policy",
-        ("document", "properties", "gateway", "properties", "saturation"),
-    ),
-    "cluster.disaggregation.decider": (
-        "experiment",
-        ("cluster", "properties", "disaggregation", "properties", "decider"),
-    ),
-    "latency": ("experiment", ("document", "properties", "latency")),
-    "workload.clients.arrivals": ("workload", ("client", "properties", "arrivals")),
-    "workload.clients.lengths": ("workload", ("lengths",)),
-    "workload.clients.reasoning.ratio": ("workload", ("ratio",)),
-    "workload.trace.format": ("workload", ("document", "properties", "trace", "properties", "format")),
-}
-"""Plug point -> the schema that names its plug-ins, and where below ``$defs``."""
-
-
-def is_plug_point(kind: str, path: DataPath) -> bool:
-    """Whether the word at a path of a document of that kind names a plug-in."""
-    steps = [str(step) for step in path if isinstance(step, str)]
-    steps = [*([] if kind == "Experiment" else [kind.lower()]), *steps[: -1 if steps[-1:] == ["kind"] else None]]
-    dotted = ".".join("lengths" if step in ("input_tokens", "output_tokens") else step for step in steps)
-    return dotted in PLACES
 
 
 def with_plugins(name: str, schema: _Part, plugins: Registry) -> _Part:
     """A copy of the schema of that name whose plug points offer exactly these plug-ins."""
     schema = copy.deepcopy(schema)
     definitions = _map(schema, "$defs")
-    for point, (file, path) in PLACES.items():
-        if file == name:
+    for row in POINTS:
+        if row.schema == name:
             node = definitions
-            for step in path:
+            for step in row.below:
                 node = _map(node, step)
-            _offer(node, definitions, plugins.of(point))
+            _offer(node, definitions, plugins.of(row.point.path))
     if name == "latency":
         _offer_coefficients(definitions, plugins.of("latency"))
     return schema

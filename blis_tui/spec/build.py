@@ -14,7 +14,7 @@ from blis_tui.engine.adapters.costs import reserved_bytes
 from blis_tui.engine.kv.rank_capacity import kv_blocks
 from blis_tui.errors import InputError
 from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, real_path
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.spec import model as spec
 from blis_tui.spec.batching_traits import batching_traits
 from blis_tui.spec.build_adapters import adapters_of, lora_of

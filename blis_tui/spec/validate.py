@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blis_tui.errors import SpecError
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.spec.build import trace_of
 from blis_tui.spec.checks import check_model, check_workload
 from blis_tui.spec.cluster_checks import check_policy

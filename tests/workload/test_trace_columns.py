@@ -11,7 +11,7 @@ import pytest
 import blis_tui
 from blis_tui.errors import TraceError
 from blis_tui.records.tables import requests_csv
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.spec.library import schema_path
 from blis_tui.spec.model import Trace
 from blis_tui.workload.trace_columns import _NAMES, FIELDS

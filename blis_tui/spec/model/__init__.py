@@ -22,7 +22,7 @@ from blis_tui.spec.model.experiment import Engine, Expectation, Experiment, Pool
 from blis_tui.spec.model.lora import Lora
 from blis_tui.spec.model.machine import Hardware, Model
 from blis_tui.spec.model.memory import HostLink, KvTier, KvTiers
-from blis_tui.spec.model.plugin_config import PluginConfig, Setting
+from blis_tui.spec.model.plugin_config import PluginConfig, Setting, named_in, plug_in
 from blis_tui.spec.model.policy import SLO_CLASSES, SLO_PRIORITIES, Gateway, Policy, TenantBudgets
 from blis_tui.spec.model.speculative import Speculative
 from blis_tui.spec.model.workload import (
@@ -86,4 +86,6 @@ __all__ = [
     "Trace",
     "Transfer",
     "Workload",
+    "named_in",
+    "plug_in",
 ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from blis_tui.spec.model.plugin_config import plug_in
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -45,15 +47,15 @@ class Transfer:
 class Disaggregation:
     """Prefill on some instances, decode on others."""
 
-    decider: PluginConfig
+    decider: PluginConfig = plug_in("cluster.disaggregation.decider")
     """Which requests are split."""
     order: str
     """``prefill-first``: the decode instance is chosen when the KV blocks have arrived; ``decode-first``: before."""
     undisaggregated: str
     """Where requests go that are not split: ``decode-pool`` or ``all``."""
     transfer: Transfer
-    prefill_routing: PluginConfig
-    decode_routing: PluginConfig
+    prefill_routing: PluginConfig = plug_in("policy.routing")
+    decode_routing: PluginConfig = plug_in("policy.routing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.registry import builtin
 from blis_tui.spec.model.cluster import Cluster
+from blis_tui.spec.model.plugin_config import named_in, plug_in
 from blis_tui.spec.model.policy import SLO_PRIORITIES
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 _ANY_INSTANCE: Final = 1 << 15
 """More instances than there ever are in a run."""
-_DECISIONS: Final = ("admission", "routing", "scheduling", "priority", "batching")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class Pool:
     hardware: Hardware
     tensor_parallel: int
     engine: Engine
-    latency: PluginConfig
+    latency: PluginConfig = plug_in("latency")
     operators: Mapping[str, object] | None = None
     """Tables of measured operator times, where the step-time model asks for them."""
     role: str = "any"
@@ -112,7 +112,7 @@ class Experiment:
     """Digest of the resolved document: equal digests and seeds mean equal bytes."""
     document: Mapping[str, object] = field(repr=False, compare=False)
     """The resolved document as plain data (what ``spec resolve`` prints)."""
-    plugins: Registry = field(default_factory=builtin, repr=False, compare=False)
+    plugins: Registry = field(repr=False, compare=False)
     """What its names may refer to."""
     slo_targets: Mapping[str, SloTarget] = field(default_factory=dict)
     """Class -> what makes a request of it count as good."""
@@ -141,20 +141,12 @@ class Experiment:
         return len(self.pools) == 1 and cluster == Cluster(**latencies) and policy == bare
 
     def plugins_used(self) -> tuple[Plugin, ...]:
-        """The plug-ins of users that it names, in a fixed order."""
-        policy = self.policy
-        named = [(f"policy.{name}", getattr(policy, name).kind) for name in _DECISIONS]
-        named += [(f"policy.preemption.{one}", getattr(policy, f"preemption_{one}")) for one in ("victim", "restore")]
-        named += [("latency", pool.latency.kind) for pool in self.pools]
-        for client in self.workload.clients:
-            named.append(("workload.clients.arrivals", client.arrivals.kind))
-            named += [("workload.clients.lengths", one.kind) for one in (client.input_tokens, client.output_tokens)]
-            if client.reasoning is not None:
-                named.append(("workload.clients.reasoning.ratio", client.reasoning.ratio.kind))
-        if self.workload.trace is not None:
-            named.append(("workload.trace.format", self.workload.trace.format))
-        found = (self.plugins.find(path, name) for path, name in dict.fromkeys(named))
-        return tuple(plugin for plugin in found if plugin.origin is not None)
+        """The plug-ins of users that it names, sorted by plug point and name."""
+        if not self.plugins.origins:
+            return ()
+        named = named_in((self.workload, self.policy, self.cluster, self.pools))
+        found = dict.fromkeys(plugin for path, config in named for plugin in self.plugins.used(path, config))
+        return tuple(sorted((one for one in found if one.origin is not None), key=attrgetter("path", "name")))
 
     @property
     def instances(self) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.spec.model.plugin_config import plug_in
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -35,7 +37,7 @@ class Gateway:
 
     order: str
     """``fifo``, ``priority`` or ``slo-deadline``."""
-    saturation: PluginConfig
+    saturation: PluginConfig = plug_in("policy.gateway.saturation")
     dispatch: str
     """``on-completion`` or ``tick``."""
     tick_us: int
@@ -65,13 +67,13 @@ class Policy:
     """Every decision that is not physics."""
 
     name: str
-    admission: PluginConfig
-    routing: PluginConfig
-    scheduling: PluginConfig
-    priority: PluginConfig
-    batching: PluginConfig
-    preemption_victim: str
-    preemption_restore: str
+    admission: PluginConfig = plug_in("policy.admission")
+    routing: PluginConfig = plug_in("policy.routing")
+    scheduling: PluginConfig = plug_in("policy.scheduling")
+    priority: PluginConfig = plug_in("policy.priority")
+    batching: PluginConfig = plug_in("policy.batching")
+    preemption_victim: str = plug_in("policy.preemption.victim")
+    preemption_restore: str = plug_in("policy.preemption.restore")
     preemption_recompute: str | None = None
     """What a victim computes again: ``prompt`` or ``all``; None = as the batching rule says."""
     slo_priorities: Mapping[str, int] = field(default_factory=SLO_PRIORITIES.copy)

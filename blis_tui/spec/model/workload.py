@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.spec.model.plugin_config import plug_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from blis_tui.spec.model.plugin_config import PluginConfig
+
+_LENGTHS: Final = "workload.clients.lengths"
+"""The plug point of length distributions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +59,10 @@ class SessionCall:
     id: str
     after: tuple[str, ...] = ()
     """Calls of the turn that must be answered before; none = it starts the turn."""
-    input_tokens: PluginConfig | None = None
+    input_tokens: PluginConfig | None = plug_in(_LENGTHS, None)
     """None = the client's; likewise below."""
-    output_tokens: PluginConfig | None = None
-    wait_ms: PluginConfig | None = None
+    output_tokens: PluginConfig | None = plug_in(_LENGTHS, None)
+    wait_ms: PluginConfig | None = plug_in(_LENGTHS, None)
     """From those answers until it is sent, as while a tool works; None = no time."""
     parallel: int = 1
     """It is sent so many times at once, each with lengths of its own."""
@@ -69,8 +74,8 @@ class SessionCall:
 class Session:
     """Requests that belong together: the turns of a conversation, or the calls of an agent."""
 
-    turns: PluginConfig
-    think_time_ms: PluginConfig | None = None
+    turns: PluginConfig = plug_in(_LENGTHS)
+    think_time_ms: PluginConfig | None = plug_in(_LENGTHS, None)
     """From the end of a turn to the next one; None = no time."""
     history: str = "full"
     """``full``: prompts begin with what was said before in the session; ``none``: every prompt stands for itself."""
@@ -95,7 +100,7 @@ class AdapterMix:
 class Reasoning:
     """How requests think before they answer."""
 
-    ratio: PluginConfig
+    ratio: PluginConfig = plug_in("workload.clients.reasoning.ratio")
     """Share of the output tokens that are reasoning."""
     history: str = "dropped"
     """What later prompts of a session begin with: the answers alone (``dropped``), or the reasoning, too (``kept``)."""
@@ -107,9 +112,9 @@ class Modality:
 
     probability: float
     """That a prompt has any."""
-    count: PluginConfig
+    count: PluginConfig = plug_in(_LENGTHS)
     """How many it has then."""
-    tokens: PluginConfig
+    tokens: PluginConfig = plug_in(_LENGTHS)
     """Of each."""
 
 
@@ -128,9 +133,9 @@ class Client:
 
     id: str
     share: float
-    arrivals: PluginConfig
-    input_tokens: PluginConfig
-    output_tokens: PluginConfig
+    arrivals: PluginConfig = plug_in("workload.clients.arrivals")
+    input_tokens: PluginConfig = plug_in(_LENGTHS)
+    output_tokens: PluginConfig = plug_in(_LENGTHS)
     prefix: Prefix | None = None
     slo_class: str = "standard"
     tenant: str = ""
@@ -165,7 +170,7 @@ class Trace:
     """A recorded workload. ``path`` is absolute; ``sha256`` of the content stands for it in the digest."""
 
     path: str
-    format: str
+    format: str = plug_in("workload.trace.format")
     sha256: str
     columns: Mapping[str, str] = field(default_factory=dict)
     """What is said -> the column that says it, where its name does not."""

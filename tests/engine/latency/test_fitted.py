@@ -11,7 +11,7 @@ from blis_tui.engine.latency.fitted_shape import work_of
 from blis_tui.engine.latency.model import Chunk, StepLoad, create_latency
 from blis_tui.engine.request import Request
 from blis_tui.errors import PolicyError
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.spec.model import Hardware, Model, PluginConfig, Pool
 from tests.builders import experiment
 

@@ -1,0 +1,151 @@
+"""The generated part of ``docs/plugins.md``: every plug point with its protocol, and every type that plug-ins see.
+
+``make docs`` writes it; a test fails when it is stale. Signatures and words are those of the source.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from textwrap import dedent
+from typing import TYPE_CHECKING, Final, get_args
+
+import blis_tui.plugins
+from blis_tui.plug_points import POINTS
+from blis_tui.registry import Point
+from blis_tui.shipped import SHIPPED
+from blis_tui.spec import model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from blis_tui.plug_points import Row
+
+PAGE: Final = Path(__file__).resolve().parent / "plugins.md"
+_BEGIN: Final = "<!-- plug points: made by `make docs` from the protocols -->\n"
+_END: Final = "<!-- end of plug points -->\n"
+
+
+def text_of() -> str:
+    """What the page must contain."""
+    head, _, rest = PAGE.read_text(encoding="utf-8").partition(_BEGIN)
+    return f"{head}{_BEGIN}\n{_made()}\n{_END}{rest.partition(_END)[2]}"
+
+
+def _made() -> str:
+    lines = ["| plug point | mark | protocol | this package has |", "|---|---|---|---|"]
+    for row in POINTS:
+        ships = ", ".join(f"`{name}`" for name in SHIPPED[row.point.path])
+        lines.append(f"| [`{row.point.path}`](#{_mark(row).lower()}) | `{_mark(row)}` | `{_protocol(row)}` | {ships} |")
+    for row in POINTS:
+        lines += ["", *_section(row)]
+    lines += ["", "## What plug-ins see and answer with", ""]
+    lines += ["The rest of `blis_tui.plugins`, in alphabetical order.", ""]
+    protocols = [row.point.protocol for row in POINTS]
+    for name in blis_tui.plugins.__all__:
+        value: object = getattr(blis_tui.plugins, name)
+        if not isinstance(value, Point) and value not in protocols:
+            lines += [f"### {name}", "", *_code(name, value), ""]
+    return _formatted("\n".join(lines).rstrip("\n") + "\n")
+
+
+def _formatted(page: str) -> str:
+    """The page with its code as `ruff format` has it; newer versions of it check that of pages, too."""
+    texts = re.split(r"(?<=```python\n)(.*?)(?=```\n)", page, flags=re.DOTALL)
+    between = "# next\n"
+    ruff = shutil.which("ruff", path=str(Path(sys.executable).parent)) or "ruff"
+    command = [ruff, "format", "--stdin-filename", "docs/plugins.py", "-"]
+    run = subprocess.run(command, input=between.join(texts[1::2]), capture_output=True, text=True, check=True)
+    texts[1::2] = [f"{code.strip()}\n" for code in run.stdout.split(between)]
+    return "".join(texts)
+
+
+def _mark(row: Row) -> str:
+    """What authors mark a plug-in of it with."""
+    return next(name for name in blis_tui.plugins.__all__ if getattr(blis_tui.plugins, name) is row.point)
+
+
+def _protocol(row: Row) -> str:
+    return row.point.protocol.__name__
+
+
+def _section(row: Row) -> Iterator[str]:
+    """Of one plug point."""
+    protocol = row.point.protocol
+    alias = vars(row.point)["__orig_class__"]  # `PlugPoint[[Pool], StepTimeModel]`, as it was made
+    more = [one.__name__ for one in get_args(alias)[0]]
+    called = ", ".join(f"`{name}`" for name in ("settings", *more))
+    article = "an" if row.point.noun[0] in "aeiou" else "a"
+    yield from (f"### {_mark(row)}", "", f"`{row.point.path}`: {article} {row.point.noun}, called with {called}.", "")
+    named = _named_by(row)
+    if len(named) > 1:
+        yield from (f"Named by the keys {', '.join(f'`{key}`' for key in named)}.", "")
+    yield from _code(protocol.__name__, protocol)
+
+
+def _named_by(row: Row) -> list[str]:
+    """The fields of an experiment's records that hold names of its plug-ins."""
+    records = [one for one in map(vars(model).__getitem__, model.__all__) if is_dataclass(one)]
+    found = [
+        one.name for record in records for one in fields(record) if one.metadata.get("plug_point") == row.point.path
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _code(name: str, value: object) -> list[str]:
+    """A class or a function without its bodies, or what a name stands for."""
+    if not (inspect.isclass(value) or inspect.isfunction(value)):
+        return ["```python", f"{name} = {_plain(str(value))}", "```"]
+    [found] = ast.parse(dedent(inspect.getsource(value))).body
+    return ["```python", *map(_as_documentation, _plain(ast.unparse(_outline(found))).splitlines()), "```"]
+
+
+def _as_documentation(line: str) -> str:
+    """A line of code, with the text below an attribute in the quotes of docstrings."""
+    text = line.strip()
+    return f'    """{ast.literal_eval(text)}"""' if re.fullmatch(r"""'.*'|"[^"].*[^"]\"""", text) else line
+
+
+def _plain(text: str) -> str:
+    """Names of types without their modules."""
+    return re.sub(r"\b(?:\w+\.)+(?=[A-Z])", "", text)
+
+
+def _outline(node: ast.stmt) -> ast.stmt:
+    """What there is to know of a definition from outside."""
+    if isinstance(node, ast.FunctionDef):
+        doc = node.body[:1] if ast.get_docstring(node) is not None else []
+        node.body = doc or [ast.Expr(ast.Constant(...))]
+    elif isinstance(node, ast.ClassDef):
+        node.body = list(_public(node.body)) or [ast.Expr(ast.Constant(...))]
+    return node
+
+
+def _public(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The docstring of a class, its attributes with theirs, and its methods."""
+    shown = True
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AnnAssign | ast.Assign):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node
+            name = (
+                target.name if isinstance(target, ast.FunctionDef) else ast.unparse(getattr(target, "target", target))
+            )
+            shown = not name.startswith("_") or name in {"__init__", "__len__", "__getitem__", "__iter__"}
+        if shown:
+            yield _outline(node)
+
+
+def stale() -> bool:
+    """Whether the page is not what it must be."""
+    return PAGE.read_text(encoding="utf-8") != text_of()
+
+
+if __name__ == "__main__":
+    PAGE.write_text(text_of(), encoding="utf-8")
+    sys.stderr.write(f"wrote {PAGE}\n")
