@@ -27,6 +27,7 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, cast, get_args, get_origin
 
 from blis_tui.errors import BlisError, PolicyError
+from blis_tui.keys import Key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -57,7 +58,8 @@ def setting(doc: str, *, default: F | None = cast("None", MISSING), **limits: ob
             must say it.
         limits: further keywords of JSON Schema, such as ``minimum=0`` or ``exclusiveMinimum=0``.
     """
-    return field(default=cast("F", default), metadata={"doc": doc, "limits": limits})
+    about = Key(doc=doc, limits=limits, default=MISSING if default is None else default, optional=default is None)
+    return field(default=cast("F", default), metadata={"key": about})
 
 
 def nested(
@@ -71,8 +73,8 @@ def nested(
         reference: the schema of the list, such as ``#/$defs/scorers``.
         default: what a spec that says nothing means, as it would say it.
     """
-    limits = {"$ref": reference, "default": list(default)}
-    return field(default=(), metadata={"doc": doc, "limits": limits, "point": point})
+    about = Key(doc=doc, limits={"$ref": reference, "default": list(default)}, optional=True)
+    return field(default=(), metadata={"key": about, "point": point})
 
 
 def json_type(annotation: object) -> str:

@@ -136,11 +136,11 @@ def _check(plugin: Plugin) -> None:
     except (NameError, TypeError, AttributeError) as error:
         raise _unusable(plugin, f"the types of its settings cannot be read: {error}", None) from error
     for one in fields(plugin.settings):
-        if "doc" not in one.metadata:
+        if "key" not in one.metadata:
             advice = f'write {one.name}: ... = setting("What it means.", default=...)'
             raise _unusable(plugin, f"its setting `{one.name}` says nothing about itself", advice)
         try:
-            kind = "" if "$ref" in one.metadata["limits"] else json_type(hints[one.name])
+            kind = "" if "$ref" in one.metadata["key"].limits else json_type(hints[one.name])
         except (KeyError, TypeError, ValueError):
             raise _unusable(plugin, f"its setting `{one.name}` has no type that documents know", _TYPES_HELP) from None
         given = one.default

@@ -11,20 +11,21 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Final, get_args
 
 import blis_tui.plugins
+from blis_tui.keys import keys_of
 from blis_tui.plug_points import POINTS
 from blis_tui.registry import Point
 from blis_tui.shipped import SHIPPED
 from blis_tui.spec import model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from blis_tui.keys import Key
     from blis_tui.plug_points import Row
 
 PAGE: Final = Path(__file__).resolve().parent / "plugins.md"
@@ -91,11 +92,9 @@ def _section(row: Row) -> Iterator[str]:
 
 def _named_by(row: Row) -> list[str]:
     """The fields of an experiment's records that hold names of its plug-ins."""
-    records = [one for one in map(vars(model).__getitem__, model.__all__) if is_dataclass(one)]
-    found = [
-        one.name for record in records for one in fields(record) if one.metadata.get("plug_point") == row.point.path
-    ]
-    return list(dict.fromkeys(found))
+    records = [one for one in map(vars(model).__getitem__, model.__all__) if isinstance(one, type)]
+    keys = [(name, one) for record in records for name, (one, _) in keys_of(record).items()]
+    return list(dict.fromkeys(one.name or name for name, one in keys if one.point == row.point.path))
 
 
 def _code(name: str, value: object) -> list[str]:
@@ -103,7 +102,20 @@ def _code(name: str, value: object) -> list[str]:
     if not (inspect.isclass(value) or inspect.isfunction(value)):
         return ["```python", f"{name} = {_plain(str(value))}", "```"]
     [found] = ast.parse(dedent(inspect.getsource(value))).body
+    if isinstance(found, ast.ClassDef) and inspect.isclass(value):
+        found.body = list(_with_words(found.body, keys_of(value)))
     return ["```python", *map(_as_documentation, _plain(ast.unparse(_outline(found))).splitlines()), "```"]
+
+
+def _with_words(body: list[ast.stmt], keys: Mapping[str, tuple[Key, str]]) -> Iterator[ast.stmt]:
+    """The body of a record; a key has its words below it, and one that is no field is left out."""
+    for node in body:
+        name = ast.unparse(node.target) if isinstance(node, ast.AnnAssign) else ""
+        if name not in keys:
+            yield node
+        elif isinstance(node, ast.AnnAssign) and not keys[name][1].startswith("ClassVar"):
+            node.value = None
+            yield from (node, ast.Expr(ast.Constant(keys[name][0].doc)))
 
 
 def _as_documentation(line: str) -> str:

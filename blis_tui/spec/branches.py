@@ -1,7 +1,7 @@
 """The parts of the schemas that plug-ins decide: which names there are, and which settings each takes.
 
-The rest of ``schemas/`` is written by hand. What a file already has keeps its place in it: a new plug-in adds its own
-lines and moves no others.
+The rest of ``schemas/`` is made from the keys of records (``docs/make_schemas.py``). What a file already has keeps its
+place in it: a new plug-in adds its own lines and moves no others.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 from dataclasses import MISSING, fields
-from typing import TYPE_CHECKING, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, TypeAlias, cast, get_type_hints
 
 from blis_tui.plug_points import POINTS
 from blis_tui.registry import json_type
@@ -18,6 +18,7 @@ from blis_tui.spec.source import as_list, as_map
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from blis_tui.keys import Key
     from blis_tui.registry import Plugin, Registry
     from blis_tui.spec.source import Json
 
@@ -115,13 +116,14 @@ def _definition(plugin: Plugin) -> _Part:
     properties: _Part = {"kind": {"description": plugin.summary, "const": plugin.name}}
     required: list[Json] = ["kind"]
     for one in fields(plugin.settings):
-        limits = _plain(one.metadata["limits"])
+        about: Key = one.metadata["key"]
+        limits = _plain(about.limits)
         kind: _Part = {} if "$ref" in limits else {"type": json_type(hints[one.name])}
-        part: _Part = {"description": str(one.metadata["doc"]), **kind, **limits}
-        if one.default is MISSING:
+        part: _Part = {"description": about.doc, **kind, **limits}
+        if about.is_required:
             required.append(one.name)
-        elif one.default is not None and one.default != ():  # those stand for "left out"
-            part["default"] = one.default
+        elif about.default is not MISSING:
+            part["default"] = cast("Json", about.default)
         properties[one.name] = part
     return {
         "description": plugin.summary,

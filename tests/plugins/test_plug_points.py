@@ -34,6 +34,7 @@ from blis_tui.study.task import key_of
 from blis_tui.user_plugins import load_plugins
 
 if TYPE_CHECKING:
+    from blis_tui.keys import Key
     from blis_tui.plug_points import Row
 
 HERE: Final = Path(__file__).parent
@@ -107,10 +108,11 @@ def test_every_record_that_holds_a_plug_in_says_of_which_plug_point() -> None:
     for record in map(vars(model).__getitem__, model.__all__):
         if isinstance(record, type) and dataclasses.is_dataclass(record) and record is not PluginConfig:
             for one in dataclasses.fields(record):
-                point = one.metadata.get("plug_point")
-                assert (point is not None) >= ("PluginConfig" in str(one.type)), (record, one.name)
+                key: Key | None = one.metadata.get("key")
+                point = "" if key is None else key.point
+                assert bool(point) >= ("PluginConfig" in str(one.type)), (record, one.name)
                 said.add(point)
-    assert said - {None} == BY_PATH.keys() - {"policy.routing.scorers"}  # those are settings of another plug-in
+    assert said - {""} == BY_PATH.keys() - {"policy.routing.scorers"}  # those are settings of another plug-in
 
 
 def test_finding_one_imports_no_other() -> None:

@@ -17,14 +17,11 @@ from blis_tui.spec.model.cluster import (
     Signals,
     Transfer,
 )
-from blis_tui.spec.model.encoder import Encoder
-from blis_tui.spec.model.experiment import Engine, Expectation, Experiment, Pool, SloTarget
-from blis_tui.spec.model.lora import Lora
+from blis_tui.spec.model.engine import Encoder, Engine, HostLink, KvTier, KvTiers, Lora, Speculative
+from blis_tui.spec.model.experiment import Expectation, Experiment, Pool, SloTarget
 from blis_tui.spec.model.machine import Hardware, Model
-from blis_tui.spec.model.memory import HostLink, KvTier, KvTiers
-from blis_tui.spec.model.plugin_config import PluginConfig, Setting, named_in, plug_in
+from blis_tui.spec.model.plugin_config import PluginConfig, Setting, named_in
 from blis_tui.spec.model.policy import SLO_CLASSES, SLO_PRIORITIES, Gateway, Policy, TenantBudgets
-from blis_tui.spec.model.speculative import Speculative
 from blis_tui.spec.model.workload import (
     AdapterMix,
     Client,
@@ -87,5 +84,4 @@ __all__ = [
     "Transfer",
     "Workload",
     "named_in",
-    "plug_in",
 ]
