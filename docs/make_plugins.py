@@ -1,25 +1,33 @@
-"""The generated part of ``docs/plugins.md``: every plug point with its protocol, and every type that plug-ins see.
+"""What follows from plug points and marks: a part of ``docs/plugins.md``, and the index of what ships.
 
-``make docs`` writes it; a test fails when it is stale. Signatures and words are those of the source.
+The page has every plug point with its protocol, and every type that plug-ins see, with the signatures and words of the
+source. The index (``blis_tui/shipped.py``) says which module has a plug-in, so that no other is imported for it.
+``make docs`` writes both; a test fails when they are stale.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import pkgutil
 import re
 import shutil
 import subprocess
 import sys
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Final, get_args
 
+import blis_tui.cluster
+import blis_tui.engine
 import blis_tui.plugins
+import blis_tui.shipped
+import blis_tui.workload
 from blis_tui.keys import keys_of
 from blis_tui.plug_points import POINTS
-from blis_tui.registry import Point
-from blis_tui.shipped import SHIPPED
+from blis_tui.registry import Point, plugins_in
 from blis_tui.spec import model
 
 if TYPE_CHECKING:
@@ -29,6 +37,7 @@ if TYPE_CHECKING:
     from blis_tui.plug_points import Row
 
 PAGE: Final = Path(__file__).resolve().parent / "plugins.md"
+INDEX: Final = Path(blis_tui.shipped.__file__)
 _BEGIN: Final = "<!-- plug points: made by `make docs` from the protocols -->\n"
 _END: Final = "<!-- end of plug points -->\n"
 
@@ -39,13 +48,34 @@ def text_of() -> str:
     return f"{head}{_BEGIN}\n{_made()}\n{_END}{rest.partition(_END)[2]}"
 
 
+def index_text() -> str:
+    """What the index must contain."""
+    head, begin, rest = INDEX.read_text(encoding="utf-8").partition(_INDEX)
+    return _ruff(f"{head}{begin}{_marked()!r}\n{rest[rest.index(_AFTER_INDEX) :]}")
+
+
+@cache
+def _marked() -> dict[str, dict[str, str]]:
+    """Plug point -> name -> module: what modules mark, one module after the other."""
+    found: dict[str, dict[str, str]] = {row.point.path: {} for row in POINTS}
+    for package in (blis_tui.cluster, blis_tui.engine, blis_tui.workload):
+        for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            for plugin in plugins_in([import_module(info.name)]):
+                found[plugin.path][plugin.name] = plugin.module
+    return found
+
+
+_INDEX: Final = "SHIPPED: Final[Mapping[str, Mapping[str, str]]] = "
+_AFTER_INDEX: Final = '"""Plug point -> name -> module.'
+
+
 def _made() -> str:
     lines = ["| plug point | mark | protocol | this package has |", "|---|---|---|---|"]
     for row in POINTS:
-        ships = ", ".join(f"`{name}`" for name in SHIPPED[row.point.path])
+        ships = ", ".join(f"`{name}`" for name in _marked()[row.point.path])
         lines.append(f"| [`{row.point.path}`](#{_mark(row).lower()}) | `{_mark(row)}` | `{_protocol(row)}` | {ships} |")
     for row in POINTS:
-        lines += ["", *_section(row)]
+        lines += ["", *section(row)]
     lines += ["", "## What plug-ins see and answer with", ""]
     lines += ["The rest of `blis_tui.plugins`, in alphabetical order.", ""]
     protocols = [row.point.protocol for row in POINTS]
@@ -60,11 +90,15 @@ def _formatted(page: str) -> str:
     """The page with its code as `ruff format` has it; newer versions of it check that of pages, too."""
     texts = re.split(r"(?<=```python\n)(.*?)(?=```\n)", page, flags=re.DOTALL)
     between = "# next\n"
+    texts[1::2] = [f"{code.strip()}\n" for code in _ruff(between.join(texts[1::2])).split(between)]
+    return "".join(texts)
+
+
+def _ruff(code: str) -> str:
+    """As `ruff format` has it."""
     ruff = shutil.which("ruff", path=str(Path(sys.executable).parent)) or "ruff"
     command = [ruff, "format", "--stdin-filename", "docs/plugins.py", "-"]
-    run = subprocess.run(command, input=between.join(texts[1::2]), capture_output=True, text=True, check=True)
-    texts[1::2] = [f"{code.strip()}\n" for code in run.stdout.split(between)]
-    return "".join(texts)
+    return subprocess.run(command, input=code, capture_output=True, text=True, check=True).stdout
 
 
 def _mark(row: Row) -> str:
@@ -76,7 +110,7 @@ def _protocol(row: Row) -> str:
     return row.point.protocol.__name__
 
 
-def _section(row: Row) -> Iterator[str]:
+def section(row: Row) -> Iterator[str]:
     """Of one plug point."""
     protocol = row.point.protocol
     alias = vars(row.point)["__orig_class__"]  # `PlugPoint[[Pool], StepTimeModel]`, as it was made
@@ -154,10 +188,11 @@ def _public(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def stale() -> bool:
-    """Whether the page is not what it must be."""
-    return PAGE.read_text(encoding="utf-8") != text_of()
+    """Whether page or index are not what they must be."""
+    return PAGE.read_text(encoding="utf-8") != text_of() or INDEX.read_text(encoding="utf-8") != index_text()
 
 
 if __name__ == "__main__":
+    INDEX.write_text(index_text(), encoding="utf-8")
     PAGE.write_text(text_of(), encoding="utf-8")
-    sys.stderr.write(f"wrote {PAGE}\n")
+    sys.stderr.write(f"wrote {INDEX} and {PAGE}\n")

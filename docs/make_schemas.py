@@ -68,6 +68,12 @@ def declared(name: str) -> _Part:
     return {"$schema": _DIALECT, **head, "required": list(required), "$defs": file.made}
 
 
+def map_of(kind: type) -> tuple[_Part, _Part]:
+    """What a schema says of the map that a class describes, and the definitions that this needs."""
+    file = _File("")
+    return file.map(keys_of(kind)), file.made
+
+
 def _remembering(name: str, made: _Part) -> _Part:
     """With what the file knows of plug-ins: their order, and what their definitions are called."""
     old = as_map(schema(name)["$defs"])
@@ -117,7 +123,7 @@ class _File:
         if definition.point:
             made |= _plugged(definition.short)
         if definition.of is not None:
-            made |= self._map(keys_of(definition.of), is_open=definition.open)
+            made |= self.map(keys_of(definition.of), is_open=definition.open)
         if definition.kind:
             about = f"What this document is: `{definition.kind}`."
             made["properties"] = {
@@ -128,7 +134,7 @@ class _File:
             }
         self.made[where] = {**made, **_plain(definition.limits)}
 
-    def _map(self, keys: _Keys, *, is_open: bool = False) -> _Part:
+    def map(self, keys: _Keys, *, is_open: bool = False) -> _Part:
         """A map with these keys."""
         properties: _Part = {}
         required: list[Json] = []
@@ -138,7 +144,7 @@ class _File:
                 within = {
                     key: (each._replace(group=""), kind) for key, (each, kind) in keys.items() if each.group == called
                 }
-                properties[called] = {"description": one.doc, **self._map(within), **_more(one)}
+                properties[called] = {"description": one.doc, **self.map(within), **_more(one)}
             elif not one.group:
                 properties[called] = self._node(name, one, annotation)
             if one.is_required and not one.group:
@@ -165,17 +171,17 @@ class _File:
             texts = {"enumDescriptions": list(one.words.values())} if isinstance(one.words, dict) else {}
             return {"enum": list(one.words), **texts}
         if one.within is not None:
-            return {"properties": self._map(keys_of(one.within))["properties"]}
+            return {"properties": self.map(keys_of(one.within))["properties"]}
         if one.values is not None:
             return {"additionalProperties": {**self._of_class(one.values, described=True), **_plain(one.each)}}
         if isinstance(kind, str):
-            return {"$ref": kind} if "#" in kind else self._map(keys_of(SHAPES[kind]))
+            return {"$ref": kind} if "#" in kind else self.map(keys_of(SHAPES[kind]))
         if isinstance(kind, tuple):
             return {"type": "array", "items": {**self._each(kind[0]), **_plain(one.each)}}
         if isinstance(kind, type) and kind.__name__ not in _TYPES:
             return self._of_class(kind, described=False)
         if kind is not None and not isinstance(kind, type):
-            return self._map({name: (each, "") for name, each in kind.items()})
+            return self.map({name: (each, "") for name, each in kind.items()})
         annotation = kind.__name__ if isinstance(kind, type) else annotation
         types = [_TYPES[word.partition("[")[0]] for word in annotation.split(" | ") if word.partition("[")[0] in _TYPES]
         types += ["null"] if one.default is None else []
@@ -189,7 +195,7 @@ class _File:
         if kind in self._references:
             return {"$ref": self._references[kind]}
         about: _Part = {"description": (inspect.getdoc(kind) or "").splitlines()[0]} if described else {}
-        return {**about, **self._map(keys_of(kind))}
+        return {**about, **self.map(keys_of(kind))}
 
     def _variants(self, one: Variants, prefix: str) -> _Part:
         """A map whose ``kind`` decides its other keys, and the definitions of its kinds."""
@@ -201,7 +207,7 @@ class _File:
                 alone.append(name)
             condition: _Part = {"type": "object", "properties": {"kind": {"const": name}}, "required": ["kind"]}
             rules.append({"if": condition, "then": {"$ref": f"#/$defs/{one.prefix or prefix}-{name}"}})
-            made = self._map(keys)
+            made = self.map(keys)
             made["properties"] = {"kind": {"description": about, "const": name}, **as_map(made["properties"])}
             made["required"] = ["kind", *as_list(made.get("required"))]
             if one.has_keys:
