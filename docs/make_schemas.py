@@ -19,17 +19,17 @@ from blis_tui.keys import GROUP, WHICH, keys_of
 from blis_tui.plug_points import POINTS
 from blis_tui.shipped import builtin
 from blis_tui.spec.branches import with_plugins
+from blis_tui.spec.definitions import DEFINITIONS, METADATA, SHAPES, SHARED
 from blis_tui.spec.library import schema_path
 from blis_tui.spec.schema import schema
 from blis_tui.spec.source import as_list, as_map
-from blis_tui.spec.written import DEFINITIONS, METADATA, SHAPES, SHARED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from blis_tui.keys import Key, Variants
+    from blis_tui.spec.definitions import Definition
     from blis_tui.spec.source import Json
-    from blis_tui.spec.written import Definition
 
 _Part: TypeAlias = "dict[str, Json]"
 _Keys: TypeAlias = "Mapping[str, tuple[Key, str]]"

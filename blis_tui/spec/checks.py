@@ -106,7 +106,7 @@ def check(document: Document, plugins: Registry | None = None) -> list[Diagnosti
     problems += check_version(document)
     problems += check_memory(document)
     problems += check_batching(document, plugins)
-    problems += check_lora(document, plugins)
+    problems += check_lora(document)
     problems += check_cluster(document)
     problems += expectation_problems(document, ("expect",))
     if sound:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blis_tui.engine.batching.refusals import refusals
 from blis_tui.engine.batching.versions import foreign
 from blis_tui.engine.latency.operator_costs import OperatorCosts
 from blis_tui.errors import InputError, PolicyError
@@ -16,7 +17,6 @@ from blis_tui.spec.source import as_list, as_map
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from blis_tui.engine.batching.traits import Traits
     from blis_tui.registry import Registry
     from blis_tui.spec.diagnostics import Diagnostic
     from blis_tui.spec.source import DataPath, Document
@@ -70,42 +70,14 @@ def check_batching(document: Document, plugins: Registry | None) -> Iterator[Dia
         if document.get(*engine, "max_num_seqs") == 0 and not traits.unlimited_seqs:
             message = f"max_num_seqs 0 means any number, and `{kind}` batching needs a limit"
             yield about(document, (*engine, "max_num_seqs"), "BLIS2027", message, hint="give a number from 1 on")
-        if (document.get(*engine, "pipeline_parallel") or 1) != 1 and not traits.pipelines:
-            message = f"`{kind}` batching knows no pipeline_parallel"
-            hint = "remove it, or take batching that does (vllm-v1, llm-serving-sim)"
-            yield about(document, (*engine, "pipeline_parallel"), "BLIS2027", message, hint=hint)
-        elif (document.get(*engine, "pipeline_parallel") or 1) != 1:
-            yield from _check_stages(document, engine)
-        if document.get(*engine, "speculative") is not None:
-            yield from _check_speculative(document, (*engine, "speculative"), traits, kind)
+        beside = [key for key in ("speculative", "lora") if document.get(*engine, key) is not None]
+        stages = document.whole(*engine, "pipeline_parallel") or 1
+        for key, message, hint in refusals(str(kind), traits, stages=stages, beside=beside):
+            yield about(document, (*engine, key), "BLIS2027", message, key=key in beside, hint=hint)
         if document.get(*engine, "long_prefill_token_threshold") and traits.prefills_apart:
             message = f"`{kind}` batching never splits a prompt, so that no threshold applies"
             path = (*engine, "long_prefill_token_threshold")
             yield about(document, path, "BLIS2026", message, hint="remove it")
-
-
-def _check_stages(document: Document, engine: DataPath) -> Iterator[Diagnostic]:
-    """What is simulated with one batch at a time only."""
-    for key in ("speculative", "lora"):
-        if document.get(*engine, key) is not None:
-            message = f"pipeline_parallel with `{key}` is not simulated"
-            hint = f"remove `{key}`, or set `pipeline_parallel: 1`"
-            yield about(document, (*engine, "pipeline_parallel"), "BLIS2027", message, hint=hint)
-
-
-def _check_speculative(document: Document, path: DataPath, traits: Traits, kind: object) -> Iterator[Diagnostic]:
-    """Decodes that verify drafts need a rule which plans each step when the one before it is over."""
-    if traits.speculates:
-        return
-    message = f"`{kind}` batching knows no speculative decoding"
-    hint = "remove it, or take blis or vllm-v1 batching"
-    if traits.plans_ahead:
-        message = f"`{kind}` batching plans steps ahead, before it is known how many drafted tokens were accepted"
-        hint = (
-            "set `async_scheduling: false` in policy.batching, as vLLM itself does with the drafters that are simulated"
-            " (n-gram, suffix), or leave `speculative` out"
-        )
-    yield about(document, path, "BLIS2027", message, key=True, hint=hint)
 
 
 def _check_victims(document: Document, kind: object) -> Iterator[Diagnostic]:
@@ -120,14 +92,10 @@ def _check_victims(document: Document, kind: object) -> Iterator[Diagnostic]:
 # ---- adapters ----
 
 
-def check_lora(document: Document, plugins: Registry | None) -> Iterator[Diagnostic]:
+def check_lora(document: Document) -> Iterator[Diagnostic]:
     """Can instances have the adapters that are described, and are there any for those who ask for them?"""
     found = {owner: where(document, owner, "engine", "lora") for owner in stacks(document)}
-    kind = document.get("policy", "batching", "kind")
     for path in (path for path in found.values() if document.get(*path) is not None):
-        if not batching_traits(as_map(document.data), plugins).adapters:
-            message, hint = f"`{kind}` batching knows no LoRA adapters", "remove it, or take blis or vllm-v1 batching"
-            yield about(document, path, "BLIS2027", message, key=True, hint=hint)
         slots, places, most = (document.get(*path, key) for key in ("max_loras", "max_cpu_loras", "max_lora_rank"))
         if isinstance(slots, int) and isinstance(places, int) and places < slots:
             message = f"max_cpu_loras {places} is less than max_loras {slots}: the host has all that the GPUs have"

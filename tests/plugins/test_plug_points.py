@@ -228,6 +228,30 @@ def test_what_fails_in_another_process_alone_is_told_without_a_traceback(tmp_pat
     assert "Traceback" not in result.stderr
 
 
+SESSION: Final = {"turns": 2, "calls": [{"id": "a", "input_tokens": {"kind": "mine"}}]}
+PLACES: Final = {
+    "cluster.disaggregation.prefill_routing": ("policy.routing", "mine"),
+    "cluster.disaggregation.decode_routing": ("policy.routing", "mine"),
+    "cluster.pools": ("latency", [{"name": "p", "instances": 4, "latency": {"kind": "mine"}}]),
+    "workload.clients.1.arrivals": ("workload.clients.arrivals", "mine"),
+    "workload.clients.1.session": ("workload.clients.lengths", SESSION),
+    "workload.clients.0.multimodal.images": ("workload.clients.lengths", {"count": 1, "tokens": {"kind": "mine"}}),
+    "workload.clients.1.reasoning": ("workload.clients.reasoning.ratio", {"ratio": {"kind": "mine"}}),
+}
+"""Keys that name plug-ins elsewhere than the plug point is called after: which plug-ins, and what is said there."""
+
+
+@pytest.mark.parametrize("path", PLACES)
+def test_it_is_found_wherever_it_is_named(path: str) -> None:
+    point, value = PLACES[path]
+    pools = {"cluster.disaggregation": {"prefill_instances": 2, "decode_instances": 2}} if "pools" not in path else {}
+    known = load_plugins([ONE_OF_EACH])
+    experiment = load(
+        "mixed-fleet" if "pools" in path else "disaggregation", overrides={**pools, path: value}, plugins=known
+    )
+    assert [one.path for one in experiment.plugins_used()] == [point]
+
+
 # ---- all of them together ----
 
 TOGETHER: Final = [

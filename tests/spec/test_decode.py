@@ -12,8 +12,8 @@ from blis_tui.errors import InputError
 from blis_tui.keys import Key, keys_of
 from blis_tui.spec import model
 from blis_tui.spec.build import build_experiment
+from blis_tui.spec.definitions import DEFINITIONS
 from blis_tui.spec.load import load
-from blis_tui.spec.written import DEFINITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -22,6 +22,7 @@ from blis_tui.spec.model.experiment import Expectation, Experiment, Pool, SloTar
 from blis_tui.spec.model.machine import Hardware, Model
 from blis_tui.spec.model.plugin_config import PluginConfig, Setting, named_in
 from blis_tui.spec.model.policy import SLO_CLASSES, SLO_PRIORITIES, Gateway, Policy, TenantBudgets
+from blis_tui.spec.model.trace import Trace
 from blis_tui.spec.model.workload import (
     AdapterMix,
     Client,
@@ -35,7 +36,6 @@ from blis_tui.spec.model.workload import (
     Session,
     SessionCall,
     Stage,
-    Trace,
     Workload,
 )
 
