@@ -17,12 +17,12 @@ from blis_tui.engine.plan import Plan, Preemption
 from blis_tui.engine.preemption.restore import RESTORE, Costs, RestoreRule
 from blis_tui.engine.preemption.seats import Seats
 from blis_tui.engine.preemption.victims import VICTIM, VictimRule
-from blis_tui.engine.request import Request
+from blis_tui.engine.request import Media, Request, Segments
 from blis_tui.engine.scheduling.priority import PRIORITY, PriorityRule
 from blis_tui.engine.scheduling.queue import SCHEDULING, FcfsQueue, SortedQueue, WaitingQueue
 from blis_tui.engine.streams import Stream
 from blis_tui.registry import NoSettings, setting
-from blis_tui.spec.model import Hardware, Model, Pool
+from blis_tui.spec.model import Engine, Hardware, Model, Pool, Trace
 from blis_tui.workload.arrivals import ARRIVALS, Gaps
 from blis_tui.workload.lengths import LENGTHS, TokenCounts
 from blis_tui.workload.ratios import RATIOS, Ratios
@@ -54,6 +54,7 @@ __all__ = [
     "Context",
     "Costs",
     "Decider",
+    "Engine",
     "FcfsQueue",
     "FigureScorer",
     "Fleet",
@@ -62,6 +63,7 @@ __all__ = [
     "IncomingRequest",
     "InstanceSignals",
     "Limits",
+    "Media",
     "Model",
     "NoSettings",
     "Overheads",
@@ -78,12 +80,14 @@ __all__ = [
     "Saturation",
     "Scorer",
     "Seats",
+    "Segments",
     "SortedQueue",
     "SparseScorer",
     "StepLoad",
     "StepTimeModel",
     "Stream",
     "TokenCounts",
+    "Trace",
     "TraceColumns",
     "TraceText",
     "Traits",

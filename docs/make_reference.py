@@ -23,7 +23,7 @@ from blis_tui.authoring.codes import explain
 from blis_tui.authoring.project import write_tree
 from blis_tui.authoring.tree import Key, root
 from blis_tui.engine.records import RECORD_KINDS
-from blis_tui.registry import builtin
+from blis_tui.shipped import builtin
 from blis_tui.spec.checks import METRICS
 from blis_tui.spec.codes import CODES
 from blis_tui.spec.library import suffix
