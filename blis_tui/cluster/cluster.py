@@ -175,7 +175,7 @@ class Cluster(ComingAndGoing):
     def add_instance(self, pool: Pool) -> Instance:
         """One more instance of a pool, empty; requests are routed to it from now on."""
         instance = self.create_instance(pool)
-        self.set_candidates([*self._fleet.members, instance.index])
+        self.include(instance.index)
         return instance
 
     def _fleet_of(self, roles: frozenset[str], prompts: PromptKeys) -> Fleet:

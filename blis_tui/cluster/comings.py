@@ -45,6 +45,20 @@ class ComingAndGoing:
         for fleet, roles in self.fleets:
             fleet.change([index for index in indices if self.pools[index].role in roles])
 
+    def include(self, index: int) -> None:
+        """From now on an instance may get requests."""
+        self.admission.slots += self.instances[index].batch.limits.max_num_seqs
+        for fleet, roles in self.fleets:
+            if self.pools[index].role in roles:
+                fleet.include(index)
+
+    def exclude(self, index: int) -> None:
+        """From now on an instance gets no requests."""
+        self.admission.slots -= self.instances[index].batch.limits.max_num_seqs
+        for fleet, roles in self.fleets:
+            if self.pools[index].role in roles:
+                fleet.exclude(index)
+
     def forget(self, index: int) -> None:
         """An instance has gone with all that it had cached: routers do not count on that any more."""
         self.board.touched[index] = None

@@ -93,7 +93,7 @@ def _retries(cluster: Cluster) -> int:
 
 def _nodes(cluster: Cluster) -> int:
     placement = None if cluster.lifecycle is None else cluster.lifecycle.placement
-    return 0 if placement is None else len([node for node in placement.nodes if node.ready_us >= 0])
+    return 0 if placement is None else placement.ready_nodes
 
 
 def _kv_utilization(cluster: Cluster) -> float:

@@ -49,6 +49,12 @@ class Host(Protocol):
     def set_candidates(self, indices: Sequence[int]) -> None:
         """From now on these instances may get requests."""
 
+    def include(self, index: int) -> None:
+        """From now on an instance may get requests."""
+
+    def exclude(self, index: int) -> None:
+        """From now on an instance gets no requests."""
+
     def forget(self, index: int) -> None:
         """An instance has gone with all that it had cached."""
 

@@ -99,7 +99,7 @@ class Lifecycle:
                 else:
                     self.lives[number].state = SCHEDULING
                 number += 1
-        self._update()
+        self._cluster.set_candidates([index for index, life in enumerate(self.lives) if life.state in CANDIDATES])
         for index, life in enumerate(self.lives):
             if life.state == ACTIVE:
                 self._failures.watch(index, 0)
@@ -464,11 +464,10 @@ class Lifecycle:
         life = self.lives[index]
         before, life.state = life.state, state
         self._tell(index, before, now, reason)
-        if (before in CANDIDATES) != (state in CANDIDATES):
-            self._update()
-
-    def _update(self) -> None:
-        self._cluster.set_candidates([index for index, life in enumerate(self.lives) if life.state in CANDIDATES])
+        if state in CANDIDATES and before not in CANDIDATES:
+            self._cluster.include(index)
+        elif before in CANDIDATES and state not in CANDIDATES:
+            self._cluster.exclude(index)
 
     def _tell(self, index: int, before: str, now: int, reason: str) -> None:
         observers = self._cluster.observers

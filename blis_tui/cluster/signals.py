@@ -9,6 +9,7 @@ decision may choose from.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
@@ -170,10 +171,15 @@ class SignalBoard:
         return {**self.__dict__, "_listeners": []}  # indexes over the figures are made anew
 
     def listen(self) -> dict[int, None]:
-        """A dictionary that gets the instances whose figures may have changed since it was last cleared."""
+        """A dictionary that gets the instances whose figures or fleets may have changed since it was last cleared."""
         changed: dict[int, None] = {}
         self._listeners.append(changed)
         return changed
+
+    def announce(self, index: int) -> None:
+        """An instance has joined or left those that may be chosen for something."""
+        for listener in self._listeners:
+            listener[index] = None
 
     def add(self, instance: Instance) -> None:
         """One more instance: it is empty."""
@@ -281,10 +287,34 @@ class Fleet(Sequence[InstanceSignals]):
         self._parts: list[tuple[str, Fleet]] = []
 
     def change(self, members: Sequence[int]) -> None:
-        """From now on these are the ones: instances have come or gone."""
+        """From now on these are the ones, in order of their indices."""
         self.members = members
         for model, part in self._parts:
             part.change([index for index in members if self.board.model(index) == model])
+
+    def place(self, index: int) -> int:
+        """The place of an instance."""
+        return bisect_left(self.members, index)
+
+    def include(self, index: int) -> None:
+        """An instance has come."""
+        self.board.announce(index)
+        members = [*self.members]
+        insort(members, index)
+        self.members = members
+        for model, part in self._parts:
+            if self.board.model(index) == model:
+                part.include(index)
+
+    def exclude(self, index: int) -> None:
+        """An instance has gone."""
+        self.board.announce(index)
+        members = [*self.members]
+        members.remove(index)
+        self.members = members
+        for model, part in self._parts:
+            if self.board.model(index) == model:
+                part.exclude(index)
 
     def __len__(self) -> int:
         return len(self.members)

@@ -43,28 +43,27 @@ class Ranking:
         self._coarse = [one for one in scorers if isinstance(one, FigureScorer) and one.figure != _FINE]
         self._figures = [FIGURES[one.figure] for one in self._coarse]
         self._has_fine = any(isinstance(one, FigureScorer) and one.figure == _FINE for one in scorers)
-        self._members = list(fleet.members)
-        self._places = {index: place for place, index in enumerate(self._members)}
+        self._members = fleet.members
         self._changed = fleet.board.listen()
         self._groups: dict[Group, list[tuple[float, int]]] = {}
-        """Sorted: fine figure and place."""
+        """Sorted: fine figure and index of the instance."""
         self._where: dict[int, tuple[Group, tuple[float, int]]] = {}
-        """Of each place its group and its entry there."""
+        """Of each instance its group and its entry there."""
         for index in self._members:
             self._insert(index, fleet.board)
 
-    def fits(self, fleet: Fleet) -> bool:
-        """Whether the fleet still has the same instances."""
-        return self._members == fleet.members
-
     def best(self, request: IncomingRequest, fleet: Fleet) -> tuple[float, list[int]]:
-        """The highest sum, and all places that have it."""
+        """The highest sum, and the indices of all instances that have it."""
+        members = fleet.members
+        if members is not self._members:
+            self._follow(members, fleet.board)
         self._update(fleet.board)
         groups = list(self._groups)
         columns: list[Sequence[float] | None] = []
         usual: list[float] = []
         special: list[Mapping[int, float]] = []
-        odd: dict[int, None] = {}
+        odd: dict[int, int] = {}
+        """The places of those instances that have scores for themselves."""
         at = 0
         for scorer, _ in self._parts:
             column: Sequence[float] | None = None
@@ -75,7 +74,8 @@ class Ranking:
                     at += 1
             elif isinstance(scorer, SparseScorer):
                 constant, others = scorer.sparse(request, fleet)
-                odd.update(dict.fromkeys(others))
+                for place in others:
+                    odd[members[place]] = place
             columns.append(column)
             usual.append(constant)
             special.append(others)
@@ -91,20 +91,20 @@ class Ranking:
                 continue
             if total > highest:
                 highest, ties = total, []
-            for fine, place in plain:
+            for fine, index in plain:
                 if fine != plain[0][0] and self._sum(number, fine, columns, usual) != total:
                     break
-                ties.append(place)
+                ties.append(index)
         if odd:
             numbers = {group: number for number, group in enumerate(groups)}
-            for place in odd:
-                group, (fine, _) = self._where[place]
+            for index, place in odd.items():
+                group, (fine, _) = self._where[index]
                 own = [others.get(place, one) for one, others in zip(usual, special, strict=True)]
                 total = self._sum(numbers[group], fine, columns, own)
                 if total > highest:
                     highest, ties = total, []
                 if total == highest:
-                    ties.append(place)
+                    ties.append(index)
         ties.sort()
         return highest, ties
 
@@ -122,25 +122,37 @@ class Ranking:
             total += share * score
         return total
 
+    def _follow(self, members: Sequence[int], board: SignalBoard) -> None:
+        """Instances have come or gone: they are among those that have changed."""
+        self._members = members
+        for index in self._changed:
+            at = bisect_left(members, index)
+            there = at < len(members) and members[at] == index
+            if there and index not in self._where:
+                self._insert(index, board)
+            elif not there and index in self._where:
+                self._remove(index)
+                del self._where[index]
+
     def _update(self, board: SignalBoard) -> None:
         for index in self._changed:
-            place = self._places.get(index)
-            if place is None:
-                continue
-            group, entry = self._where[place]
-            entries = self._groups[group]
-            del entries[bisect_left(entries, entry)]
-            if not entries:
-                del self._groups[group]
-            self._insert(index, board)
+            if index in self._where:
+                self._remove(index)
+                self._insert(index, board)
         self._changed.clear()
 
+    def _remove(self, index: int) -> None:
+        group, entry = self._where[index]
+        entries = self._groups[group]
+        del entries[bisect_left(entries, entry)]
+        if not entries:
+            del self._groups[group]
+
     def _insert(self, index: int, board: SignalBoard) -> None:
-        place = self._places[index]
         group = tuple([figure(board, index) for figure in self._figures])
-        entry = (FIGURES[_FINE](board, index) if self._has_fine else 0.0, place)
+        entry = (FIGURES[_FINE](board, index) if self._has_fine else 0.0, index)
         insort(self._groups.setdefault(group, []), entry)
-        self._where[place] = (group, entry)
+        self._where[index] = (group, entry)
 
 
 _NOBODY: Final[Mapping[int, float]] = {}

@@ -59,15 +59,14 @@ class Weighted:
     def choose(self, request: IncomingRequest, fleet: Fleet, context: Context) -> tuple[int, str]:
         """The best place, and its score."""
         if self._can_rank:
-            ranking = self._ranking
-            if ranking is None or not ranking.fits(fleet):
-                ranking = self._ranking = Ranking(self._scorers, self.shares, fleet)
-            best, places = ranking.best(request, fleet)
+            if self._ranking is None:
+                self._ranking = Ranking(self._scorers, self.shares, fleet)
+            best, indices = self._ranking.best(request, fleet)
+            place = fleet.place(pick(indices, context))
         else:
             sums = self.sums(request, fleet)
             best = max(sums)
-            places = [at for at, total in enumerate(sums) if total == best]
-        place = pick(places, context)
+            place = pick([at for at, total in enumerate(sums) if total == best], context)
         for scorer in self._scorers:
             scorer.routed(request, fleet, place)
         return place, f"score {best:.6f}"

@@ -1,5 +1,6 @@
 """The index behind ``weighted`` routing decides as looking at every instance does, and forgets nothing."""
 
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 
@@ -60,7 +61,10 @@ def clusters(draw: st.DrawFn) -> tuple[Experiment, list[Request]]:
     return made, requests
 
 
-def records(made: Experiment, requests: list[Request], *, ranks: bool, cut: int = 0) -> list[Record]:
+def records(
+    made: Experiment, requests: list[Request], *, ranks: bool, cut: int = 0, moves: Sequence[int] = ()
+) -> list[Record]:
+    """Of a run in which, with every second event, one more of ``moves`` leaves the fleet, or comes back."""
     found: list[Record] = []
     observers = Observers()
     for kind in RECORD_KINDS.values():
@@ -71,12 +75,24 @@ def records(made: Experiment, requests: list[Request], *, ranks: bool, cut: int 
     if cut:
         cluster.run(cut)
         cluster.router.policy = deepcopy(cluster.router.policy)
+    for index in moves:
+        members = cluster.router.fleet.members
+        if index not in members:
+            cluster.include(index)
+        elif len(members) > 1:
+            cluster.exclude(index)
+        cluster.run(2)
     cluster.run(100_000)
+    assert len(cluster.board._listeners) <= 1 + (cut > 0)
     return found
 
 
 @settings(max_examples=150, deadline=None)
-@given(clusters(), st.integers(0, 60))
-def test_the_index_finds_what_looking_at_all_finds(case: tuple[Experiment, list[Request]], cut: int) -> None:
+@given(clusters(), st.integers(0, 60), st.lists(st.integers(0, 5), max_size=20))
+def test_the_index_finds_what_looking_at_all_finds(
+    case: tuple[Experiment, list[Request]], cut: int, moves: list[int]
+) -> None:
     made, requests = case
-    assert records(made, deepcopy(requests), ranks=True, cut=cut) == records(made, requests, ranks=False)
+    moves = [index for index in moves if index < made.pools[0].instances]
+    ranked = records(made, deepcopy(requests), ranks=True, cut=cut, moves=moves)
+    assert ranked == records(made, requests, ranks=False, cut=cut, moves=moves)
