@@ -14,10 +14,10 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from blis_tui.cluster.lifecycle_records import Scaled, ScalingDecided
 from blis_tui.cluster.lives import CANDIDATES, COMING, FAILED
 from blis_tui.cluster.passage import LIFECYCLE, Background
 from blis_tui.cluster.placement import accelerators, draw
+from blis_tui.cluster.records import Scaled, ScalingDecided
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

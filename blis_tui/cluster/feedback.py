@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from blis_tui.cluster.passage import ARRIVAL, Passage
-from blis_tui.cluster.session_records import SessionBegun, SessionContinued
+from blis_tui.cluster.records import SessionBegun, SessionContinued
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

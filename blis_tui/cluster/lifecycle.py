@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.cluster.autoscaler import AutoscalerControl
 from blis_tui.cluster.failures import Failures
-from blis_tui.cluster.lifecycle_records import InstanceChanged, InstanceStopped, Lost, Retried, Stranded
 from blis_tui.cluster.lives import (
     ACTIVE,
     CANDIDATES,
@@ -28,6 +27,7 @@ from blis_tui.cluster.lives import (
 )
 from blis_tui.cluster.passage import LIFECYCLE, Background, Passage
 from blis_tui.cluster.placement import Placement
+from blis_tui.cluster.records import InstanceChanged, InstanceStopped, Lost, Retried, Stranded
 from blis_tui.engine.clientview import client_ttft_us
 from blis_tui.engine.latency.warming import slowed_down
 from blis_tui.engine.request import RequestState

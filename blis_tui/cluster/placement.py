@@ -11,8 +11,8 @@ from bisect import bisect_left, insort
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from blis_tui.cluster.lifecycle_records import NodeChanged
 from blis_tui.cluster.passage import LIFECYCLE, Background
+from blis_tui.cluster.records import NodeChanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from blis_tui.cluster.lifecycle_records import InstanceChanged, NodeChanged, Scaled, ScalingDecided
+from blis_tui.cluster.records import InstanceChanged, NodeChanged, Scaled, ScalingDecided
 from blis_tui.spec.model import Delay, Lifecycle, NodePool
 from tests.builders import Outcome, request
 from tests.cluster.test_lifecycle import asked, autoscaler, failure, states, varying

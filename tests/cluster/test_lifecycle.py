@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.digest import digest
-from blis_tui.cluster.lifecycle_records import InstanceChanged, InstanceStopped, Lost, Retried
+from blis_tui.cluster.records import InstanceChanged, InstanceStopped, Lost, Retried
 from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.records import Observers, Record, Routed, StepFinished
 from blis_tui.metrics.load import Flow
