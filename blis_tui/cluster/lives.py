@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from blis_tui.spec.model import Failure
+    from blis_tui.cluster.passage import Passage
+    from blis_tui.spec.model import Failure, Pool
 
 SCHEDULING: Final = "scheduling"
 LOADING: Final = "loading"
@@ -52,3 +53,36 @@ class Life:
         """All of it, as plain values (for digests)."""
         held = (self.held_us, self.held_since_us)
         return (self.pool, self.state, self.served, held, self.returns, self.failure, self.loaded_us)
+
+
+class Lives(Protocol):
+    """All instances' lives, as failures and the autoscaler see them."""
+
+    lives: list[Life]
+    parked: dict[int, Passage]
+
+    def cost_per_hour(self, pool: Pool) -> float | None:
+        """What an instance costs; None = not known."""
+
+    def pool_of(self, index: int) -> Pool:
+        """The pool of an instance."""
+
+    def of_pool(self, pool: int, states: frozenset[str]) -> list[int]:
+        """The instances of a pool that are in one of these states."""
+
+    def can_fail(self, index: int) -> bool:
+        """Whether there is an instance that can die."""
+
+    def fail(self, index: int, now: int, failure: Failure, reason: str) -> None:
+        """An instance dies."""
+
+    def drain(self, index: int, now: int, reason: str) -> None:
+        """An instance gets no more requests."""
+
+    def add(self, pool: int, now: int, reason: str) -> None:
+        """One more instance of a pool."""
+
+
+def accelerators(pool: Pool) -> int:
+    """How many an instance has: ``tensor_parallel`` of them for each stage of its pipeline."""
+    return pool.tensor_parallel * pool.engine.pipeline_parallel

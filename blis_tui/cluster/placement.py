@@ -11,13 +11,14 @@ from bisect import bisect_left, insort
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+from blis_tui.cluster.lives import accelerators
 from blis_tui.cluster.passage import LIFECYCLE, Background
 from blis_tui.cluster.records import NodeChanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from blis_tui.cluster.hosting import Host
+    from blis_tui.cluster.pipeline import Pipeline
     from blis_tui.engine.streams import Stream, Streams
     from blis_tui.spec.model import Delay, NodePool, Pool
 
@@ -27,11 +28,6 @@ def draw(delay: Delay, stream: Stream) -> int:
     if not delay.std_dev_us:
         return delay.mean_us
     return max(0, int(delay.mean_us + delay.std_dev_us * stream.normal()))
-
-
-def accelerators(pool: Pool) -> int:
-    """How many an instance has: ``tensor_parallel`` of them for each stage of its pipeline."""
-    return pool.tensor_parallel * pool.engine.pipeline_parallel
 
 
 class Need(NamedTuple):
@@ -187,9 +183,9 @@ class Placement:
     """
 
     def __init__(
-        self, pools: tuple[NodePool, ...], cluster: Host, streams: Streams, placed: Callable[[int, int], None]
+        self, pools: tuple[NodePool, ...], pipeline: Pipeline, streams: Streams, placed: Callable[[int, int], None]
     ) -> None:
-        self._cluster = cluster
+        self._pipeline = pipeline
         self._placed = placed
         self.groups = [NodeGroup(pool, streams.stream(f"node/{pool.name}")) for pool in pools]
         self._places: dict[int, _Place] = {}
@@ -295,10 +291,10 @@ class Placement:
         node = group.order()
         self._tell(node, "provisioning", now)
         time = now + draw(group.pool.provisioning_delay, group.stream)
-        self._cluster.queue.push(time, LIFECYCLE, _Ready(self._cluster, self, group, node))
+        self._pipeline.queue.push(time, LIFECYCLE, _Ready(self._pipeline, self, group, node))
 
     def _place_waiting(self, now: int) -> None:
-        """Whoever comes first gets room first; where one finds none, neither do others that need the same."""
+        """Those that came first get room first; where one finds none, neither do others that need the same."""
         full: dict[Need, None] = {}
         for need, indices in self._waiting:
             while indices and need not in full:
@@ -324,7 +320,7 @@ class Placement:
         self._place_waiting(now)
 
     def _tell(self, node: Node, state: str, now: int) -> None:
-        observers = self._cluster.observers
+        observers = self._pipeline.observers
         if NodeChanged in observers.kinds and observers.event:  # a record belongs to an event: the start is none
             observers.emit(NodeChanged(observers.event, now, node.name, state, f"node {node.name} is {state}"))
 
@@ -357,8 +353,8 @@ class _Ready(Background):
 
     __slots__ = ("_group", "_node", "_placement")
 
-    def __init__(self, cluster: Host, placement: Placement, group: NodeGroup, node: Node) -> None:
-        super().__init__("node-ready", cluster, None, self._come)
+    def __init__(self, pipeline: Pipeline, placement: Placement, group: NodeGroup, node: Node) -> None:
+        super().__init__("node-ready", pipeline, None, self._come)
         self._placement = placement
         self._group = group
         self._node = node

@@ -29,8 +29,8 @@ UNKNOWN_CLASS_PRIORITY: Final = 3
 """As `standard`."""
 
 
-_SOMEBODY: Final = Request(-1, "", 0, 1, 0)
-"""Whose prefill it is does not matter to step-time models."""
+_PROBE: Final = Request(-1, "", 0, 1, 0)
+"""Stands in chunks whose step time is asked for: of which request they are does not matter to step-time models."""
 
 
 class IncomingRequest(NamedTuple):
@@ -247,7 +247,7 @@ class SignalBoard:
         total = 0
         for chunk, times in ((room, full), (rest, 1 if rest else 0)):
             if times:
-                load = StepLoad([Chunk(_SOMEBODY, 0, chunk, chunk)], decodes, context)
+                load = StepLoad([Chunk(_PROBE, 0, chunk, chunk)], decodes, context)
                 total += times * instance.latency.step_time_us(load)
         return total
 
@@ -286,12 +286,6 @@ class Fleet(Sequence[InstanceSignals]):
         self._prompts = prompts
         self._parts: list[tuple[str, Fleet]] = []
 
-    def change(self, members: Sequence[int]) -> None:
-        """From now on these are the ones, in order of their indices."""
-        self.members = members
-        for model, part in self._parts:
-            part.change([index for index in members if self.board.model(index) == model])
-
     def place(self, index: int) -> int:
         """The place of an instance."""
         return bisect_left(self.members, index)
@@ -310,7 +304,7 @@ class Fleet(Sequence[InstanceSignals]):
         """An instance has gone."""
         self.board.announce(index)
         members = [*self.members]
-        members.remove(index)
+        del members[bisect_left(members, index)]
         self.members = members
         for model, part in self._parts:
             if self.board.model(index) == model:

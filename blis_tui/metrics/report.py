@@ -297,7 +297,7 @@ def build_report(
 ) -> Report:
     """Summarise a simulation as it stands now."""
     table = log.table(cluster)
-    tallies = _Tallies(table, len(cluster.instances), experiment.warm_up_us, held=cluster.gateway is not None)
+    tallies = _Tallies(table, len(cluster.instances), experiment.warm_up_us, held=cluster.gateway.holds)
     overall = tallies.overall
     counts = overall.counts(varies=experiment.cluster.varies)
     seconds = duration_us / 1e6
@@ -322,7 +322,7 @@ def build_report(
             requests_per_s=counts.completed / seconds if seconds else 0.0,
             output_tokens_per_s=overall.output_tokens / seconds if seconds else 0.0,
         ),
-        offered=tallies.flow.offered(cluster.offered_output_tokens),
+        offered=tallies.flow.offered(cluster.pipeline.offered_output_tokens),
         steady=tallies.flow.steady(),
         latency=Latencies(
             ttft_ms=of_samples(overall.ttft_us),
@@ -357,14 +357,13 @@ def seen_gaps_us(cluster: Cluster) -> dict[int, int]:
 
 def _gaps_us(cluster: Cluster) -> list[dict[int, int]]:
     """The same at the engine, for each instance."""
-    warm_up = cluster.warm_up
-    return [one.tallies.itl_us if warm_up is None else warm_up.gaps_since(one) for one in cluster.instances]
+    return [cluster.warm_up.gaps_since(one) for one in cluster.instances]
 
 
 def check_up(experiment: Experiment, cluster: Cluster, log: RequestLog, *, duration_us: int) -> Checkup:
     """All checks behind the warnings, on a simulation as it stands now; cheaper than a whole report."""
     table = log.table(cluster)
-    flow = Flow(held=cluster.gateway is not None)
+    flow = Flow(held=cluster.gateway.holds)
     for row in table.plain():
         flow.add(row)
     return _check(experiment, cluster, flow, table, duration_us)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from blis_tui.cluster.lifecycle import LifecycleControl
 from blis_tui.engine.records import Routed
 from blis_tui.spec.model import Autoscaler, Delay, Experiment, NodePool, PluginConfig
 from tests.builders import Outcome, experiment, request
@@ -89,7 +90,7 @@ def test_instances_wait_for_their_nodes_in_their_order(initial: int) -> None:
     made = on_nodes(7, nodes(initial=initial, most=10, gpus=5), gpus=2)
     outcome = run(made)
     lifecycle = outcome.cluster.lifecycle
-    assert lifecycle is not None
+    assert isinstance(lifecycle, LifecycleControl)
     assert lifecycle.placement is not None
     there = [tuple(node.hosted) for node in lifecycle.placement.nodes]
     assert sorted(index for hosted in there for index in hosted) == list(range(7))

@@ -8,8 +8,11 @@ from blis_tui.cluster.gateway.queue import GatewayQueue
 from blis_tui.cluster.gateway.saturation import SATURATION
 from blis_tui.cluster.passage import DISPATCH, GATEWAY_EXPIRY, Signal
 from blis_tui.cluster.records import Dispatched, GatewayTick, Held
+from blis_tui.cluster.stages import DISPLACED, EXPIRED, FULL, GATEWAY, OpenGateway
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from blis_tui.cluster.gateway import queue
     from blis_tui.cluster.passage import Passage
     from blis_tui.cluster.pipeline import Pipeline
@@ -17,11 +20,6 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Request
     from blis_tui.spec.model import Experiment, Gateway
 
-NAME: Final = "gateway"
-FULL: Final = "gateway-full"
-DISPLACED: Final = "gateway-displaced"
-EXPIRED: Final = "gateway-expired"
-"""What its rejections count as."""
 _PPM: Final = 1_000_000
 
 
@@ -58,79 +56,108 @@ class Expiry:
         """Nothing depends on it."""
 
 
-class GatewayControl:
+class GatewayControl(OpenGateway):
     """Holds requests back while the instances are saturated.
 
+    Args:
+        experiment: names what counts as saturated.
+        settings: how the queue is ordered, and how long it may be.
+        pipeline: what it is a part of.
+        fleet: the instances.
+
     Attributes:
-        queue: those it holds.
-        dispatched: how many it has sent on.
-        peak_depth: the most it has held at a time.
+        queue: the requests that it holds.
     """
 
-    def __init__(self, settings: Gateway, experiment: Experiment, cluster: Pipeline, fleet: Fleet) -> None:
+    holds = True
+
+    def __init__(self, experiment: Experiment, settings: Gateway, pipeline: Pipeline, fleet: Fleet) -> None:
+        super().__init__()
         self.queue = GatewayQueue(settings)
         self._settings = settings
         self._saturation = experiment.plugins.create(SATURATION, settings.saturation.kind, settings.saturation.settings)
-        self._cluster = cluster
+        self._pipeline = pipeline
         self._fleet = fleet
         self._ticking = False
-        self.dispatched = 0
-        self.peak_depth = 0
+
+    # ---- what others ask ----
 
     @property
     def rule(self) -> str:
         """What counts as saturated, in a sentence."""
         return self._saturation.rule
 
+    @property
+    def waiting(self) -> int:
+        """Requests that it holds."""
+        return len(self.queue)
+
+    def held(self) -> list[Passage]:
+        """Those requests, counted one by one."""
+        return [one.passage for one in self.queue.held()]
+
+    def bands(self) -> Iterator[tuple[int, float, queue.Band]]:
+        """The bands of its queue, the most urgent first: priority, saturation up to which it is served, requests."""
+        return self.queue.bands()
+
+    def upcoming(self) -> queue.Held | None:
+        """The request that is next if no other comes and the instances are not too busy."""
+        return self.queue.upcoming()
+
     def saturation(self) -> float:
         """How busy the instances are, by the figures read last."""
         return self._saturation.level(self._fleet)
 
-    def offer(self, passage: Passage, now: int) -> None:
+    # ---- what happens ----
+
+    def enter(self, passage: Passage, now: int) -> None:
         """An admitted request has come."""
-        cluster = self._cluster
-        priority = cluster.admission.priority(passage.incoming)
+        pipeline = self._pipeline
+        priority = pipeline.admission.control.priority(passage.incoming)
         held, victim = self.queue.offer(passage, priority, now)
         if victim is not None:
             reason = f"displaced by {passage.request.request_id} after {now - victim.since_us} us in the queue"
-            cluster.reject(victim.passage.request, NAME, reason, now, DISPLACED)
+            pipeline.reject(victim.passage.request, GATEWAY, reason, now, DISPLACED)
         if held is None:
-            cluster.reject(passage.request, NAME, "the queue is full", now, FULL)
+            pipeline.reject(passage.request, GATEWAY, "the queue is full", now, FULL)
             return
         self.peak_depth = max(self.peak_depth, len(self.queue))
         passage.kind = "held"
-        observers = cluster.observers
+        observers = pipeline.observers
         if Held in observers.kinds:
             observers.emit(Held(observers.event, now, passage.request.request_id, priority, len(self.queue)))
         if self._settings.request_ttl_us:
-            cluster.queue.push(now + self._settings.request_ttl_us, GATEWAY_EXPIRY, Expiry(self, held))
+            pipeline.queue.push(now + self._settings.request_ttl_us, GATEWAY_EXPIRY, Expiry(self, held))
         self._dispatch(now)
         self._tick_later(now)
 
-    def completed(self, count: int, now: int) -> None:
-        """So many requests have left the instances."""
-        if self._settings.dispatch == "on-completion":
-            while count and self._dispatch(now):
-                count -= 1
+    def departed(self, departed: Sequence[Request], prefilled: Sequence[Request], now: int) -> None:  # noqa: ARG002
+        """These have left the instances."""
+        self._completed(len(departed), now)
 
     def wake(self, count: int, now: int) -> None:
         """An instance for so many requests has come up."""
-        if self._settings.dispatch == "on-completion":
-            self.completed(count, now)
+        self._completed(count, now)
         self._tick_later(now)
+
+    def _completed(self, count: int, now: int) -> None:
+        """There are so many places more on the instances."""
+        if self._settings.dispatch == "on-completion":
+            while count and self._dispatch(now):
+                count -= 1
 
     def expire(self, held: queue.Held, now: int) -> None:
         """A request has been in the queue for too long."""
         self.queue.remove(held)
         waited = now - held.since_us
-        self._cluster.reject(held.passage.request, NAME, f"expired after {waited} us in the queue", now, EXPIRED)
+        self._pipeline.reject(held.passage.request, GATEWAY, f"expired after {waited} us in the queue", now, EXPIRED)
 
     def _dispatch(self, now: int) -> bool:
-        """Send on whoever is next, if the instances are not too busy for it."""
-        cluster, queue = self._cluster, self.queue
+        """Send the next request on, if the instances are not too busy for it."""
+        pipeline, queue = self._pipeline, self.queue
         if not len(queue):
             return False
-        cluster.board.read(now)
+        pipeline.roster.board.read(now)
         saturation = self.saturation()
         held = queue.next(saturation)
         if held is None:
@@ -138,25 +165,24 @@ class GatewayControl:
         request = held.passage.request
         request.gateway_us = now - held.since_us
         self.dispatched += 1
-        observers = cluster.observers
+        observers = pipeline.observers
         if Dispatched in observers.kinds:
             level = int(saturation * _PPM)
             waited = request.gateway_us
             observers.emit(Dispatched(observers.event, now, request.request_id, waited, len(queue), level))
-        cluster.dispatch(held.passage, now)
+        pipeline.dispatcher.dispatch(held.passage, now)
         return True
 
     def _tick_later(self, now: int) -> None:
         if self._settings.dispatch == "tick" and len(self.queue) and len(self._fleet) and not self._ticking:
             self._ticking = True
-            self._cluster.queue.push(now + self._settings.tick_us, DISPATCH, Signal("dispatch", self._tick))
+            self._pipeline.queue.push(now + self._settings.tick_us, DISPATCH, Signal("dispatch", self._tick))
 
     def _tick(self, event: Signal, now: int) -> bool:  # noqa: ARG002
         self._ticking = False
-        cluster = self._cluster
         self._dispatch(now)
         self._tick_later(now)
-        observers = cluster.observers
+        observers = self._pipeline.observers
         if GatewayTick in observers.kinds:
             level = int(self.saturation() * _PPM)
             observers.emit(GatewayTick(observers.event, now, len(self.queue), level))

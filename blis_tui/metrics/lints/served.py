@@ -59,9 +59,9 @@ def rejected(seen: Seen) -> Finding | str:
     count, arrived, share, first = _lost(seen, RequestState.REJECTED)
     if 100 * count <= REJECTED_SHARE * arrived:
         return ""
-    causes = seen.cluster.rejections
+    causes = seen.cluster.pipeline.rejections
     by = [f"{number:,} by {cause}" for cause, number in causes.items()]
-    alone = [*causes] == [seen.cluster.admission.name]
+    alone = [*causes] == [seen.experiment.policy.admission.kind]
     what = f"{plural(count, 'request')} of {arrived:,} ({share})"
     return Finding(
         id="rejected",

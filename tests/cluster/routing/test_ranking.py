@@ -70,20 +70,21 @@ def records(
     for kind in RECORD_KINDS.values():
         observers.add(kind, found.append)
     cluster = Cluster(made, ListSource(requests), RequestLog(), observers)
-    assert isinstance(cluster.router.policy, Weighted)
-    cluster.router.policy._can_rank = ranks
+    router = cluster.dispatcher.router
+    assert isinstance(router.policy, Weighted)
+    router.policy._can_rank = ranks
     if cut:
         cluster.run(cut)
-        cluster.router.policy = deepcopy(cluster.router.policy)
+        router.policy = deepcopy(router.policy)
     for index in moves:
-        members = cluster.router.fleet.members
+        members = router.fleet.members
         if index not in members:
-            cluster.include(index)
+            cluster.roster.include(index)
         elif len(members) > 1:
-            cluster.exclude(index)
+            cluster.roster.exclude(index)
         cluster.run(2)
     cluster.run(100_000)
-    assert len(cluster.board._listeners) <= 1 + (cut > 0)
+    assert len(cluster.roster.board._listeners) <= 1 + (cut > 0)
     return found
 
 

@@ -17,5 +17,5 @@ def test_a_session_stays_and_others_go_to_the_least_loaded() -> None:
 def test_a_session_whose_instance_may_not_be_chosen_moves() -> None:
     policy, seen = SessionAffinity(NoSettings()), fleet(Seen(5), Seen(1))
     policy.choose(incoming(session="s"), seen, context())
-    seen.change([0])
+    seen.exclude(1)
     assert policy.choose(incoming(session="s"), seen, context()) == (0, "load 5")
