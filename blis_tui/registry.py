@@ -38,11 +38,7 @@ F = TypeVar("F")
 _MARK: Final = "__blis_plugin__"
 
 _PACKAGES: Final = (
-    "blis_tui.cluster.admission",
-    "blis_tui.cluster.deciders",
-    "blis_tui.cluster.gateway",
-    "blis_tui.cluster.routing",
-    "blis_tui.cluster.scoring",
+    "blis_tui.cluster.policies",
     "blis_tui.engine.batching",
     "blis_tui.engine.latency",
     "blis_tui.engine.preemption",

@@ -57,7 +57,7 @@ def assembled(
     pipeline.dispatcher = _dispatcher(experiment, pipeline, streams, dict(routes))
     admission.onward = pipeline.dispatcher.dispatch
     if experiment.policy.gateway is not None:
-        from blis_tui.cluster.gateway.gateway import GatewayControl
+        from blis_tui.cluster.gateway_control import GatewayControl
 
         pipeline.gateway = gateway = GatewayControl(experiment, experiment.policy.gateway, pipeline, fleet)
         roster.followers.append(gateway)
@@ -75,9 +75,7 @@ def assembled(
     return pipeline
 
 
-def _dispatcher(
-    experiment: Experiment, pipeline: Pipeline, streams: Streams, routes: dict[str, Reroute]
-) -> Dispatcher:
+def _dispatcher(experiment: Experiment, pipeline: Pipeline, streams: Streams, routes: dict[str, Reroute]) -> Dispatcher:
     roster, split = pipeline.roster, experiment.cluster.disaggregation
     whole = ALL if split is None or split.undisaggregated == "all" else DECODING
     router = Router(experiment, experiment.policy.routing, roster.fleet_of(whole), streams)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.cluster.deciders.decider import DECIDER
 from blis_tui.cluster.link import Ahead, Link
 from blis_tui.cluster.passage import DECODE_ROUTING, PREFILL_ROUTING, TRANSFER_END, TRANSFER_START, Signal
 from blis_tui.cluster.pipeline import Dispatcher
+from blis_tui.cluster.policy import DECIDER
 from blis_tui.cluster.records import Split, TransferBrokenOff, TransferFinished, TransferStarted
 from blis_tui.engine.kv.capacity import kv_bytes_per_token
 from blis_tui.engine.request import Handover, RequestState, handover_of

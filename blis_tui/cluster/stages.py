@@ -14,7 +14,7 @@ from blis_tui.cluster.lives import ACTIVE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from blis_tui.cluster.gateway.queue import Band, Held
+    from blis_tui.cluster.gateway_queue import Band, Held
     from blis_tui.cluster.lives import Life
     from blis_tui.cluster.passage import Passage
     from blis_tui.cluster.router import Router
