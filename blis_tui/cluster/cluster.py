@@ -137,7 +137,7 @@ class Cluster:
             pipeline.events = events = events + 1
             if self.stopping:
                 break
-        # Between two calls the first event is always a real one: whoever looks need not clean up, and changes nothing.
+        # Between two calls the first event is always a real one: looking at it changes nothing.
         while heap and heap[0][3].stale:
             heappop(heap)[3].drop()
         return events - first

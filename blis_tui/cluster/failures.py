@@ -111,7 +111,7 @@ class _AtRandom(Background):
 
     @property
     def stale(self) -> bool:
-        """Whether the instance has gone before, or nobody would notice."""
+        """Whether the instance has gone before, or no request is left."""
         failures, key = self._failures, self._key
         return self.audience.finished or failures.due[key] != self._time_us or not failures.alive(key[1])
 

@@ -39,7 +39,7 @@ class Band:
     def __init__(self) -> None:
         self.flows: dict[str, list[Held]] = {}
         self.served: str | None = None
-        """The tenant whose turn was the last; None = nobody's was."""
+        """The tenant whose turn was the last; None = there was none yet."""
         self.credit: dict[str, float] = {}
         """Tokens that tenants may still send in this round."""
 
@@ -76,11 +76,11 @@ class GatewayQueue:
                 yield from flows[tenant]
 
     def offer(self, passage: Passage, priority: int, now: int) -> tuple[Held | None, Held | None]:
-        """Take in a newcomer: returns its place, None if it is turned away, and whoever had to go for it."""
+        """Take in a newcomer: returns its place, None if it is turned away, and the request that had to go for it."""
         settings = self._settings
         band = self._band(priority)
         if settings.bands and 0 < settings.per_band_capacity <= len(band):
-            return None, None  # whoever is in it is as urgent
+            return None, None  # all in it are as urgent
         victim = None
         if 0 < settings.max_depth <= self._count:
             victim = self._victim(priority)
@@ -94,7 +94,7 @@ class GatewayQueue:
         return held, victim
 
     def next(self, saturation: float) -> Held | None:
-        """Take out who is dispatched now; None = nobody waits, or the instances are too busy for the next in turn."""
+        """Take out the request to dispatch now; None = none waits, or the instances are too busy for the next."""
         bands = sorted(self._bands, reverse=True)
         for at, priority in enumerate(bands):
             band = self._bands[priority]
@@ -108,7 +108,7 @@ class GatewayQueue:
         return None
 
     def upcoming(self) -> Held | None:
-        """Who is next if nobody comes and the instances are not too busy; nothing changes."""
+        """The request that is next if none comes and the instances are not too busy; nothing changes."""
         for priority in sorted(self._bands, reverse=True):
             band = self._bands[priority]
             if band.flows:

@@ -365,7 +365,7 @@ class LifecycleControl(AlwaysUp):
     def _gets_room(self, pool: spec.Pool) -> bool:
         if self.placement is None or self.placement.expects_room(pool):
             return True
-        # Whoever dies for good makes room; an autoscaler may fill it with others again and again.
+        # An instance that dies for good makes room; an autoscaler may fill it with others again and again.
         return self.autoscaler is None and any(self._failures.may_end(index) for index in range(len(self.lives)))
 
     def _may_add(self, pool: int, scaler: AutoscalerControl) -> bool:

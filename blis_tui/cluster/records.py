@@ -99,7 +99,7 @@ class Dispatched(Record):
 
 @dataclass(frozen=True, slots=True)
 class GatewayTick(Record):
-    """The gateway looked whether it could dispatch somebody."""
+    """The gateway looked whether it could dispatch a request."""
 
     shown = Description(
         "gateway-tick",
@@ -480,7 +480,7 @@ class SessionContinued(Record):
         "session-continued",
         sign=")",
         meaning="a request went on with a session",
-        explanation="The calls that it waits for had been answered, and somebody had thought, or a tool had worked.",
+        explanation="The calls that it waits for had been answered, and the user had thought, or a tool had worked.",
         sentence="{request_id} goes on with the session {session_id} as call {call:place}, {waited_us:span} later",
         line="goes on with its session {waited_us:span} after {last}",
         figures=("last", "waited_us"),

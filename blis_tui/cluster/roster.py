@@ -137,7 +137,7 @@ class Roster:
                 self.of_tenants[request.tenant] = self.of_tenants.get(request.tenant, 0) + 1
 
     def note_departures(self, now: int) -> None:
-        """Requests have left instances since this was called last: whoever follows them hears of it."""
+        """Requests have left instances since this was called last: the stages that follow them hear of it."""
         departed, prefilled = self.watch.departed, self.watch.prefilled
         self.in_flight -= len(departed)
         if self.counts_tenants:

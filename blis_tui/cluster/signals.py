@@ -193,7 +193,7 @@ class SignalBoard:
         self._views.append(view)
 
     def read(self, now: int) -> None:
-        """Whoever decides reads first: what has reached its age is renewed, for all instances at once."""
+        """Called before each decision: what has reached its age is renewed, for all instances at once."""
         self.now_us = now
         if self.touched:
             in_flight = self.in_flight

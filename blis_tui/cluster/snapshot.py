@@ -194,9 +194,9 @@ class GatewaySnapshot:
     bands: tuple[BandSnapshot, ...]
     """The most urgent first; a single one where it has no bands. Empty ones are left out."""
     upcoming: str
-    """Who is dispatched next; empty = nobody waits."""
+    """The request that is dispatched next; empty = none waits."""
     saturation: float
-    """By the signals read last: from 1 on nobody is dispatched."""
+    """By the signals read last: from 1 on none is dispatched."""
     rule: str
     """What counts as saturated, in a sentence."""
 

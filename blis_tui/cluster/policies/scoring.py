@@ -93,7 +93,7 @@ class ActiveRequests(FigureScorer):
     figure = "in_flight"
 
     def grades(self, values: Sequence[float]) -> list[float]:
-        """0 for whoever has most in flight, 1 for whoever has none."""
+        """0 for the instances with most in flight, 1 for those with none."""
         most = max(values)
         return [(most - value) / most for value in values] if most else [1.0] * len(values)
 
@@ -149,14 +149,14 @@ class LoraAffinity(SparseScorer):
     "no-hit-lru", "Prompts that no cache holds spread over the instances that had one least recently.", Weight
 )
 class NoHitLru:
-    """Ranks instances by when they last got a prompt that nobody had in the cache; those that never did come first."""
+    """Ranks instances by when they last got a prompt that no cache held; those that never did come first."""
 
     def __init__(self, settings: Weight) -> None:
         self.weight = settings.weight
         self._cold: dict[int, None] = {}
 
     def scores(self, request: IncomingRequest, fleet: Fleet) -> Sequence[float]:
-        """0.5 for all where somebody has a block of the prompt, else 1 for the first in rank down to 0 for the last."""
+        """0.5 for all where a cache has a block of the prompt, else 1 for the first in rank down to 0 for the last."""
         count = len(fleet)
         if _hit(request, fleet):
             return [0.5] * count
@@ -170,7 +170,7 @@ class NoHitLru:
         return scores
 
     def routed(self, request: IncomingRequest, fleet: Fleet, place: int) -> None:
-        """Remember who got a prompt that nobody had."""
+        """Remember which instance got a prompt that no cache held."""
         if not _hit(request, fleet):
             instance = fleet.members[place]
             self._cold.pop(instance, None)
@@ -206,16 +206,16 @@ class PrecisePrefixCache(SparseScorer):
 
     def __init__(self, settings: PrecisePrefixCacheSettings) -> None:
         super().__init__(settings)
-        self._nobody = settings.nobody_has_it
+        self._cold_score = settings.nobody_has_it
 
     def sparse(self, request: IncomingRequest, fleet: Fleet) -> tuple[float, Mapping[int, float]]:
         """1 for the most cached blocks, 0 for the fewest; 1 for all where they have equally many."""
         if not request.segments:
-            return self._nobody, {}
+            return self._cold_score, {}
         blocks = fleet.cached_blocks(request.segments)
         low, high = min(blocks), max(blocks)
         if low == high:
-            return (1.0 if high else self._nobody), {}
+            return (1.0 if high else self._cold_score), {}
         span = high - low
         return 0.0, {place: (count - low) / span for place, count in enumerate(blocks) if count > low}
 
@@ -278,7 +278,7 @@ class PrefixAffinity(SparseScorer):
 class BlockLru:
     """The latest blocks that were sent somewhere, at most so many.
 
-    Blocks that no other prompt can share are only counted: they take room, and nobody ever looks for them.
+    Blocks that no other prompt can share are only counted: they take room, and are never looked for.
     """
 
     def __init__(self, capacity: int) -> None:

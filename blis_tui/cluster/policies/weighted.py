@@ -157,7 +157,7 @@ class Ranking:
         at = 0
         for scorer, _ in self._parts:
             column: Sequence[float] | None = None
-            constant, others = 0.0, _NOBODY
+            constant, others = 0.0, _NONE
             if isinstance(scorer, FigureScorer):
                 if scorer.figure != _FINE:
                     column = scorer.grades([group[at] for group in groups])
@@ -245,7 +245,7 @@ class Ranking:
         self._where[index] = (group, entry)
 
 
-_NOBODY: Final[Mapping[int, float]] = {}
+_NONE: Final[Mapping[int, float]] = {}
 
 
 def can_rank(scorers: Sequence[Scorer]) -> bool:
