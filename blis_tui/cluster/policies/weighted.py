@@ -221,28 +221,40 @@ class Ranking:
             if there and index not in self._where:
                 self._insert(index, board)
             elif not there and index in self._where:
-                self._remove(index)
-                del self._where[index]
+                self._remove(self._where.pop(index))
 
     def _update(self, board: SignalBoard) -> None:
+        where, groups = self._where, self._groups
         for index in self._changed:
-            if index in self._where:
-                self._remove(index)
-                self._insert(index, board)
+            if index not in where:
+                continue
+            before = where[index]
+            after = self._place(index, board)
+            if after == before:
+                continue
+            self._remove(before)
+            group, entry = where[index] = after
+            if group in groups:
+                insort(groups[group], entry)
+            else:
+                groups[group] = [entry]
         self._changed.clear()
 
-    def _remove(self, index: int) -> None:
-        group, entry = self._where[index]
+    def _place(self, index: int, board: SignalBoard) -> tuple[Group, tuple[float, int]]:
+        """The group of an instance, and its entry there."""
+        entry = (FIGURES[_FINE](board, index) if self._has_fine else 0.0, index)
+        return tuple([figure(board, index) for figure in self._figures]), entry
+
+    def _remove(self, place: tuple[Group, tuple[float, int]]) -> None:
+        group, entry = place
         entries = self._groups[group]
         del entries[bisect_left(entries, entry)]
         if not entries:
             del self._groups[group]
 
     def _insert(self, index: int, board: SignalBoard) -> None:
-        group = tuple([figure(board, index) for figure in self._figures])
-        entry = (FIGURES[_FINE](board, index) if self._has_fine else 0.0, index)
+        group, entry = self._where[index] = self._place(index, board)
         insort(self._groups.setdefault(group, []), entry)
-        self._where[index] = (group, entry)
 
 
 _NONE: Final[Mapping[int, float]] = {}

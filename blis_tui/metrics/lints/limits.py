@@ -87,6 +87,22 @@ def thrashing(seen: Seen) -> Finding | str:
     )
 
 
+def host_link(seen: Seen) -> Finding | str:
+    """Host memory is described, and no request is ever swapped there."""
+    cluster = seen.cluster
+    described = [pool.engine.host_link for pool in cluster.pools if pool.engine.host_link is not None]
+    if not described or any(instance.batch.host is not None for instance in cluster.instances):
+        return ""
+    restore = seen.experiment.policy.preemption_restore
+    return Finding(
+        id="host-link",
+        message=f"engine.host_link has no effect: `restore: {restore}` swaps nothing to the host.",
+        figures={"preemptions": seen.total("preemptions")},
+        advice="Set policy.preemption.restore to swap or auto, or leave engine.host_link out.",
+        keys=("policy.preemption.restore", "engine.host_link"),
+    )
+
+
 def crowded_out(seen: Seen) -> Finding | str:
     """Requests that run alone are preempted again and again because KV blocks are reserved for prompts on their way."""
     counts = [one.batch.crowded_out for one in seen.cluster.instances]
