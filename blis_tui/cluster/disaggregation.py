@@ -39,7 +39,6 @@ class Splitter(Dispatcher):
     """
 
     splits = True
-    link: Link
 
     def __init__(
         self,
@@ -51,7 +50,7 @@ class Splitter(Dispatcher):
     ) -> None:
         router, self.prefill, self.decode = routers
         super().__init__(experiment, pipeline, router, routes)
-        self.link = Link(settings.transfer)
+        self.link = self._link = Link(settings.transfer)
         self._settings = settings.transfer
         self._decider = experiment.plugins.create(DECIDER, settings.decider.kind, settings.decider.settings)
         self._planned_end: Signal | None = None
@@ -163,7 +162,7 @@ class Splitter(Dispatcher):
                 )
             )
         passage.kind = "transfer-end"
-        duration = self.link.start(request.index, self.bytes_of(request), now, self._ahead(handover))
+        duration = self._link.start(request.index, self.bytes_of(request), now, self._ahead(handover))
         if duration is None:
             self._plan_end(now)
         else:
@@ -189,7 +188,7 @@ class Splitter(Dispatcher):
 
     def _plan_end(self, now: int) -> None:
         """Under fair share: the transfer that is through first if nothing changes."""
-        found = self.link.next_end(now)
+        found = self._link.next_end(now)
         if found is None:
             self._planned_end = None
             return
@@ -199,7 +198,7 @@ class Splitter(Dispatcher):
     def _shared_end(self, event: Signal, now: int) -> bool:
         if event is not self._planned_end:
             return False
-        found = self.link.next_end(now)
+        found = self._link.next_end(now)
         if found is None:
             return False
         self.end(self.passages[found[0]], now)
@@ -210,7 +209,7 @@ class Splitter(Dispatcher):
         """The KV blocks of a prompt have arrived."""
         request = passage.request
         handover = handover_of(request)
-        self.link.end(request.index, now)
+        self._link.end(request.index, now)
         self.arrived += 1
         handover.transfer_us = now - handover.transfer_start_us
         pipeline, observers = self._pipeline, self._pipeline.observers
@@ -262,7 +261,7 @@ class Splitter(Dispatcher):
             observers.emit(TransferBrokenOff(observers.event, now, request.request_id, index, reason))
         if handover.transfer_start_us >= 0:
             self.broken_off += 1
-            self.link.end(request.index, now)
+            self._link.end(request.index, now)
             if self._planned_end is not None:
                 self._plan_end(now)
         self._pipeline.lifecycle.start_again(request, index, now, down=True)
@@ -340,7 +339,7 @@ class Splitter(Dispatcher):
         """What it remembers, as plain values (for digests)."""
         ways = tuple((index, one.kind) for index, one in sorted(self.passages.items()))
         counts = (self.split, self.dropped, self.broken_off, tuple(self._void))
-        return (self.prefill.state(), self.decode.state(), self._decider.state(), self.link.state(), ways, counts)
+        return (self.prefill.state(), self.decode.state(), self._decider.state(), self._link.state(), ways, counts)
 
 
 class PrefillFirst(Splitter):

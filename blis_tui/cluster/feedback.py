@@ -66,11 +66,11 @@ class Sending:
     @property
     def stale(self) -> bool:
         """Whether no request will arrive then: there are enough, or its session has ended before."""
-        return self.feedback.source.next_us > self.time_us
+        return self.feedback.clients.next_us > self.time_us
 
     def happen(self, now: int) -> bool:
         """Let it arrive."""
-        request = None if self.stale else self.feedback.source.next_request()
+        request = None if self.stale else self.feedback.clients.next_request()
         if request is None:
             return False
         self.feedback.arrive(Passage(request, self.feedback.arrive), now)
@@ -84,8 +84,6 @@ class Sending:
 class Feedback(Arrivals):
     """Requests come as clients send them, who wait for answers. See ``Arrivals`` for the arguments."""
 
-    source: InteractiveSource
-
     def __init__(
         self,
         experiment: Experiment,
@@ -95,38 +93,39 @@ class Feedback(Arrivals):
         ended: list[tuple[Request, int]],
     ) -> None:
         super().__init__(experiment, source, pipeline, entrance)
+        self.clients = source
         self.ended = ended
 
     @property
     def silent(self) -> bool:
         """Whether no request will come, unless one ends."""
-        return self.source.silent
+        return self.clients.silent
 
     @property
     def exhausted(self) -> bool:
         """Whether no request will come, whatever ends."""
-        return self.source.exhausted
+        return self.clients.exhausted
 
     @property
     def sessions(self) -> SessionCounts | None:
         """What became of the sessions so far; None where there are none."""
-        return self.source.sessions
+        return self.clients.sessions
 
     def pull(self) -> None:
         """Wait for every arrival that is known."""
-        for time_us in self.source.take_due():
+        for time_us in self.clients.take_due():
             self._pipeline.queue.push(time_us, ARRIVAL, Sending(self, time_us))
 
     def answer(self, now: int) -> None:
         """Clients hear of requests that have ended, and may send others."""
         for request, e2e_us in self.ended:
-            self.source.on_ended(request, e2e_us, now)
+            self.clients.on_ended(request, e2e_us, now)
         self.ended.clear()
         self.pull()
 
     def tell(self, request: Request, now: int) -> None:
         """Emit the record of a request that belongs to a session."""
-        observers, sent = self._pipeline.observers, self.source.sent
+        observers, sent = self._pipeline.observers, self.clients.sent
         if sent is None:
             return
         if not sent.after:
