@@ -14,7 +14,7 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from blis_tui.cluster.lives import CANDIDATES, COMING, FAILED, accelerators
+from blis_tui.cluster.lives import CANDIDATES, COMING, FAILED, NoAutoscaler, accelerators
 from blis_tui.cluster.passage import LIFECYCLE, Background
 from blis_tui.cluster.placement import draw
 from blis_tui.cluster.records import Scaled, ScalingDecided
@@ -44,8 +44,10 @@ class _Balance(NamedTuple):
     spare: float
 
 
-class AutoscalerControl:
+class AutoscalerControl(NoAutoscaler):
     """Looks at the cluster every ``interval_us`` and decides; a decision takes effect after the scrape delay."""
+
+    scales = True
 
     def __init__(
         self,
@@ -55,6 +57,7 @@ class AutoscalerControl:
         pipeline: Pipeline,
         streams: Streams,
     ) -> None:
+        super().__init__()
         self._settings = settings
         self._pools = pools
         self._lifecycle = lifecycle
@@ -67,8 +70,6 @@ class AutoscalerControl:
         """The pools of each role."""
         self._up_since_us = [_NEVER] * len(roles)
         self._down_since_us = [_NEVER] * len(roles)
-        self.scaled: list[tuple[int, str, int, str]] = []
-        """What took effect: time, pool, change, reason."""
         delay = settings.scrape_delay
         self._patience_us = _CYCLES * (
             settings.interval_us

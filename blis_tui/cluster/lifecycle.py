@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.cluster.autoscaler import AutoscalerControl
 from blis_tui.cluster.failures import Failures
 from blis_tui.cluster.lives import (
     ACTIVE,
@@ -24,9 +23,10 @@ from blis_tui.cluster.lives import (
     TERMINATED,
     WARMING,
     Life,
+    NoAutoscaler,
+    RoomForAll,
 )
 from blis_tui.cluster.passage import LIFECYCLE, Background, Passage
-from blis_tui.cluster.placement import Placement
 from blis_tui.cluster.records import InstanceChanged, InstanceStopped, Lost, Retried, Stranded
 from blis_tui.cluster.stages import AlwaysUp
 from blis_tui.engine.clientview import client_ttft_us
@@ -58,8 +58,8 @@ class LifecycleControl(AlwaysUp):
         streams: where random streams come from.
 
     Attributes:
-        placement: where instances stand; None = there is room everywhere.
-        autoscaler: None = there is none.
+        placement: where instances stand.
+        autoscaler: what adds and removes instances.
     """
 
     def __init__(self, experiment: spec.Experiment, pipeline: Pipeline, streams: Streams) -> None:
@@ -82,9 +82,15 @@ class LifecycleControl(AlwaysUp):
         self._undeclared: dict[int, None] = {}
         """Requests on instances that declared no budget: the engine sets one."""
         self._failures = Failures(settings.failures, self, pipeline, streams)
-        self.placement = Placement(settings.nodes, pipeline, streams, self._placed) if settings.nodes else None
-        self.autoscaler: AutoscalerControl | None = None
+        self.placement = RoomForAll()
+        if settings.nodes:
+            from blis_tui.cluster.placement import Placement  # noqa: PLC0415  (what is not configured is not imported)
+
+            self.placement = Placement(settings.nodes, pipeline, streams, self._placed)
+        self.autoscaler = NoAutoscaler()
         if settings.autoscaler is not None:
+            from blis_tui.cluster.autoscaler import AutoscalerControl  # noqa: PLC0415  (as above)
+
             self.autoscaler = AutoscalerControl(settings.autoscaler, experiment.pools, self, pipeline, streams)
 
     def begin(self) -> None:
@@ -93,7 +99,7 @@ class LifecycleControl(AlwaysUp):
         for pool, one in enumerate(self._pools):
             for _ in range(one.instances):
                 self.lives.append(Life(pool))
-                if self.placement is None or self.placement.place_now(number, one):
+                if self.placement.place(number, one):
                     self.lives[number].held_since_us = 0
                 else:
                     self.lives[number].state = SCHEDULING
@@ -103,11 +109,9 @@ class LifecycleControl(AlwaysUp):
                 self._failures.watch(index, 0)
             else:
                 self._roster.exclude(index)
-        if self.placement is not None:
-            self.placement.provision(0)
+        self.placement.provision(0)
         self._failures.plan()
-        if self.autoscaler is not None:
-            self.autoscaler.begin()
+        self.autoscaler.begin()
 
     # ---- what others ask ----
 
@@ -126,16 +130,16 @@ class LifecycleControl(AlwaysUp):
     @property
     def ready_nodes(self) -> int:
         """Nodes that can be used."""
-        return 0 if self.placement is None else self.placement.ready_nodes
+        return self.placement.ready_nodes
 
     @property
     def scaled(self) -> tuple[tuple[int, str, int, str], ...]:
         """What an autoscaler has done: time, pool, change, reason."""
-        return () if self.autoscaler is None else tuple(self.autoscaler.scaled)
+        return tuple(self.autoscaler.scaled)
 
     def node_us(self, now: int) -> list[int]:
         """How long the nodes of each pool have been there until now, added up."""
-        return [] if self.placement is None else self.placement.node_us(now)
+        return self.placement.node_us(now)
 
     def can_fail(self, index: int) -> bool:
         """Whether there is an instance that can die."""
@@ -143,7 +147,7 @@ class LifecycleControl(AlwaysUp):
 
     def cost_per_hour(self, pool: spec.Pool) -> float | None:
         """What an instance of a pool costs; None = not known."""
-        return None if self.placement is None else self.placement.cost_per_hour(pool)
+        return self.placement.cost_per_hour(pool)
 
     def held_us(self, index: int, now: int) -> int:
         """How long an instance has held its accelerators until now."""
@@ -152,7 +156,7 @@ class LifecycleControl(AlwaysUp):
 
     def state(self) -> tuple[object, ...]:
         """Everything, as plain values (for digests)."""
-        parts = [part.state() for part in (self.placement, self.autoscaler) if part is not None]
+        parts = [state for part in (self.placement, self.autoscaler) if (state := part.state())]
         return (
             tuple(life.values() for life in self.lives),
             tuple(self.parked),
@@ -168,10 +172,10 @@ class LifecycleControl(AlwaysUp):
         instance = self._roster.create(self._pools[pool])
         self.lives.append(Life(pool, SCHEDULING))
         self._tell(instance.index, "", now, f"scheduled, {reason}")
-        if self.placement is None:
+        if self.placement.place(instance.index, self._pools[pool]):
             self._placed(instance.index, now)
         else:
-            self.placement.place(instance.index, self._pools[pool], now)
+            self.placement.provision(now)
 
     def _placed(self, index: int, now: int) -> None:
         """There is room for an instance."""
@@ -328,8 +332,7 @@ class LifecycleControl(AlwaysUp):
         """Its accelerators can be used for others."""
         life = self.lives[index]
         life.held_us, life.held_since_us = self.held_us(index, now), -1
-        if self.placement is not None:
-            self.placement.free(index, now)
+        self.placement.free(index, now)
 
     # ---- what becomes of requests ----
 
@@ -338,7 +341,7 @@ class LifecycleControl(AlwaysUp):
         if not self.stuck(left):
             return False
         scaler = self.autoscaler
-        return scaler is None or scaler.gave_up or not any(self._may_add(pool, scaler) for pool in self._wanted_pools())
+        return scaler.gave_up or not any(self._may_add(pool, scaler) for pool in self._wanted_pools())
 
     def stuck(self, left: int) -> bool:
         """Whether all of the requests that are left wait for instances that only the autoscaler could bring."""
@@ -363,12 +366,12 @@ class LifecycleControl(AlwaysUp):
         return life.state in CANDIDATES or life.state == LOADING or (life.state == FAILED and life.returns)
 
     def _gets_room(self, pool: spec.Pool) -> bool:
-        if self.placement is None or self.placement.expects_room(pool):
+        if self.placement.expects_room(pool):
             return True
         # An instance that dies for good makes room; an autoscaler may fill it with others again and again.
-        return self.autoscaler is None and any(self._failures.may_end(index) for index in range(len(self.lives)))
+        return not self.autoscaler.scales and any(self._failures.may_end(index) for index in range(len(self.lives)))
 
-    def _may_add(self, pool: int, scaler: AutoscalerControl) -> bool:
+    def _may_add(self, pool: int, scaler: NoAutoscaler) -> bool:
         """Whether the autoscaler may order an instance of a pool, or make room for one."""
         return scaler.may_add(pool) or bool(self.of_pool(pool, COMING))
 

@@ -11,7 +11,7 @@ from bisect import bisect_left, insort
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from blis_tui.cluster.lives import accelerators
+from blis_tui.cluster.lives import Node, RoomForAll, accelerators
 from blis_tui.cluster.passage import LIFECYCLE, Background
 from blis_tui.cluster.records import NodeChanged
 
@@ -40,27 +40,6 @@ class Need(NamedTuple):
 def need_of(pool: Pool) -> Need:
     """What the instances of a pool need."""
     return Need(pool.hardware.name, accelerators(pool))
-
-
-class Node:
-    """One machine.
-
-    Attributes:
-        name: its pool and its number there.
-        number: its number in its pool, in the order in which they were ordered.
-        free: accelerators that no instance has.
-        hosted: the instances on it, and how many accelerators each has.
-        ready_us: since when it can be used; -1 = it is being provisioned.
-    """
-
-    __slots__ = ("free", "hosted", "name", "number", "ready_us")
-
-    def __init__(self, name: str, number: int, free: int) -> None:
-        self.name = name
-        self.number = number
-        self.free = free
-        self.hosted: dict[int, int] = {}
-        self.ready_us = -1
 
 
 class NodeGroup:
@@ -175,7 +154,7 @@ class _Coming(NamedTuple):
     nodes: int
 
 
-class Placement:
+class Placement(RoomForAll):
     """Puts each instance on the first node with enough free accelerators; the others wait for one.
 
     Attributes:
@@ -209,14 +188,7 @@ class Placement:
             count += len(group.nodes) - group.coming
         return count
 
-    def place(self, index: int, pool: Pool, now: int) -> None:
-        """An instance is to start as soon as there is room for it."""
-        if self.place_now(index, pool):
-            self._placed(index, now)
-        else:
-            self.provision(now)
-
-    def place_now(self, index: int, pool: Pool) -> bool:
+    def place(self, index: int, pool: Pool) -> bool:
         """Put a new instance on the first node with enough free accelerators; False = there is none, it waits."""
         need = need_of(pool)
         if self._host(index, need):
@@ -258,7 +230,7 @@ class Placement:
                 self._tell(empty, "released", now)
 
     def expects_room(self, pool: Pool) -> bool:
-        """Whether a node on which there is room for such an instance is being provisioned."""
+        """Whether there will be room for such an instance: on a node that is being provisioned."""
         need = need_of(pool)
         return any(group.coming and group.fits(need) for group in self.groups)
 

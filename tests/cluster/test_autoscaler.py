@@ -83,7 +83,6 @@ def test_an_instance_needs_its_accelerators_on_one_node() -> None:
     assert states(outcome, 2) == [(400, "active")]
     lifecycle = outcome.cluster.lifecycle
     assert isinstance(lifecycle, LifecycleControl)
-    assert lifecycle.placement is not None
     assert [tuple(node.hosted.items()) for node in lifecycle.placement.nodes] == [((0, 2),), ((1, 2),), ((2, 2),)]
     assert lifecycle.held_us(2, outcome.cluster.now) == outcome.cluster.now - 400
 
@@ -98,5 +97,4 @@ def test_an_empty_node_is_given_back() -> None:
     ended = [one for one in outcome.records if isinstance(one, InstanceChanged) and one.state == "terminated"]
     assert [one.time_us for one in ended] == [gone[0].time_us]
     assert isinstance(outcome.cluster.lifecycle, LifecycleControl)
-    assert outcome.cluster.lifecycle.placement is not None
     assert outcome.cluster.lifecycle.placement.node_us(outcome.cluster.now) == [outcome.cluster.now + gone[0].time_us]
