@@ -11,10 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.cluster.deciders.decider import DECIDER
-from blis_tui.cluster.gateway.saturation import SATURATION
-from blis_tui.cluster.policy import ADMISSION, ROUTING
-from blis_tui.cluster.scoring.scorer import SCORING
+from blis_tui.cluster.policy import ADMISSION, DECIDER, ROUTING, SATURATION, SCORING
 from blis_tui.engine.batching.rule import BATCHING
 from blis_tui.engine.latency.model import LATENCY
 from blis_tui.engine.preemption.restore import RESTORE

@@ -3,10 +3,19 @@
 ``docs/plugins.md`` shows how to write one. Nothing inside this package imports this module.
 """
 
-from blis_tui.cluster.deciders.decider import DECIDER, Decider
-from blis_tui.cluster.gateway.saturation import SATURATION, Saturation
-from blis_tui.cluster.policy import ADMISSION, ROUTING, AdmissionPolicy, RoutingPolicy
-from blis_tui.cluster.scoring.scorer import SCORING, FigureScorer, Scorer, SparseScorer, Weight
+from blis_tui.cluster.policies.scoring import FigureScorer, SparseScorer, Weight
+from blis_tui.cluster.policy import (
+    ADMISSION,
+    DECIDER,
+    ROUTING,
+    SATURATION,
+    SCORING,
+    AdmissionPolicy,
+    Decider,
+    RoutingPolicy,
+    Saturation,
+    Scorer,
+)
 from blis_tui.cluster.signals import CacheView, Context, Fleet, IncomingRequest, InstanceSignals
 from blis_tui.engine.batch import Batch
 from blis_tui.engine.batching.rule import BATCHING, BatchRule, RunningFirst

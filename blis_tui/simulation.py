@@ -192,7 +192,7 @@ class Simulation:
     @property
     def routes_left(self) -> tuple[str, ...]:
         """Requests of ``routes`` whose decision has not been overruled so far."""
-        return tuple(self._cluster.overruled)
+        return tuple(self._cluster.dispatcher.overruled)
 
     @property
     def cluster(self) -> Cluster:

@@ -15,9 +15,7 @@ from textwrap import dedent
 from typing import TYPE_CHECKING, Final
 
 import blis_tui
-import blis_tui.cluster.lifecycle_records
-import blis_tui.cluster.records  # their kinds are known once they are imported
-import blis_tui.cluster.session_records
+import blis_tui.cluster.records  # kinds are known once they are imported
 import blis_tui.engine.content_records
 from blis_tui.authoring.codes import explain
 from blis_tui.authoring.project import write_tree

@@ -122,7 +122,7 @@ from blis_tui.shipped import SHIPPED, builtin
 there = lambda: {name for names in SHIPPED.values() for name in names.values() if name in sys.modules}
 assert not there(), there()
 assert builtin().find("policy.routing", "round-robin").name == "round-robin"
-assert there() == {"blis_tui.cluster.routing.round_robin"}, there()
+assert there() == {"blis_tui.cluster.policies.routing"}, there()
 """
     subprocess.run([sys.executable, "-c", program], check=True)
 
