@@ -19,11 +19,12 @@ import importlib
 import pickle
 import pkgutil
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from functools import cache
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, cast, get_args, get_origin
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import BlisError, PolicyError
 
 if TYPE_CHECKING:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 import traceback
-from dataclasses import dataclass
 from hashlib import sha256
 from struct import error as StructError  # noqa: N812  (it is a class)
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from blis_tui._version import ENGINE, __version__
 from blis_tui.checkpoints import FIXED_AND_LOG, objects_from, packed, unpacked
+from blis_tui.classes import dataclass
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.digest import digest
 from blis_tui.cluster.figures import FIGURES

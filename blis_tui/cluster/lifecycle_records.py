@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import blis_tui.cluster.records  # noqa: F401  (kinds are listed in the order in which they are defined: those first)
+from blis_tui.classes import dataclass
 from blis_tui.engine.records import Description, Record
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.request import RequestState
 
 if TYPE_CHECKING:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import dataclass
 from blis_tui.metrics.stats import Distribution, of_samples
 from blis_tui.workload.source import TraceSource
 from blis_tui.workload.trace_sessions import TracedSource

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import ENGINE
 from blis_tui.canonical import to_json
+from blis_tui.classes import dataclass
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.expectations import Verdict, judge
 from blis_tui.metrics.kv import KvCounts, kv_counts

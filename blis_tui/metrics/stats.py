@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from itertools import accumulate
 from math import fsum
 from typing import TYPE_CHECKING, Final
+
+from blis_tui.classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, TypedDict
 
+from blis_tui.classes import dataclass
 from blis_tui.metrics.stats import WHERE_IT_APPLIES
 
 if TYPE_CHECKING:

@@ -7,13 +7,14 @@ so no text, however deeply nested, can exhaust the stack, and the limits hold wh
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol
 
 import yaml
 from yaml import events
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import SpecError
 from blis_tui.inputs import MAX_DEPTH, TooLargeError, read_input
 from blis_tui.spec.diagnostics import Diagnostic, in_order, located

@@ -9,10 +9,10 @@ schema and data together; the walk knows the subset the schemas keep to: ``$ref`
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
+from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.spec.branches import with_plugins
 from blis_tui.spec.library import schema_path

@@ -7,11 +7,11 @@ said twice is one problem, whose advice is the line to write.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.spec.scalars import flow
 from blis_tui.workload.trace_text import listed, shown
 from blis_tui.workload.trace_times import likely_unit

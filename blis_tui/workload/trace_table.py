@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, islice, repeat
 from operator import le
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, cast, overload
 
+from blis_tui.classes import dataclass
 from blis_tui.engine.request import NO_MEDIA, Media, Reasoning, Request
 
 if TYPE_CHECKING:

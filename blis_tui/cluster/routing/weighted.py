@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from blis_tui.classes import dataclass
 from blis_tui.cluster.policy import ROUTING, Forgetful, pick
 from blis_tui.cluster.routing.ranking import Ranking, can_rank
 from blis_tui.cluster.scoring.scorer import SCORING, Scorer

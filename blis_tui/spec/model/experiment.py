@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.classes import dataclass
 from blis_tui.registry import builtin
 from blis_tui.spec.model.cluster import Cluster
 from blis_tui.spec.model.policy import SLO_PRIORITIES
