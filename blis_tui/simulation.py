@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import traceback
 from hashlib import sha256
 from struct import error as StructError  # noqa: N812  (it is a class)
 from typing import TYPE_CHECKING, Final, TypeVar, cast
@@ -437,6 +436,8 @@ def _beyond_all_time() -> SimulationError:
 
 def _failed(error: Exception, used: Sequence[Plugin], event: int) -> SimulationError:
     """What users' plug-ins, or answers of theirs, have let happen."""
+    import traceback  # noqa: PLC0415  (only here)
+
     files = {getattr(sys.modules.get(plugin.module), "__file__", ""): plugin for plugin in used}
     frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename in files]
     if frames:

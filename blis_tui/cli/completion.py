@@ -96,10 +96,10 @@ def assignments(_context: click.Context, _parameter: click.Parameter, incomplete
 
 def metrics(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Figures that bounds and objectives are about."""
-    from blis_tui.spec.checks import METRICS  # noqa: PLC0415  (only when TAB is pressed)
+    from blis_tui.spec.metric_names import all_metrics  # noqa: PLC0415  (only when TAB is pressed)
     from blis_tui.spec.study.metrics import COSTS  # noqa: PLC0415
 
-    known = {**dict.fromkeys(sorted(METRICS), ""), **COSTS}
+    known = {**dict.fromkeys(sorted(all_metrics()), ""), **COSTS}
     goal, colon, begun = incomplete.rpartition(":")
     return _items(
         ((f"{goal}{colon}{name}", unit) for name, unit in known.items() if name.startswith(begun)), incomplete

@@ -16,10 +16,9 @@ from blis_tui.metrics.lifecycle import lifecycle_report
 from blis_tui.metrics.lints.finding import Seen
 from blis_tui.metrics.lints.lints import check_all
 from blis_tui.metrics.load import Flow
-from blis_tui.metrics.sections import Sections, build_sections
+from blis_tui.metrics.sections import Sections, sections_apply
 from blis_tui.metrics.stats import WHERE_IT_APPLIES, Distribution, of_histogram, of_ratios, of_samples
 from blis_tui.metrics.step_time import expected_errors, step_times
-from blis_tui.notebook import html_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -193,6 +192,8 @@ class Report(Sections):
         )
         broken = [f"FAIL {one.sentence()}" for one in self.expectations if not one.ok]
         warned = [f"{one.severity}[{one.id}]: {one.message}" for one in self.warnings]
+        from blis_tui.notebook import html_table  # noqa: PLC0415  (notebooks alone need it)
+
         return html_table(title, ("", *columns), latencies, (*broken, *warned))
 
 
@@ -299,7 +300,7 @@ def build_report(
     counts = overall.counts(varies=experiment.cluster.varies)
     seconds = duration_us / 1e6
     gaps = _gaps_us(cluster)
-    found = build_sections(experiment, cluster, table, duration_us)
+    found = _sections(experiment, cluster, table, duration_us)
     errors = expected_errors(experiment)
     report = Report(
         **{name: getattr(found, name) for name in _SECTIONS},
@@ -340,6 +341,15 @@ def build_report(
     )
     verdicts = tuple(judge(expectation, report.to_dict()) for expectation in experiment.expect)
     return replace(report, expectations=verdicts)
+
+
+def _sections(experiment: Experiment, cluster: Cluster, table: RequestTable, duration_us: int) -> Sections:
+    """Those that apply."""
+    if not sections_apply(experiment, cluster):
+        return Sections()
+    from blis_tui.metrics.section_reports import build_sections  # noqa: PLC0415  (a dozen modules that few runs need)
+
+    return build_sections(experiment, cluster, table, duration_us)
 
 
 def seen_gaps_us(cluster: Cluster) -> dict[int, int]:
