@@ -73,7 +73,8 @@ if not TYPE_CHECKING:
 
 def _parameters(*, frozen: bool) -> object:
     """What the standard library asks a base class about."""
-    found = copy(getattr(dataclasses.dataclass(init=False, repr=False, eq=False)(type("", (), {})), _PARAMETERS))
+    documented = type("", (), {"__doc__": "Else its signature would be made one."})
+    found = copy(getattr(dataclasses.dataclass(init=False, repr=False, eq=False)(documented), _PARAMETERS))
     found.frozen = frozen
     return found
 

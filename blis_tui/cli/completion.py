@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -135,6 +134,8 @@ def _names(incomplete: str, *kinds: str) -> list[CompletionItem]:
 
 def _known(*kinds: str) -> list[str]:
     """Names of documents of these kinds, else of all, from the working directory's own ``specs/`` and shipped ones."""
+    from pathlib import Path  # noqa: PLC0415  (printing the script needs none)
+
     from blis_tui.spec.library import entries  # noqa: PLC0415
 
     return sorted({entry.name for entry in entries(Path.cwd()) if not kinds or entry.kind in kinds})
