@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from blis_tui.engine.adapters.adapters import Adapters
 from blis_tui.engine.adapters.costs import LoadTimes, step_overhead
 from blis_tui.engine.adapters.step_time import Adapted
-from blis_tui.engine.async_instance import AsyncInstance
 from blis_tui.engine.batch import Batch
-from blis_tui.engine.batch_queue_instance import BatchQueueInstance
 from blis_tui.engine.batching.rule import BATCHING
 from blis_tui.engine.batching.traits import traits_of
+from blis_tui.engine.flow import Ahead, OneAtATime
 from blis_tui.engine.instance import Instance
 from blis_tui.engine.kv.host import host_memory
 from blis_tui.engine.kv.pool import BlockPool
@@ -22,21 +21,25 @@ from blis_tui.engine.latency.encoding import Encoding
 from blis_tui.engine.latency.model import create_latency
 from blis_tui.engine.limits import Limits
 from blis_tui.engine.parts import Parts
-from blis_tui.engine.pipelined_instance import PipelinedInstance
+from blis_tui.engine.pipeline import BatchQueue, Stages
 from blis_tui.engine.preemption.restore import RESTORE
+from blis_tui.engine.preemption.swapping import Swapping
 from blis_tui.engine.preemption.victims import VICTIM
 from blis_tui.engine.scheduling.priority import PRIORITY
 from blis_tui.engine.scheduling.queue import SCHEDULING, SortedQueue
-from blis_tui.engine.speculative.instance import SpeculativeInstance
+from blis_tui.engine.speculative.drafting import Drafting
 from blis_tui.engine.speculative.luck import Luck
+from blis_tui.engine.steps import Steps
 from blis_tui.errors import PolicyError
 
 if TYPE_CHECKING:
     from blis_tui.engine.events import EventQueue
+    from blis_tui.engine.flow import Flow
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.ledger import Ledger
+    from blis_tui.engine.plan import StepPart
     from blis_tui.engine.records import Observers
-    from blis_tui.spec.model import Experiment, Lora, Pool, Speculative
+    from blis_tui.spec.model import Engine, Experiment, Lora, Pool, Speculative
 
 
 class InstanceFactory:
@@ -94,9 +97,6 @@ class InstanceFactory:
             waiting,
             blocks,
             victim=plugins.create(VICTIM, policy.preemption_victim, {}),
-            restore=restore,
-            host=host_memory(pool) if restore.uses_host else None,
-            latency=latency,
             traits=traits_of(
                 rule.traits,
                 policy.preemption_recompute,
@@ -105,8 +105,18 @@ class InstanceFactory:
             ),
             luck=self._luck(engine.speculative),
         )
+        beside: list[StepPart] = []
+        if engine.speculative is not None and batch.speculative is not None:
+            drafting_us = engine.speculative.draft_tokens * engine.speculative.draft_token_us
+            beside.append(Drafting(index, batch.speculative, drafting_us, self._observers))
+        if restore.uses_host:
+            batch.swapping = Swapping(host_memory(pool), restore, blocks, batch.load, batch.stalled, latency)
+            beside.append(batch.swapping)
+        if blocks.tiers is not None:
+            beside.append(blocks.tiers)
         if engine.lora is not None:
             batch.adapters = self._adapters(engine.lora, pool, batch, index)
+            beside.append(batch.adapters)
             latency = Adapted(latency, step_overhead(engine.lora))
         parts = Parts(
             CapturedSizes(latency, limits.max_num_seqs) if rule.traits.captured_sizes else latency,
@@ -115,22 +125,23 @@ class InstanceFactory:
             self._events,
             self._ledger,
             self._observers,
+            tuple(beside),
         )
-        stages = engine.pipeline_parallel
+        return Instance(self._flow(Steps(index, batch, parts), engine), parts)
+
+    def _flow(self, steps: Steps, engine: Engine) -> Flow:
+        kind, traits, stages = self._experiment.policy.batching.kind, steps.rule.traits, engine.pipeline_parallel
         if stages > 1 and (engine.speculative is not None or engine.lora is not None):
             raise PolicyError("pipeline_parallel is not simulated with `speculative` or `lora`")
-        if engine.speculative is not None and batch.speculative is not None:
-            if not rule.traits.speculates:
-                raise PolicyError(f"`{policy.batching.kind}` batching knows no speculative decoding")
-            drafting_us = engine.speculative.draft_tokens * engine.speculative.draft_token_us
-            return SpeculativeInstance(index, batch, parts, cohort=batch.speculative, drafting_us=drafting_us)
+        if engine.speculative is not None and not traits.speculates:
+            raise PolicyError(f"`{kind}` batching knows no speculative decoding")
         if stages > 1:
-            if not rule.traits.pipelines:
-                raise PolicyError(f"`{policy.batching.kind}` batching knows no pipeline_parallel")
-            if rule.traits.pipelines == "queue":
-                return BatchQueueInstance(index, batch, parts, stages=stages, ahead=rule.traits.plans_ahead)
-            return PipelinedInstance(index, batch, parts, stages=stages)
-        return (AsyncInstance if rule.traits.plans_ahead else Instance)(index, batch, parts)
+            if not traits.pipelines:
+                raise PolicyError(f"`{kind}` batching knows no pipeline_parallel")
+            if traits.pipelines == "queue":
+                return BatchQueue(steps, stages, ahead=traits.plans_ahead)
+            return Stages(steps, stages)
+        return Ahead(steps) if traits.plans_ahead else OneAtATime(steps)
 
     def prompts_of(self, pool: Pool) -> PromptKeys:
         """The keys of prompts in blocks of its size."""

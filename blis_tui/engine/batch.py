@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.engine.cohort import DecodeCohort
 from blis_tui.engine.latency.model import Chunk, StepLoad
-from blis_tui.engine.plan import Preemption, Reloaded, Restored, SwappedIn
-from blis_tui.engine.preemption.restore import Costs, recompute_us
+from blis_tui.engine.plan import Preemption, Reloaded
 from blis_tui.engine.request import RequestState
 from blis_tui.engine.speculative.cohort import SpeculativeCohort
 from blis_tui.errors import StalledError
@@ -20,10 +19,9 @@ if TYPE_CHECKING:
     from blis_tui.engine.batching.traits import Traits
     from blis_tui.engine.kv.host import HostMemory
     from blis_tui.engine.kv.pool import BlockPool
-    from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.limits import Limits
     from blis_tui.engine.plan import Plan, Planned
-    from blis_tui.engine.preemption.restore import RestoreRule
+    from blis_tui.engine.preemption.swapping import Swapping
     from blis_tui.engine.preemption.victims import VictimRule
     from blis_tui.engine.request import Request
     from blis_tui.engine.scheduling.queue import WaitingQueue
@@ -49,8 +47,7 @@ class Batch:
             their last token is over.
         load: the work of a step, as far as the cohort determines it.
         victim: whom it preempts.
-        restore: how victims come back.
-        host: where they are swapped to; None = nowhere.
+        swapping: moves victims to the host and back; None = they are computed again.
         busy: slots of those that take part in steps under way, where others may start beside these: when the last of
             them ends.
         paused: slots of those that decode but take no part in the next plan: they wait for their latest token.
@@ -66,17 +63,13 @@ class Batch:
     """
 
     __slots__ = (
-        "_beside",
-        "_latency",
         "_next_slot",
         "_recomputed_tokens",
-        "_traits",
         "adapters",
         "blind",
         "busy",
         "cohort",
         "ending",
-        "host",
         "limits",
         "load",
         "max_decodes",
@@ -88,12 +81,12 @@ class Batch:
         "prefills",
         "refused",
         "reserved",
-        "restore",
         "running",
         "speculative",
         "stale",
         "stalled",
         "stalls",
+        "swapping",
         "traits",
         "victim",
         "waiting",
@@ -106,9 +99,6 @@ class Batch:
         pool: BlockPool,
         *,
         victim: VictimRule,
-        restore: RestoreRule,
-        host: HostMemory | None,
-        latency: StepTimeModel,
         traits: Traits,
         luck: Luck | None = None,
     ) -> None:
@@ -137,14 +127,15 @@ class Batch:
         self.now = 0
         self._next_slot = 0
         self.victim = victim
-        self.restore = restore
-        self.host = host
-        self._latency = latency
         self.traits = traits
         self.adapters: Adapters | None = None
-        self._beside = (0, 0)
-        """The decodes of the batch, and their contexts summed, when the latest plan began."""
+        self.swapping: Swapping | None = None
         self._recomputed_tokens = 0
+
+    @property
+    def host(self) -> HostMemory | None:
+        """The memory that victims are swapped to; None = there is none."""
+        return None if self.swapping is None else self.swapping.host
 
     # ---- what batch-formation rules do with it ----
 
@@ -169,8 +160,8 @@ class Batch:
         if cached_blocks:
             pool.pin(request, cached_blocks)
         cached_tokens = cached_blocks * pool.block_size_tokens
-        if self.host is not None:
-            cached_tokens = self._bring_back(plan, self.host, request, cached_tokens, swapped_tokens)
+        if self.swapping is not None:
+            cached_tokens = self.swapping.bring_back(plan, request, cached_tokens, swapped_tokens)
         if tiered:
             self._load(plan, request, tiered)
             cached_tokens += len(tiered) * pool.block_size_tokens
@@ -206,9 +197,9 @@ class Batch:
 
     def swapped_tokens(self, request: Request) -> int:
         """Of a waiting request, the tokens whose KV blocks the host has; a prefill always computes one more."""
-        if self.host is None:
+        if self.swapping is None:
             return 0
-        return min(self.host.tokens_of(request.index), request.target_tokens - 1)
+        return min(self.swapping.host.tokens_of(request.index), request.target_tokens - 1)
 
     def in_tiers(self, request: Request, cached: int, limit: int) -> list[int]:
         """What continues the cached blocks of a prompt, up to a limit, where requests are admitted with that."""
@@ -238,18 +229,6 @@ class Batch:
         sources = tiers.load(keys)
         again, took = tiers.thrashing - before[0], tiers.transfer_us - before[1]
         plan.reloaded.append(Reloaded(request, len(keys), sources, again, took))
-
-    def _bring_back(self, plan: Plan, host: HostMemory, request: Request, cached: int, swapped: int) -> int:
-        """Swap a request in that holds its cached blocks; returns how many tokens it has then."""
-        if swapped <= cached:
-            host.discard(request.index)
-            return cached
-        blocks = self.pool.missing(request, swapped)
-        took = host.load(request.index, blocks)
-        plan.transfer_us += took
-        plan.swapped_in.append(SwappedIn(request, swapped, blocks, took))
-        self.pool.extend(request, swapped)
-        return swapped
 
     def admit_prefilled(self, plan: Plan, request: Request) -> None:
         """Move a waiting request into the batch whose prompt was computed elsewhere: it decodes in this step."""
@@ -351,8 +330,8 @@ class Batch:
         if self.prefills.pop(slot, None) is not None and granted:
             plan.chunks = [chunk for chunk in plan.chunks if chunk.request is not victim]
         plan.preempted.append(Preemption(victim, beneficiary, victim.computed_tokens, victim.held_blocks))
-        if self.host is not None:
-            self._swap_out(plan, self.host, victim)
+        if self.swapping is not None:
+            self.swapping.swap_out(plan, victim)
         self._take_all(victim, content)
         victim.batch_slot = -1
         victim.state = RequestState.WAITING
@@ -361,23 +340,6 @@ class Batch:
             self.adapters.leave(victim)
             self.adapters.keep_in_front(self.waiting)
 
-    def _swap_out(self, plan: Plan, host: HostMemory, victim: Request) -> None:
-        """Move what a victim has computed to the host, where the rule says so and there is room."""
-        computed, size = victim.computed_tokens, self.limits.block_size_tokens
-        blocks = -(-computed // size)
-        if not blocks:
-            return
-        lost = computed - self.pool.kept_by_others(victim) * size
-        again = recompute_us(self._latency, victim, lost, computed, self._beside)
-        costs = Costs(2 * host.link.us(blocks), again)
-        swaps = self.restore.swaps(costs)
-        if swaps and blocks > host.free:
-            host.refused += 1
-            swaps = False
-        if swaps:
-            plan.transfer_us += host.store(victim.index, computed, blocks)
-        plan.restored.append(Restored(victim, swaps, blocks, costs))
-
     def begin_plan(self, now: int) -> None:
         """A step is to be planned."""
         self.now = now
@@ -385,16 +347,6 @@ class Batch:
             self.stale = {index: late for index, late in self.stale.items() if late[1] > now}
         if self.blind:
             self.blind = {index: end for index, end in self.blind.items() if end > now}
-        if self.adapters is not None:
-            self.adapters.begin_plan(now)
-        if self.pool.tiers is not None:
-            self.pool.tiers.begin_plan(now)
-        if self.host is not None:
-            decodes, context = self.load.decode_requests, self.load.decode_context_tokens
-            for request in self.stalled.values():
-                decodes += 1
-                context += request.computed_tokens
-            self._beside = (decodes, context)
 
     def _content_tokens(self, request: Request, granted: int) -> int:
         """How many of its tokens have content in the cache; vLLM notes it when it grants a token that it knows."""
@@ -431,14 +383,7 @@ class Batch:
             request.known_clock = self.cohort.clock + 1
         self.cohort.join(request, request.joined_us)
 
-    # ---- what its instance does with it ----
-
-    def lasting(self, plan: Plan, now: int, computing_us: int) -> int:
-        """How long the step of a plan takes that computes for some time: transfers of KV blocks are part of it."""
-        lasting = computing_us
-        if self.host is not None and plan.transfer_us:
-            lasting = self.host.step_us(lasting, plan.transfer_us)
-        return lasting if self.pool.tiers is None else self.pool.tiers.step_us(now, lasting)
+    # ---- what its steps do with it ----
 
     def give_back(self, request: Request) -> None:
         """Free the KV blocks of a prompt that was computed elsewhere; before it waits here, new ones are empty."""
@@ -454,8 +399,21 @@ class Batch:
         self.waiting.remove(request)
         if self.adapters is not None:
             self.adapters.forget(request)
-        if self.host is not None:
-            self.host.discard(request.index)
+        if self.swapping is not None:
+            self.swapping.host.discard(request.index)
+
+    def vacate(self, request: Request, end: int) -> None:
+        """A request that has left the batch gives up its slot and its blocks; its last step ends then."""
+        tokens = request.computed_tokens
+        if self.speculative is not None:
+            tokens = self.speculative.noted_tokens(request)
+        request.batch_slot = -1
+        self.pool.release(request, tokens, end=end)
+
+    def release_all_ending(self) -> None:
+        """The last tokens of all that wait for one are there."""
+        for request in list(self.ending.values()):
+            self.release_ending(request)
 
     def release_ending(self, request: Request) -> None:
         """The last token of a request is there: its slot and blocks are free."""

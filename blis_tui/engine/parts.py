@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.events import EventQueue
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.ledger import Ledger
+    from blis_tui.engine.plan import StepPart
     from blis_tui.engine.records import Observers
     from blis_tui.engine.scheduling.priority import PriorityRule
 
@@ -24,3 +25,5 @@ class Parts:
     events: EventQueue
     ledger: Ledger
     observers: Observers
+    beside: tuple[StepPart, ...] = ()
+    """What belongs to steps beside what they compute."""

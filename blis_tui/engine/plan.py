@@ -1,10 +1,12 @@
-"""What a step works on: the answer of a batch-formation rule."""
+"""What a step works on, the answer of a batch-formation rule; what belongs to it beside that, and what comes of it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blis_tui.engine.latency.model import Chunk
     from blis_tui.engine.preemption.restore import Costs
     from blis_tui.engine.request import Request
@@ -122,3 +124,35 @@ class Planned(NamedTuple):
         plan.preempted[:0] = idle.preempted
         plan.transfer_us += idle.transfer_us
         return self._replace(plan=plan)
+
+
+class Done(NamedTuple):
+    """What came of a step's plan. Times in microseconds."""
+
+    start_us: int
+    duration_us: int
+    decode_requests: int
+    decode_context_tokens: int
+    """Their contexts before the step, summed."""
+    first_tokens: list[Request]
+    """Who had the first token in it, in running order."""
+    finishing: list[Request]
+    """Who had the last one."""
+    answering: Sequence[Request]
+    """Whose answer began in it, behind the reasoning if there was any, in running order."""
+
+
+class StepPart:
+    """Something that steps wait for, or that has something to tell of them; by default nothing of the kind."""
+
+    __slots__ = ()
+
+    def begin_plan(self, now: int) -> None:
+        """A step is to be planned."""
+
+    def lasting_us(self, plan: Plan, now: int, duration_us: int) -> int:  # noqa: ARG002  (what it is by default)
+        """How long the step of a plan is under way that starts now and would otherwise take so long."""
+        return duration_us
+
+    def tell(self, done: Done) -> None:
+        """Somebody listens: tell what there is to tell of a step."""

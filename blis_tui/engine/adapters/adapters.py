@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from blis_tui.engine.adapters.costs import HOST, STORAGE
 from blis_tui.engine.adapters.records import AdapterEvicted, AdapterHeld, AdapterLoad, AdapterReady
 from blis_tui.engine.events import instance_order
+from blis_tui.engine.plan import StepPart
 from blis_tui.engine.request import RequestState
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.adapters.costs import LoadTimes
     from blis_tui.engine.events import EventQueue
     from blis_tui.engine.latency.model import StepLoad
+    from blis_tui.engine.plan import Plan
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
     from blis_tui.engine.scheduling.queue import WaitingQueue
@@ -62,7 +64,7 @@ class AdapterArrives:
         """Nothing depends on it."""
 
 
-class Adapters:
+class Adapters(StepPart):
     """What an instance has of adapters, and who waits for them.
 
     An adapter that is in use by a running request stays. Of the others the one whose last use ended first makes room.
@@ -289,11 +291,10 @@ class Adapters:
 
     # ---- when it runs ----
 
-    def start(self, admitted: Sequence[Request], now: int) -> int:
-        """A step starts that admits these: load what they need and is not there; returns how long that takes."""
+    def lasting_us(self, plan: Plan, now: int, duration_us: int) -> int:
+        """A step begins with the loads of what the requests need that it admits, and that is not there."""
         self._now = now
-        total = 0
-        for request in admitted:
+        for request in plan.admitted:
             adapter = request.adapter
             if not adapter:
                 continue
@@ -302,9 +303,9 @@ class Adapters:
                 self.hits += request.index not in self._missed
                 self._missed.pop(request.index, None)
             else:
-                total += self._bring(request)
+                duration_us += self._bring(request)
                 self.resident[adapter] = None
-        return total
+        return duration_us
 
     def arrive(self, now: int) -> None:
         """The load beside steps is over."""
