@@ -338,7 +338,6 @@ class Batch:
         self.waiting.push_front(victim)
         if self.adapters is not None:
             self.adapters.leave(victim)
-            self.adapters.keep_in_front(self.waiting)
 
     def begin_plan(self, now: int) -> None:
         """A step is to be planned."""

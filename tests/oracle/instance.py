@@ -440,9 +440,6 @@ class Instance:
     def enqueue(self, job: Job, *, at_front: bool = False) -> None:
         job.state = RequestState.WAITING
         self.waiting.insert(0 if at_front else len(self.waiting), job)
-        if at_front and self.shelf is not None:
-            aside = [one for one in self.waiting if one in self.shelf.aside]
-            self.waiting = aside + [one for one in self.waiting if one not in aside]
         kind = self.policy.scheduling.kind
         if kind == "priority-fcfs":
             self.waiting.sort(key=lambda job: (job.priority, *self._seniority(job)))
@@ -532,15 +529,13 @@ class Instance:
         return not self.running and self.shelf is not None and self.shelf.coming is not None
 
     def _next(self, now: int) -> Job | None:
-        """The first in the queue whose adapter has a place; those before it are put aside."""
+        """The first in the queue whose adapter has a place; those before it are passed over."""
         for job in self.waiting:
             if self.queue is not None and self.queue.is_late(job):
                 continue
             if self.shelf is None or self.shelf.passes(job):
                 return job
             self.shelf.hold(job, "slots", now, self.event)
-            if job not in self.shelf.aside:
-                self.shelf.aside.append(job)
         return None
 
     def _has_adapter_before(self, job: Job, other: Job) -> bool:

@@ -88,7 +88,6 @@ class Adapters(StepPart):
     """
 
     __slots__ = (
-        "_aside",
         "_cpu_slots",
         "_events",
         "_held_us",
@@ -154,8 +153,6 @@ class Adapters(StepPart):
         """In the host's memory alone; what left the accelerators first stands first."""
         self._held_us: dict[int, int] = {}
         """Request -> since when it has been held."""
-        self._aside: dict[int, None] = {}
-        """Requests that were passed over and wait."""
         self._missed: dict[int, None] = {}
         """Requests that a load beside steps was begun for, and that wait."""
         self._line: list[Request] | None = None
@@ -188,7 +185,6 @@ class Adapters(StepPart):
                 if self._has_place(request.adapter):
                     return request
                 self._hold(request, "slots")
-                self._aside[request.index] = None
             self._place += 1
         return None
 
@@ -260,7 +256,6 @@ class Adapters(StepPart):
             return
         self.in_use[adapter] = self.in_use.get(adapter, 0) + 1
         self._idle.pop(adapter, None)
-        self._aside.pop(request.index, None)
         since = self._held_us.pop(request.index, -1)
         if since >= 0:
             self.held_us += self._now - since
@@ -280,14 +275,8 @@ class Adapters(StepPart):
 
     def forget(self, request: Request) -> None:
         """A request does not wait any more."""
-        for one in (self._held_us, self._aside, self._missed):
+        for one in (self._held_us, self._missed):
             one.pop(request.index, None)
-
-    def keep_in_front(self, waiting: WaitingQueue) -> None:
-        """Somebody was put back to the head of the queue: whoever was passed over stands before."""
-        for request in reversed([one for one in waiting.ordered() if one.index in self._aside] if self._aside else []):
-            waiting.remove(request)
-            waiting.push_front(request)
 
     # ---- when it runs ----
 
@@ -326,7 +315,6 @@ class Adapters(StepPart):
         self._idle.clear()
         self._host.clear()
         self._held_us.clear()
-        self._aside.clear()
         self._missed.clear()
         self.loading = self._line = None
 
@@ -339,7 +327,7 @@ class Adapters(StepPart):
     def state(self) -> tuple[object, ...]:
         """All of it, as plain values (for digests)."""
         places = (tuple(self.in_use.items()), tuple(self.resident), tuple(self._idle), tuple(self._host), self.loading)
-        return (*places, tuple(self._held_us.items()), tuple(self._aside), tuple(self._missed), *self.books())
+        return (*places, tuple(self._held_us.items()), tuple(self._missed), *self.books())
 
     def books(self) -> tuple[int, ...]:
         """What it counts."""
