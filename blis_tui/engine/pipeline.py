@@ -224,14 +224,16 @@ class BatchQueue(Stages):
     Attributes:
         sampled: slots that got a token, of each of the latest plans, one fewer than there are stages; without
             asynchronous scheduling nothing.
+        idle: a plan that only preempted: the next step tells whom.
     """
 
-    __slots__ = ("sampled",)
+    __slots__ = ("idle", "sampled")
 
     def __init__(self, steps: Steps, stages: int, *, ahead: bool) -> None:
         super().__init__(steps, stages)
         self.places += ahead
         self.sampled: deque[tuple[int, ...]] | None = deque(maxlen=stages - 1) if ahead else None
+        self.idle: Plan | None = None
 
     def step(self, now: int) -> int:
         """Plan until a batch enters the pipeline or the queue is full; NO_STEP where nothing has come of it."""
@@ -254,6 +256,9 @@ class BatchQueue(Stages):
                 return self._send(plan, now)
             if plan.preempted:
                 answer = IDLE
+                if self.idle is not None:
+                    plan.follow(self.idle)
+                self.idle = plan
             elif alone and not batch.paused:
                 raise batch.deadlock(self.index, now)
             self._note(_NOTHING, ())
@@ -264,6 +269,9 @@ class BatchQueue(Stages):
         return self.batch.busy if self.sampled is None else {slot for slots in self.sampled for slot in slots}
 
     def _send(self, plan: Plan, now: int) -> int:
+        if self.idle is not None:
+            plan.follow(self.idle)
+            self.idle = None
         batch, cohort = self.batch, self.batch.cohort
         decodes = cohort.members()
         token_us = {one.index: cohort.last_token_us(one) for one in decodes}
@@ -298,8 +306,14 @@ class BatchQueue(Stages):
     def _next_us(self, now: int, ends_us: list[int]) -> int:
         return ends_us[0] if len(ends_us) == self.places else now
 
+    def abandon(self) -> None:
+        """Stop in the middle of everything: the requests have been taken out."""
+        self.idle = None
+        super().abandon()
+
     def state(self) -> tuple[object, ...]:
         """The queue and what it makes requests wait for, as plain values (for digests)."""
         batch = self.batch
         waits = (batch.busy, batch.stale, batch.blind)
-        return (*super().state(), *(sorted(one.items()) for one in waits), self.sampled and list(self.sampled))
+        idle = () if self.idle is None else [one.victim.index for one in self.idle.preempted]
+        return (*super().state(), *(sorted(one.items()) for one in waits), self.sampled and list(self.sampled), idle)

@@ -95,6 +95,11 @@ class Plan:
         self.transfer_us = 0
         self.decodes = True
 
+    def follow(self, idle: Plan) -> None:
+        """What a plan before it preempted that is no step of its own belongs to this one."""
+        self.preempted[:0] = idle.preempted
+        self.transfer_us += idle.transfer_us
+
     @property
     def computes_nothing(self) -> bool:
         """Whether, decodes apart, a step without effect would come of it."""
@@ -121,8 +126,7 @@ class Planned(NamedTuple):
     def after(self, idle: Plan) -> Planned:
         """The same step, with what a plan before it preempted that is no step of its own."""
         plan = Plan() if self.plan is None else self.plan
-        plan.preempted[:0] = idle.preempted
-        plan.transfer_us += idle.transfer_us
+        plan.follow(idle)
         return self._replace(plan=plan)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .instance import Instance, Job, Plan
+    from .instance import Instance, Job, Plan, Preemption
 
 
 @dataclass(eq=False)
@@ -35,6 +35,9 @@ class BatchQueue:
         """Who was preempted while a batch of its was under way, that batch, and whether its last token comes of it."""
         self._batch = _Entry()
         """The one that is being sent on its way."""
+        self._lost: list[Preemption] = []
+        """By plans that found nothing to do: the next batch tells of it."""
+        self._moving_us = 0
         self._late_us = 0
         """When the last token comes that it goes on from."""
 
@@ -62,10 +65,14 @@ class BatchQueue:
                 self._plans.append([(job, job.place) for job in sampled])
                 self._batch = _Entry(0, list(plan.tokens), sampled)
                 self._late_us = max((job.last_token_us for job in plan.tokens if not job.prefilling), default=now)
+                plan.preempted[:0], plan.transfer_us = self._lost, plan.transfer_us + self._moving_us
+                self._lost, self._moving_us = [], 0
                 return plan, told
             if not plan.preempted and not computing and not self._paused():
                 raise StuckError
             told = told or bool(plan.preempted)
+            self._lost += plan.preempted
+            self._moving_us += plan.transfer_us
             self._entries.append(_Entry())
             self._plans.append([])
         return None, told
