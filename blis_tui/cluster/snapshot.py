@@ -394,7 +394,7 @@ def _planned(batch: Batch) -> PlannedSnapshot | None:
     decodes = plan is None or plan.decodes
     return PlannedSnapshot(
         chunks=() if plan is None else tuple(ChunkDone(c.request.request_id, c.computed, c.new) for c in plan.chunks),
-        decode_requests=batch.load.decode_requests if decodes else 0,
+        decode_requests=(batch.load.decode_requests if decodes else 0) + (0 if plan is None else len(plan.ghosts)),
         preempted=()
         if plan is None
         else tuple((one.victim.request_id, one.beneficiary.request_id) for one in plan.preempted),

@@ -55,6 +55,8 @@ class Batch:
             of it, and when it ends. What it generates counts; nobody is scheduled again before that.
         blind: by their index, those that a step was planned for before the token came that it goes on from: when that
             step ends.
+        leaving: requests that have left with nothing and hold their blocks until the step under way is over, with how
+            many of their tokens have content in the cache then.
         reserved: requests that hold the KV blocks of their prompt and do not run yet, by their index.
         planned: the step that starts when the present one ends, where steps are planned ahead.
         now: when the latest step was planned.
@@ -70,6 +72,7 @@ class Batch:
         "busy",
         "cohort",
         "ending",
+        "leaving",
         "limits",
         "load",
         "max_decodes",
@@ -117,6 +120,7 @@ class Batch:
         self.stalled: dict[int, Request] = {}
         self.stalls = 0
         self.ending: dict[int, Request] = {}
+        self.leaving: list[tuple[Request, int]] = []
         self.busy: dict[int, int] = {}
         self.paused: Container[int] = ()
         self.stale: dict[int, tuple[bool, int]] = {}
@@ -409,8 +413,11 @@ class Batch:
         request.batch_slot = -1
         self.pool.release(request, tokens, end=end)
 
-    def release_all_ending(self) -> None:
-        """The last tokens of all that wait for one are there."""
+    def release_all(self) -> None:
+        """The step under way is over, to which requests have held their blocks that left with nothing or ended."""
+        for request, content_tokens in self.leaving:
+            self.pool.release(request, content_tokens)
+        self.leaving.clear()
         for request in list(self.ending.values()):
             self.release_ending(request)
 
@@ -420,8 +427,17 @@ class Batch:
         request.batch_slot = -1
         self.pool.release(request, request.computed_tokens, end=-1)
 
+    def holders(self) -> list[Request]:
+        """All requests that hold KV blocks."""
+        leaving = [request for request, _ in self.leaving]
+        return [*self.running.values(), *self.ending.values(), *leaving, *self.reserved.values()]
+
     def abort(self, request: Request) -> None:
-        """A running request leaves with nothing."""
+        """A running request leaves with nothing, and its blocks are free."""
+        self.pool.release(request, self.take_out(request))
+
+    def take_out(self, request: Request) -> int:
+        """A running request leaves with nothing; returns how many of its tokens have content in the cache."""
         slot, granted = request.batch_slot, 0
         if request.joined_clock >= 0:
             granted = self.cohort.ahead
@@ -435,7 +451,7 @@ class Batch:
         if self.adapters is not None:
             self.adapters.leave(request)
         self._note_lost(request)
-        self.pool.release(request, self._content_tokens(request, granted))
+        return self._content_tokens(request, granted)
 
     def deadlock(self, index: int, now: int) -> StalledError:
         """There is work, and nothing of it can be scheduled."""

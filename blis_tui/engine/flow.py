@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.events import instance_order
-from blis_tui.engine.plan import Plan, Planned
+from blis_tui.engine.plan import Ghost, Plan, Planned
 from blis_tui.engine.step_event import IDLE, NO_STEP, Step
 from blis_tui.engine.steps import NO_PLAN, Steps
 from blis_tui.engine.tallies import tally_wait
@@ -44,7 +44,7 @@ class Flow:
 
     @property
     def has_work(self) -> bool:
-        """Whether somebody waits or runs."""
+        """Whether any request waits or runs."""
         return bool(self.batch.running or self.batch.waiting.items)
 
     def step(self, now: int) -> int:
@@ -58,7 +58,11 @@ class Flow:
             start = max(now, self.steps.free_us) if self.busy_until_the_end else now
             self.steps.events.push(start, self.order, Step(self))
 
-    def withdrawn(self, request: Request, now: int) -> None:
+    def abort(self, request: Request, now: int) -> None:  # noqa: ARG002  (for flows with steps to come)
+        """A running request leaves with nothing."""
+        self.batch.abort(request)
+
+    def withdrawn(self, now: int) -> None:
         """A request has left with nothing that waited or ran; others may fit now."""
 
     def abandon(self) -> None:
@@ -149,14 +153,14 @@ class Ahead(Flow):
     def step(self, now: int) -> int:
         """Start the step that is planned, and plan the next one; returns when that starts, IDLE or NO_STEP."""
         batch, steps = self.batch, self.steps
-        if batch.ending:
-            batch.release_all_ending()
+        if batch.ending or batch.leaving:
+            batch.release_all()
         ready = batch.planned
         decodes = batch.load.decode_requests
         if not decodes:
             batch.cohort.ahead = 0  # those for whom it was planned have left
-        if ready is None or (ready.prefills_nothing and not decodes):
-            if not self.has_work:
+        if ready is None or (not decodes and ready.computes_nothing):
+            if not (batch.running or batch.waiting.items):
                 return NO_STEP
             self._lapse(now)
             ready = self._plan_anew(ready, now)
@@ -198,7 +202,7 @@ class Ahead(Flow):
             if due:
                 batch.pool.take(due)
         else:
-            plan = self.steps.plan(now, ahead=ahead) if self.has_work else None
+            plan = self.steps.plan(now, ahead=ahead) if batch.running or batch.waiting.items else None
             if plan is None or (plan.computes_nothing and not batch.load.decode_requests):
                 return None
             batch.pool.planned()
@@ -222,14 +226,35 @@ class Ahead(Flow):
         due = len(cohort.classes[cohort.clock % cohort.block_size_tokens])
         return due if due <= batch.pool.free else -1
 
-    def withdrawn(self, request: Request, now: int) -> None:
-        """The step that is planned goes on without a request that has left."""
-        plan = self.batch.planned and self.batch.planned.plan
-        if plan is not None:
-            plan.chunks = [chunk for chunk in plan.chunks if chunk.request is not request]
-            plan.admitted = [one for one in plan.admitted if one is not request]
-            if not self.has_work:
-                self._lapse(now)
+    @property
+    def has_work(self) -> bool:
+        """Whether any request waits or runs, or a step is planned that has something to compute all the same."""
+        batch = self.batch
+        if batch.running or batch.waiting.items:
+            return True
+        return batch.planned is not None and not batch.planned.computes_nothing
+
+    def abort(self, request: Request, now: int) -> None:
+        """A running request leaves with nothing: a step that is planned computes it all the same.
+
+        Its blocks are free when the step under way is over.
+        """
+        batch = self.batch
+        planned, decodes = batch.planned, request.joined_clock >= 0 and batch.cohort.ahead
+        content_tokens = batch.take_out(request)
+        if self.steps.free_us <= now:
+            batch.pool.release(request, content_tokens)
+            return
+        batch.leaving.append((request, content_tokens))
+        if planned is not None and decodes:
+            plan = Plan() if planned.plan is None else planned.plan
+            plan.ghosts.append(Ghost(request, 1, request.computed_tokens))
+            batch.planned = planned._replace(plan=plan)
+
+    def withdrawn(self, now: int) -> None:
+        """A request has left with nothing that waited or ran."""
+        if not self.has_work:
+            self._lapse(now)
 
     def _lapse(self, now: int) -> None:
         """Whoever a plan was made for has left: what is in their blocks counts as computed."""
@@ -240,12 +265,12 @@ class Ahead(Flow):
         batch = self.batch
         batch.planned = None
         batch.cohort.ahead = 0
-        batch.release_all_ending()
+        batch.release_all()
         super().abandon()
 
     def state(self) -> tuple[object, ...]:
         """What is planned and not carried out, as plain values (for digests)."""
-        ending = sorted(self.batch.ending)
+        ending = sorted(self.batch.ending), [(one.index, content) for one, content in self.batch.leaving]
         if self.batch.planned is None:
             return (ending,)
         plan, epoch, _, _ = self.batch.planned
@@ -253,4 +278,5 @@ class Ahead(Flow):
             return (ending, epoch)
         chunks = [(chunk.request.index, chunk.computed, chunk.new) for chunk in plan.chunks]
         preempted = [(one.victim.index, one.beneficiary.index) for one in plan.preempted]
-        return (ending, epoch, chunks, [one.index for one in plan.admitted], preempted)
+        ghosts = [(one.request.index, one.tokens, one.context_tokens) for one in plan.ghosts]
+        return (ending, epoch, chunks, [one.index for one in plan.admitted], preempted, ghosts)

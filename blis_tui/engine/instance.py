@@ -199,11 +199,11 @@ class Instance:
         """Take out somebody who waits or runs."""
         self.seen.present.change(-1, now)
         if request.state is RequestState.RUNNING:
-            self.batch.abort(request)
+            self.flow.abort(request, now)
         else:
             self.batch.leave_queue(request)
             self.give_back(request, now)
-        self.flow.withdrawn(request, now)
+        self.flow.withdrawn(now)
 
     def _expire(self, request: Request, now: int, *, was_running: bool) -> None:
         request.state = RequestState.TIMED_OUT

@@ -160,8 +160,8 @@ class Stages(Flow):
         if self.has_work:
             self._come_by(self._next_us(now, [one.end_us for one in self.under_way]))
 
-    def withdrawn(self, request: Request, now: int) -> None:  # noqa: ARG002  (whoever it was)
-        """Somebody has left who waited or ran; others may fit now."""
+    def withdrawn(self, now: int) -> None:
+        """A request has left that waited or ran; others may fit now."""
         if self.batch.waiting.items:
             self.want_step(now)
 
@@ -198,7 +198,7 @@ class Stages(Flow):
         """Stop in the middle of everything: the requests have been taken out."""
         self.under_way.clear()
         self.batch.busy.clear()
-        self.batch.release_all_ending()
+        self.batch.release_all()
         super().abandon()
 
     def state(self) -> tuple[object, ...]:

@@ -54,6 +54,16 @@ class Reloaded(NamedTuple):
     transfer_us: int
 
 
+class Ghost(NamedTuple):
+    """A decode that a step computes for a request that has left since the step was planned: nothing comes of it."""
+
+    request: Request
+    tokens: int
+    """That it computes."""
+    context_tokens: int
+    """Computed before the step."""
+
+
 class Plan:
     """One step, as it is formed. What it grants is taken from the batch's blocks at once.
 
@@ -68,12 +78,14 @@ class Plan:
         restored: what becomes of those put back, where they may be swapped out.
         swapped_in: those of ``admitted`` whose KV blocks come back from the host.
         transfer_us: how long the transfers of KV blocks take that belong to this step.
+        ghosts: decodes beside those of the cohort; chunks of requests that have left stay among the others.
     """
 
     __slots__ = (
         "admitted",
         "chunks",
         "decodes",
+        "ghosts",
         "instant",
         "preempted",
         "reloaded",
@@ -94,6 +106,7 @@ class Plan:
         self.swapped_in: list[SwappedIn] = []
         self.transfer_us = 0
         self.decodes = True
+        self.ghosts: list[Ghost] = []
 
     def follow(self, idle: Plan) -> None:
         """What a plan before it preempted that is no step of its own belongs to this one."""
@@ -119,9 +132,9 @@ class Planned(NamedTuple):
     """Requests with a place in the batch after planning."""
 
     @property
-    def prefills_nothing(self) -> bool:
-        """Whether there is nothing in it to compute, decodes apart."""
-        return self.plan is None or not self.plan.chunks
+    def computes_nothing(self) -> bool:
+        """Whether there is nothing in it to compute, decodes of the cohort apart."""
+        return self.plan is None or not (self.plan.chunks or self.plan.ghosts)
 
     def after(self, idle: Plan) -> Planned:
         """The same step, with what a plan before it preempted that is no step of its own."""

@@ -144,6 +144,9 @@ class Steps:
         """
         batch, tallies = self.batch, self.tallies
         load = batch.load if plan.decodes else StepLoad()
+        members = load.decode_requests
+        if plan.ghosts:
+            load = _with_ghosts(load, plan)
         load.chunks = plan.chunks
         decodes = load.decode_requests
         context = load.decode_context_tokens
@@ -155,10 +158,10 @@ class Steps:
         end = self.free_us = now + duration
         batch.pool.computed(now, end)
         cohort = batch.cohort
-        finishing = (cohort.advance(now, duration, tallies.itl_us) if decodes else None) or []
+        finishing = (cohort.advance(now, duration, tallies.itl_us) if members else None) or []
         for request in finishing:
             cohort.retire(request)
-        tokens = decodes + cohort.drafted
+        tokens = decodes + cohort.drafted if members else decodes
         for chunk in plan.chunks:
             tokens += chunk.new
         prefilled = _prefilled(plan)
@@ -298,11 +301,22 @@ class Steps:
             part.tell(done)
 
 
+def _with_ghosts(load: StepLoad, plan: Plan) -> StepLoad:
+    """The load of a step, and what it computes for requests that have left."""
+    decodes, context = load.decode_requests, load.decode_context_tokens
+    for ghost in plan.ghosts:
+        decodes += 1
+        context += ghost.context_tokens
+    return StepLoad(plan.chunks, decodes, context, load.adapters)
+
+
 def _prefilled(plan: Plan) -> list[Request]:
     """Whose prefill the step of a plan completes, in running order; how far the others have come is noted."""
     prefilled = plan.instant
     for chunk in plan.chunks:
         request = chunk.request
+        if request.batch_slot < 0:
+            continue  # it has left since the step was planned
         request.computed_tokens = chunk.computed + chunk.new
         if request.computed_tokens == request.target_tokens:
             prefilled.append(request)

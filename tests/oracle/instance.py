@@ -341,6 +341,8 @@ class Instance:
         """Who is through with a step that is not over, and how many blocks that freed."""
         self.ending: list[Job] = []
         """Who is, and still holds its slot and its blocks."""
+        self.gone: list[Job] = []
+        """Who has left with nothing, and holds its blocks until the step under way is over."""
         self.planned: Plan | None = None
         self.places = 0
         self.free_us = 0
@@ -773,6 +775,9 @@ class Instance:
                 block.computed_us = now
         if len(self.stages) > 1:
             self.under_way = [one for one in self.under_way if one[0] > now]
+        for job in self.gone:
+            self.pool.release(job.table, job.shareable(self.pool.size))
+        self.gone.clear()
         for job in list(self.ending):
             if not self.is_busy(job):
                 self.let_go(job)
@@ -824,6 +829,11 @@ class Instance:
         ]
         decodes = [job for job in plan.tokens if not job.prefilling]
         return StepLoad(chunks, len(decodes), sum(job.computed for job in decodes))
+
+    @property
+    def has_work(self) -> bool:
+        """Whether anybody waits or runs, or a step is planned that computes something all the same."""
+        return bool(self.running or self.waiting or (self.planned is not None and self.planned.tokens))
 
     def lapse(self, plan: Plan) -> None:
         """Whoever it was made for has left before: what is in their blocks counts as computed."""

@@ -109,8 +109,7 @@ def _audit(instance: Instance) -> None:
     """The pool's books are right, given who runs."""
     pool = instance.pool
     batch = instance.batch
-    there = (*batch.running.values(), *batch.ending.values())
-    holders = [(request, batch.cohort.held_blocks(request)) for request in there]
+    holders = [(request, batch.cohort.held_blocks(request)) for request in batch.holders()]
     assert pool.audit(holders) == ""
     assert pool.used + pool.free == pool.total
     assert batch.adapters is None or batch.adapters.audit(list(batch.running.values())) == ""
