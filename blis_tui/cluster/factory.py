@@ -20,7 +20,6 @@ from blis_tui.engine.latency.captured import CapturedSizes
 from blis_tui.engine.latency.encoding import Encoding
 from blis_tui.engine.latency.model import create_latency
 from blis_tui.engine.limits import Limits
-from blis_tui.engine.parts import Parts
 from blis_tui.engine.pipeline import BatchQueue, Stages
 from blis_tui.engine.preemption.restore import RESTORE
 from blis_tui.engine.preemption.swapping import Swapping
@@ -29,7 +28,7 @@ from blis_tui.engine.scheduling.priority import PRIORITY
 from blis_tui.engine.scheduling.queue import SCHEDULING, SortedQueue
 from blis_tui.engine.speculative.drafting import Drafting
 from blis_tui.engine.speculative.luck import Luck
-from blis_tui.engine.steps import Steps
+from blis_tui.engine.steps import Parts, Steps
 from blis_tui.errors import PolicyError
 
 if TYPE_CHECKING:

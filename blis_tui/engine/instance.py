@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.flow import Flow
     from blis_tui.engine.latency.model import StepTimeModel
-    from blis_tui.engine.parts import Parts
     from blis_tui.engine.request import Request
+    from blis_tui.engine.steps import Parts
     from blis_tui.engine.watch import Watch
 
 QUEUED: Final = 1

@@ -6,6 +6,7 @@ wait for beside their computation, such as transfers of KV blocks, are parts (``
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.batch import slot_of
@@ -23,13 +24,33 @@ from blis_tui.engine.tallies import Tallies, tally_wait
 
 if TYPE_CHECKING:
     from blis_tui.engine.batch import Batch
-    from blis_tui.engine.parts import Parts
+    from blis_tui.engine.batching.rule import BatchRule
+    from blis_tui.engine.events import EventQueue
+    from blis_tui.engine.latency.model import StepTimeModel
+    from blis_tui.engine.ledger import Ledger
+    from blis_tui.engine.plan import StepPart
+    from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
+    from blis_tui.engine.scheduling.priority import PriorityRule
 
 _LEFT: Final = 4
 """Priority at a tie with other events of the instance: a step that starts then comes first."""
 
 NO_PLAN: Final = Plan()
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What an instance is made of beside its batch, and whom it tells."""
+
+    latency: StepTimeModel
+    rule: BatchRule
+    priority: PriorityRule
+    events: EventQueue
+    ledger: Ledger
+    observers: Observers
+    beside: tuple[StepPart, ...] = ()
+    """What belongs to steps beside what they compute."""
 
 
 class Steps:
@@ -106,7 +127,8 @@ class Steps:
                 tallies.preemptions += 1
                 tallies.preempted_requests += preemption.victim.preemptions == 1
         running = len(batch.running)
-        tallies.peak_running = max(tallies.peak_running, running)
+        if running > tallies.peak_running:  # noqa: PLR1730  (max() would cost as much as all else here)
+            tallies.peak_running = running
         if self.observers.kinds:
             emit_plan(self.observers, self.index, now, plan)
         return plan
@@ -156,7 +178,8 @@ class Steps:
             duration = part.lasting_us(plan, now, duration)
         load.chunks = NO_PLAN.chunks
         end = self.free_us = now + duration
-        batch.pool.computed(now, end)
+        if batch.pool.unseen is not None:
+            batch.pool.computed(now, end)
         cohort = batch.cohort
         finishing = (cohort.advance(now, duration, tallies.itl_us) if members else None) or []
         for request in finishing:
@@ -164,7 +187,7 @@ class Steps:
         tokens = decodes + cohort.drafted if members else decodes
         for chunk in plan.chunks:
             tokens += chunk.new
-        prefilled = _prefilled(plan)
+        prefilled = _prefilled(plan) if plan.chunks else plan.instant
         observed = bool(self.observers.kinds)
         first_tokens = [request for request in prefilled if not request.generated_tokens] if observed else []
         for request in prefilled:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from blis_tui.engine.batching.admission import Admission
 from blis_tui.engine.batching.starved import serve_with_too_few_blocks
 from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.plan import Plan
@@ -105,78 +106,8 @@ class RunningFirst(Plain):
         return True
 
     def admit_waiting(self, batch: Batch, plan: Plan, budget: int) -> None:
-        """Admit from the head of the queue for as long as everything fits: nobody overtakes.
-
-        But where nobody runs, and the head is a victim or does not fit, whoever holds KV blocks already goes first: the
-        head could have them only then. So it does where its LoRA adapter is there and the head's is not: with places
-        for one of the two, each would be loaded in turn for ever.
-        """
-        traits = self.traits
-        waiting, running, pool, adapters = batch.waiting, batch.running, batch.pool, batch.adapters
-        size = pool.block_size_tokens
-        threshold = plan.threshold
-        max_num_seqs = batch.limits.max_num_seqs
-        watermark = traits.spare_blocks(pool.total) if traits.watermark else 0
-        stuck = reloaded = -1
-        computed_anyway = 0 if traits.caches_whole_prompts else 1
-        while budget > 0 and waiting.items and len(running) + len(batch.ending) < max_num_seqs:
-            request = batch.next_waiting()
-            if request is None:
-                break
-            if not running and batch.reserved:
-                holder = batch.first_with_blocks() or request
-                here = adapters is not None and adapters.has(holder) and not adapters.has(request)
-                if request.preemptions or request.index == stuck or here:
-                    request = holder
-            if adapters is not None and not adapters.ready(request):
-                break
-            attempt = (request.index, pool.epoch, budget, threshold)
-            if attempt == batch.refused:
-                if not running and batch.reserved and stuck < 0:
-                    stuck = request.index
-                    continue
-                break  # nothing has changed since it did not fit
-            if request.handover is not None and request.index in batch.reserved:
-                if pool.missing(request, request.computed_tokens + 1) > pool.free:
-                    batch.refused = attempt
-                    break
-                batch.admit_prefilled(plan, request)
-                budget -= 1
-                continue
-            if not self.admits(batch, request):
-                batch.refused = attempt
-                break
-            known = request.target_tokens
-            swapped = batch.swapped_tokens(request)
-            findable = (swapped or known - computed_anyway) // size
-            cached = pool.cached_prefix(request, findable)
-            tiered = batch.in_tiers(request, cached, findable) if pool.tiers is not None and not swapped else []
-            start = max(swapped, (cached + len(tiered)) * size)
-            tokens = known - start
-            if 0 < threshold < tokens:
-                tokens = threshold
-            if tokens > budget:
-                if not traits.chunked_prefill:
-                    break
-                tokens = budget
-            need = -(-(known if traits.reserves_whole_prompt else start + tokens) // size) - cached
-            if watermark and (running or batch.ending):
-                need += watermark
-            idle = pool.idle_among(request, cached)
-            if need + idle > pool.free:
-                if pool.tiers is not None and not swapped and request.index != reloaded:
-                    reloaded = request.index
-                    if batch.reload(plan, request, cached, findable, pool.free - idle):
-                        continue
-                batch.refused = attempt
-                if not running and batch.reserved and stuck < 0:
-                    stuck = request.index
-                    continue
-                break
-            batch.admit(plan, request, cached, tokens, swapped_tokens=swapped, tiered=tiered)
-            budget -= tokens
-        if adapters is not None:
-            adapters.end_plan()
+        """Admit from the head of the queue for as long as everything fits."""
+        Admission(self, batch, plan, budget).run()
 
 
 def serve_running(batch: Batch, plan: Plan, budget: int) -> int:
@@ -213,6 +144,10 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
     left = budget - decodes
     if left < 0:
         return _ORDER_MATTERS
+    if not batch.prefills and due <= pool.free:
+        if due:
+            cohort.take(pool, due)
+        return left
     prefills = list(batch.prefills.values())
     wants = [_want(request, plan.threshold) for request in prefills]
     total = 0

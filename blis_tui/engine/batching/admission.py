@@ -1,0 +1,161 @@
+"""How waiting requests are admitted where running requests go first: from the head of the queue, while all fits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.engine.batch import Batch
+    from blis_tui.engine.batching.traits import Traits
+    from blis_tui.engine.plan import Plan
+    from blis_tui.engine.request import Request
+
+
+class Admits(Protocol):
+    """A rule that may ask for more before a request enters."""
+
+    traits: Traits
+
+    def admits(self, batch: Batch, request: Request) -> bool:
+        """Whether a waiting request may enter, if its KV blocks are free."""
+
+
+class _Entry(NamedTuple):
+    """With what a request would enter, and how much it would compute at first."""
+
+    cached_blocks: int
+    findable_blocks: int
+    """Of its blocks, those that may be found in the cache."""
+    tiered: Sequence[int]
+    """Content behind the cached blocks that tiers have."""
+    swapped_tokens: int
+    start: int
+    """Tokens that it has then."""
+    tokens: int
+    """Those that it computes."""
+
+
+class Admission:
+    """Admits from the head of the queue for as long as everything fits: no request overtakes another.
+
+    But where nothing runs, and the head is a victim or does not fit, a request that holds KV blocks already goes first:
+    the head could have them only then. So it does where its LoRA adapter is there and the head's is not: with places
+    for one of the two, each would be loaded in turn for ever.
+
+    Args:
+        rule: which admits.
+        batch: the requests.
+        plan: of the step.
+        budget: tokens that are left of it.
+    """
+
+    __slots__ = ("_batch", "_budget", "_places", "_plan", "_reloaded", "_rule", "_stuck", "_watermark")
+
+    def __init__(self, rule: Admits, batch: Batch, plan: Plan, budget: int) -> None:
+        self._rule = rule
+        self._batch = batch
+        self._plan = plan
+        self._budget = budget
+        self._places = batch.limits.max_num_seqs - len(batch.running)
+        if batch.ending:
+            self._places -= len(batch.ending)
+        self._stuck = self._reloaded = -1
+        self._watermark = rule.traits.spare_blocks(batch.pool.total) if rule.traits.watermark else 0
+
+    def run(self) -> None:
+        """Admit all that it can."""
+        batch, waiting, adapters = self._batch, self._batch.waiting, self._batch.adapters
+        all_may_go = adapters is None and not batch.stale
+        while self._budget > 0 and self._places > 0 and waiting.items:
+            request = waiting.head() if all_may_go else batch.next_waiting()
+            if request is None:
+                break
+            if batch.reserved and not batch.running:
+                request = self._first(request)
+            if adapters is not None and not adapters.ready(request):
+                break
+            attempt = (request.index, batch.pool.epoch, self._budget, self._plan.threshold)
+            if attempt == batch.refused:  # nothing has changed since it did not fit
+                if not (batch.reserved and self._gives_way(request)):
+                    break
+            elif request.handover is not None and request.index in batch.reserved:
+                if not self._take_over(request, attempt):
+                    break
+            elif not self._admit(request, attempt):
+                break
+        if adapters is not None:
+            adapters.end_plan()
+
+    def _first(self, head: Request) -> Request:
+        """Nothing runs, and some who wait hold KV blocks: which of them goes first, or the head."""
+        batch, adapters = self._batch, self._batch.adapters
+        holder = batch.first_with_blocks() or head
+        here = adapters is not None and adapters.has(holder) and not adapters.has(head)
+        return holder if head.preemptions or head.index == self._stuck or here else head
+
+    def _gives_way(self, request: Request) -> bool:
+        """It does not fit: whether one that holds KV blocks may go before it."""
+        batch = self._batch
+        if batch.running or not batch.reserved or self._stuck >= 0:
+            return False
+        self._stuck = request.index
+        return True
+
+    def _take_over(self, request: Request, attempt: tuple[int, ...]) -> bool:
+        """Admit a request whose prompt was computed elsewhere, if its next block is free."""
+        batch = self._batch
+        if batch.pool.missing(request, request.computed_tokens + 1) > batch.pool.free:
+            batch.refused = attempt
+            return False
+        batch.admit_prefilled(self._plan, request)
+        self._budget -= 1
+        self._places -= 1
+        return True
+
+    def _admit(self, request: Request, attempt: tuple[int, ...]) -> bool:
+        """Admit a request that holds nothing, if it fits; returns whether another one may be tried."""
+        batch, pool = self._batch, self._batch.pool
+        if not self._rule.admits(batch, request):
+            batch.refused = attempt
+            return False
+        entry = self._entry(request)
+        if entry is None:
+            return False
+        cached, findable, tiered, swapped, start, tokens = entry
+        known = request.target_tokens
+        slots = known if self._rule.traits.reserves_whole_prompt else start + tokens
+        need = -(-slots // pool.block_size_tokens) - cached
+        if self._watermark and (batch.running or batch.ending):
+            need += self._watermark
+        idle = pool.idle_among(request, cached) if cached else 0
+        if need + idle > pool.free:
+            if pool.tiers is not None and not swapped and request.index != self._reloaded:
+                self._reloaded = request.index
+                if batch.reload(self._plan, request, cached, findable, pool.free - idle):
+                    return True
+            batch.refused = attempt
+            return self._gives_way(request)
+        batch.admit(self._plan, request, cached, tokens, swapped_tokens=swapped, tiered=tiered)
+        self._budget -= tokens
+        self._places -= 1
+        return True
+
+    def _entry(self, request: Request) -> _Entry | None:
+        """With what it would enter; None = its prompt would have to be split, which the rule does not do."""
+        batch, pool, traits = self._batch, self._batch.pool, self._rule.traits
+        size, known = pool.block_size_tokens, request.target_tokens
+        swapped = batch.swapped_tokens(request)
+        findable = (swapped or known - (0 if traits.caches_whole_prompts else 1)) // size
+        cached = pool.cached_prefix(request, findable)
+        tiered = batch.in_tiers(request, cached, findable) if pool.tiers is not None and not swapped else []
+        start = max(swapped, (cached + len(tiered)) * size)
+        tokens, threshold = known - start, self._plan.threshold
+        if 0 < threshold < tokens:
+            tokens = threshold
+        if tokens > self._budget:
+            if not traits.chunked_prefill:
+                return None
+            tokens = self._budget
+        return _Entry(cached, findable, tiered, swapped, start, tokens)
