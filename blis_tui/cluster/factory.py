@@ -10,6 +10,7 @@ from blis_tui.engine.adapters.step_time import Adapted
 from blis_tui.engine.batch import Batch
 from blis_tui.engine.batching.rule import BATCHING
 from blis_tui.engine.batching.traits import traits_of
+from blis_tui.engine.cohort import DecodeCohort
 from blis_tui.engine.flow import Ahead, OneAtATime
 from blis_tui.engine.instance import Instance
 from blis_tui.engine.kv.host import host_memory
@@ -18,7 +19,7 @@ from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.kv.tiers import Tiers
 from blis_tui.engine.latency.captured import CapturedSizes
 from blis_tui.engine.latency.encoding import Encoding
-from blis_tui.engine.latency.model import create_latency
+from blis_tui.engine.latency.model import StepLoad, create_latency
 from blis_tui.engine.limits import Limits
 from blis_tui.engine.pipeline import BatchQueue, Stages
 from blis_tui.engine.preemption.restore import RESTORE
@@ -26,19 +27,21 @@ from blis_tui.engine.preemption.swapping import Swapping
 from blis_tui.engine.preemption.victims import VICTIM
 from blis_tui.engine.scheduling.priority import PRIORITY
 from blis_tui.engine.scheduling.queue import SCHEDULING, SortedQueue
+from blis_tui.engine.speculative.cohort import SpeculativeCohort
 from blis_tui.engine.speculative.drafting import Drafting
 from blis_tui.engine.speculative.luck import Luck
 from blis_tui.engine.steps import Parts, Steps
 from blis_tui.errors import PolicyError
 
 if TYPE_CHECKING:
+    from blis_tui.engine.batching.traits import Traits
     from blis_tui.engine.events import EventQueue
     from blis_tui.engine.flow import Flow
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.ledger import Ledger
     from blis_tui.engine.plan import StepPart
     from blis_tui.engine.records import Observers
-    from blis_tui.spec.model import Engine, Experiment, Lora, Pool, Speculative
+    from blis_tui.spec.model import Engine, Experiment, Lora, Pool
 
 
 class InstanceFactory:
@@ -102,7 +105,7 @@ class InstanceFactory:
                 swaps=restore.uses_host,
                 pipelined=engine.pipeline_parallel > 1,
             ),
-            luck=self._luck(engine.speculative),
+            cohort=self._cohort(engine, rule.traits),
         )
         beside: list[StepPart] = []
         if engine.speculative is not None and batch.speculative is not None:
@@ -130,10 +133,12 @@ class InstanceFactory:
 
     def _flow(self, steps: Steps, engine: Engine) -> Flow:
         kind, traits, stages = self._experiment.policy.batching.kind, steps.rule.traits, engine.pipeline_parallel
-        if stages > 1 and (engine.speculative is not None or engine.lora is not None):
-            raise PolicyError("pipeline_parallel is not simulated with `speculative` or `lora`")
-        if engine.speculative is not None and not traits.speculates:
-            raise PolicyError(f"`{kind}` batching knows no speculative decoding")
+        if engine.speculative is not None and engine.speculative.method not in traits.drafters:
+            beside = " beside asynchronous scheduling" if traits.plans_ahead and traits.drafters else ""
+            raise PolicyError(f"`{kind}` batching knows no drafter `{engine.speculative.method}`{beside}")
+        if engine.speculative is not None and stages > 1 and not traits.plans_ahead:
+            # Without it, vLLM 0.32.0 plans the drafts of a batch whose own tokens it has not read (core.py line 693).
+            raise PolicyError("in a pipeline, drafts are verified with asynchronous scheduling alone")
         if stages > 1:
             if not traits.pipelines:
                 raise PolicyError(f"`{kind}` batching knows no pipeline_parallel")
@@ -154,10 +159,20 @@ class InstanceFactory:
         beside = batch.traits.adapters == "beside"
         return Adapters(lora, times, batch.load, self._events, self._observers, index, beside=beside)
 
-    def _luck(self, speculative: Speculative | None) -> Luck | None:
+    def _cohort(self, engine: Engine, traits: Traits) -> DecodeCohort:
+        load, size, speculative = StepLoad(), engine.block_size_tokens, engine.speculative
         if speculative is None:
-            return None
-        return Luck(self._experiment.seed, speculative.draft_tokens, speculative.acceptance)
+            return DecodeCohort(load, size)
+        return SpeculativeCohort(
+            load,
+            size,
+            Luck(self._experiment.seed, speculative.draft_tokens, speculative.acceptance),
+            engine.max_model_len,
+            lookahead_tokens=speculative.lookahead_tokens,
+            drops_last_hit=speculative.drops_last_hit,
+            notes_late=traits.orders_blocks_as_vllm,
+            overlaps=traits.plans_ahead,
+        )
 
     def _latency(self, pool: Pool) -> StepTimeModel:
         if pool.name not in self._latencies:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.engine.cohort import DecodeCohort
-from blis_tui.engine.latency.model import Chunk, StepLoad
+from blis_tui.engine.latency.model import Chunk
 from blis_tui.engine.plan import Preemption, Reloaded
 from blis_tui.engine.request import RequestState
 from blis_tui.engine.speculative.cohort import SpeculativeCohort
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.adapters.adapters import Adapters
     from blis_tui.engine.batching.traits import Traits
+    from blis_tui.engine.cohort import DecodeCohort
     from blis_tui.engine.kv.host import HostMemory
     from blis_tui.engine.kv.pool import BlockPool
     from blis_tui.engine.limits import Limits
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from blis_tui.engine.preemption.victims import VictimRule
     from blis_tui.engine.request import Request
     from blis_tui.engine.scheduling.queue import WaitingQueue
-    from blis_tui.engine.speculative.luck import Luck
 
 
 class Batch:
@@ -41,8 +40,8 @@ class Batch:
         prefills: those of ``running`` whose prefill is not finished.
         stalled: those of ``running`` that decode, but got no token in the latest step.
         stalls: how often decodes have left the cohort to be served one by one or not at all.
-        cohort: all others of ``running``: they decode in lock-step.
-        speculative: the same, where they verify drafts, each at its own pace; else None.
+        cohort: all others of ``running`` that decode in the next step.
+        speculative: the same, where they verify drafts; else None.
         ending: requests that have left ``running`` and hold their slot and their blocks until the step that computes
             their last token is over.
         load: the work of a step, as far as the cohort determines it.
@@ -103,7 +102,7 @@ class Batch:
         *,
         victim: VictimRule,
         traits: Traits,
-        luck: Luck | None = None,
+        cohort: DecodeCohort,
     ) -> None:
         self.limits = limits
         places, tokens = limits.max_num_seqs, limits.max_num_batched_tokens
@@ -111,10 +110,9 @@ class Batch:
         self.max_decodes = min(places, tokens) if traits.limits_each_step else tokens
         self.waiting = waiting
         self.pool = pool
-        self.load = StepLoad()
-        size = limits.block_size_tokens
-        self.speculative = None if luck is None else _speculating(self.load, limits, luck, traits)
-        self.cohort = self.speculative or DecodeCohort(self.load, size)
+        self.load = cohort.load
+        self.cohort = cohort
+        self.speculative = cohort if isinstance(cohort, SpeculativeCohort) else None
         self.running: dict[int, Request] = {}
         self.prefills: dict[int, Request] = {}
         self.stalled: dict[int, Request] = {}
@@ -141,6 +139,12 @@ class Batch:
         """The memory that victims are swapped to; None = there is none."""
         return None if self.swapping is None else self.swapping.host
 
+    @property
+    def has_requests(self) -> bool:
+        """Whether any request waits or runs, as far as plans know."""
+        unsure = None if self.speculative is None else self.speculative.unsure
+        return bool(self.running or self.waiting.items or unsure)
+
     # ---- what batch-formation rules do with it ----
 
     def admit(
@@ -152,12 +156,13 @@ class Batch:
         *,
         swapped_tokens: int = 0,
         tiered: Sequence[int] = (),
+        padding: int = 0,
     ) -> None:
         """Move a waiting request into the batch, with its cached blocks and a first chunk.
 
         ``swapped_tokens``: it goes on behind as many, which come back from the host (``swapped_tokens``); else what
         the host has of it is of no use any more. ``tiered``: content behind the cached blocks that tiers have
-        (``in_tiers``).
+        (``in_tiers``). ``padding``: of its new tokens, those that stand for drafts; the only other one is decoded.
         """
         self._leave_for_batch(request)
         pool = self.pool
@@ -175,17 +180,33 @@ class Batch:
             request.cached_tokens = cached_tokens
         elif request.peak_tokens > cached_tokens:
             self._recomputed_tokens += request.peak_tokens - cached_tokens
+        slot = self._seat(request)
+        if padding:
+            self._decode_padded(request, padding)
+        else:
+            self.prefills[slot] = request
+            if new_tokens:
+                self.grant(plan, request, new_tokens, cached_tokens)
+            else:
+                plan.instant.append(request)
+        plan.admitted.append(request)
+
+    def _seat(self, request: Request) -> int:
+        """It runs from now on; returns its slot."""
         request.state = RequestState.RUNNING
         slot = self._next_slot
         self._next_slot = slot + 1
         request.batch_slot = slot
         self.running[slot] = request
-        self.prefills[slot] = request
-        if new_tokens:
-            self.grant(plan, request, new_tokens, cached_tokens)
-        else:
-            plan.instant.append(request)
-        plan.admitted.append(request)
+        return slot
+
+    def _decode_padded(self, request: Request, drafts: int) -> None:
+        """It decodes its only token, beside so many placeholders for drafts."""
+        cohort = self.speculative
+        assert cohort is not None  # noqa: S101  (only such rules pad)
+        self.pool.hold(request, cohort.slots(request, 1 + drafts))
+        self.pool.extend(request, request.computed_tokens + 1)
+        cohort.pad(request, drafts)
 
     def _leave_for_batch(self, request: Request) -> None:
         self.waiting.remove(request)
@@ -234,17 +255,19 @@ class Batch:
         again, took = tiers.thrashing - before[0], tiers.transfer_us - before[1]
         plan.reloaded.append(Reloaded(request, len(keys), sources, again, took))
 
-    def admit_prefilled(self, plan: Plan, request: Request) -> None:
-        """Move a waiting request into the batch whose prompt was computed elsewhere: it decodes in this step."""
+    def admit_prefilled(self, plan: Plan, request: Request, padding: int = 0) -> None:
+        """Move a waiting request into the batch whose prompt was computed elsewhere: it decodes in this step.
+
+        ``padding``: so many placeholders for drafts stand beside its token.
+        """
         self._leave_for_batch(request)
         del self.reserved[request.index]
-        self.pool.extend(request, request.computed_tokens + 1)
-        request.state = RequestState.RUNNING
-        slot = self._next_slot
-        self._next_slot = slot + 1
-        request.batch_slot = slot
-        self.running[slot] = request
-        self._let_decode(request)
+        self._seat(request)
+        if padding:
+            self._decode_padded(request, padding)
+        else:
+            self.pool.extend(request, request.computed_tokens + 1)
+            self._let_decode(request)
         plan.admitted.append(request)
 
     def first_with_blocks(self) -> Request | None:
@@ -304,6 +327,8 @@ class Batch:
     def grant(self, plan: Plan, request: Request, new_tokens: int, cached_tokens: int = 0) -> None:
         """Let a running request compute ``new_tokens`` more tokens of its prefill in this step."""
         computed = request.computed_tokens
+        if self.speculative is not None:
+            self.pool.hold(request, self.speculative.slots(request, new_tokens))
         self.pool.extend(request, computed + new_tokens)
         plan.chunks.append(Chunk(request, computed, new_tokens, request.target_tokens, cached_tokens))
 
@@ -323,8 +348,11 @@ class Batch:
         content = self._content_tokens(victim, granted)
         if slot in self.busy:
             self.stale[victim.index] = (slot in self.ending, self.busy.pop(slot))
+        if self.speculative is not None:
+            self.speculative.forget(victim)
         if slot in self.ending:
             del self.ending[slot]
+            plan.ghosts = [ghost for ghost in plan.ghosts if ghost.request is not victim]
             plan.preempted.append(Preemption(victim, beneficiary, victim.computed_tokens, victim.held_blocks))
             self.pool.release(victim, content)
             victim.batch_slot = -1
@@ -346,6 +374,8 @@ class Batch:
     def begin_plan(self, now: int) -> None:
         """A step is to be planned."""
         self.now = now
+        if self.speculative is not None:
+            self.speculative.now = now
         if self.stale:
             self.stale = {index: late for index, late in self.stale.items() if late[1] > now}
         if self.blind:
@@ -354,7 +384,8 @@ class Batch:
     def _content_tokens(self, request: Request, granted: int) -> int:
         """How many of its tokens have content in the cache; vLLM notes it when it grants a token that it knows."""
         computed = request.computed_tokens
-        noted = computed if self.speculative is None else self.speculative.noted_tokens(request)
+        if self.speculative is not None and self.speculative.decodes(request):
+            return self.speculative.content_tokens(request)
         notes_grants = self.traits.orders_blocks_as_vllm
         if not (notes_grants or self.traits.plans_ahead):
             return computed
@@ -363,9 +394,9 @@ class Batch:
             known = computed + 1 if computed >= request.target_tokens else request.target_tokens
             return min(computed + granted, known - expected)
         if not self.traits.plans_ahead:
-            return noted - (request.index in self.blind)
+            return computed - (request.index in self.blind)
         decoded = computed > request.target_tokens and request.known_clock != self.cohort.clock
-        return noted - (expected and decoded)
+        return computed - (expected and decoded)
 
     def dissolve_cohort(self) -> None:
         """Take every decoding request out of the cohort, to be served one by one."""
@@ -373,6 +404,13 @@ class Batch:
         for request in self.cohort.members():
             self.cohort.leave(request)
             self.stalled[request.batch_slot] = request
+
+    def in_order(self) -> list[Request]:
+        """All that a plan may grant tokens to, in the order of admission."""
+        unsure = None if self.speculative is None else self.speculative.unsure
+        if not unsure:
+            return list(self.running.values())
+        return sorted([*self.running.values(), *unsure.values()], key=slot_of)
 
     def reform_cohort(self, decoding: dict[int, Request]) -> None:
         """Let the requests that get a token in this step advance together again; the others stay stalled."""
@@ -409,7 +447,8 @@ class Batch:
         """A request that has left the batch gives up its slot and its blocks; its last step ends then."""
         tokens = request.computed_tokens
         if self.speculative is not None:
-            tokens = self.speculative.noted_tokens(request)
+            tokens = self.speculative.content_tokens(request)
+            self.speculative.forget(request)
         request.batch_slot = -1
         self.pool.release(request, tokens, end=end)
 
@@ -424,6 +463,8 @@ class Batch:
     def release_ending(self, request: Request) -> None:
         """The last token of a request is there: its slot and blocks are free."""
         del self.ending[request.batch_slot]
+        if self.speculative is not None:
+            self.speculative.forget(request)
         request.batch_slot = -1
         self.pool.release(request, request.computed_tokens, end=-1)
 
@@ -444,6 +485,9 @@ class Batch:
             self.cohort.leave(request)
         elif self.planned is not None and self.planned.plan is not None:
             granted = next((chunk.new for chunk in self.planned.plan.chunks if chunk.request is request), 0)
+        content = self._content_tokens(request, granted)
+        if self.speculative is not None:
+            self.speculative.forget(request)
         del self.running[slot]
         self.prefills.pop(slot, None)
         self.stalled.pop(slot, None)
@@ -451,7 +495,7 @@ class Batch:
         if self.adapters is not None:
             self.adapters.leave(request)
         self._note_lost(request)
-        return self._content_tokens(request, granted)
+        return content
 
     def deadlock(self, index: int, now: int) -> StalledError:
         """There is work, and nothing of it can be scheduled."""
@@ -461,11 +505,6 @@ class Batch:
             f"{request.target_tokens - request.computed_tokens} more tokens in the cache and nothing can be scheduled",
             help="a prompt must fit max_num_batched_tokens when chunked prefill is off, and its blocks the KV cache",
         )
-
-
-def _speculating(load: StepLoad, limits: Limits, luck: Luck, traits: Traits) -> SpeculativeCohort:
-    size, longest = limits.block_size_tokens, limits.max_model_len
-    return SpeculativeCohort(load, size, luck, longest, notes_late=traits.orders_blocks_as_vllm)
 
 
 def slot_of(request: Request) -> int:

@@ -148,7 +148,8 @@ class Ahead(Flow):
     def __init__(self, steps: Steps) -> None:
         super().__init__(steps)
         steps.holds = True
-        self._plans_always = steps.batch.pool.tiers is not None
+        batch = steps.batch
+        self._plans_always = not batch.cohort.lockstep or batch.pool.tiers is not None
 
     def step(self, now: int) -> int:
         """Start the step that is planned, and plan the next one; returns when that starts, IDLE or NO_STEP."""
@@ -167,19 +168,25 @@ class Ahead(Flow):
             if ready is None:
                 return NO_STEP
         end = steps.decode(now) if ready.plan is None else steps.run(ready.plan, ready.epoch, now)
-        upcoming = end if batch.waiting.items or batch.running else IDLE
+        goes_on = batch.has_requests
         if steps.done is not None:
-            steps.tell(ready.plan or NO_PLAN, upcoming)
-        batch.planned = following = self._plan_next(now, ahead=True)
+            steps.tell(ready.plan or NO_PLAN, end if goes_on else IDLE)
+        batch.planned = following = self._plan_next(now, ahead=True) if goes_on else None
         if batch.waiting.items:
             plan = (following and following.plan) or Plan()
             full = self._full(plan)
             tally_wait(steps.tallies, batch, plan, batch.pool.epoch, len(batch.ending), end - now, full_budget=full)
-        return upcoming
+        return end if self.has_work else IDLE
 
     def _full(self, plan: Plan) -> bool:
         """Whether a plan spends the whole token budget."""
-        tokens = self.batch.load.decode_requests if plan.decodes else 0
+        batch = self.batch
+        tokens = batch.load.decode_requests if plan.decodes else 0
+        if batch.speculative is not None:
+            for drafts in batch.speculative.drafts.values():
+                tokens += drafts
+        for ghost in plan.ghosts:
+            tokens += ghost.tokens
         for chunk in plan.chunks:
             tokens += chunk.new
         return tokens >= self.batch.limits.max_num_batched_tokens
@@ -202,7 +209,7 @@ class Ahead(Flow):
             if due:
                 batch.pool.take(due)
         else:
-            plan = self.steps.plan(now, ahead=ahead) if batch.running or batch.waiting.items else None
+            plan = self.steps.plan(now, ahead=ahead)
             if plan is None or (plan.computes_nothing and not batch.load.decode_requests):
                 return None
             batch.pool.planned()
@@ -241,6 +248,7 @@ class Ahead(Flow):
         """
         batch = self.batch
         planned, decodes = batch.planned, request.joined_clock >= 0 and batch.cohort.ahead
+        drafts = 0 if batch.speculative is None else batch.speculative.drafts.get(request.index, 0)
         content_tokens = batch.take_out(request)
         if self.steps.free_us <= now:
             batch.pool.release(request, content_tokens)
@@ -248,7 +256,7 @@ class Ahead(Flow):
         batch.leaving.append((request, content_tokens))
         if planned is not None and decodes:
             plan = Plan() if planned.plan is None else planned.plan
-            plan.ghosts.append(Ghost(request, 1, request.computed_tokens))
+            plan.ghosts.append(Ghost(request, 1 + drafts, request.computed_tokens))
             batch.planned = planned._replace(plan=plan)
 
     def withdrawn(self, now: int) -> None:

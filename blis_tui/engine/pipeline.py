@@ -252,7 +252,7 @@ class BatchQueue(Stages):
             plan = self.steps.plan(now, ahead=not alone)
             if plan is None:
                 break
-            if plan.chunks or batch.load.decode_requests:
+            if plan.chunks or plan.ghosts or batch.load.decode_requests:
                 return self._send(plan, now)
             if plan.preempted:
                 answer = IDLE
@@ -275,7 +275,10 @@ class BatchQueue(Stages):
         batch, cohort = self.batch, self.batch.cohort
         decodes = cohort.members()
         token_us = {one.index: cohort.last_token_us(one) for one in decodes}
-        self.pipe.enters_us = max(token_us.values(), default=now)  # when the tokens are there that it goes on from
+        # The batch enters when the tokens are there that it goes on from, also those for nobody.
+        self.pipe.enters_us = max(
+            (*token_us.values(), *(ghost.request.joined_us for ghost in plan.ghosts)), default=now
+        )
         slots = [one.batch_slot for one in decodes]
         slots += [c.request.batch_slot for c in plan.chunks if c.computed + c.new == c.request.target_tokens]
         upcoming = self._enter(plan, now)

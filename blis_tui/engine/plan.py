@@ -116,7 +116,7 @@ class Plan:
     @property
     def computes_nothing(self) -> bool:
         """Whether, decodes apart, a step without effect would come of it."""
-        return not self.chunks and not self.instant and not self.preempted
+        return not (self.chunks or self.instant or self.preempted or self.ghosts)
 
 
 class Planned(NamedTuple):

@@ -185,11 +185,15 @@ class Steps:
         for request in finishing:
             cohort.retire(request)
         tokens = decodes + cohort.drafted if members else decodes
+        for ghost in plan.ghosts:
+            tokens += ghost.tokens - 1
         for chunk in plan.chunks:
             tokens += chunk.new
         prefilled = _prefilled(plan) if plan.chunks else plan.instant
         observed = bool(self.observers.kinds)
         first_tokens = [request for request in prefilled if not request.generated_tokens] if observed else []
+        if members and batch.speculative is not None and batch.speculative.first:
+            first_tokens = sorted([*first_tokens, *batch.speculative.first], key=slot_of)
         for request in prefilled:
             if request.handover is not None:
                 request.handover.last_step_us = duration

@@ -41,38 +41,36 @@ def check_batching(document: Document, plugins: Registry | None) -> Iterator[Dia
             message = f"`{kind}` batching knows no pipeline_parallel"
             hint = "remove it, or take batching that does (vllm-v1, llm-serving-sim)"
             yield about(document, (*engine, "pipeline_parallel"), "BLIS2027", message, hint=hint)
-        elif (document.get(*engine, "pipeline_parallel") or 1) != 1:
-            yield from _check_stages(document, engine)
         if document.get(*engine, "speculative") is not None:
-            yield from _check_speculative(document, (*engine, "speculative"), traits, kind)
+            yield from _check_speculative(document, engine, traits, kind)
         if document.get(*engine, "long_prefill_token_threshold") and traits.prefills_apart:
             message = f"`{kind}` batching never splits a prompt, so that no threshold applies"
             path = (*engine, "long_prefill_token_threshold")
             yield about(document, path, "BLIS2026", message, hint="remove it")
 
 
-def _check_stages(document: Document, engine: DataPath) -> Iterator[Diagnostic]:
-    """What is simulated with one batch at a time only."""
-    for key in ("speculative", "lora"):
-        if document.get(*engine, key) is not None:
-            message = f"pipeline_parallel with `{key}` is not simulated"
-            hint = f"remove `{key}`, or set `pipeline_parallel: 1`"
-            yield about(document, (*engine, "pipeline_parallel"), "BLIS2027", message, hint=hint)
-
-
-def _check_speculative(document: Document, path: DataPath, traits: Traits, kind: object) -> Iterator[Diagnostic]:
-    """Decodes that verify drafts need a rule which plans each step when the one before it is over."""
-    if traits.speculates:
-        return
-    message = f"`{kind}` batching knows no speculative decoding"
-    hint = "remove it, or take blis or vllm-v1 batching"
-    if traits.plans_ahead:
-        message = f"`{kind}` batching plans steps ahead, before it is known how many drafted tokens were accepted"
+def _check_speculative(document: Document, engine: DataPath, traits: Traits, kind: object) -> Iterator[Diagnostic]:
+    """Drafters that a rule does not know, or not beside its other settings."""
+    path, stages = (*engine, "speculative"), document.get(*engine, "pipeline_parallel") or 1
+    method = document.get(*path, "method")
+    if not traits.drafters:
+        message = f"`{kind}` batching knows no speculative decoding"
+        hint = "remove it, or take blis or vllm-v1 batching"
+        yield about(document, path, "BLIS2027", message, key=True, hint=hint)
+    elif method not in traits.drafters and traits.plans_ahead:
+        message = f"`{kind}` batching does not schedule asynchronously beside the drafter `{method}`"
         hint = (
-            "set `async_scheduling: false` in policy.batching, as vLLM itself does with the drafters that are simulated"
-            " (n-gram, suffix), or leave `speculative` out"
+            "set `async_scheduling: false` in policy.batching, as vLLM does with drafters that are not on the GPU, or"
+            f" `method` to one that is: {', '.join(traits.drafters)}"
         )
-    yield about(document, path, "BLIS2027", message, key=True, hint=hint)
+        yield about(document, path, "BLIS2027", message, key=True, hint=hint)
+    elif method not in traits.drafters:
+        message = f"`{kind}` batching knows no drafter `{method}`"
+        yield about(document, path, "BLIS2027", message, key=True, hint=f"take {', '.join(traits.drafters)}")
+    elif stages != 1 and traits.pipelines and not traits.plans_ahead:
+        message = "in a pipeline, vLLM verifies drafts with asynchronous scheduling alone"
+        hint = "set `async_scheduling: true` in policy.batching, or `pipeline_parallel: 1`"
+        yield about(document, (*engine, "pipeline_parallel"), "BLIS2027", message, hint=hint)
 
 
 def _check_victims(document: Document, kind: object) -> Iterator[Diagnostic]:

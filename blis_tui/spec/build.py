@@ -202,6 +202,7 @@ def _speculative(part: Part) -> spec.Speculative:
         draft_tokens=part.integer("draft_tokens"),
         acceptance=part.number("acceptance"),
         draft_token_us=part.integer("draft_token_us"),
+        method=part.text("method"),
     )
 
 

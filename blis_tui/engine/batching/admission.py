@@ -21,6 +21,9 @@ class Admits(Protocol):
     def admits(self, batch: Batch, request: Request) -> bool:
         """Whether a waiting request may enter, if its KV blocks are free."""
 
+    def padded_tokens(self, batch: Batch) -> int:
+        """How many tokens a request computes beside decodes with drafts that enters for one alone; 0 = one."""
+
 
 class _Entry(NamedTuple):
     """With what a request would enter, and how much it would compute at first."""
@@ -35,6 +38,8 @@ class _Entry(NamedTuple):
     """Tokens that it has then."""
     tokens: int
     """Those that it computes."""
+    padding: int
+    """Of these, placeholders for drafts."""
 
 
 class Admission:
@@ -51,7 +56,18 @@ class Admission:
         budget: tokens that are left of it.
     """
 
-    __slots__ = ("_batch", "_budget", "_places", "_plan", "_reloaded", "_rule", "_stuck", "_watermark")
+    __slots__ = (
+        "_batch",
+        "_beside",
+        "_budget",
+        "_padded",
+        "_places",
+        "_plan",
+        "_reloaded",
+        "_rule",
+        "_stuck",
+        "_watermark",
+    )
 
     def __init__(self, rule: Admits, batch: Batch, plan: Plan, budget: int) -> None:
         self._rule = rule
@@ -63,6 +79,10 @@ class Admission:
             self._places -= len(batch.ending)
         self._stuck = self._reloaded = -1
         self._watermark = rule.traits.spare_blocks(batch.pool.total) if rule.traits.watermark else 0
+        self._beside = bool(batch.load.decode_requests or plan.ghosts)
+        """Whether requests decode that ran before."""
+        self._padded = 0 if batch.speculative is None or plan.chunks else rule.padded_tokens(batch)
+        """What requests compute at least, unless ones that ran before are being prefilled."""
 
     def run(self) -> None:
         """Admit all that it can."""
@@ -105,14 +125,35 @@ class Admission:
 
     def _take_over(self, request: Request, attempt: tuple[int, ...]) -> bool:
         """Admit a request whose prompt was computed elsewhere, if its next block is free."""
-        batch = self._batch
-        if batch.pool.missing(request, request.computed_tokens + 1) > batch.pool.free:
+        batch, computed = self._batch, request.computed_tokens
+        tokens = self._padded if self._pads(request, computed) else 1
+        if tokens > self._budget:
+            return False
+        if batch.pool.missing(request, self._slots(computed + tokens)) > batch.pool.free:
             batch.refused = attempt
             return False
-        batch.admit_prefilled(self._plan, request)
-        self._budget -= 1
+        batch.admit_prefilled(self._plan, request, tokens - 1)
+        self._budget -= tokens
         self._places -= 1
         return True
+
+    def _pads(self, request: Request, computed: int) -> bool:
+        """Whether placeholders stand for the drafts of a request that enters for one token."""
+        if (
+            not self._padded
+            or not (self._beside or computed)
+            or not min(request.output_tokens, request.max_output_tokens)
+        ):
+            return False
+        if request.handover is not None and not request.handover.prefilled:
+            return False
+        longest = self._batch.limits.max_model_len
+        return longest is None or computed + self._padded + 1 <= longest
+
+    def _slots(self, tokens: int) -> int:
+        """How many tokens need KV slots where so many are computed."""
+        drafting = self._batch.speculative
+        return tokens if drafting is None else drafting.slots_for(tokens)
 
     def _admit(self, request: Request, attempt: tuple[int, ...]) -> bool:
         """Admit a request that holds nothing, if it fits; returns whether another one may be tried."""
@@ -123,9 +164,12 @@ class Admission:
         entry = self._entry(request)
         if entry is None:
             return False
-        cached, findable, tiered, swapped, start, tokens = entry
-        known = request.target_tokens
-        slots = known if self._rule.traits.reserves_whole_prompt else start + tokens
+        cached, findable, tiered, swapped, start, tokens, padding = entry
+        slots = start + tokens
+        if batch.speculative is not None:
+            slots = batch.speculative.slots_for(slots)
+        if self._rule.traits.reserves_whole_prompt and slots < request.target_tokens:
+            slots = request.target_tokens
         need = -(-slots // pool.block_size_tokens) - cached
         if self._watermark and (batch.running or batch.ending):
             need += self._watermark
@@ -137,25 +181,30 @@ class Admission:
                     return True
             batch.refused = attempt
             return self._gives_way(request)
-        batch.admit(self._plan, request, cached, tokens, swapped_tokens=swapped, tiered=tiered)
+        batch.admit(self._plan, request, cached, tokens, swapped_tokens=swapped, tiered=tiered, padding=padding)
         self._budget -= tokens
         self._places -= 1
         return True
 
     def _entry(self, request: Request) -> _Entry | None:
-        """With what it would enter; None = its prompt would have to be split, which the rule does not do."""
+        """With what it would enter; None = its tokens would have to be split, which the rule does not do."""
         batch, pool, traits = self._batch, self._batch.pool, self._rule.traits
         size, known = pool.block_size_tokens, request.target_tokens
         swapped = batch.swapped_tokens(request)
         findable = (swapped or known - (0 if traits.caches_whole_prompts else 1)) // size
         cached = pool.cached_prefix(request, findable)
+        if cached and batch.speculative is not None and batch.speculative.drops_last_hit:
+            cached -= 1
         tiered = batch.in_tiers(request, cached, findable) if pool.tiers is not None and not swapped else []
         start = max(swapped, (cached + len(tiered)) * size)
         tokens, threshold = known - start, self._plan.threshold
+        pads = tokens == 1 and self._padded > 0 and self._pads(request, start)
+        if pads:
+            tokens = self._padded
         if 0 < threshold < tokens:
             tokens = threshold
         if tokens > self._budget:
-            if not traits.chunked_prefill:
+            if pads or not traits.chunked_prefill:
                 return None
             tokens = self._budget
-        return _Entry(cached, findable, tiered, swapped, start, tokens)
+        return _Entry(cached, findable, tiered, swapped, start, tokens, tokens - 1 if pads else 0)

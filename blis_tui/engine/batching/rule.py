@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from blis_tui.engine.batching.admission import Admission
 from blis_tui.engine.batching.starved import serve_with_too_few_blocks
 from blis_tui.engine.batching.traits import Traits
-from blis_tui.engine.plan import Plan
+from blis_tui.engine.plan import Ghost, Plan
 from blis_tui.registry import PlugPoint
 
 if TYPE_CHECKING:
@@ -101,6 +101,10 @@ class RunningFirst(Plain):
         """The ``long_prefill_token_threshold`` of the step to be planned; 0 = off."""
         return batch.limits.long_prefill_token_threshold
 
+    def padded_tokens(self, batch: Batch) -> int:  # noqa: ARG002  (for rules that pad)
+        """How many tokens a request computes beside decodes with drafts that enters for one alone; 0 = one."""
+        return 0
+
     def admits(self, batch: Batch, request: Request) -> bool:  # noqa: ARG002  (for rules that ask for more)
         """Whether a waiting request may enter, if its KV blocks are free."""
         return True
@@ -145,7 +149,7 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
     if left < 0:
         return _ORDER_MATTERS
     if not batch.prefills and due <= pool.free:
-        if due:
+        if due or not cohort.lockstep:
             cohort.take(pool, due)
         return left
     prefills = list(batch.prefills.values())
@@ -158,13 +162,16 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
         return _ORDER_MATTERS
     need = due
     grants: list[int] = []
+    drafting = batch.speculative
     for request, want in zip(prefills, wants, strict=True):
         grant = min(want, left)
         left -= grant
         grants.append(grant)
-        need += pool.missing(request, request.computed_tokens + grant) if grant else 0
+        if grant:
+            slots = request.computed_tokens + grant if drafting is None else drafting.slots(request, grant)
+            need += max(0, pool.missing(request, slots))
     if need > pool.free:
-        if batch.speculative is not None:
+        if drafting is not None:
             return _ORDER_MATTERS
         serve_with_too_few_blocks(batch, plan, dict(zip(batch.prefills, wants, strict=True)), budget)
         return -1
@@ -184,11 +191,11 @@ def _prefills_are_last(batch: Batch, prefills: list[Request]) -> bool:
 def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
     """Walk the running list request by request: the budget or the blocks do not cover all."""
     pool = batch.pool
+    drafting = batch.speculative
     batch.dissolve_cohort()
-    width = batch.cohort.width
     granted: dict[int, int] = {}
     decoding: dict[int, Request] = {}
-    for request in list(batch.running.values()):
+    for request in batch.in_order():
         if budget <= 0:
             break
         slot = request.batch_slot
@@ -197,9 +204,15 @@ def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
         prefilling = slot in batch.prefills
         if slot in batch.paused and not prefilling:
             continue
-        tokens = _want(request, plan.threshold) if prefilling else _at_most(plan.threshold, width(request))
+        if prefilling:
+            tokens = _want(request, plan.threshold)
+        else:
+            tokens = 1 if drafting is None else _at_most(plan.threshold, drafting.width(request))
         tokens = min(tokens, budget)
-        need = pool.missing(request, request.computed_tokens + tokens)
+        if tokens <= 0:
+            continue  # as far as plans know, it may have come to the end of what there can be
+        slots = request.computed_tokens + tokens if drafting is None else drafting.slots(request, tokens)
+        need = pool.missing(request, slots)
         while need > pool.free:
             victim = batch.choose_victim()
             restored = granted.pop(victim.batch_slot, 0)
@@ -214,12 +227,19 @@ def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
             break  # it was its own victim: nobody behind it is served either
         if prefilling:
             batch.grant(plan, request, tokens)
-        else:
-            pool.extend(request, request.computed_tokens + tokens)
+        elif drafting is None:
+            pool.extend(request, slots)
             decoding[slot] = request
+        else:
+            pool.hold(request, slots)
+            drafting.note_grant(request)
+            if slot in batch.ending:
+                plan.ghosts.append(Ghost(request, tokens, request.computed_tokens))
+            else:
+                decoding[slot] = request
         granted[slot] = tokens
         budget -= tokens
     batch.reform_cohort(decoding)
-    if batch.speculative is not None:
-        batch.speculative.grant({request.index: granted[slot] for slot, request in decoding.items()})
+    if drafting is not None:
+        drafting.grant({request.index: granted[slot] for slot, request in decoding.items()})
     return -1 if plan.preempted else budget

@@ -31,16 +31,18 @@ class Drafting(StepPart):
         self._drafting_us = drafting_us
         self._observers = observers
 
-    def lasting_us(self, plan: Plan, now: int, duration_us: int) -> int:  # noqa: ARG002  (the cohort knows)
+    def lasting_us(self, plan: Plan, now: int, duration_us: int) -> int:  # noqa: ARG002  (whenever it is)
         """With the time that drafting takes."""
         cohort = self._cohort
         cohort.noting = DraftsVerified in self._observers.kinds
-        return duration_us + self._drafting_us if any(cohort.drafts.values()) else duration_us
+        cohort.latest = []
+        drafts = any(cohort.drafts.values()) or any(ghost.tokens > 1 for ghost in plan.ghosts)
+        return duration_us + self._drafting_us if drafts else duration_us
 
     def tell(self, done: Done) -> None:
         """What became of the drafts."""
         cohort, observers = self._cohort, self._observers
-        if not cohort.noting or not done.decode_requests:
+        if not cohort.latest:
             return
         verified = tuple(DraftDone(*one[1:]) for one in sorted(cohort.latest))
         drafted = accepted = gained = 0
