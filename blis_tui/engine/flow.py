@@ -44,8 +44,8 @@ class Flow:
 
     @property
     def has_work(self) -> bool:
-        """Whether any request waits or runs."""
-        return bool(self.batch.running or self.batch.waiting.items)
+        """Whether any request waits or runs, as far as plans know."""
+        return self.batch.has_requests
 
     def step(self, now: int) -> int:
         """What is due at ``now``; returns when the next step starts, IDLE or NO_STEP."""
@@ -237,9 +237,7 @@ class Ahead(Flow):
     def has_work(self) -> bool:
         """Whether any request waits or runs, or a step is planned that has something to compute all the same."""
         batch = self.batch
-        if batch.running or batch.waiting.items:
-            return True
-        return batch.planned is not None and not batch.planned.computes_nothing
+        return batch.has_requests or (batch.planned is not None and not batch.planned.computes_nothing)
 
     def abort(self, request: Request, now: int) -> None:
         """A running request leaves with nothing: a step that is planned computes it all the same.

@@ -242,8 +242,10 @@ class BatchQueue(Stages):
         if self.under_way and self.under_way[0].end_us < now:
             self._drain(now - 1)
             self._fill_up()
-        while self.has_work:
+        while True:
             self._drain(now)
+            if not self.has_work:
+                break
             if len(self.under_way) == self.places:
                 self.want_step(now)
                 break

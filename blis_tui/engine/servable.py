@@ -29,6 +29,8 @@ def unservable(batch: Batch, request: Request) -> str:
     if batch.speculative is not None:
         if answer > 1:  # the last step may verify drafts that lie beyond the answer
             drafted = whole + batch.speculative.luck.draft_tokens
+            if not batch.traits.keeps_output:  # nor may it be its own victim when too many count as accepted
+                drafted += batch.speculative.most_excess
             whole = drafted if limit is None else min(drafted, limit - 1)
         whole = batch.speculative.slots_for(whole)
     blocks = -(-whole // batch.limits.block_size_tokens)

@@ -274,7 +274,7 @@ class Oracle:
                 return False
             if job is None:
                 instance = self.instances[event.instance]
-                if instance.has_work:
+                if instance.has_work(event.time_us):
                     return False
                 instance.step_pending = False
                 instance.pass_us = -1
@@ -594,7 +594,7 @@ class Oracle:
         if instance.planned is not None:
             if not instance.vllm:
                 instance.take_back(instance.planned, job)
-            if not instance.has_work:
+            if not instance.has_work(now):
                 instance.lapse(instance.planned)
         if was_running and instance.plans_ahead and instance.free_us > now:
             instance.gone.append(job)
@@ -636,7 +636,7 @@ class Oracle:
             return False  # it came earlier
         instance.step_pending = False
         instance.pass_us = -1
-        if not instance.has_work:
+        if not instance.has_work(now):
             return False
         instance.take_results(now)
         instance.event = self.events
@@ -676,7 +676,7 @@ class Oracle:
             raise OracleStalledError from None
         if plan is not None:
             self._execute(instance, plan, now)
-        elif (instance.running or instance.waiting) and instance.under_way:
+        elif instance.goes_on(now) and instance.under_way:
             self._pass(instance, queue.next_us(now))
         return told or plan is not None
 
@@ -718,7 +718,7 @@ class Oracle:
         instance.steps += 1
         if sum(each.steps for each in self.instances) > self._max_steps:
             raise OracleHangError
-        goes_on = bool(instance.running or instance.waiting)
+        goes_on = instance.goes_on(now)
         upcoming = end if goes_on else -1
         if goes_on and piped:
             upcoming = instance.next_pass_us(now) if instance.queue is None else instance.queue.upcoming_us(now)

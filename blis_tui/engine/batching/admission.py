@@ -29,6 +29,8 @@ class _Entry(NamedTuple):
     """With what a request would enter, and how much it would compute at first."""
 
     cached_blocks: int
+    found_blocks: int
+    """These, and what is found in the cache and not taken."""
     findable_blocks: int
     """Of its blocks, those that may be found in the cache."""
     tiered: Sequence[int]
@@ -126,7 +128,9 @@ class Admission:
     def _take_over(self, request: Request, attempt: tuple[int, ...]) -> bool:
         """Admit a request whose prompt was computed elsewhere, if its next block is free."""
         batch, computed = self._batch, request.computed_tokens
-        tokens = self._padded if self._pads(request, computed) else 1
+        tokens = 1
+        if self._pads(request, computed):
+            tokens = min(self._padded, self._plan.threshold or self._padded)
         if tokens > self._budget:
             return False
         if batch.pool.missing(request, self._slots(computed + tokens)) > batch.pool.free:
@@ -164,7 +168,7 @@ class Admission:
         entry = self._entry(request)
         if entry is None:
             return False
-        cached, findable, tiered, swapped, start, tokens, padding = entry
+        cached, found, findable, tiered, swapped, start, tokens, padding = entry
         slots = start + tokens
         if batch.speculative is not None:
             slots = batch.speculative.slots_for(slots)
@@ -177,7 +181,8 @@ class Admission:
         if need + idle > pool.free:
             if pool.tiers is not None and not swapped and request.index != self._reloaded:
                 self._reloaded = request.index
-                if batch.reload(self._plan, request, cached, findable, pool.free - idle):
+                idle = pool.idle_among(request, found)
+                if batch.reload(self._plan, request, found, findable, pool.free - idle):
                     return True
             batch.refused = attempt
             return self._gives_way(request)
@@ -192,10 +197,13 @@ class Admission:
         size, known = pool.block_size_tokens, request.target_tokens
         swapped = batch.swapped_tokens(request)
         findable = (swapped or known - (0 if traits.caches_whole_prompts else 1)) // size
-        cached = pool.cached_prefix(request, findable)
-        if cached and batch.speculative is not None and batch.speculative.drops_last_hit:
-            cached -= 1
+        cached = found = pool.cached_prefix(request, findable)
         tiered = batch.in_tiers(request, cached, findable) if pool.tiers is not None and not swapped else []
+        if batch.speculative is not None and batch.speculative.drops_last_hit:
+            if tiered:
+                tiered = tiered[:-1]
+            elif cached:
+                cached -= 1
         start = max(swapped, (cached + len(tiered)) * size)
         tokens, threshold = known - start, self._plan.threshold
         pads = tokens == 1 and self._padded > 0 and self._pads(request, start)
@@ -207,4 +215,4 @@ class Admission:
             if pads or not traits.chunked_prefill:
                 return None
             tokens = self._budget
-        return _Entry(cached, findable, tiered, swapped, start, tokens, tokens - 1 if pads else 0)
+        return _Entry(cached, found, findable, tiered, swapped, start, tokens, tokens - 1 if pads else 0)

@@ -225,6 +225,11 @@ class SpeculativeCohort(DecodeCohort):
         """
         return self.slots_for(self._expected(request) + tokens)
 
+    @property
+    def most_excess(self) -> int:
+        """Tokens that may count as computed, and turn out not to be."""
+        return self.luck.draft_tokens if self._overlaps else 0
+
     def slots_for(self, tokens: int) -> int:
         """The tokens that need KV slots where so many are computed."""
         return min(tokens + self.lookahead_tokens, max(tokens, self._max_model_len))
@@ -328,7 +333,7 @@ class SpeculativeCohort(DecodeCohort):
             decode.before = request.computed_tokens
             decode.before_us = request.joined_us
             decode.excess = 1 + drafted - gained
-            if request.first_token_us < 0:
+            if not generated and request.handover is None:
                 request.first_token_us = end
                 first.append(request)
             else:
