@@ -142,6 +142,13 @@ class ModelConfig:
     kv_lora_rank = _count(
         "Rank of the compressed KV cache (multi-head latent attention); absent = ordinary KV heads.", most=_WIDEST
     )
+    q_lora_rank = _count(
+        "Rank to which queries are compressed before they are expanded; absent = they are not.", most=_WIDEST
+    )
+    qk_nope_head_dim = _count(
+        "Width of a head beside its rotary part, under latent attention; counts where `head_dim` is absent.",
+        most=_WIDEST,
+    )
     qk_rope_head_dim = _count("Rotary part of a compressed key.", most=_WIDEST)
     sliding_window = _count(
         "Tokens that layers with a sliding window see; absent = all layers see the whole context.", most=_WIDEST
