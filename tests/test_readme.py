@@ -10,14 +10,15 @@ import pytest
 
 from tests.prefork import run_module
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def block(language: str, containing: str) -> str:
+def block(language: str, containing: str, page: str = README) -> str:
     """The fenced block of that language with that text in it."""
     (found,) = (
         text
-        for text in re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+        for text in re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
         if containing in text
     )
     return str(found)
@@ -55,7 +56,7 @@ def test_the_mistake_is_shown_as_shown(mine: Path) -> None:
 
 @pytest.mark.parametrize("containing", ["blis_tui.Simulation", "blis_tui.debugger"])
 def test_the_python_examples_work(containing: str, tmp_path: Path) -> None:
-    code = block("python", containing)
+    code = block("python", containing, (ROOT / "docs" / "python.md").read_text(encoding="utf-8"))
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert run.returncode == 0, run.stderr
 
