@@ -40,6 +40,12 @@ def test_the_quickstart_prints_what_is_shown(tmp_path: Path) -> None:
     assert run.stdout == block("text", "experiment  quickstart")
 
 
+def test_the_plan_is_that_of_its_page() -> None:
+    """Where another test runs it."""
+    page = (Path(__file__).parents[1] / "docs" / "planning.md").read_text(encoding="utf-8")
+    assert f"```console\n{block('console', 'blis-tui plan')}```" in page
+
+
 def test_the_example_experiment_is_valid_and_runs(mine: Path) -> None:
     for command in re.findall(r"^blis-tui (.*?)(?:  +#.*)?$", block("sh", "blis-tui validate"), re.MULTILINE):
         run = blis(*command.split(), cwd=mine.parent)
