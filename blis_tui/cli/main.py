@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
+from io import StringIO
 from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
 from blis_tui._version import ENGINE, __version__
-from blis_tui.cli.failures import ExitCode
-from blis_tui.cli.files import tell
+from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.files import print_text, tell
+from blis_tui.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,6 +86,7 @@ class _LazyGroup(click.Group):
 )
 @click.version_option(__version__, "--version", message=f"blis-tui {__version__} (engine {ENGINE})")
 @click.pass_context
+@reported
 def cli(context: click.Context) -> None:
     """Deterministic simulator of LLM inference serving.
 
@@ -96,7 +99,7 @@ def cli(context: click.Context) -> None:
         if has_terminal():
             show_home()
         else:
-            click.echo(context.get_help())
+            print_text(context.get_help())
 
 
 def main() -> None:
@@ -106,8 +109,10 @@ def main() -> None:
         if sys.stdout is not None:
             sys.stdout.flush()
     except click.ClickException as error:
-        with suppress(OSError):  # when standard error takes nothing, the exit code has to do
-            error.show()
+        text = StringIO()
+        error.show(text)
+        message = click.unstyle(error.message)  # as it stands in what is shown
+        tell(text.getvalue().replace(message, printable(message)), nl=False)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         sys.exit(ExitCode.INTERRUPTED)

@@ -9,7 +9,7 @@ import click
 
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import tell
+from blis_tui.cli.files import print_text, tell
 from blis_tui.cli.options import known_plugins, seed_option, set_option
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ def check(names: tuple[str, ...], source: str, overrides: tuple[str, ...], seed:
     failed = False
     for offered, experiment in _experiments(known, source, overrides, seed):
         for plugin in offered:
-            click.echo(f"{plugin.path} {plugin.name}: ", nl=False)
+            print_text(f"{plugin.path} {plugin.name}: ", nl=False)
         found = find_nondeterminism(experiment)
-        click.echo("differs" if found else "ok")
+        print_text("differs" if found else "ok")
         if found:
             failed = True
             tell(f"FAIL  {found}")

@@ -10,8 +10,9 @@ import click
 from blis_tui.canonical import to_json
 from blis_tui.cli import completion, spec_write
 from blis_tui.cli.failures import reported
-from blis_tui.cli.files import read_standard_input_text, require_spared
+from blis_tui.cli.files import print_data, print_text, read_standard_input_text, require_spared
 from blis_tui.cli.options import KINDS, format_option, known_plugins, plugins_option, seed_option, set_option
+from blis_tui.printable import printable
 
 if TYPE_CHECKING:
     from blis_tui.spec.library import Entry
@@ -29,6 +30,7 @@ for _command in (spec_write.new, spec_write.init, spec_write.fmt, spec_write.mig
 @spec.command("list")
 @click.option("--kind", type=click.Choice(KINDS), help="Only documents of this kind.")
 @format_option("text", "json")
+@reported
 def list_specs(kind: str | None, output_format: str) -> None:
     """List the documents that have names: own ones in ./specs first, then the shipped ones."""
     from blis_tui.spec.library import entries  # noqa: PLC0415  (heavy imports only when the command runs)
@@ -40,11 +42,11 @@ def list_specs(kind: str | None, output_format: str) -> None:
             {"kind": entry.kind, "name": entry.name, "shipped": entry.shipped, "description": description}
             for entry, description in rows
         ]
-        click.echo(to_json(listed), nl=False)
+        print_text(to_json(listed), nl=False)
         return
     width = max((len(entry.name) for entry in chosen), default=0)
     for entry, description in rows:
-        click.echo(f"{entry.kind.lower():<11} {entry.name:<{width}}  {description}".rstrip())
+        print_text(f"{entry.kind.lower():<11} {printable(entry.name):<{width}}  {printable(description)}".rstrip())
 
 
 @spec.command("show")
@@ -59,7 +61,7 @@ def show(name: str, kind: str | None, overrides: tuple[str, ...], *, resolved: b
 
     entry = _find(name, kind, prefer_experiment=resolved or bool(overrides))
     text = _resolved(entry, overrides) if resolved or overrides else read_source(entry.path).text
-    click.echo(text, nl=False)
+    print_data(text)
 
 
 @spec.command("resolve")
@@ -102,7 +104,7 @@ def resolve(
         require_spared({"-o": output}, composed.files)
         write_text(str(output), text)
     else:
-        click.echo(text, nl=False)
+        print_data(text)
 
 
 @spec.command("explain")
@@ -136,11 +138,11 @@ def explain(path: str | None, kind: str | None, output_format: str, plugins: tup
                 raise
             if len(matches) > 1:
                 text = keys.as_list(path, matches) if output_format == "text" else to_json(keys.as_rows(matches))
-                click.echo(text, nl=False)
+                print_text(text, nl=False)
                 return
             chosen, found = matches[0][0], [matches[0][1]]
         text = keys.as_text(chosen, found) if output_format == "text" else ""
-    click.echo(text or to_json(keys.as_data(chosen, found)), nl=False)
+    print_text(text or to_json(keys.as_data(chosen, found)), nl=False)
 
 
 def _find(name: str, kind: str | None, *, prefer_experiment: bool) -> Entry:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import contextmanager, suppress
 from io import BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
@@ -87,19 +86,6 @@ class _Target(FileIO):
 
 def _unwritable(path: str | Path, error: OSError) -> InputError:
     return InputError(f"cannot write {path}: {error.strerror or error}")
-
-
-def write_standard_output(text: str) -> None:
-    """Print exactly these bytes. Raises InputError when there is no standard output or it cannot be written."""
-    try:
-        if sys.stdout is None:
-            raise InputError("there is no standard output", help="write the report to a file with -o")
-        sys.stdout.buffer.write(text.encode(errors="replace"))
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise _unwritable("standard output", error) from error
 
 
 def _keep_mode(file: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from blis_tui.printable import printable
+
 
 @dataclass(frozen=True, slots=True)
 class Ref:
@@ -103,4 +105,4 @@ class Explanation:
                 label = ("  " if row.inner else "") + row.label
                 note = said(row.note)
                 lines.append(f"  {label:<{width}}  {row.figure:>{figures}}  {row.share:>5}  {note}".rstrip())
-        return "\n".join(lines) + "\n"
+        return "\n".join(map(printable, lines)) + "\n"
