@@ -429,6 +429,6 @@ class _Inspector:
     def _slo_class(self, line: int, name: str) -> str:
         if not name or name in SLO_CLASSES:
             return name
-        advice = nearest(name, SLO_CLASSES, "the service classes are")
+        advice = nearest(name, SLO_CLASSES) or f"the service classes are {', '.join(SLO_CLASSES)}"
         self._note(line, "slo_class", f"there is no service class {name!r}", advice)
         return ""
