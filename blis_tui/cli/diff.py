@@ -50,10 +50,7 @@ def diff(
 
     if b is None and not (only_a or only_b):
         raise click.UsageError("there is nothing to compare with: give B, or --set-b PATH=VALUE")
-    try:
-        comparison = _compare(a, a if b is None else b, (both, only_a, only_b), seed, plugins)
-    except KeyboardInterrupt:
-        sys.exit(ExitCode.INTERRUPTED)
+    comparison = _compare(a, a if b is None else b, (both, only_a, only_b), seed, plugins)
     if output_format == "json":
         text = to_json(comparison.to_dict(everything=everything))
     else:

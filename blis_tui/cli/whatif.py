@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from blis_tui.cli import completion
 from blis_tui.cli.cases import case_option, case_overrides
-from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.failures import reported
 from blis_tui.cli.files import print_text, read_standard_input_text
 from blis_tui.cli.options import format_option, known_plugins, plugins_option, seed_option, set_option
 
@@ -56,10 +54,7 @@ def whatif(
     known = known_plugins(plugins)
     assignments = case_overrides(source, case, overrides, stdin_text, known)
     experiment = load(source, overrides=assignments, seed=seed, stdin_text=stdin_text, plugins=known)
-    try:
-        found = ask(experiment, request, route_to, event=event)
-    except KeyboardInterrupt:
-        sys.exit(ExitCode.INTERRUPTED)
+    found = ask(experiment, request, route_to, event=event)
     if output_format == "json":
         print_text(to_json(found.to_dict(everything=everything)), nl=False)
     else:

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import blis_tui.cli
-from blis_tui.__main__ import main
 from blis_tui.canonical import to_json, to_line, to_sorted_json
+from blis_tui.cli.main import main
 from blis_tui.printable import ACTED_ON, printable, printable_lines
 from tests.hostile import EVIL, SPEC, quoted, require_harmless
 
