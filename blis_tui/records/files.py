@@ -192,7 +192,7 @@ def _prefix(target: Path) -> str:
 def _remove_left_behind(target: Path, descriptor: int) -> None:
     """Delete what processes left behind that were killed while they wrote this file; ``descriptor``: a new one."""
     now_s = os.fstat(descriptor).st_mtime
-    for path in sorted(target.parent.glob(f"{_prefix(target)}*")):
+    for path in target.parent.glob(f"{_prefix(target)}*"):
         with suppress(OSError), path.open("rb") as file:
             if path.stat().st_mtime < now_s - _OLD_S and _lock(file.fileno()):
                 path.unlink()
