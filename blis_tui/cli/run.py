@@ -147,6 +147,8 @@ def run(
             outputs.fill(simulation, report, text)
         if REPORT not in outputs:
             print_text(text, nl=False)  # last, so that nobody reads it where another result could not be written
+    for one in simulation.left_out:
+        tell(printable(f"note: left out of the trace: {one}"))
     if output_format == "json":
         _warn(report)
     if not complete:

@@ -17,6 +17,8 @@ from blis_tui.printable import printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from blis_tui.traffic.opening import Traffic
+
 _Command = TypeVar("_Command", bound="Callable[..., object]")
 
 _OPTIONS = (
@@ -129,6 +131,7 @@ def convert(
     if traffic.cut is not None:
         name = printable(traffic.name)
         tell(f"note: nothing ends `{name}`: these are its first {traffic.cut:,} requests (see --requests)")
+    _tell_left_out(traffic)
     if any(client.network for client in traffic.workload.clients):
         tell("note: the network of clients is not in the file: latencies will be those at the cluster")
     _write(output, trace_csv(one.request for one in traffic.requests), traffic.files)
@@ -165,6 +168,8 @@ def compose(
     choice = Choice(trace_format=trace_format, plugins=known, generating=False)
     parts = [open_traffic(source, choice) for source in sources]
     files = [file for part in parts for file in part.files]
+    for part in parts:
+        _tell_left_out(part)
     if are_traces(parts):
         _write(output, trace_csv(merged(parts)), files)
         return
@@ -219,6 +224,7 @@ def fit_(
         tell(told, nl=False)
     else:
         print_text(told, nl=False)
+    _tell_left_out(traffic)
     for warning in fitted.warnings:
         tell(printable(f"warning: {warning}"))
 
@@ -226,6 +232,12 @@ def fit_(
 def _document_name(output: str | None, otherwise: str) -> str:
     """What a document in that file is called."""
     return otherwise if output in (None, "-") else Path(str(output)).name.partition(".")[0]
+
+
+def _tell_left_out(traffic: Traffic) -> None:
+    """Say what of a trace is not among its requests."""
+    for one in traffic.left_out:
+        tell(printable(f"note: {traffic.name}: left out {one}"))
 
 
 def _write(output: str | None, lines: Iterable[str], read: Iterable[Path]) -> None:

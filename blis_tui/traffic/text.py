@@ -54,6 +54,7 @@ def facts(found: Description) -> dict[str, str]:
     told = {
         "workload": f"{found.name} ({_SOURCES[found.source]}{seed})",
         "requests": f"{found.requests:,} in {found.duration_s:,.1f} s{cut}",
+        **({"left out": ", ".join(map(str, found.left_out))} if found.left_out else {}),
         "rate": ("all at once" if rate.mean_per_s is None else f"{rate.mean_per_s:,.3g} requests/s")
         + f", {rate.peak_second.requests:,} in the busiest second (from {rate.peak_second.at_s:,.1f} s)"
         + f", {rate.peak_minute.requests:,} in the busiest minute (from {rate.peak_minute.at_s:,.1f} s)",
