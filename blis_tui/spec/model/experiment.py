@@ -121,6 +121,10 @@ class Experiment:
     report: str = "auto"
     """``full``: with the sections that make sense for any cluster; ``auto``: where it is not plain."""
 
+    def __repr__(self) -> str:
+        """One line: ``document`` is all of it."""
+        return f"<Experiment {self.name}, seed {self.seed}, sha256 {self.sha256[:12]}>"
+
     @property
     def has_detours(self) -> bool:
         """Whether a gateway may hold requests, or two instances may share one."""
