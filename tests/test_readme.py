@@ -17,9 +17,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 def block(language: str, containing: str, page: str = README) -> str:
     """The fenced block of that language with that text in it."""
     (found,) = (
-        text
-        for text in re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-        if containing in text
+        text for text in re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL) if containing in text
     )
     return str(found)
 

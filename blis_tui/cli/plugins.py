@@ -9,7 +9,7 @@ import click
 
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import tell
+from blis_tui.cli.files import print_text, tell
 from blis_tui.cli.options import known_plugins, seed_option, set_option
 from blis_tui.errors import SimulationError
 
@@ -61,7 +61,7 @@ def check(names: tuple[str, ...], source: str | None, overrides: tuple[str, ...]
         except SimulationError as error:
             found, failure = str(error), ExitCode.SIMULATION
         for plugin in offered:
-            click.echo(f"{plugin.path} {plugin.name}: {_VERDICTS[failure] if found else 'ok'}")
+            print_text(f"{plugin.path} {plugin.name}: {_VERDICTS[failure] if found else 'ok'}")
         if found:
             code = max(code, failure)
             tell(f"FAIL  {found}")
