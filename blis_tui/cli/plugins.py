@@ -89,7 +89,7 @@ def _experiments(
         row = BY_PATH[plugin.path]
         if used:
             if plugin not in used:
-                click.echo(f"{plugin.path} {plugin.name}: not checked, as the experiment does not name it")
+                print_text(f"{plugin.path} {plugin.name}: not checked, as the experiment does not name it")
         elif not row.changes:
             advice = f"choose an --experiment whose `{plugin.path}` does, or --set it"
             raise click.UsageError(f"{source or _ANY} does not name `{plugin.name}`: {advice}")

@@ -156,6 +156,7 @@ def run(
 
 
 def _table(report: Report) -> str:
+    from blis_tui.records.summary import summary_text  # noqa: PLC0415  (heavy imports only when it runs)
 
     return summary_text(report)
 
