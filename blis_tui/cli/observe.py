@@ -277,8 +277,6 @@ def _finish(folder: Path, output_format: str, *, complete: bool) -> None:
     from blis_tui.records.files import write_standard_output  # noqa: PLC0415
 
     if not is_recording(folder):
-        with suppress(OSError):
-            folder.rmdir()
         tell("interrupted before the first request: there is no recording")
         sys.exit(ExitCode.INTERRUPTED)
     recording = read_recording(folder)

@@ -136,7 +136,6 @@ class Exchanges:
         self._target = target
         self._idle: deque[tuple[int, Wire]] = deque()
         self._open: dict[int, Wire] = {}
-        self._served: dict[int, None] = {}
 
     async def prepare(self) -> Wire:
         """A connection that is open and idle. Raises OSError: there is none to be had."""
@@ -150,8 +149,7 @@ class Exchanges:
     async def ask(self, method: str, path: str, body: bytes, reply: Reply, wire: Wire | None = None) -> None:
         """Send a request and wait for the whole answer, which grows in ``reply`` meanwhile.
 
-        A connection that the server closes just before it is used again is no failure: the request goes over another.
-        Nothing else is sent twice.
+        Nothing is sent twice: a server that was asked may have begun to compute.
 
         Args:
             method: of HTTP.
@@ -164,40 +162,8 @@ class Exchanges:
             OSError: the connection cannot be opened, or breaks before the end.
         """
         data = self._target.head(method, path, len(body)) + body
-        wire = wire or await self.prepare()
-        used_before = id(wire) in self._served
-        try:
-            await self._attempt(data, reply, wire)
-        except OSError:
-            if not used_before or reply.status:
-                raise
-            reply.done_ns = 0
-            await self._attempt(data, reply, await self._new())
-
-    def release(self, wire: Wire) -> None:
-        """Give back a prepared connection that is not needed."""
-        if wire.usable:
-            self._idle.append((time.monotonic_ns(), wire))
-
-    def close(self) -> None:
-        """Close all connections."""
-        for wire in list(self._open.values()):
-            wire.close()
-        self._open.clear()
-        self._served.clear()
-        self._idle.clear()
-
-    async def _new(self) -> Wire:
-        wire = await connect(self._target)
-        self._open[id(wire)] = wire
-        return wire
-
-    def _discard(self, wire: Wire) -> None:
-        wire.close()
-        self._open.pop(id(wire), None)
-        self._served.pop(id(wire), None)
-
-    async def _attempt(self, data: bytes, reply: Reply, wire: Wire) -> None:
+        if wire is None or not wire.usable:
+            wire = await self.prepare()
         reading = _Reading(reply)
         reply.kernel_stamps = wire.kernel_stamps
         try:
@@ -210,8 +176,28 @@ class Exchanges:
                 reading.over.exception()  # it has been heard of: the connection broke while the request was sent
             self._discard(wire)
             raise
-        self._served[id(wire)] = None
         if reading.reusable and wire.usable:
             self.release(wire)
         else:
             self._discard(wire)
+
+    def release(self, wire: Wire) -> None:
+        """Give back a prepared connection that is not needed."""
+        if wire.usable:
+            self._idle.append((time.monotonic_ns(), wire))
+
+    def close(self) -> None:
+        """Close all connections."""
+        for wire in list(self._open.values()):
+            wire.close()
+        self._open.clear()
+        self._idle.clear()
+
+    async def _new(self) -> Wire:
+        wire = await connect(self._target)
+        self._open[id(wire)] = wire
+        return wire
+
+    def _discard(self, wire: Wire) -> None:
+        wire.close()
+        self._open.pop(id(wire), None)

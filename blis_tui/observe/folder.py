@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final, TextIO
 
 from blis_tui.canonical import to_json
@@ -84,9 +84,11 @@ class Folder:
         self._append(KV_EVENTS, json.dumps(document, separators=(",", ":")) + "\n")
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Nothing more comes; a folder into which nothing came is gone again."""
         self._files.close()
         self._open.clear()
+        with suppress(OSError):
+            self.path.rmdir()
 
     def _append(self, name: str, line: str) -> None:
         try:

@@ -37,8 +37,6 @@ _START_S: Final = 0.2
 _LOG_S: Final = 0.002
 """So often the server's log is looked at: steps are no shorter."""
 _STATUS_S: Final = 0.25
-_SETTLE_S: Final = 1.0
-"""Counters and log come to their end within that after the last answer."""
 _WARM_UP_TOKENS: Final = (64, 8)
 
 
@@ -58,6 +56,8 @@ class Plan:
     scrape_s: float
     about: Mapping[str, object]
     """What ``recording.json`` is to say beside what is found out."""
+    settle_s: float = 1.0
+    """Counters and log come to their end within that after the last answer."""
 
 
 class Observer:
@@ -182,7 +182,7 @@ class Observer:
             with suppress(asyncio.CancelledError):
                 await self._loading
             if not self._stopped:
-                await asyncio.sleep(_SETTLE_S if len(watching) > 1 else 0)
+                await asyncio.sleep(self._plan.settle_s if len(watching) > 1 else 0)
         finally:
             for task in (self._loading, *watching):
                 task.cancel()

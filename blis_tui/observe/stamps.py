@@ -1,7 +1,8 @@
 """When bytes came: the time at which the kernel took them from the network, where it says so, else the time of reading.
 
 A client that is busy with two hundred streams reads late what came in time. Linux writes the time of receipt beside the
-bytes (``SO_TIMESTAMPNS``), so what the client is busy with does not count.
+bytes (``SO_TIMESTAMPNS``), so what the client is busy with does not count. What has come since the last reading has one
+time, that of its last byte: who reads too late for that sees chunks together (``Answer.merged``).
 
 Source: Linux, ``Documentation/networking/timestamping.rst``; TCP sockets since 4.13.
 """
