@@ -53,7 +53,7 @@ _PACKAGES: Final = (
 """Where this package's own plug-ins are: every module in these packages is looked through."""
 
 
-_TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string", Mapping: "object"}
+_TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string", Mapping: "object", tuple: "array"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from blis_tui.engine.kv.tiers import Tiers
 from blis_tui.engine.latency.captured import CapturedSizes
 from blis_tui.engine.latency.encoding import Encoding
 from blis_tui.engine.latency.model import create_latency
+from blis_tui.engine.latency.recorded import RecordedSteps
 from blis_tui.engine.limits import Limits
 from blis_tui.engine.parts import Parts
 from blis_tui.engine.pipelined_instance import PipelinedInstance
@@ -62,6 +63,14 @@ class InstanceFactory:
         Raises:
             PolicyError: a policy does not exist or rejects its settings.
         """
+        instance = self._put_together(index, pool)
+        latency = self._latencies[pool.name]
+        steps = latency.model if isinstance(latency, Encoding) else latency
+        if isinstance(steps, RecordedSteps):
+            steps.follow(instance.tallies)
+        return instance
+
+    def _put_together(self, index: int, pool: Pool) -> Instance:
         plugins, policy, engine = self._experiment.plugins, self._experiment.policy, pool.engine
         rule = plugins.create(BATCHING, policy.batching.kind, policy.batching.settings)
         limits = Limits(

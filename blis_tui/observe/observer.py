@@ -128,7 +128,7 @@ class Observer:
         self.server = found.server
         dialect = plan.asking.dialect or ("vllm" if found.metrics or found.server.version else "openai")
         asking = replace(plan.asking, dialect=dialect, model=plan.asking.model or found.server.model)
-        asking = replace(asking, text=asking.text or dialect == "openai")
+        asking = replace(asking, text=asking.text or dialect == "openai", longest=found.server.max_model_len)
         prompts = Prompts(asking)
         timeout_s = plan.limits.timeout_us / 1e6
         scale = TextScale()

@@ -56,6 +56,7 @@ class Asking:
         exact: whether answers have exactly the length that the workload wants; else the model may end them before.
         text: whether prompts are words, not token ids.
         vocabulary: token ids are below that.
+        longest: tokens that a prompt and its answer may have; None = nobody says.
         seed: what prompts are made from.
     """
 
@@ -66,6 +67,7 @@ class Asking:
     exact: bool = True
     text: bool = False
     vocabulary: int = 256
+    longest: int | None = None
     seed: str = ""
 
     @property
@@ -90,10 +92,15 @@ class Prompts:
             document["messages"] = self._messages(request)
         else:
             document["prompt"] = self._text(request) if asking.text else self._ids(request)
-        return _encoded(document | self.common(request.output_tokens, request.max_output_tokens))
+        room = None if asking.longest is None or asking.text else max(asking.longest - request.input_tokens, 1)
+        return _encoded(document | self.common(request.output_tokens, request.max_output_tokens, room))
 
-    def common(self, output_tokens: int, budget: int = 0) -> dict[str, object]:
-        """What asks for an answer of so many tokens, whatever the prompt."""
+    def common(self, output_tokens: int, budget: int = 0, room: int | None = None) -> dict[str, object]:
+        """What asks for an answer of so many tokens, whatever the prompt.
+
+        ``room``: what the model's longest context leaves for it; vLLM cuts ``max_tokens`` to that, and then refuses
+        ``min_tokens`` that are more.
+        """
         asking = self.asking
         limit = output_tokens if asking.exact else budget or output_tokens
         document: dict[str, object] = {"max_tokens": limit, "temperature": 0, "stream": asking.stream}
@@ -102,7 +109,8 @@ class Prompts:
         if asking.dialect == "vllm":
             document["return_token_ids"] = True
             if asking.exact:
-                document |= {"ignore_eos": True, "min_tokens": output_tokens}
+                least = output_tokens if room is None else min(output_tokens, room)
+                document |= {"ignore_eos": True, "min_tokens": least}
         return document
 
     def probe(self, words: int, name: str) -> bytes:

@@ -59,6 +59,12 @@ def test_vllm_is_asked_for_exact_lengths_and_ids_and_others_for_what_they_know()
     assert "ignore_eos" not in free
 
 
+def test_no_more_is_asked_for_than_the_context_leaves() -> None:
+    # vLLM 0.32 cuts max_tokens to what fits, and answers 400 to min_tokens above that.
+    body = json.loads(Prompts(Asking(model="m", longest=12)).body(request(1, 10)))
+    assert (body["max_tokens"], body["min_tokens"]) == (5, 2)
+
+
 def test_an_adapter_is_asked_for_by_its_name() -> None:
     asked = Request(1, "r", 0, 10, 5, (("system", 4),), adapter="french")
     body = json.loads(Prompts(ASKING).body(asked))
