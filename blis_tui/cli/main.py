@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "whatif": ("blis_tui.cli.whatif", "whatif", "Send one request elsewhere, and show what that changes."),
     "workload": ("blis_tui.cli.workload", "workload", "Look at workloads and traces, and make them from others."),
     "observe": ("blis_tui.cli.observe", "observe", "Load a real server with a workload, and record it."),
+    "twin": ("blis_tui.cli.twin", "twin", "Compare a recording with a simulation, or with another recording."),
     "calibrate": ("blis_tui.cli.calibrate", "calibrate", "Fit step times to measured requests, or judge them."),
     "golden": ("blis_tui.cli.golden", "golden", "Look at golden tests and decide about new results."),
     "import": ("blis_tui.cli.import_", "import_", "Convert documents of BLIS, Hugging Face and load generators."),

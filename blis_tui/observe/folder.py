@@ -11,10 +11,10 @@ from blis_tui.errors import InputError
 from blis_tui.metrics.request_log import PLAIN_COLUMNS, RequestRow
 from blis_tui.observe.lines import STEP_COLUMNS, request_line, scrape_line, server_document, step_line
 from blis_tui.observe.reading import ABOUT, METRICS, REQUESTS, STEPS, VERSION
-from blis_tui.observe.recording import BROKEN, COMPLETED, REJECTED, TIMED_OUT
+from blis_tui.observe.recording import BROKEN, COMPLETED, SERVED, TIMED_OUT
 from blis_tui.observe.timeline import write_timeline
 from blis_tui.records.files import atomic_bytes, atomic_text, write_text
-from blis_tui.records.tables import csv_line, requests_csv
+from blis_tui.records.tables import csv_line
 from blis_tui.records.trace_v2 import COLUMNS as TRACE_COLUMNS
 from blis_tui.workload.trace_segments import segments_cell
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from blis_tui.engine.request import Segments
     from blis_tui.observe.recording import Observed, Recording, Scrape, Server, Step
 
 KV_EVENTS: Final = "kv-events.jsonl"
@@ -29,7 +30,7 @@ TABLE: Final = "requests.csv"
 TRACE: Final = "trace.csv"
 TRACE_HEADER: Final = "trace.yaml"
 TIMELINE: Final = "timeline.perfetto-trace"
-_STATES: Final = {COMPLETED: "completed", TIMED_OUT: "timed-out", REJECTED: "rejected"}
+_STATES: Final = {COMPLETED: "completed", TIMED_OUT: "timed-out"}
 """An outcome -> the state that request tables name; all others are ``lost``."""
 _STATUS: Final = {COMPLETED: "ok", TIMED_OUT: "timeout", BROKEN: "incomplete"}
 """The same as TraceV2 names it; all others are ``error``."""
@@ -117,19 +118,27 @@ def write_tables(recording: Recording) -> None:
 
 
 def table_csv(rows: Sequence[Observed]) -> Iterator[str]:
-    """The request table, as ``run --requests`` writes it, line by line; a request arrives when it was sent."""
-    more = [
-        name for name, says in (("model", "model"), ("adapter", "adapter")) if any(getattr(row, says) for row in rows)
-    ]
-    parted = any(len(row.segments) > 1 for row in rows)
-    columns = (*PLAIN_COLUMNS, *(["prefix_segments"] if parted else []), *more)
-    return requests_csv(map(_table_row, rows), columns)
+    """The requests that may have been computed, as ``run --requests`` writes them, line by line.
+
+    A request arrives when it was sent, has the length that it had, and is given up when it was.
+    """
+    served = [row for row in rows if row.outcome in SERVED]
+    more = [name for name in ("model", "adapter") if any(getattr(row, name) for row in served)]
+    more += ["prefix_segments"] if any(len(row.segments) > 1 for row in served) else []
+    columns = [*PLAIN_COLUMNS, *more]
+    places = [RequestRow._fields.index(name) for name in columns]
+    named = any(row.answer_segment for row in served)
+    yield csv_line([*columns, *(["answer_segment"] if named else [])])
+    for row in served:
+        cells = _table_row(row)
+        yield csv_line([*(cells[place] for place in places), *([row.answer_segment] if named else [])])
 
 
 def _table_row(row: Observed) -> RequestRow:
-    group, shared = row.segments[0] if row.segments else ("", 0)
     ttft_us, e2e_us = row.ttft_us, row.e2e_us
     done = row.outcome == COMPLETED
+    segments = _within(row.segments, row.prompt)
+    group, shared = segments[0] if segments else ("", 0)
     return RequestRow(
         request_id=row.request_id,
         state=_STATES.get(row.outcome, "lost"),
@@ -151,12 +160,23 @@ def _table_row(row: Observed) -> RequestRow:
         round_index=row.round_index if row.session_id else None,
         requested_output_tokens=row.tokens if done else row.output_tokens,
         prefix_group=group,
-        prefix_tokens=min(shared, row.prompt),
-        deadline_us=row.deadline_us or None,
+        prefix_tokens=shared,
+        deadline_us=None if done else max(row.done_us, row.sent_us + 1),
         model=row.model,
-        prefix_segments=segments_cell(row.segments),
+        prefix_segments=segments_cell(segments),
         adapter=row.adapter,
     )
+
+
+def _within(segments: Segments, tokens: int) -> Segments:
+    """What of a shareable head fits into a prompt of so many tokens: the server may have counted fewer."""
+    found: list[tuple[str, int]] = []
+    for name, length in segments:
+        part = min(length, tokens)
+        if part > 0:
+            found.append((name, part))
+        tokens -= part
+    return tuple(found)
 
 
 def _trace_csv(rows: Sequence[Observed]) -> Iterator[str]:

@@ -22,7 +22,7 @@ _LINE: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=
 _INTEGERS: Final = ("index", "due_us", "sent_us", "done_us", "input_tokens", "output_tokens")
 _COUNTS: Final = ("prompt_tokens", "completion_tokens", "cached_tokens")
 _LONGEST_PROMPT: Final = 1 << 40
-_TEXTS: Final = ("finish_reason", "error", "slo_class", "tenant", "model", "adapter", "session_id")
+_TEXTS: Final = ("finish_reason", "error", "slo_class", "tenant", "model", "adapter", "session_id", "answer_segment")
 _NUMBERS: Final = ("merged", "status", "round_index", "deadline_us")
 
 
@@ -70,6 +70,7 @@ def read_request(line: str) -> Observed:
         finish_reason=_text(found, "finish_reason", ""),
         error=_text(found, "error", ""),
         segments=read_segments(_text(found, "segments", ""), _LONGEST_PROMPT),
+        answer_segment=_text(found, "answer_segment", ""),
         slo_class=_text(found, "slo_class", "standard"),
         tenant=_text(found, "tenant", ""),
         model=_text(found, "model", ""),

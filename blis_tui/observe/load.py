@@ -244,6 +244,7 @@ class Load:
             finish_reason=answer.finish_reason,
             error=error,
             segments=request.segments,
+            answer_segment=request.content[-1][0] if len(request.content) > len(request.segments) else "",
             slo_class=request.slo_class,
             tenant=request.tenant,
             model=request.model,

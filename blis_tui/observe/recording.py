@@ -69,6 +69,8 @@ class Observed:
     finish_reason: str = ""
     error: str = ""
     segments: Segments = ()
+    answer_segment: str = ""
+    """What its answer is called in the prompts that begin with it; empty = none does."""
     slo_class: str = "standard"
     tenant: str = ""
     model: str = ""

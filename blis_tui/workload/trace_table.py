@@ -33,6 +33,8 @@ class TraceColumns:
     output_tokens: Sequence[int]
     request_id: Sequence[str] | None = None
     segments: Sequence[Segments] | None = None
+    answer: Sequence[str] | None = None
+    """The segment that its answer is in later prompts; empty = in none that is known."""
     slo_class: Sequence[str] | None = None
     tenant: Sequence[str] | None = None
     deadline_us: Sequence[int] | None = None
@@ -135,6 +137,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., object], object]]] = MappingProxy
         "output_tokens": (_integers, 0),
         "request_id": (Texts, ""),
         "segments": (Interned, ()),
+        "answer": (Texts, ""),
         "slo_class": (Interned, "standard"),
         "tenant": (Interned, ""),
         "deadline_us": (_integers, 0),
@@ -229,6 +232,7 @@ class TraceTable:
     _output_tokens: Sequence[int]
     _request_id: Sequence[str]
     _segments: Sequence[Segments]
+    _answer: Sequence[str]
     _slo_class: Sequence[str]
     _tenant: Sequence[str]
     _deadline_us: Sequence[int]
@@ -293,6 +297,8 @@ class TraceTable:
             self._model[row],
             self._adapter[row],
         )
+        if not isinstance(self._answer, _Same) and (answer := self._answer[row]):
+            request.content = _with_answer(request, answer)
         if not isinstance(self._reasoning_tokens, _Same):
             request.reasoning = Reasoning(self._reasoning_tokens[row])
         if not isinstance(self._media, _Same) and any(media := self._media[row]):
@@ -302,6 +308,15 @@ class TraceTable:
     def says(self, column: str) -> bool:
         """Whether the file says anything there."""
         return not isinstance(getattr(self, f"_{column}"), _Same)
+
+
+def _with_answer(request: Request, answer: str) -> Segments:
+    """What the KV blocks of a request come to hold, where its whole prompt is shareable and its answer is named."""
+    shared = 0
+    for _, tokens in request.segments:
+        shared += tokens
+    whole = shared == request.input_tokens and request.output_tokens
+    return (*request.segments, (answer, request.output_tokens)) if whole else request.segments
 
 
 class _Same(_Column[_Cell]):
