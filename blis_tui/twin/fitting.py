@@ -74,7 +74,9 @@ def half(time_us: int) -> int:
 
 
 def _row(step: Step) -> tuple[float, float, float]:
-    return (1.0, float(step.prefill_tokens), float(step.decode_requests))
+    """What a step has of each; what is computed again of preempted requests is as prompts are."""
+    again = step.decode_tokens - step.decode_requests
+    return (1.0, float(step.prefill_tokens + again), float(step.decode_requests))
 
 
 def _solve(rows: Sequence[Sequence[float]], times: Sequence[float]) -> list[float]:
