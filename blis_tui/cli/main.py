@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "sweep": ("blis_tui.cli.sweep", "sweep", "Run an experiment with many settings, and compare."),
     "plan": ("blis_tui.cli.plan", "plan", "Find how many GPUs a rate needs, or what rate they hold."),
     "serve": ("blis_tui.cli.serve", "serve", "Show the terminal interface in a browser."),
+    "serve-api": ("blis_tui.cli.serve_api", "serve_api", "Answer as an OpenAI-compatible server at simulated times."),
     "diff": ("blis_tui.cli.diff", "diff", "Show what differs between two experiments and their results."),
     "whatif": ("blis_tui.cli.whatif", "whatif", "Send one request elsewhere, and show what that changes."),
     "workload": ("blis_tui.cli.workload", "workload", "Look at workloads and traces, and make them from others."),

@@ -335,6 +335,10 @@ class Cluster(ComingAndGoing):
 
     # ---- the pipeline ----
 
+    def hear(self) -> None:
+        """Between two runs: its source has been given requests from outside."""
+        self._pull()
+
     def _pull(self) -> None:
         """Fetch the next arrival; only one is ever pending, unless clients wait for answers."""
         if self._feedback is not None:

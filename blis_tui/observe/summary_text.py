@@ -27,7 +27,7 @@ def summary_text(summary: Summary, recording: Recording) -> str:
     done = summary.outcomes.get(COMPLETED, 0)
     lines = [
         f"recording  {recording.folder}",
-        f"server     {' '.join([server.model, server.version and f'(vLLM {server.version})']).strip() or 'unknown'}",
+        f"server     {' '.join([server.model, server.version and f'({server.version})']).strip() or 'unknown'}",
         (
             f"requests   {count_text(done)} of {count_text(summary.requests)} answered in {seconds:,.2f} s"
             f" ({done / seconds:,.2f}/s)"
