@@ -52,7 +52,7 @@ class Contents:
         """A request's content; equal prompts under different salts (adapters) have nothing in common."""
         hashes = self._hashes([*prompt, *answer], salt)
         shared: Segments = ()
-        for count, one in enumerate(hashes[: (len(prompt) - 1) // self._size], 1):
+        for count, one in enumerate(hashes[: len(prompt) // self._size], 1):
             found = self._known.get(one)
             if found is None:
                 break

@@ -89,6 +89,7 @@ class Core:
         self._numbers: dict[str, int] = {}
         self._news: list[tuple[int, int, News]] = []
         self._order = 0
+        self._gone: dict[int, None] = {}
         self._reached_us = -1
         for kind, listen in (
             (Routed, self._routed),
@@ -167,7 +168,9 @@ class Core:
         self._reached_us = max(self._reached_us, until_us)
         found = []
         while self._news and self._news[0][0] <= until_us:
-            found.append(heappop(self._news)[2])
+            news = heappop(self._news)[2]
+            if news.end or news.number not in self._gone:
+                found.append(news)
         return found
 
     def close(self) -> None:
@@ -225,6 +228,7 @@ class Core:
         del self._live[live.request.index], self._numbers[name]
         self._at.get(live.instance, {}).pop(live.request.index, None)
         if end != OVER:
+            self._gone[live.request.index] = None  # tokens of the step under way do not come any more
             self._tell(live.request.index, time_us, live.told, end, reason)
 
     def _known(self, name: str) -> _Live | None:

@@ -47,7 +47,7 @@ class _Publisher:
         self._topic = topic
         self._number = 0
         self._tag: tuple[int, int, int] | None = None
-        self.visible: frozenset[int] = frozenset()
+        self.visible: dict[int, _Block] = {}
 
     def changed(self, instance: Instance) -> bool:
         """Whether anything may have become findable, or been taken."""
@@ -133,29 +133,31 @@ class KvPublisher:
 
     def _compare(self, publisher: _Publisher, instance: Instance, now: int, time_s: float) -> None:
         pool = instance.pool
-        visible = pool.visible_keys(now)
         known = self._blocks.setdefault(pool.block_size_tokens, {})
-        # In the order of their keys: chains of segments in order of their first appearance, blocks by their places.
-        gone = sorted(publisher.visible - visible)
-        fresh = sorted(visible - publisher.visible)
+        # In the order of their keys: chains of segments in order of their first appearance, blocks by their places. Two
+        # blocks may have the same content; that is published once.
+        keys = [key for key in sorted(pool.visible_keys(now)) if key in known]
+        visible = {known[key].hash: known[key] for key in keys}
+        gone = [one for one in publisher.visible if one not in visible]
+        fresh = [block for one, block in visible.items() if one not in publisher.visible]
         publisher.visible = visible
         events: list[dict[str, object]] = []
         if gone and not visible:
             events.append({"type": "AllBlocksCleared"})
         elif gone:
-            hashes = [known[key].hash for key in gone if key in known]
-            events.append({"type": "BlockRemoved", "block_hashes": hashes, "medium": _MEDIUM})
-        events += _stored([known[key] for key in fresh if key in known], pool.block_size_tokens)
+            events.append({"type": "BlockRemoved", "block_hashes": gone, "medium": _MEDIUM})
+        events += _stored(fresh, pool.block_size_tokens)
         if events:
             publisher.publish(time_s, events)
         self._forget(known)
 
     def _forget(self, known: dict[int, _Block]) -> None:
-        if len(known) > 2 * _REMEMBERED:
-            held = frozenset().union(*(one.visible for one in self._publishers))
-            for key in list(known)[:_REMEMBERED]:
-                if key not in held:
-                    del known[key]
+        if len(known) <= 2 * _REMEMBERED:
+            return
+        held = {one: None for publisher in self._publishers for one in publisher.visible}
+        for key in list(known)[:_REMEMBERED]:
+            if known[key].hash not in held:
+                del known[key]
 
 
 def _stored(blocks: Sequence[_Block], size: int) -> list[dict[str, object]]:
