@@ -220,9 +220,8 @@ class Observer:
 
     async def _read_log(self, log: Tail) -> None:
         while True:
-            now_us = self._clock.now_us()
-            for line in log.lines():
-                if (step := step_of(line, now_us)) is not None:
+            for line, written_ns in log.lines():
+                if (step := step_of(line, self._clock.us(written_ns))) is not None:
                     self._folder.step(step)
             await asyncio.sleep(_LOG_S)
 

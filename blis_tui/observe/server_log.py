@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import time
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.errors import InputError
@@ -62,22 +63,34 @@ class Tail:
         except OSError as error:
             raise InputError(f"cannot read {path}: {error.strerror or error}") from error
 
-    def lines(self) -> Iterator[bytes]:
-        """Whole lines that have come since the last call; of a file that was cut, from its beginning on."""
+    def lines(self) -> Iterator[tuple[bytes, int]]:
+        """Whole lines that have come since the last call, and by when, in nanoseconds of ``monotonic_ns``.
+
+        That is when the file was written last, so it does not matter how late somebody looks: of several lines, the
+        last one has its own time. Of a file that was cut, lines from its beginning on.
+        """
         while True:
             try:
                 if os.fstat(self._file.fileno()).st_size < self._file.tell():
                     self._file.seek(0)
                     self._rest = b""
                 read = self._file.read(_READ_BYTES)
+                written_ns = _written_ns(self._file)
             except OSError:
                 return
             if not read:
                 return
             *found, rest = (self._rest + read).split(b"\n")
             self._rest = rest[-_LONGEST_LINE:]
-            yield from found
+            for line in found:
+                yield line, written_ns
 
     def close(self) -> None:
         """Nobody looks any more."""
         self._file.close()
+
+
+def _written_ns(file: FileIO) -> int:
+    """When a file was written last, in nanoseconds of ``monotonic_ns``."""
+    age_ns = time.time_ns() - os.fstat(file.fileno()).st_mtime_ns
+    return time.monotonic_ns() - max(age_ns, 0)

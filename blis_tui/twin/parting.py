@@ -82,8 +82,8 @@ class _Difference:
             time_us=self._step.time_us if begins is None else begins[self._number],
             request=request,
             cause=cause,
-            text=f"the server's {ordinal(self._number + 1)} step had {_words(self._measured)}, "
-            f"the simulated one {_words(self._simulated)}",
+            text=f"the server's {ordinal(self._number + 1)} step had {words_of(self._measured)}, "
+            f"the simulated one {words_of(self._simulated)}",
             why=why,
         )
 
@@ -193,7 +193,8 @@ def _sum(values: Sequence[int]) -> int:
     return total
 
 
-def _words(batch: Batch) -> str:
+def words_of(batch: Batch) -> str:
+    """What is in a batch."""
     parts = []
     if batch.prefill_requests:
         parts.append(f"{plural(batch.prefill_requests, 'prefill')} of {plural(batch.prefill_tokens, 'token')}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.records import FirstToken, Preempted, StepFinished
@@ -13,7 +13,7 @@ from blis_tui.simulation import Simulation
 from blis_tui.spec.model import PluginConfig, Trace, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from blis_tui.engine.records import Record
     from blis_tui.metrics.request_log import RequestRow
@@ -48,6 +48,8 @@ class Simulated:
     """Of the steps."""
     preemptions: int
     kv_blocks: int
+    answers: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    """When steps ended that gave a request tokens, and how many it had then; empty unless the run was followed."""
 
 
 def replaying(experiment: Experiment, recording: Recording) -> Experiment:
@@ -82,14 +84,17 @@ def with_latency(experiment: Experiment, latency: PluginConfig) -> Experiment:
     return replace(experiment, pools=(replace(pool, latency=latency),))
 
 
-def simulate(experiment: Experiment) -> Simulated:
-    """Run an experiment, and keep what its requests and steps did."""
+def simulate(experiment: Experiment, *, follow: bool = False) -> Simulated:
+    """Run an experiment, and keep what its requests and steps did; ``follow``: every token, too."""
     simulation = Simulation(experiment, check="off")
     steps: list[StepFinished] = []
     count = _Batches()
     simulation.subscribe(StepFinished, steps.append)
     for kind in (FirstToken, Preempted, StepFinished):
         simulation.subscribe(kind, count.observe)
+    tokens = _Tokens(simulation)
+    if follow:
+        simulation.subscribe(StepFinished, tokens.observe)
     simulation.run()
     report = simulation.report(verify=False)
     return Simulated(
@@ -98,7 +103,31 @@ def simulate(experiment: Experiment) -> Simulated:
         batches=tuple(count.batches),
         preemptions=count.preemptions,
         kv_blocks=experiment.pools[0].engine.kv_blocks,
+        answers=tokens.answers,
     )
+
+
+class _Tokens:
+    """Follows every request's tokens, step by step."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.answers: dict[str, list[tuple[int, int]]] = {}
+        self._simulation = simulation
+
+    def observe(self, step: StepFinished) -> None:
+        """A step has been simulated: its tokens come at its end."""
+        batch = self._simulation.cluster.instances[step.instance].batch
+        end_us = step.time_us + step.duration_us
+        for request in batch.running.values():
+            self._note(request.request_id, end_us, batch.cohort.generated_tokens(request))
+        for name in step.completed:
+            known = self.answers.get(name)
+            self._note(name, end_us, known[-1][1] + 1 if known else 1)
+
+    def _note(self, name: str, end_us: int, tokens: int) -> None:
+        known = self.answers.setdefault(name, [])
+        if tokens > (known[-1][1] if known else 0):
+            known.append((end_us, tokens))
 
 
 class _Batches:

@@ -57,6 +57,7 @@ class Rung:
     """A simulation with something measured in the place of something modelled."""
 
     name: str
+    experiment: Experiment
     errors: Mapping[str, Agreement]
     run: Simulated
     parting: Parting | None
@@ -220,7 +221,8 @@ def _climbed(recording: Recording, pace: Pace | None, replayed: Experiment) -> l
 def _rung(name: str, recording: Recording, pace: Pace | None, experiment: Experiment) -> Rung:
     run = simulate(experiment)
     pairs = _compared(of_recording(recording, pace), of_simulation(name, run)).pairs
-    return Rung(name=name, errors=_errors(pairs), run=run, parting=first_parting(recording, pace, run))
+    parting = first_parting(recording, pace, run)
+    return Rung(name=name, experiment=experiment, errors=_errors(pairs), run=run, parting=parting)
 
 
 def _fitted(recording: Recording, pace: Pace, replayed: Experiment, part: int | None = None) -> Fitted:

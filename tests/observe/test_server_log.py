@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -50,11 +52,24 @@ def test_the_tail_begins_at_the_end_and_hands_over_whole_lines(tmp_path: Path) -
     assert list(tail.lines()) == []
     with path.open("ab", buffering=0) as log:
         log.write(b"one\ntw")
-        assert list(tail.lines()) == [b"one"]
+        assert [line for line, _ in tail.lines()] == [b"one"]
         log.write(b"o\nthree\n")
-        assert list(tail.lines()) == [b"two", b"three"]
+        assert [line for line, _ in tail.lines()] == [b"two", b"three"]
     path.write_bytes(b"new\n")  # rotated in place
-    assert list(tail.lines()) == [b"new"]
+    assert [line for line, _ in tail.lines()] == [b"new"]
+    tail.close()
+
+
+def test_a_line_has_the_time_at_which_it_was_written_not_that_at_which_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    path.write_bytes(b"")
+    tail = Tail(path)
+    path.write_bytes(b"line\n")
+    written_ns = time.time_ns() - 60_000_000_000
+    os.utime(path, ns=(written_ns, written_ns))
+    ((line, stamp_ns),) = tail.lines()
+    assert line == b"line"
+    assert 60e9 <= time.monotonic_ns() - stamp_ns < 90e9
     tail.close()
 
 

@@ -17,6 +17,7 @@ from blis_tui.twin.twin import of_simulated
 from tests.serving.outside import needs_vllm, vllm_server
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 pytestmark = [needs_vllm, pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="it runs on Linux")]
@@ -58,7 +59,7 @@ SERVER = {
 }
 
 
-def document(kind: str, name: str, body: dict[str, object]) -> str:
+def document(kind: str, name: str, body: Mapping[str, object]) -> str:
     return json.dumps({"apiVersion": "blis/v1", "kind": kind, "metadata": {"name": name}, **body})
 
 
