@@ -112,6 +112,7 @@ _NO_LIMIT: Final = "nothing ends `{name}`: say how many --requests to send, or f
 )
 @plugins_option
 @click.option("--progress/--no-progress", default=None, help="Progress on standard error [default: on a terminal].")
+@click.option("--live", is_flag=True, help="Watch it in the terminal.")
 @click.option("--status-lines", is_flag=True, hidden=True, help="Progress as lines of JSON, for the live screen.")
 @format_option("table", "json", about="The summary, for people or programs.")
 @reported
@@ -142,6 +143,7 @@ def observe(
     seed: int | None,
     plugins: tuple[str, ...],
     progress: bool | None,
+    live: bool,
     status_lines: bool,
     output_format: str,
 ) -> None:
@@ -154,6 +156,9 @@ def observe(
     """
     if (workload is None) == (trace is None):
         raise click.UsageError("name what to load the server with: --workload SPEC or --trace FILE")
+    if live:
+        _show_live(url)
+        return
     try:
         from blis_tui.observe.observer import Observer, Plan  # noqa: PLC0415  (an extra that may not be there)
     except ImportError:
@@ -206,6 +211,22 @@ def observe(
     finally:
         line.clear()
     _finish(folder.path, output_format, complete=complete)
+
+
+def _show_live(url: str) -> None:
+    """Run the same command without a screen, and show how it goes."""
+    from blis_tui.cli.tui import has_terminal  # noqa: PLC0415  (only here)
+    from blis_tui.tui.app import BlisApp, ObservingStart  # noqa: PLC0415
+
+    if not has_terminal():
+        raise click.UsageError("not a terminal: leave --live out, and see --progress")
+    words = [word for word in sys.argv[1:] if word != "--live"]
+    command = (sys.executable, "-m", "blis_tui", *words, "--no-progress", "--status-lines")
+    start = ObservingStart(url=url, words=command)
+    app = BlisApp(start, survive=True)
+    app.run()
+    click.echo(start.said, nl=False)
+    sys.exit(app.return_code or start.code)
 
 
 def _headers(given: tuple[str, ...], key: str | None) -> dict[str, str]:

@@ -45,8 +45,8 @@ class Action:
     group: str
     """Heading in the help."""
     scope: str
-    """The screen: ``app``, ``home``, ``debugger``, ``compare``, ``twin``, ``goldens``, ``study``, ``why``, ``error`` or
-    ``dialog``."""
+    """The screen: ``app``, ``home``, ``debugger``, ``compare``, ``twin``, ``observing``, ``goldens``, ``study``,
+    ``why``, ``error`` or ``dialog``."""
     footer: str = ""
     """One word for the line of keys; empty = not shown there."""
 
@@ -166,6 +166,7 @@ _TABLE: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
         ("twin.open_side", "enter", "debug", "Open the simulation in the debugger, at this time.", _OPEN, "debug"),
         ("twin.export", "x", "export", "Write what is shown as text to a file.", _COPY),
     ),
+    "observing": (("observing.stop", "escape s", "stop", "Send nothing more, and write what there is.", _RUN, "stop"),),
     "goldens": (
         ("golden.accept", "a", "accept", "Make the waiting result the golden.", _DECIDE, "accept"),
         ("golden.reject", "r", "reject", "Discard the waiting result.", _DECIDE, "reject"),

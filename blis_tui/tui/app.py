@@ -87,11 +87,24 @@ class TwinStart:
     """What is simulated, as the user named it."""
 
 
+@dataclass(slots=True, kw_only=True)
+class ObservingStart:
+    """A server to observe, and how that ended."""
+
+    url: str
+    words: tuple[str, ...]
+    """The command that does it; it tells how it goes in lines of JSON on standard error."""
+    code: int | None = None
+    """Its exit code, once it has ended."""
+    said: str = ""
+    """What it wrote besides those lines: its output, then its messages."""
+
+
 class BlisApp(App[None], inherit_bindings=False):
     """The terminal interface.
 
     Args:
-        start: the experiment, the study or the twin to begin with; None = the list of experiments and studies.
+        start: what to begin with; None = the list of experiments and studies.
         folder: where the user's experiments are; the working folder by default.
         survive: whether an unexpected exception is shown and survived. Tests want it raised.
     """
@@ -104,7 +117,11 @@ class BlisApp(App[None], inherit_bindings=False):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (140, "-wide")]  # noqa: RUF012  (Textual's type)
 
     def __init__(
-        self, start: Start | StudyStart | TwinStart | None = None, *, folder: Path | None = None, survive: bool = False
+        self,
+        start: Start | StudyStart | TwinStart | ObservingStart | None = None,
+        *,
+        folder: Path | None = None,
+        survive: bool = False,
     ) -> None:
         super().__init__()
         self.use_command_palette = True
@@ -134,6 +151,10 @@ class BlisApp(App[None], inherit_bindings=False):
         """What was asked for."""
         if self.start is None:
             return self._home()
+        if isinstance(self.start, ObservingStart):
+            from blis_tui.tui.screens.observing import ObservingScreen  # noqa: PLC0415  (as below)
+
+            return ObservingScreen(self.start)
         if isinstance(self.start, TwinStart):
             from blis_tui.tui.screens.twin import TwinScreen  # noqa: PLC0415  (only what is opened is imported)
 
